@@ -11,7 +11,7 @@ from penstock import events as ev
 from penstock import request as rq
 from penstock.fold import fold
 from penstock.gateway import reasoning_capture
-from penstock.messages.state import rows_of, text_key
+from penstock.messages.state import state_rows, text_key
 from tests.support.case_loop import over
 from tests.support.stream_cases import Case, cases
 
@@ -29,7 +29,7 @@ def test_it_folds_to_the_same_turn_but_for_its_words(case: Case) -> None:
         return
     wanted = fold(events)
     assert kept.text_key.key == text_key([part for part in wanted[0].parts if not getattr(part, "choice", 0)])
-    assert rows_of(found[0].parts, "mark", kept.text_key) == rows_of(wanted[0].parts, "mark")
+    assert state_rows(found[0].parts, "mark", kept.text_key) == state_rows(wanted[0].parts, "mark")
     assert [_plain(turn) for turn in found] == [_plain(turn) for turn in wanted]
 
 

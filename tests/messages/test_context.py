@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
-from penstock.messages.context import CLEARED, Cleared, manage_context, rough
+from penstock.messages.context import CLEARED, Cleared, estimate_tokens, manage_context
 from penstock.messages.convert import convert
 from penstock.messages.pairing import pair
 from penstock.tokens import HybridTokenEstimator
@@ -93,8 +93,8 @@ def test_whole_turns_go_where_there_is_nothing_to_clear() -> None:
     assert kept == request.messages[-1 - len(kept) : -1]
     assert kept[0].role == "user"
     assert said == ["context-dropped"]
-    assert 50_000 <= sum(map(rough, made.messages)) <= 70_000
-    assert reports == [Cleared(sum(map(rough, request.messages)), reports[0].after, 150 - len(kept) // 2)]
+    assert 50_000 <= sum(map(estimate_tokens, made.messages)) <= 70_000
+    assert reports == [Cleared(sum(map(estimate_tokens, request.messages)), reports[0].after, 150 - len(kept) // 2)]
 
 
 @pytest.mark.finding("DEF-8")
@@ -150,7 +150,7 @@ def test_each_message_is_counted_once_and_once_more_if_it_changed() -> None:
 
     def count(message: rq.Message) -> int:
         asked.append(message.role)
-        return rough(message)
+        return estimate_tokens(message)
 
     request = rounds(200)
     made = manage_context(request, Diagnostics(), limit=30_000, count=count, refused=True)
@@ -166,11 +166,15 @@ def test_pairs_stay_pairs(request_: rq.Request, limit: int, keep: int) -> None:
     assert plain(request) == before
     assert pair(made, Diagnostics()) is made
     again = manage_context(made, Diagnostics(), limit=limit, keep=keep, refused=True)
-    assert sum(map(rough, again.messages)) <= sum(map(rough, made.messages)) <= sum(map(rough, request.messages)) + 60
+    assert (
+        sum(map(estimate_tokens, again.messages))
+        <= sum(map(estimate_tokens, made.messages))
+        <= sum(map(estimate_tokens, request.messages)) + 60
+    )
 
 
 def test_a_picture_counts_as_one_however_large() -> None:
-    small, large = (rough(user(rq.File("image/png", data="A" * size))) for size in (10, 10_000_000))
+    small, large = (estimate_tokens(user(rq.File("image/png", data="A" * size))) for size in (10, 10_000_000))
     assert small == large
 
 

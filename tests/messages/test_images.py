@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
 from penstock.errors import BadRequest
-from penstock.messages.content import Images, check_media, described, place_files, size, true_media
+from penstock.messages.content import Images, check_media, decoded_size, describe, detect_media_type, place_files
 from penstock.request_profile import FileSupport
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, shape, steady, tool, user
 
@@ -44,7 +44,7 @@ def picture(media: str = "image/png", data: str = PNG, **more: Any) -> rq.File:
     ],
 )
 def test_bytes_are_believed_before_labels(label: str, data: str, media: str) -> None:
-    assert true_media(rq.File(label, data=data)) == media
+    assert detect_media_type(rq.File(label, data=data)) == media
 
 
 @pytest.mark.row("M4")
@@ -132,12 +132,12 @@ def test_a_file_that_is_too_large() -> None:
 
 @given(st.binary(max_size=40))
 def test_sizes_are_those_of_the_bytes(data: bytes) -> None:
-    assert size(rq.File("x/y", data=b64encode(data).decode())) == len(data)
+    assert decoded_size(rq.File("x/y", data=b64encode(data).decode())) == len(data)
 
 
 def test_a_file_elsewhere_is_told_by_its_address() -> None:
-    assert described(rq.File("image/png", "https://example.org/a.png")) == "image, image/png, https://example.org/a.png"
-    assert described(rq.File("application/pdf", data="A" * 4_000_000)) == "file, application/pdf, 3 MB"
+    assert describe(rq.File("image/png", "https://example.org/a.png")) == "image, image/png, https://example.org/a.png"
+    assert describe(rq.File("application/pdf", data="A" * 4_000_000)) == "file, application/pdf, 3 MB"
 
 
 @given(REQUESTS, st.sampled_from(["placeholder", "skip", "keep"]))

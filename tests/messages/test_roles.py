@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
 from penstock.markers.marks import SYSTEM_MARKS
-from penstock.messages.turns import EMPTY, OPENING, alternate, fill_empty, lead, open_with_user, place_system
+from penstock.messages.turns import (
+    EMPTY,
+    OPENING,
+    alternate,
+    fill_empty,
+    open_with_user,
+    place_system,
+    promote_system_prompt,
+)
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, result, shape, steady, system, tool, user
 
 if TYPE_CHECKING:
@@ -29,14 +37,16 @@ def noted(change: Any, request: rq.Request, *more: Any) -> tuple[list[str], list
 
 @pytest.mark.row("M3")
 def test_what_the_assistant_says_first_is_the_system_prompt() -> None:
-    made = lead(ask(assistant("You are terse."), assistant("Obey."), user("hi"), assistant("yo"), user("more")))
+    made = promote_system_prompt(
+        ask(assistant("You are terse."), assistant("Obey."), user("hi"), assistant("yo"), user("more"))
+    )
     assert shape(made) == ["system text", "system text", "user text", "assistant text", "user text"]
 
 
 @pytest.mark.row("M3")
 def test_a_host_with_a_system_role_is_believed() -> None:
     request = ask(system("You are terse."), assistant("Hello, how can I help?"), user("hi"))
-    assert lead(request) is request
+    assert promote_system_prompt(request) is request
 
 
 @pytest.mark.row("M3")
@@ -51,12 +61,12 @@ def test_a_host_with_a_system_role_is_believed() -> None:
 )
 def test_all_others_stay(messages: list[rq.Message]) -> None:
     request = ask(*messages)
-    assert lead(request) is request
+    assert promote_system_prompt(request) is request
 
 
 @given(REQUESTS)
 def test_leading_is_steady(request_: rq.Request) -> None:
-    steady(request_, lambda one, _: lead(one))
+    steady(request_, lambda one, _: promote_system_prompt(one))
 
 
 # ── system messages inside the conversation ───────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock.diagnostics import Diagnostics
-from penstock.messages.state import call_key, keys_of, remember, restore, rows_of, text_key
+from penstock.messages.state import call_key, remember, restore, state_keys_of, state_rows, text_key
 from penstock.stores import MemoryStore
 from tests.messages.making import ask, assistant, call, codes, plain, result, shape, tool, user
 
@@ -125,8 +125,8 @@ def test_the_spelling_of_an_input_does_not_matter(one: str, two: str) -> None:
 
 
 def test_other_choices_cut_calls_and_what_a_provider_ran_are_not_kept() -> None:
-    assert rows_of([rq.Reasoning("x", choice=1), rq.Text("y")]) == {}
-    assert set(rows_of([SIGNED, call("s", by="provider"), call("c", cut=True), rq.Text("ok")])) == {
+    assert state_rows([rq.Reasoning("x", choice=1), rq.Text("y")]) == {}
+    assert set(state_rows([SIGNED, call("s", by="provider"), call("c", cut=True), rq.Text("ok")])) == {
         text_key([rq.Text("ok")])
     }
 
@@ -138,7 +138,7 @@ def test_nothing_to_keep_is_nothing_kept() -> None:
 
 
 def test_a_request_that_needs_nothing_asks_for_nothing() -> None:
-    assert keys_of(ask(user("hi"))) == []
+    assert state_keys_of(ask(user("hi"))) == []
     request = ask(user("hi"), assistant("yo"))
     assert restore(request, store(), "me", Diagnostics()) is request
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import request as rq
-from penstock.messages.content import written
+from penstock.messages.content import is_encodable
 
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostic
@@ -50,7 +50,7 @@ def _sound(text: str) -> bool:
     """Whether a text is neither blank, which not everybody takes, nor half of a character."""
     if text.isascii():
         return text >= "!"  # what is blank sorts before all words
-    return bool(text.strip()) and written(text)
+    return bool(text.strip()) and is_encodable(text)
 
 
 class Drafts:

@@ -14,7 +14,7 @@ from penstock import request as rq
 from penstock.diagnostics import Diagnostic
 from penstock.errors import provider_error
 from penstock.events import Fault
-from penstock.messages.context import rough
+from penstock.messages.context import estimate_tokens
 from penstock.messages.settings import LOSS, REFUSED, changed_meaning, lost
 from penstock.protocols import protocol
 from penstock.transforms.stop_sequences import StopAtSequences
@@ -49,7 +49,7 @@ def _stops(request: rq.Request, client: str) -> StopAtSequences:
     """Returns the stage that ends the answer at a stop sequence, and names it where the client's protocol does."""
     row = protocol(client) if client else None
     fields = {row.name: row.stop_sequence_field} if row is not None and row.stop_sequence_field else {}
-    return StopAtSequences(request.settings.stop, lambda: sum(map(rough, request.messages)), fields)
+    return StopAtSequences(request.settings.stop, lambda: sum(map(estimate_tokens, request.messages)), fields)
 
 
 def fill(job: Job, request: rq.Request, carried: Sequence[str] = (), *, strict: bool = False, client: str = "") -> None:

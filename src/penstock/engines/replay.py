@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.events import Fault, Start
-from penstock.messages.context import rough
+from penstock.messages.context import estimate_tokens
 from penstock.replay import FULL, NATURAL, answer, offered, paced
 from penstock.request import Request
 
@@ -35,7 +35,7 @@ class Played:
 
     async def open(self, job: Job) -> Playing:
         request = job.request or Request(job.model)
-        asked = sum(rough(message) for message in request.messages)
+        asked = sum(estimate_tokens(message) for message in request.messages)
         events = answer(request, id=uuid.uuid4().hex[:12], created=int(time.time()), asked=asked)
         pace = PACES.get(job.settings.get("pace", "full"), FULL)
         return Playing(paced(events, pace if job.stream else FULL))

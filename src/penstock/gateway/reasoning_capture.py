@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock.messages.foreign_state import ciphertexts_of
-from penstock.messages.state import Said
+from penstock.messages.state import TextKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class ReasoningCapture:
         self._last_text = -1  # index of the text part that began last
         self._other_choices: set[int] = set()  # indexes of text parts of other choices
         self.full = False  # too long, or its texts are interleaved: nothing is captured
-        self.text_key = Said()
+        self.text_key = TextKey()
 
     def add(self, batch: Sequence[ev.AnyEvent]) -> None:
         self._buffered += batch

@@ -26,7 +26,7 @@ from penstock.gateway.reasoning_capture import CiphertextCapture, ReasoningCaptu
 from penstock.gateway.relay import StreamRelay
 from penstock.http_errors import redact_fault
 from penstock.messages import foreign_state
-from penstock.messages.state import remember, seal_rows
+from penstock.messages.state import encrypted_rows, remember
 
 if TYPE_CHECKING:
     from penstock.engines.interface import Job
@@ -277,7 +277,7 @@ class Turn:
         """Store state that the client cannot send back with its next request. Also after a broken answer."""
         capture, reply = self._capture, self.reply
         if self._ciphertexts is not None and reply is not None and self._ciphertexts.found:
-            rows = seal_rows(self._ciphertexts.found, reply.provider)
+            rows = encrypted_rows(self._ciphertexts.found, reply.provider)
             self._services.reasoning_store.put(self.incoming.caller.tenant, rows)
         if capture is None or reply is None or not capture.has(STATE_EVENTS):  # most turns have none
             return

@@ -24,10 +24,22 @@ if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostic
 
 __all__ = [
-    "NINE", "PROFILES", "ConvertOptions", "Converted", "MessageOptions", "Messages", "Profile", "Restore", "convert",
-    "convert_messages", "convert_request", "profile_of", "remember", "restore",
+    "NINE",
+    "PROFILES",
+    "ConvertOptions",
+    "Converted",
+    "MessageOptions",
+    "Messages",
+    "Profile",
+    "Restore",
+    "convert",
+    "convert_messages",
+    "convert_request",
+    "profile_of",
+    "remember",
+    "restore",
     "state_keys",
-]  # fmt: skip
+]
 _LISTS = ("messages", "input", "contents")  # where protocols keep their messages
 _PROMPTS = ("system", "instructions", "systemInstruction")  # and the system prompt, where it has a place of its own
 

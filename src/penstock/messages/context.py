@@ -19,79 +19,79 @@ from penstock.messages.traversal import without_item_ids
 if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
 
-LIMIT = 4
-TURNS = 2
-USUAL = "5m"
-_HOLDERS = frozenset({rq.Text, rq.File, rq.Result})  # parts that a hint may stand on
+MAX_POINTS = 4
+CACHED_TURNS = 2
+DEFAULT_TTL = "5m"
+_CACHEABLE = frozenset({rq.Text, rq.File, rq.Result})  # parts that a hint may stand on
 
 
-def place_points(request: rq.Request, limit: int = LIMIT, cache: str = USUAL) -> rq.Request:
-    """The request with cache points, the most useful first, unless the client set its own."""
-    if limit <= 0 or has_hints(request):
+def place_points(request: rq.Request, limit: int = MAX_POINTS, cache: str = DEFAULT_TTL) -> rq.Request:
+    """Adds cache points, the most useful first, unless the client set its own."""
+    if limit <= 0 or has_cache_points(request):
         return request
     messages, tools = list(request.messages), list(request.tools)
-    ends = _ends(messages)
-    offered = _last_tool(tools)
-    spoken = [*ends[:1], *_prompt(messages)][:limit]
-    left = limit - len(spoken)
-    for place in offered[:left]:
-        tools[place] = replace(tools[place], cache=cache)
-    for place in (*spoken, *ends[1:][: max(left - len(offered), 0)]):
-        messages[place] = _marked(messages[place], cache)
+    ends = _last_user_positions(messages)
+    tool_positions = _last_cacheable_tool(tools)
+    message_positions = [*ends[:1], *_system_prompt_end(messages)][:limit]
+    left = limit - len(message_positions)
+    for position in tool_positions[:left]:
+        tools[position] = replace(tools[position], cache=cache)
+    for position in (*message_positions, *ends[1:][: max(left - len(tool_positions), 0)]):
+        messages[position] = _with_cache_point(messages[position], cache)
     return replace(request, messages=messages, tools=tools)
 
 
-def _prompt(messages: list[rq.Message]) -> list[int]:
-    """Where the system prompt ends."""
-    front = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
-    return [place for place in range(front) if _holder(messages[place]) is not None][-1:]
+def _system_prompt_end(messages: list[rq.Message]) -> list[int]:
+    """Returns the position of the last system message that can carry a cache point."""
+    front = next((position for position, one in enumerate(messages) if one.role != "system"), len(messages))
+    return [position for position in range(front) if _cacheable_part(messages[position]) is not None][-1:]
 
 
-def _last_tool(tools: list[rq.Tool]) -> list[int]:
+def _last_cacheable_tool(tools: list[rq.Tool]) -> list[int]:
     """The last tool that is there from the beginning: one that is loaded later may hold no hint."""
-    later = [any(own.get("defer_loading") for own in (tool.extra or {}).values()) for tool in tools]
-    return [place for place, deferred in enumerate(later) if not deferred][-1:]
+    deferred_flags = [any(own.get("defer_loading") for own in (tool.extra or {}).values()) for tool in tools]
+    return [position for position, deferred in enumerate(deferred_flags) if not deferred][-1:]
 
 
-def _ends(messages: list[rq.Message]) -> list[int]:
+def _last_user_positions(messages: list[rq.Message]) -> list[int]:
     """Where the last things that a user (or a tool) said end, the last first."""
     found: list[int] = []
-    behind = ""
-    for place in range(len(messages) - 1, -1, -1):
-        role = "user" if messages[place].role in ("user", "tool") else messages[place].role
-        if role == "user" and behind != "user" and _holder(messages[place]) is not None:
-            found.append(place)
-            if len(found) == TURNS:
+    next_role = ""
+    for position in range(len(messages) - 1, -1, -1):
+        role = "user" if messages[position].role in ("user", "tool") else messages[position].role
+        if role == "user" and next_role != "user" and _cacheable_part(messages[position]) is not None:
+            found.append(position)
+            if len(found) == CACHED_TURNS:
                 break
-        behind = role
+        next_role = role
     return found
 
 
-def _holder(message: rq.Message) -> int | None:
-    """The last part that can hold a hint."""
-    for place in range(len(message.parts) - 1, -1, -1):
-        part = message.parts[place]
-        if type(part) in _HOLDERS and not (type(part) is rq.Text and not part.text.strip()):
-            return place
+def _cacheable_part(message: rq.Message) -> int | None:
+    """Returns the position of the last part that can carry a cache point."""
+    for position in range(len(message.parts) - 1, -1, -1):
+        part = message.parts[position]
+        if type(part) in _CACHEABLE and not (type(part) is rq.Text and not part.text.strip()):
+            return position
     return None
 
 
-def _marked(message: rq.Message, cache: str) -> rq.Message:
-    place = _holder(message)
-    if place is None:
+def _with_cache_point(message: rq.Message, cache: str) -> rq.Message:
+    position = _cacheable_part(message)
+    if position is None:
         return message
     parts = list(message.parts)
-    parts[place] = replace(parts[place], cache=cache)
+    parts[position] = replace(parts[position], cache=cache)
     return replace(message, parts=parts)
 
 
-def has_hints(request: rq.Request) -> bool:
-    """Whether the client said itself what to cache."""
-    return any(tool.cache for tool in request.tools) or any(_hints(request.messages))
+def has_cache_points(request: rq.Request) -> bool:
+    """True if the client set cache points."""
+    return any(tool.cache for tool in request.tools) or any(_count_cache_points(request.messages))
 
 
-def _hints(messages: list[rq.Message]) -> list[int]:
-    """How many hints each message has."""
+def _count_cache_points(messages: list[rq.Message]) -> list[int]:
+    """Returns the number of cache points of each message."""
     counts: list[int] = []
     for message in messages:
         count = 0
@@ -108,39 +108,41 @@ def _hints(messages: list[rq.Message]) -> list[int]:
 
 def limit_points(request: rq.Request, limit: int, notes: Diagnostics) -> rq.Request:
     """At most so many cache points. Those of the tools and the prompt and the latest ones are worth the most."""
-    tools = [place for place, tool in enumerate(request.tools) if tool.cache]
-    counts = _hints(request.messages)
+    tools = [position for position, tool in enumerate(request.tools) if tool.cache]
+    counts = _count_cache_points(request.messages)
     extra = len(tools) + sum(counts) - limit
     if extra <= 0:
         return request
     notes.add("cache-points", f"the target takes {limit} cache points; the least useful {extra} were left out")
-    made = list(request.messages)
-    for place in sorted(range(len(made)), key=lambda place: (made[place].role == "system", place)):
-        if extra > 0 and counts[place]:
-            made[place], gone = _unmarked(made[place], extra)
-            extra -= gone
-    kept = list(request.tools)
-    for place in tools[: max(extra, 0)]:
-        kept[place] = replace(kept[place], cache="")
-    return replace(request, messages=made, tools=kept)
+    messages_ = list(request.messages)
+    for position in sorted(
+        range(len(messages_)), key=lambda position: (messages_[position].role == "system", position)
+    ):
+        if extra > 0 and counts[position]:
+            messages_[position], removed = _without_cache_points(messages_[position], extra)
+            extra -= removed
+    tools_ = list(request.tools)
+    for position in tools[: max(extra, 0)]:
+        tools_[position] = replace(tools_[position], cache="")
+    return replace(request, messages=messages_, tools=tools_)
 
 
-def _unmarked(message: rq.Message, most: int) -> tuple[rq.Message, int]:
+def _without_cache_points(message: rq.Message, most: int) -> tuple[rq.Message, int]:
     """A message with up to so many hints fewer, the first of them first."""
-    gone = 0
+    removed = 0
     parts: list[Any] = []
     for part in message.parts:
-        if type(part) is rq.Result and gone < most and any(inner.cache for inner in part.content):
+        if type(part) is rq.Result and removed < most and any(inner.cache for inner in part.content):
             content: list[Any] = []
             for inner in part.content:
-                content.append(replace(inner, cache="") if inner.cache and gone < most else inner)
-                gone += content[-1] is not inner
+                content.append(replace(inner, cache="") if inner.cache and removed < most else inner)
+                removed += content[-1] is not inner
             part = replace(part, content=content)  # noqa: PLW2901 — the same part without its hints
-        if part.cache and gone < most:
+        if part.cache and removed < most:
             part = replace(part, cache="")  # noqa: PLW2901 — as above
-            gone += 1
+            removed += 1
         parts.append(part)
-    return replace(message, parts=parts), gone
+    return replace(message, parts=parts), removed
 
 
 if TYPE_CHECKING:
@@ -151,9 +153,9 @@ if TYPE_CHECKING:
     Count: TypeAlias = Callable[[rq.Message], int]
 
 CLEARED = "[the result was cleared to save context]"
-NEAR = 0.5  # of the limit, by size alone: below that nothing is counted more closely
-ENOUGH, STEP = 0.6, 0.2  # of the limit: about how much stays, and in which steps the rest goes
-KEEP = 3  # rounds of calls at the end whose results stay whole
+ESTIMATE_FROM = 0.5  # of the limit, by size alone: below that nothing is counted more closely
+KEEP_SHARE, STEP_SHARE = 0.6, 0.2  # of the limit: about how much stays, and in which steps the rest goes
+KEPT_ROUNDS = 3  # rounds of calls at the end whose results stay whole
 _CHARACTERS = 4  # that make a token, roughly
 _encode = msgspec.json.Encoder().encode
 
@@ -166,8 +168,8 @@ class Cleared(msgspec.Struct, frozen=True):
     turns: int = 0
 
 
-def rough(message: rq.Message) -> int:
-    """Tokens by size alone, for callers who cannot count any better. Files count a flat thousand each."""
+def estimate_tokens(message: rq.Message) -> int:
+    """Estimates tokens by size. Every file counts as a thousand."""
     files = [part for part in message.parts if type(part) is rq.File]
     files += [part for one in message.parts if type(one) is rq.Result for part in one.content if type(part) is rq.File]
     data = sum(len(file.data) for file in files)
@@ -175,77 +177,85 @@ def rough(message: rq.Message) -> int:
 
 
 def manage_context(
-    request: rq.Request, notes: Diagnostics, *, limit: int, count: Count = rough, keep: int = KEEP,
-    refused: bool = False, report: Callable[[Cleared], None] | None = None,
-) -> rq.Request:  # fmt: skip
+    request: rq.Request,
+    notes: Diagnostics,
+    *,
+    limit: int,
+    count: Count = estimate_tokens,
+    keep: int = KEPT_ROUNDS,
+    refused: bool = False,
+    report: Callable[[Cleared], None] | None = None,
+) -> rq.Request:
     """The request cut to about 60% of the limit, if it is too long; itself if it is not.
 
     `refused`: a provider has said so, whatever the estimate says. A limit of 0 is unknown.
     """
     tokens = [count(message) for message in request.messages]
     total = sum(tokens) + len(_encode(request.tools)) // _CHARACTERS
-    if not refused and _lowest(request, total, limit, count) <= limit:
+    if not refused and _least_tokens(request, total, limit, count) <= limit:
         return request
-    cut = _Cut(request.messages, tokens, _excess(total, min(limit, total) if limit else total), count)
-    cut.clear(_thinking, _over(request.messages))
-    cut.clear(_results, _old(request.messages, keep))
+    cut = _ContextCut(request.messages, tokens, _tokens_to_remove(total, min(limit, total) if limit else total), count)
+    cut.clear(_without_reasoning, _finished_turns(request.messages))
+    cut.clear(_without_results, _old_results(request.messages, keep))
     cut.drop_turns()
-    told = f"about {total} tokens are more than the limit of {limit}" if limit else f"about {total} tokens are too many"
+    reason = (
+        f"about {total} tokens are more than the limit of {limit}" if limit else f"about {total} tokens are too many"
+    )
     if not cut.cleared and not cut.turns:
-        notes.add("context-full", f"{told}, and nothing old can be cleared")
+        notes.add("context-full", f"{reason}, and nothing old can be cleared")
         return request
     if cut.cleared:
-        notes.add("context-cleared", f"{told}; old thinking or results of {cut.cleared} messages were cleared")
+        notes.add("context-cleared", f"{reason}; old thinking or results of {cut.cleared} messages were cleared")
     if cut.turns:
-        notes.add("context-dropped", f"{told}; the {cut.turns} oldest turns were left out")
-    if limit and total - cut.gone > limit:
-        notes.add("context-full", f"about {total - cut.gone} tokens are left, more than the limit of {limit}")
+        notes.add("context-dropped", f"{reason}; the {cut.turns} oldest turns were left out")
+    if limit and total - cut.removed > limit:
+        notes.add("context-full", f"about {total - cut.removed} tokens are left, more than the limit of {limit}")
     if report is not None:
-        report(Cleared(total, total - cut.gone, cut.turns))
+        report(Cleared(total, total - cut.removed, cut.turns))
     return replace(request, messages=cut.messages())
 
 
-def _excess(total: int, size: int) -> int:
+def _tokens_to_remove(total: int, size: int) -> int:
     """How many tokens must go so that about 60% of the size stays.
 
     In steps of 20%: a conversation that grows on is cut at the same place for a while, and its beginning stays cached.
     """
-    step = size * STEP
-    return ceil(ceil((total - size * (ENOUGH + STEP / 2)) / step) * step) if step else 0
+    step = size * STEP_SHARE
+    return ceil(ceil((total - size * (KEEP_SHARE + STEP_SHARE / 2)) / step) * step) if step else 0
 
 
-def _lowest(request: rq.Request, total: int, limit: int, count: Count) -> int:
+def _least_tokens(request: rq.Request, total: int, limit: int, count: Count) -> int:
     """The fewest tokens that the request may have. Who counts by a function of his own is believed."""
-    if count is not rough or total < limit * NEAR:
-        return total if count is not rough else 0
+    if count is not estimate_tokens or total < limit * ESTIMATE_FROM:
+        return total if count is not estimate_tokens else 0
     from penstock.tokens import HybridTokenEstimator  # noqa: PLC0415 — reads tables that most requests do not need
 
     return HybridTokenEstimator(prompts=0).estimate_conversation(request).low
 
 
-class _Cut:
-    """Messages being cut. `left` is how many tokens should still go, `gone` how many went."""
+class _ContextCut:
+    """Cuts messages. `left` is the number of tokens still to remove, `removed` of those removed."""
 
     def __init__(self, messages: list[rq.Message], tokens: list[int], left: int, count: Count) -> None:
         self._messages: list[rq.Message | None] = list(messages)
         self._tokens = list(tokens)
         self._count = count
-        self.left, self.gone, self.cleared, self.turns = left, 0, 0, 0
+        self.left, self.removed, self.cleared, self.turns = left, 0, 0, 0
 
     def messages(self) -> list[rq.Message]:
         return [message for message in self._messages if message is not None]
 
     def clear(self, change: Callable[[rq.Message], rq.Message], places: list[int]) -> None:
         """Change messages, the oldest first, until enough is gone."""
-        for place in places:
-            old = self._messages[place]
+        for position in places:
+            old = self._messages[position]
             if self.left <= 0 or old is None:
                 return
             new = change(old)
             if new is not old:
                 after = self._count(new)
-                self._take(self._tokens[place] - after)
-                self._messages[place], self._tokens[place] = new, after
+                self._count_removed(self._tokens[position] - after)
+                self._messages[position], self._tokens[position] = new, after
                 self.cleared += 1
 
     def drop_turns(self) -> None:
@@ -253,14 +263,14 @@ class _Cut:
         for places in _turns(self.messages()):
             if self.left <= 0:
                 return
-            for place in places:
-                self._take(self._tokens[place])
-                self._messages[place] = None
+            for position in places:
+                self._count_removed(self._tokens[position])
+                self._messages[position] = None
             self.turns += 1
 
-    def _take(self, tokens: int) -> None:
+    def _count_removed(self, tokens: int) -> None:
         self.left -= tokens
-        self.gone += tokens
+        self.removed += tokens
 
 
 def _turns(messages: list[rq.Message]) -> list[list[int]]:
@@ -268,56 +278,59 @@ def _turns(messages: list[rq.Message]) -> list[list[int]]:
     result; one that nobody answered is waited for by nobody. System messages are in none.
     """
     results = {
-        part.call: place for place, message in enumerate(messages) for part in message.parts if type(part) is rq.Result
+        part.call: position
+        for position, message in enumerate(messages)
+        for part in message.parts
+        if type(part) is rq.Result
     }
-    last = max((place for place, message in enumerate(messages) if message.role == "user"), default=0)
+    last = max((position for position, message in enumerate(messages) if message.role == "user"), default=0)
     turns: list[list[int]] = [[]]
     waiting: set[str] = set()
-    for place, message in enumerate(messages):
+    for position, message in enumerate(messages):
         if message.role == "user" and not waiting:
-            if place >= last:
+            if position >= last:
                 return [turn for turn in turns if turn]
             turns.append([])
         for part in message.parts:
-            if type(part) is rq.Call and part.by == "client" and results.get(part.id, -1) >= place:
+            if type(part) is rq.Call and part.by == "client" and results.get(part.id, -1) >= position:
                 waiting.add(part.id)
             elif type(part) is rq.Result:
                 waiting.discard(part.call)
         if message.role != "system":
-            turns[-1].append(place)
+            turns[-1].append(position)
     return [turn for turn in turns[:-1] if turn]  # the last turn began before the last thing that the user said
 
 
-def _over(messages: list[rq.Message]) -> list[int]:
+def _finished_turns(messages: list[rq.Message]) -> list[int]:
     """Assistants' messages of turns that are over: before the last thing that a user said."""
-    last = max((place for place, message in enumerate(messages) if message.role == "user"), default=0)
-    return [place for place in range(last) if messages[place].role == "assistant"]
+    last = max((position for position, message in enumerate(messages) if message.role == "user"), default=0)
+    return [position for position in range(last) if messages[position].role == "assistant"]
 
 
-def _old(messages: list[rq.Message], keep: int) -> list[int]:
+def _old_results(messages: list[rq.Message], keep: int) -> list[int]:
     """Messages with results, without those of the last rounds."""
     rounds = 0
-    for place in range(len(messages) - 1, -1, -1):
-        if messages[place].role == "assistant" and any(type(part) is rq.Call for part in messages[place].parts):
+    for position in range(len(messages) - 1, -1, -1):
+        if messages[position].role == "assistant" and any(type(part) is rq.Call for part in messages[position].parts):
             rounds += 1
             if rounds == keep:
-                return [before for before in range(place) if messages[before].role == "tool"]
-    return [] if keep else [place for place, message in enumerate(messages) if message.role == "tool"]
+                return [before for before in range(position) if messages[before].role == "tool"]
+    return [] if keep else [position for position, message in enumerate(messages) if message.role == "tool"]
 
 
-def _thinking(message: rq.Message) -> rq.Message:
+def _without_reasoning(message: rq.Message) -> rq.Message:
     parts = [part for part in message.parts if type(part) is not rq.Reasoning]
-    gone = len(message.parts) - len(parts)
-    return replace(message, parts=without_item_ids(parts)) if parts and gone else message
+    removed = len(message.parts) - len(parts)
+    return replace(message, parts=without_item_ids(parts)) if parts and removed else message
 
 
-def _results(message: rq.Message) -> rq.Message:
-    parts: list[Any] = [_emptied(part) if type(part) is rq.Result else part for part in message.parts]
+def _without_results(message: rq.Message) -> rq.Message:
+    parts: list[Any] = [_clear_result(part) if type(part) is rq.Result else part for part in message.parts]
     same = all(new is old for new, old in zip(parts, message.parts, strict=True))
     return message if same else replace(message, parts=parts)
 
 
-def _emptied(result: rq.Result) -> rq.Result:
+def _clear_result(result: rq.Result) -> rq.Result:
     if not result.content or result.by == "provider":
         return result
     only = result.content[0] if len(result.content) == 1 else None

@@ -26,111 +26,112 @@ if TYPE_CHECKING:
 
 PROTOCOL, MAKER = "responses", "openai"
 _FIELD = "encrypted_content"
-_ENDS = frozenset({ev.ReasoningEnd, ev.Opaque})
+_END_EVENTS = frozenset({ev.ReasoningEnd, ev.Opaque})
 
 
 def ciphertext_of(part: Any) -> str:
     """The encrypted content of a part or of an event that ends one; nothing where there is none."""
     if type(part) in (rq.Opaque, ev.Opaque):
         return get_text(as_object(part.data), _FIELD) if part.protocol == PROTOCOL else ""
-    return get_text(_own(part), _FIELD)
+    return get_text(_responses_fields(part), _FIELD)
 
 
-def _own(part: Any) -> Object:
-    """The fields of Responses that a part carries."""
+def _responses_fields(part: Any) -> Object:
+    """Returns the Responses fields of a part."""
     extra: Extra = getattr(part, "extra", None) or {}
     return extra.get(PROTOCOL, {})
 
 
 def ciphertexts_of(events: Iterable[Any]) -> list[str]:
-    """All encrypted content in events."""
-    return [found for event in events if type(event) in _ENDS and (found := ciphertext_of(event))]
+    """Returns all encrypted content in events."""
+    return [found for event in events if type(event) in _END_EVENTS and (found := ciphertext_of(event))]
 
 
-def drop_foreign_seals(
+def drop_foreign_ciphertext(
     request: rq.Request, origin: Callable[[str], str], notes: Diagnostics, *, provider: str, maker: str
 ) -> rq.Request:
-    """The request without encrypted content that its provider did not seal. The words beside it stay.
+    """Drops encrypted content that another provider encrypted. The text next to it stays.
 
     `origin` is who sealed a ciphertext, or nothing; `provider` who is asked, `maker` who made the model.
     """
 
     def foreign(part: Any) -> str:
-        sealed = ciphertext_of(part)
-        if not sealed:
+        ciphertext = ciphertext_of(part)
+        if not ciphertext:
             return ""
-        whose = origin(sealed)
-        if whose:
-            return "" if not provider or whose == provider else whose
+        origin_name = origin(ciphertext)
+        if origin_name:
+            return "" if not provider or origin_name == provider else origin_name
         return "" if maker == MAKER else "an unknown provider"
 
-    messages = [_opened(one, foreign, notes) if one.role == "assistant" else one for one in request.messages]
-    same = all(map(is_, messages, request.messages))
-    return request if same else with_messages(request, messages)
+    messages = [_drop_encrypted(one, foreign, notes) if one.role == "assistant" else one for one in request.messages]
+    unchanged = all(map(is_, messages, request.messages))
+    return request if unchanged else with_messages(request, messages)
 
 
-def _opened(message: rq.Message, foreign: Callable[[Any], str], notes: Diagnostics) -> rq.Message:
+def _drop_encrypted(message: rq.Message, foreign: Callable[[Any], str], notes: Diagnostics) -> rq.Message:
     parts: list[Any] = []
     for part in message.parts:
-        whose = foreign(part)
-        if not whose:
+        origin_name = foreign(part)
+        if not origin_name:
             parts.append(part)
             continue
-        notes.add("loss-encrypted-content", f"what {whose} has encrypted is not sent to another provider", _FIELD)
+        notes.add("loss-encrypted-content", f"what {origin_name} has encrypted is not sent to another provider", _FIELD)
         if type(part) is rq.Reasoning and part.text:
             parts.append(replace(part, extra=None, item=""))
         elif type(part) not in (rq.Reasoning, rq.Opaque):
-            parts.append(_without_seal(part))
+            parts.append(_without_ciphertext(part))
     if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):
         return message
     return replace(message, parts=without_item_ids(parts))
 
 
-def _without_seal(part: Any) -> Any:
-    own = {key: value for key, value in _own(part).items() if key != _FIELD}
+def _without_ciphertext(part: Any) -> Any:
+    own = {key: value for key, value in _responses_fields(part).items() if key != _FIELD}
     extra: Extra = part.extra
     return replace(part, extra={**extra, PROTOCOL: own})
 
 
 _DETAILS = "reasoning_details"
 _MAKERS = frozenset({"anthropic", "openai", "google", "xai"})  # as formats begin: anthropic-claude-v1
-_GOOGLE, _SIGNED = "google", ("gemini", "thoughtSignature")
+_GOOGLE, _SIGNATURE_FIELD = "google", ("gemini", "thoughtSignature")
 
 
 def drop_foreign_state(request: rq.Request, notes: Diagnostics) -> rq.Request:
-    """The request without state of other makers than the model's. Words stay; a model of no known maker gets all."""
+    """Drops state of other makers than the model's. Texts stay; a model of unknown maker gets everything."""
     maker = identify(request.model).maker
     if not maker:
         return request
     messages = [
-        _cleaned(message, maker, notes) if message.role == "assistant" else message for message in request.messages
+        _drop_foreign_parts(message, maker, notes) if message.role == "assistant" else message
+        for message in request.messages
     ]
     return with_messages(request, messages)
 
 
-def _cleaned(message: rq.Message, maker: str, notes: Diagnostics) -> rq.Message:
+def _drop_foreign_parts(message: rq.Message, maker: str, notes: Diagnostics) -> rq.Message:
     parts: list[Any] = []
     for part in message.parts:
-        foreign = _foreign(getattr(part, "extra", None), maker)
+        foreign = _foreign_maker(getattr(part, "extra", None), maker)
         if not foreign:
             parts.append(part)
             continue
         notes.add("state-foreign", f"state of {foreign} that the client carries is not sent to a model of {maker}")
         if type(part) is not rq.Reasoning:
-            parts.append(_unsigned(part))
+            parts.append(_without_signature(part))
         elif part.text:
             parts.append(replace(part, extra=None, item=""))
     if len(parts) < len(message.parts):
         parts = without_item_ids(parts)
-    same = len(parts) == len(message.parts) and all(map(is_, parts, message.parts))
-    return message if same else replace(message, parts=parts)
+    unchanged = len(parts) == len(message.parts) and all(map(is_, parts, message.parts))
+    return message if unchanged else replace(message, parts=parts)
 
 
-def _foreign(extra: Extra | None, maker: str) -> str:
+def _foreign_maker(extra: Extra | None, maker: str) -> str:
     """Whose state it is, if not the maker's; nothing where it is, or nobody says."""
     if not extra:
         return ""
-    protocol, field = _SIGNED
+    protocol, field = _SIGNATURE_FIELD
     if maker != _GOOGLE and extra.get(protocol, {}).get(field):
         return _GOOGLE
     formats = [get_text(detail, "format") for own in extra.values() for detail in get_objects(own, _DETAILS)]
@@ -138,10 +139,10 @@ def _foreign(extra: Extra | None, maker: str) -> str:
     return next(iter(sorted(origins - {maker})), "")
 
 
-def _unsigned(part: Any) -> Any:
-    """A call or a text without its signature."""
+def _without_signature(part: Any) -> Any:
+    """Returns a call or a text without its signature."""
     extra: Extra = part.extra
-    protocol, field = _SIGNED
+    protocol, field = _SIGNATURE_FIELD
     own = {key: value for key, value in extra.get(protocol, {}).items() if key != field}
     made: Extra = {key: value for key, value in extra.items() if key != protocol}
     return replace(part, extra={**made, **({protocol: own} if own else {})} or None)

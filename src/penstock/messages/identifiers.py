@@ -1,6 +1,7 @@
-"""Which words a target takes as ids and names, and one-to-one maps of those it refuses.
+"""One-to-one maps of call ids and tool names that a target refuses.
 
-Deterministic, and decided by the words alone: the same conversation, one turn longer, is mapped the same way.
+Deterministic: the same conversation, one turn longer, is mapped the same way. A call, its result and its approval
+change together; what a provider runs itself keeps its id.
 """
 
 from __future__ import annotations
@@ -22,98 +23,103 @@ if TYPE_CHECKING:
     from penstock.request_profile import IdentifierRule
     from penstock.transforms.tool_names import Namespace
 
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_SIZE = 8  # letters of a digest behind a readable name
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_DIGEST_SIZE = 8  # letters of a digest behind a readable name
 
 
-def digest(word: str, size: int, again: int = 0) -> str:
-    """Letters and digits that stand for a word; another set of them for each time it is asked `again`."""
-    salt = str(again).encode() if again else b""
-    number = int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=64, salt=salt).digest())
-    letters: list[str] = []
-    while len(letters) < size:
-        number, place = divmod(number, len(_DIGITS))
-        letters.append(_DIGITS[place])
-    return "".join(letters)
+def digest(name: str, size: int, attempt: int = 0) -> str:
+    """Returns letters and digits that stand for an identifier; others for each attempt."""
+    salt = str(attempt).encode() if attempt else b""
+    number = int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=64, salt=salt).digest())
+    characters: list[str] = []
+    while len(characters) < size:
+        number, digit = divmod(number, len(_ALPHABET))
+        characters.append(_ALPHABET[digit])
+    return "".join(characters)
 
 
 def fit_ids(ids: Iterable[str], rule: IdentifierRule) -> dict[str, str]:
-    """The ids that must change, and to what. One that comes later never changes what became of one before it."""
-    made: dict[str, str] = {}
+    """Returns the ids that must change, and their new ids. A later id never changes the map of an earlier one."""
+    mapped: dict[str, str] = {}
     taken: set[str] = set()
     fits = identifier_pattern(rule).fullmatch
     for id in dict.fromkeys(ids):  # noqa: A001 — as everybody calls it
         if id not in taken and fits(id):
             taken.add(id)
             continue
-        word, again = id, 0
-        while word is id or word in taken:
-            word = _short(id, rule, again)
-            again += 1
-        taken.add(word)
-        made[id] = word
-    return made
+        name, attempt = id, 0
+        while name is id or name in taken:
+            name = _shorten_id(id, rule, attempt)
+            attempt += 1
+        taken.add(name)
+        mapped[id] = name
+    return mapped
 
 
-def _short(id: str, rule: IdentifierRule, again: int) -> str:
+def _shorten_id(id: str, rule: IdentifierRule, attempt: int) -> str:
     if rule.exact:
-        return digest(id, rule.exact, again)
+        return digest(id, rule.exact, attempt)
     room = rule.limit or 64
-    return f"call_{digest(id, 24, again)}" if room >= 29 else digest(id, room, again)  # noqa: PLR2004
+    return f"call_{digest(id, 24, attempt)}" if room >= 29 else digest(id, room, attempt)  # noqa: PLR2004
 
 
 def fit_names(names: Iterable[str], rule: IdentifierRule, wishes: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The names that must change, and to what: readable where that is unique, with a digest where it is not.
+    """Returns the names that must change, and their new names: readable if unique, else with a digest.
 
-    Names that fit stay. `wishes` are what names should rather be called.
+    Names that fit stay. `wishes` are preferred new names.
     """
-    asked = wishes or {}
-    words = list(dict.fromkeys(names))
-    taken = {word for word in words if word not in asked and rule.fits(word)}
-    wanted = {word: _readable(asked.get(word, word), rule) for word in words if word not in taken}
-    often: dict[str, int] = {}
+    wishes_by_name = wishes or {}
+    originals = list(dict.fromkeys(names))
+    taken = {original for original in originals if original not in wishes_by_name and rule.fits(original)}
+    wanted = {
+        original: _readable_name(wishes_by_name.get(original, original), rule)
+        for original in originals
+        if original not in taken
+    }
+    wish_counts: dict[str, int] = {}
     for wish in wanted.values():
-        often[wish] = often.get(wish, 0) + 1
-    made: dict[str, str] = {}
-    for word, wish in wanted.items():
-        name, again = wish, 0
-        cut = bool(rule.limit) and len(asked.get(word, word)) > rule.limit
-        while (not again and (cut or often[wish] > 1)) or name in taken:
-            name = f"{wish[: rule.limit - _SIZE - 1] if rule.limit else wish}_{digest(word, _SIZE, again)}"
-            again += 1
+        wish_counts[wish] = wish_counts.get(wish, 0) + 1
+    mapped: dict[str, str] = {}
+    for original, wish in wanted.items():
+        name, attempt = wish, 0
+        cut = bool(rule.limit) and len(wishes_by_name.get(original, original)) > rule.limit
+        while (not attempt and (cut or wish_counts[wish] > 1)) or name in taken:
+            stem = wish[: rule.limit - _DIGEST_SIZE - 1] if rule.limit else wish
+            name = f"{stem}_{digest(original, _DIGEST_SIZE, attempt)}"
+            attempt += 1
         taken.add(name)
-        made[word] = name
-    return made
+        mapped[original] = name
+    return mapped
 
 
-def _readable(name: str, rule: IdentifierRule) -> str:
-    word = forbidden_character(rule).sub("_", name) if rule.chars else name
-    if rule.first and not re.match(f"[{rule.first}]", word):
-        word = "_" + word
-    return (word[: rule.limit] if rule.limit else word) or "_"
+def _readable_name(name: str, rule: IdentifierRule) -> str:
+    original = forbidden_character(rule).sub("_", name) if rule.chars else name
+    if rule.first and not re.match(f"[{rule.first}]", original):
+        original = "_" + original
+    return (original[: rule.limit] if rule.limit else original) or "_"
 
 
 _FIELDS: dict[type, str] = {rq.Call: "id", rq.Result: "call", rq.Ask: "call"}
 
 
 def restore_prefix(request: rq.Request, names: Namespace) -> rq.Request:
-    """The provider's own ids again, as they were before they were namespaced for the client."""
-    return _renamed(request, names.restore)
+    """Removes the prefix that the client saw, which restores the provider's ids."""
+    return _rename_ids(request, names.restore)
 
 
 def map_ids(request: rq.Request, rule: IdentifierRule, notes: Diagnostics) -> tuple[rq.Request, dict[str, str]]:
-    """The request with ids that fit, and the way back: new id → old id."""
+    """Returns the request with ids that fit, and a map from new to old ids."""
     if not rule.strict:
         return request, {}
-    table = fit_ids(_ids(request), rule)
+    table = fit_ids(_client_call_ids(request), rule)
     if not table:
         return request, {}
     notes.add("ids", f"call ids that the target refuses were mapped: {len(table)}")
-    return _renamed(request, lambda word: table.get(word, word)), {new: old for old, new in table.items()}
+    return _rename_ids(request, lambda name: table.get(name, name)), {new: old for old, new in table.items()}
 
 
-def _ids(request: rq.Request) -> dict[str, None]:
-    """All ids of calls that a client runs, in the order they are first used."""
+def _client_call_ids(request: rq.Request) -> dict[str, None]:
+    """Returns the ids of calls that a client runs, in the order of first use."""
     found: dict[str, None] = {}
     for message in request.messages:
         for part in message.parts:
@@ -128,7 +134,7 @@ def _ids(request: rq.Request) -> dict[str, None]:
     return found
 
 
-def _renamed(request: rq.Request, name: Callable[[str], str]) -> rq.Request:
+def _rename_ids(request: rq.Request, name: Callable[[str], str]) -> rq.Request:
     def renamed(part: Any) -> Any:
         field = _FIELDS[type(part)]
         old = getattr(part, field)

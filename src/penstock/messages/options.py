@@ -55,11 +55,22 @@ class ConvertOptions(TypedDict, total=False):
 
 
 CHECKS: dict[str, Option] = {
-    "profile": optional(instance_of("a Profile", Profile)), "model": TEXT, "images": one_of(get_args(content.Images)),
-    "orphans": one_of(get_args(pairing.Orphans)), "prompt_caching": FLAG, "context_management": FLAG,
-    "overflow": FLAG, "strict": FLAG, "thinking": optional(instance_of("Thinking", Thinking)),
-    "max_input": COUNT_OR_NONE, "max_output": COUNT_OR_NONE, "count": FUNCTION,
-    "store": optional(object_with("get", "put")), "tenant": TEXT, "state": MAPPING_OR_NONE,
-    "call_id_prefix": TEXT_OR_NONE, "renamed": FLAG,
-}  # fmt: skip
+    "profile": optional(instance_of("a Profile", Profile)),
+    "model": TEXT,
+    "images": one_of(get_args(content.Images)),
+    "orphans": one_of(get_args(pairing.Orphans)),
+    "prompt_caching": FLAG,
+    "context_management": FLAG,
+    "overflow": FLAG,
+    "strict": FLAG,
+    "thinking": optional(instance_of("Thinking", Thinking)),
+    "max_input": COUNT_OR_NONE,
+    "max_output": COUNT_OR_NONE,
+    "count": FUNCTION,
+    "store": optional(object_with("get", "put")),
+    "tenant": TEXT,
+    "state": MAPPING_OR_NONE,
+    "call_id_prefix": TEXT_OR_NONE,
+    "renamed": FLAG,
+}
 OPTIONS = options_of(ConvertOptions, CHECKS)

@@ -46,7 +46,7 @@ def profile_of(protocol: str) -> Profile:
 
 
 def reader(name: str) -> Callable[[Object], rq.Request]:
-    """The function that reads a protocol's requests."""
+    """Returns the function that reads a protocol's requests."""
     return _reader(name)
 
 
@@ -66,18 +66,18 @@ def _reader(name: str) -> Callable[[Object], rq.Request]:
 
 
 def writer(name: str) -> Callable[[rq.Request, Any], RequestDraft]:
-    """The function that writes a protocol's requests."""
+    """Returns the function that writes a protocol's requests."""
     write: Callable[[rq.Request, Any], RequestDraft] = getattr(_module(name, "write"), "write_request")  # noqa: B009 — of Any
     return write
 
 
 def quirks_type(name: str) -> Any:
-    """The Struct of a writer's quirks; None where it has none."""
+    """Returns the Struct of a writer's quirks; None if it has none."""
     return getattr(_module(name, "write"), "Quirks", None)
 
 
 def losses(name: str) -> Losses:
-    """What a protocol's requests cannot say, or cannot with some providers; and what happens instead."""
+    """Returns what a protocol's requests cannot express, and what happens instead."""
     found = _module(name, "write")
     return {**found.LOSSES, **getattr(found, "LACKS", {})}
 
@@ -93,7 +93,7 @@ def _module(name: str, direction: str) -> Any:
 
 
 def typed_error(error: Exception) -> Exception:
-    """The error that a caller gets for one that nobody meant him to get."""
+    """Returns the error that a caller gets for an unexpected exception."""
     if codec.STRICT:
         raise error
     if isinstance(error, RecursionError):  # plain objects, whose depth nobody has checked

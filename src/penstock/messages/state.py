@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from penstock.diagnostics import Diagnostics
     from penstock.stores import ReasoningStore
 
-_STATE = (rq.Reasoning, rq.Opaque)
+_STATE_PARTS = (rq.Reasoning, rq.Opaque)
 
 
-class Kept(msgspec.Struct, omit_defaults=True):
+class StoredState(msgspec.Struct, omit_defaults=True):
     """What belongs to one call, or to a text without calls: the parts around what was said, and what came with it."""
 
     before: list[rq.Reasoning | rq.Opaque] = []
@@ -43,31 +43,31 @@ class Kept(msgspec.Struct, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Kept).decode
-_decode_marked = msgspec.json.Decoder(dict[str, Kept]).decode  # by the ids of a turn's calls; its text has none
+_decode = msgspec.json.Decoder(StoredState).decode
+_decode_marked = msgspec.json.Decoder(dict[str, StoredState]).decode  # by the ids of a turn's calls; its text has none
 
 
-class Said:
+class TextKey:
     """What a message says, piece by piece: only its key is kept. Blanks around it do not count, clients trim them."""
 
-    __slots__ = ("_blank", "_hash")
+    __slots__ = ("_hash", "_trailing_space")
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=16)
-        self._blank: str | None = None  # what may be the end of it; None before its beginning
+        self._trailing_space: str | None = None  # what may be the end of it; None before its beginning
 
     def add(self, piece: str) -> None:
-        if self._blank is None:
+        if self._trailing_space is None:
             piece = piece.lstrip()
             if not piece:
                 return
-            self._blank = ""
-        words = piece.rstrip()
-        if words:
-            self._hash.update((self._blank + words).encode("utf-8", "surrogatepass"))
-            self._blank = piece[len(words) :]
+            self._trailing_space = ""
+        text_parts = piece.rstrip()
+        if text_parts:
+            self._hash.update((self._trailing_space + text_parts).encode("utf-8", "surrogatepass"))
+            self._trailing_space = piece[len(text_parts) :]
         else:
-            self._blank += piece
+            self._trailing_space += piece
 
     @property
     def key(self) -> str:
@@ -75,14 +75,14 @@ class Said:
 
 
 def remember(
-    turn: rq.Turn, store: ReasoningStore, tenant: str, mark: str = "", said: Said | None = None, origin: str = ""
+    turn: rq.Turn, store: ReasoningStore, tenant: str, mark: str = "", said: TextKey | None = None, origin: str = ""
 ) -> None:
     """Keep what the next request will need of this turn. Names and ids are those that the client sees, unprefixed.
 
     `mark` is a name of this turn alone, which the client may send back with its message (the mark `marker`). `said` is
     its text, where the turn does not hold it. `origin` is the provider that answered: no other gets its state.
     """
-    rows = rows_of(turn.parts, mark, said, origin)
+    rows = state_rows(turn.parts, mark, said, origin)
     if rows:
         store.put(tenant, rows)
 
@@ -91,74 +91,82 @@ def restore(
     request: rq.Request, store: ReasoningStore, tenant: str, notes: Diagnostics, provider: str = ""
 ) -> rq.Request:
     """The request with the state of its earlier turns, as far as it is known and of this provider."""
-    keys = keys_of(request)
-    return restored(request, store.get(tenant, keys), notes, provider) if keys else request
+    keys = state_keys_of(request)
+    return restore_state(request, store.get(tenant, keys), notes, provider) if keys else request
 
 
 # ── keeping ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def rows_of(
-    parts: Iterable[rq.AnyPart], mark: str = "", said: Said | None = None, origin: str = ""
+def state_rows(
+    parts: Iterable[rq.AnyPart], mark: str = "", said: TextKey | None = None, origin: str = ""
 ) -> dict[str, bytes]:
     """The rows to keep of a turn's parts, by key."""
-    mine = [part for part in parts if not getattr(part, "choice", 0)]
-    found = [row for row in (_by_call(mine) if any(map(_runs, mine)) else _by_text(mine, said)) if row[2]]
-    for _, _, kept in found:
-        kept.origin = origin
-    rows = {key: _encode(kept) for key, _, kept in found}
+    first_choice = [part for part in parts if not getattr(part, "choice", 0)]
+    found = [
+        row
+        for row in (
+            _rows_by_call(first_choice)
+            if any(map(_is_client_call, first_choice))
+            else _rows_by_text(first_choice, said)
+        )
+        if row[2]
+    ]
+    for _, _, stored in found:
+        stored.origin = origin
+    rows = {key: _encode(stored) for key, _, stored in found}
     if mark and rows:
-        rows[mark_key(mark)] = _encode({call: kept for _, call, kept in found})
-    return {**rows, **seal_rows(filter(None, map(ciphertext_of, mine)), origin)}
+        rows[mark_key(mark)] = _encode({call: stored for _, call, stored in found})
+    return {**rows, **encrypted_rows(filter(None, map(ciphertext_of, first_choice)), origin)}
 
 
-def seal_rows(ciphertexts: Iterable[str], origin: str) -> dict[str, bytes]:
+def encrypted_rows(ciphertexts: Iterable[str], origin: str) -> dict[str, bytes]:
     """The rows that say who has encrypted something, by key."""
-    return {seal_key(one): _encode(Kept(origin=origin)) for one in ciphertexts} if origin else {}
+    return {encrypted_key(one): _encode(StoredState(origin=origin)) for one in ciphertexts} if origin else {}
 
 
-def seal_key(ciphertext: str) -> str:
+def encrypted_key(ciphertext: str) -> str:
     """What a provider has encrypted, by its digest."""
     return "e:" + _hash(ciphertext)
 
 
 def origin_of(ciphertext: str, found: Mapping[str, bytes]) -> str:
     """Who has encrypted it, by the rows that were found; nothing where that is not known."""
-    return _read(found.get(seal_key(ciphertext))).origin
+    return _decode_row(found.get(encrypted_key(ciphertext))).origin
 
 
-def _by_text(parts: list[Any], said: Said | None) -> list[tuple[str, str, Kept]]:
-    kept = Kept()
+def _rows_by_text(parts: list[Any], said: TextKey | None) -> list[tuple[str, str, StoredState]]:
+    stored = StoredState()
     for part in parts:
-        _collect(kept, part)
-    kept.after, kept.between = kept.between, []
-    return [(said.key if said is not None else text_key(parts), "", kept)]
+        _collect_state(stored, part)
+    stored.after, stored.between = stored.between, []
+    return [(said.key if said is not None else text_key(parts), "", stored)]
 
 
-def _by_call(parts: list[Any]) -> list[tuple[str, str, Kept]]:
-    rows: list[tuple[str, str, Kept]] = []
-    kept = Kept()
+def _rows_by_call(parts: list[Any]) -> list[tuple[str, str, StoredState]]:
+    rows: list[tuple[str, str, StoredState]] = []
+    stored = StoredState()
     for part in parts:
-        if _runs(part):
-            kept.call = part.extra
-            rows.append((call_key(part), part.id, kept))
-            kept = Kept()
+        if _is_client_call(part):
+            stored.call = part.extra
+            rows.append((call_key(part), part.id, stored))
+            stored = StoredState()
         else:
-            _collect(kept, part)
-    rows[-1][2].after = [*kept.before, *kept.between]
+            _collect_state(stored, part)
+    rows[-1][2].after = [*stored.before, *stored.between]
     return rows
 
 
-def _collect(kept: Kept, part: rq.AnyPart) -> None:
-    if isinstance(part, _STATE):
-        said = kept.text is not None
-        kept.between = [*kept.between, part] if said else kept.between
-        kept.before = kept.before if said else [*kept.before, part]
+def _collect_state(stored: StoredState, part: rq.AnyPart) -> None:
+    if isinstance(part, _STATE_PARTS):
+        said = stored.text is not None
+        stored.between = [*stored.between, part] if said else stored.between
+        stored.before = stored.before if said else [*stored.before, part]
     elif isinstance(part, rq.Text):
-        kept.text = part.extra or kept.text or {}
+        stored.text = part.extra or stored.text or {}
 
 
-def _runs(part: Any) -> bool:
+def _is_client_call(part: Any) -> bool:
     return type(part) is rq.Call and part.by == "client" and not part.cut
 
 
@@ -167,7 +175,7 @@ def call_key(call: rq.Call) -> str:
     given = call.json
     if call.form == "json":
         try:
-            given = _sorted(msgspec.json.decode(call.json or "{}"))
+            given = _canonical_json(msgspec.json.decode(call.json or "{}"))
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             given = call.json
     return "c:" + _hash(call.id, given)
@@ -175,7 +183,7 @@ def call_key(call: rq.Call) -> str:
 
 def text_key(parts: Iterable[rq.AnyPart]) -> str:
     """A message without calls by what it says."""
-    said = Said()
+    said = TextKey()
     for part in parts:
         if type(part) is rq.Text:
             said.add(part.text)
@@ -187,24 +195,24 @@ def mark_key(mark: str) -> str:
     return "m:" + _hash(mark)
 
 
-def _sorted(value: Any) -> str:
+def _canonical_json(value: Any) -> str:
     """JSON in one spelling: keys in order, and whole numbers without a point, which JavaScript cannot keep."""
-    return msgspec.json.encode(_whole(value), order="sorted").decode()
+    return msgspec.json.encode(_normalize_numbers(value), order="sorted").decode()
 
 
-def _whole(value: Any) -> Any:
+def _normalize_numbers(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
-        return [_whole(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_normalize_numbers(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _normalize_numbers(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     return value
 
 
-def _hash(*words: str) -> str:
+def _hash(*text_parts: str) -> str:
     made = blake2b(digest_size=16)
-    for word in words:
+    for word in text_parts:
         data = word.encode("utf-8", "surrogatepass")
         made.update(b"%d:" % len(data) + data)
     return made.hexdigest()
@@ -213,50 +221,52 @@ def _hash(*words: str) -> str:
 # ── giving back ───────────────────────────────────────────────────────────────────────────────────
 
 
-def keys_of(request: rq.Request) -> list[str]:
+def state_keys_of(request: rq.Request) -> list[str]:
     """The keys under which something might be known for this request."""
-    lacking = [message for message in request.messages if _lacking(message)]
-    keys = [key for message in lacking for key in (*_keys(message), *_marks(message))]
+    lacking = [message for message in request.messages if _lacks_state(message)]
+    keys = [key for message in lacking for key in (*_message_keys(message), *_marker_keys(message))]
     parts = (part for message in request.messages if message.role == "assistant" for part in message.parts)
-    return [*keys, *(seal_key(one) for one in map(ciphertext_of, parts) if one)]
+    return [*keys, *(encrypted_key(one) for one in map(ciphertext_of, parts) if one)]
 
 
-def _keys(message: rq.Message) -> list[str]:
-    calls: list[Any] = [part for part in message.parts if _runs(part)]
+def _message_keys(message: rq.Message) -> list[str]:
+    calls: list[Any] = [part for part in message.parts if _is_client_call(part)]
     return [call_key(call) for call in calls] or [text_key(message.parts)]
 
 
-def _marks(message: rq.Message) -> list[str]:
+def _marker_keys(message: rq.Message) -> list[str]:
     """The key of the mark that a client sent back with a message: a model's id, a backslash, and the turn's name."""
     marks = [as_object(own.get("_")) for own in (message.extra or {}).values()]
     said = [get_text(mark, "marker").rpartition("\\")[2] for mark in marks]
     return [mark_key(one) for one in said if one]
 
 
-def _lacking(message: rq.Message) -> bool:
+def _lacks_state(message: rq.Message) -> bool:
     """An assistant's message whose client carried no state of its own."""
     return message.role == "assistant" and not any(
-        (type(part) is rq.Reasoning and _stateful(part.extra)) or type(part) is rq.Opaque for part in message.parts
+        (type(part) is rq.Reasoning and _has_state(part.extra)) or type(part) is rq.Opaque for part in message.parts
     )
 
 
-def _stateful(extra: Extra | None) -> bool:
+def _has_state(extra: Extra | None) -> bool:
     return any(key != "_" and value for own in (extra or {}).values() for key, value in own.items())
 
 
-def restored(request: rq.Request, found: Mapping[str, bytes], notes: Diagnostics, provider: str = "") -> rq.Request:
+def restore_state(
+    request: rq.Request, found: Mapping[str, bytes], notes: Diagnostics, provider: str = ""
+) -> rq.Request:
     """The request with what was found under its keys. What another provider sealed or signed is left out."""
     if not found:
         return request
 
-    def readable(kept: Kept) -> Kept:
-        if not kept.origin or not provider or kept.origin == provider:
-            return kept
-        notes.add("state-foreign", f"state of {kept.origin} is not sent to {provider}, which cannot read it")
-        return _unsealed(kept)
+    def readable(stored: StoredState) -> StoredState:
+        if not stored.origin or not provider or stored.origin == provider:
+            return stored
+        notes.add("state-foreign", f"state of {stored.origin} is not sent to {provider}, which cannot read it")
+        return _text_only(stored)
 
     messages = [
-        _whole_again(message, found, readable) if _lacking(message) else message for message in request.messages
+        _restore_message(message, found, readable) if _lacks_state(message) else message for message in request.messages
     ]
     count = sum(new is not old for new, old in zip(messages, request.messages, strict=True))
     if not count:
@@ -265,53 +275,63 @@ def restored(request: rq.Request, found: Mapping[str, bytes], notes: Diagnostics
     return with_messages(request, messages)
 
 
-def _unsealed(kept: Kept) -> Kept:
+def _text_only(stored: StoredState) -> StoredState:
     """The words alone, without what only their provider can read."""
 
-    def words(parts: list[rq.Reasoning | rq.Opaque]) -> list[rq.Reasoning | rq.Opaque]:
+    def text_parts(parts: list[rq.Reasoning | rq.Opaque]) -> list[rq.Reasoning | rq.Opaque]:
         return [replace(part, extra=None, item="") for part in parts if type(part) is rq.Reasoning and part.text]
 
-    return Kept(before=words(kept.before), between=words(kept.between), after=words(kept.after))
+    return StoredState(
+        before=text_parts(stored.before), between=text_parts(stored.between), after=text_parts(stored.after)
+    )
 
 
-def _whole_again(message: rq.Message, found: Mapping[str, bytes], readable: Callable[[Kept], Kept]) -> rq.Message:
-    keys = iter(_keys(message))
-    marked = _read_marked([found[key] for key in _marks(message) if key in found])
+def _restore_message(
+    message: rq.Message, found: Mapping[str, bytes], readable: Callable[[StoredState], StoredState]
+) -> rq.Message:
+    keys = iter(_message_keys(message))
+    marked = _decode_marker_rows([found[key] for key in _marker_keys(message) if key in found])
     parts: list[Any] = []
     said: list[Any] = []  # what stands before the next call
-    known = False
-    calls = any(_runs(part) for part in message.parts)
+    found_any = False
+    calls = any(_is_client_call(part) for part in message.parts)
     for part in (*message.parts, None) if not calls else message.parts:
-        if part is None or _runs(part):
+        if part is None or _is_client_call(part):
             key = next(keys)
-            kept = readable(marked.get(getattr(part, "id", "")) or _read(found.get(key)))
-            known = known or bool(kept)
-            parts += _placed(said, part, kept)
+            stored = readable(marked.get(getattr(part, "id", "")) or _decode_row(found.get(key)))
+            found_any = found_any or bool(stored)
+            parts += _insert_state(said, part, stored)
             said = []
         else:
             said.append(part)
-    if not known:
+    if not found_any:
         return message
     return replace(message, parts=[*parts, *said])
 
 
-def _placed(said: list[Any], call: Any, kept: Kept) -> list[Any]:
-    if any(type(part) is rq.Reasoning for part in (*kept.before, *kept.between)):
+def _insert_state(said: list[Any], call: Any, stored: StoredState) -> list[Any]:
+    if any(type(part) is rq.Reasoning for part in (*stored.before, *stored.between)):
         said = [part for part in said if type(part) is not rq.Reasoning]  # the client's copy is without its state
-    if kept.text:
+    if stored.text:
         last = max((place for place, part in enumerate(said) if type(part) is rq.Text), default=-1)
-        said = [_with(part, kept.text) if place == last else part for place, part in enumerate(said)]
+        said = [_add_extra(part, stored.text) if place == last else part for place, part in enumerate(said)]
     if call is None:
-        return [*kept.before, *said, *kept.after]
-    return [*kept.before, *said, *kept.between, _with(call, kept.call) if kept.call else call, *kept.after]
+        return [*stored.before, *said, *stored.after]
+    return [
+        *stored.before,
+        *said,
+        *stored.between,
+        _add_extra(call, stored.call) if stored.call else call,
+        *stored.after,
+    ]
 
 
-def _with(part: Any, extra: Extra) -> Any:
+def _add_extra(part: Any, extra: Extra) -> Any:
     own: Extra = part.extra or {}
     return replace(part, extra={**own, **{key: {**own.get(key, {}), **value} for key, value in extra.items()}})
 
 
-def _read_marked(rows: list[bytes]) -> dict[str, Kept]:
+def _decode_marker_rows(rows: list[bytes]) -> dict[str, StoredState]:
     """What is known under a mark, which is of this very turn: it goes before what a call or a text is known by."""
     try:
         return _decode_marked(rows[-1]) if rows else {}
@@ -319,8 +339,8 @@ def _read_marked(rows: list[bytes]) -> dict[str, Kept]:
         return {}
 
 
-def _read(row: bytes | None) -> Kept:
+def _decode_row(row: bytes | None) -> StoredState:
     try:
-        return Kept() if row is None else _decode(row)
+        return StoredState() if row is None else _decode(row)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return Kept()  # another version's, or damaged: as good as forgotten
+        return StoredState()  # another version's, or damaged: as good as forgotten

@@ -1,4 +1,4 @@
-"""Going through a request's parts: what is not changed is not copied, and nothing given is ever written to."""
+"""Walks the parts of a request. Unchanged lists are not copied, and the given request is never modified."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 def change_parts(
     messages: list[rq.Message], kinds: AbstractSet[type], change: Callable[[Any], Any]
 ) -> list[rq.Message]:
-    """The messages with each part of these kinds changed; None leaves it out. The same list if nothing changed."""
-    made: list[rq.Message] | None = None
-    for place, message in enumerate(messages):
+    """Returns the messages with parts of these kinds changed; None drops a part. The same list if nothing changed."""
+    changed: list[rq.Message] | None = None
+    for position, message in enumerate(messages):
         parts = change_list(message.parts, kinds, change)
         if parts is not message.parts:
-            made = made or list(messages)
-            made[place] = replace(message, parts=parts)
-    return made or messages
+            changed = changed or list(messages)
+            changed[position] = replace(message, parts=parts)
+    return changed or messages
 
 
 def change_list(parts: list[Any], kinds: AbstractSet[type], change: Callable[[Any], Any]) -> list[Any]:
-    """The parts with each of these kinds changed; the same list if none was."""
-    made: list[Any] | None = None
-    for place, part in enumerate(parts):
+    """Returns the parts with those of these kinds changed; the same list if nothing changed."""
+    changed: list[Any] | None = None
+    for position, part in enumerate(parts):
         if type(part) in kinds:
             new = change(part)
             if new is not part:
-                made = list(parts) if made is None else made
-                made[place] = new
-    return parts if made is None else [part for part in made if part is not None]
+                changed = list(parts) if changed is None else changed
+                changed[position] = new
+    return parts if changed is None else [part for part in changed if part is not None]
 
 
 def with_messages(request: rq.Request, messages: list[rq.Message]) -> rq.Request:
-    """The request with other messages; itself if they are the ones it has."""
+    """Returns the request with other messages; itself if they are the same."""
     return request if messages is request.messages else replace(request, messages=messages)
 
 
 def without_item_ids(parts: Sequence[Any]) -> list[Any]:
-    """Parts without the ids of their items, for a message whose reasoning was left out.
+    """Returns parts without item ids, for a message whose reasoning was dropped.
 
     OpenAI looks items up by their id and answers 400 if the reasoning that belongs to one is missing
     (https://github.com/laravel/ai/pull/1052). Calls and results belong together by the id of the call.
@@ -53,78 +53,80 @@ def without_item_ids(parts: Sequence[Any]) -> list[Any]:
     return [replace(part, item="") if getattr(part, "item", "") else part for part in parts]
 
 
-class Survey(msgspec.Struct):
-    """What was seen. Everything errs on the side of looking again."""
+class RequestSurvey(msgspec.Struct):
+    """What a request contains, so that most rules can be skipped. In doubt a flag says that a rule must look."""
 
-    plain: bool = True  # all words are ASCII, and nothing is kept for a protocol
-    files: bool = False
-    blank: bool = False  # a message or a text with nothing in it
-    hints: int = 0  # cache points
-    wrapped: bool = False  # calls or tools that are more than a name and a JSON object
-    ids: set[str] = msgspec.field(default_factory=set[str])
-    names: set[str] = msgspec.field(default_factory=set[str])
+    is_plain: bool = True  # all words are ASCII, and nothing is kept for a protocol
+    has_files: bool = False
+    has_blank: bool = False  # a message or a text with nothing in it
+    cache_points: int = 0  # cache points
+    has_wrapped_tools: bool = False  # calls or tools that are more than a name and a JSON object
+    call_ids: set[str] = msgspec.field(default_factory=set[str])
+    tool_names: set[str] = msgspec.field(default_factory=set[str])
 
 
-def survey(request: rq.Request) -> Survey:
-    """What there is in a request."""
-    seen = Survey()
+def survey_request(request: rq.Request) -> RequestSurvey:
+    """Looks through a request once."""
+    found = RequestSurvey()
     for tool in request.tools:
-        seen.names.add(tool.name)
+        found.tool_names.add(tool.name)
         if tool.cache:
-            seen.hints += 1
+            found.cache_points += 1
         if tool.kind != "function" or tool.namespace:
-            seen.wrapped = True
-    seen.blank = not all(message.parts for message in request.messages)
-    others = _texts((part for message in request.messages for part in message.parts), seen)
-    for part in _texts(_others(others, seen), seen):
-        _odd(part, seen)
-    seen.plain = seen.plain and all(map(str.isascii, seen.ids)) and all(map(str.isascii, seen.names))
-    return seen
+            found.has_wrapped_tools = True
+    found.has_blank = not all(message.parts for message in request.messages)
+    others = _survey_texts((part for message in request.messages for part in message.parts), found)
+    for part in _survey_texts(_survey_calls(others, found), found):
+        _survey_rare_part(part, found)
+    found.is_plain = (
+        found.is_plain and all(map(str.isascii, found.call_ids)) and all(map(str.isascii, found.tool_names))
+    )
+    return found
 
 
-def _texts(parts: Iterable[Any], seen: Survey) -> list[Any]:
-    """Look at the texts; all others come out."""
+def _survey_texts(parts: Iterable[Any], found: RequestSurvey) -> list[Any]:
+    """Surveys the texts; returns the other parts."""
     others: list[Any] = []
     kind = rq.Text
     for part in parts:
         if part.cache:
-            seen.hints += 1
+            found.cache_points += 1
         if type(part) is not kind:
             others.append(part)
             continue
         text = part.text
         if part.extra is not None or not text.isascii():
-            seen.plain = False
-        if (text < "!" or not seen.plain) and (not text or text.isspace()):  # blank ASCII sorts before all words
-            seen.blank = True
+            found.is_plain = False
+        if (text < "!" or not found.is_plain) and (not text or text.isspace()):  # blank ASCII sorts before all words
+            found.has_blank = True
     return others
 
 
-def _others(parts: Iterable[Any], seen: Survey) -> list[Any]:
-    """Look at calls and results; what results hold comes out."""
+def _survey_calls(parts: Iterable[Any], found: RequestSurvey) -> list[Any]:
+    """Surveys calls and results; returns the content of results."""
     inside: list[Any] = []
-    ids, names, call, result = seen.ids, seen.names, rq.Call, rq.Result
+    call_ids, tool_names, call, result = found.call_ids, found.tool_names, rq.Call, rq.Result
     for part in parts:
         if type(part) is call:
             if part.by == "client":
-                ids.add(part.id)
-                names.add(part.name)
+                call_ids.add(part.id)
+                tool_names.add(part.name)
             if part.extra is not None or part.form == "text" or not part.json.isascii():
-                seen.plain, seen.wrapped = False, True
+                found.is_plain, found.has_wrapped_tools = False, True
         elif type(part) is result:
-            ids.add(part.call)
+            call_ids.add(part.call)
             if part.extra is not None:
-                seen.plain = False
+                found.is_plain = False
             inside += part.content
         else:
-            _odd(part, seen)
+            _survey_rare_part(part, found)
     return inside
 
 
-def _odd(part: Any, seen: Survey) -> None:
+def _survey_rare_part(part: Any, found: RequestSurvey) -> None:
     if type(part) is rq.File:
-        seen.files = True
+        found.has_files = True
     elif type(part) is rq.Ask:
-        seen.ids.add(part.call)
+        found.call_ids.add(part.call)
     else:
-        seen.plain = False
+        found.is_plain = False

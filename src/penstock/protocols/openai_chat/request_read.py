@@ -112,8 +112,7 @@ def _read_plain_message(message: Object) -> rq.Message:
     content, role = message.get("content"), message["role"]
     if type(content) is str and content and len(message) == 2:  # noqa: PLR2004 — a role and a text: most messages
         return rq.Message("system" if role == "developer" else role, [rq.Text(content)], "", _ROLE_EXTRA.get(role))
-    parts = read_content(content)
-    canonical = rq.Message("system" if role == "developer" else role, parts)
+    canonical = rq.Message("system" if role == "developer" else role, read_content(content))
     _read_message_fields(canonical, message, content)
     return canonical
 
@@ -239,15 +238,13 @@ def _read_arguments(value: Any, field: str) -> str:
 
 def _read_result(message: Object) -> rq.Message:
     """Reads a tool result."""
-    content = message.get("content")
-    call = message.get("tool_call_id")
+    content, call = message.get("content"), message.get("tool_call_id")
     if len(message) == 3 and type(content) is str and content and type(call) is str and call:  # noqa: PLR2004
         return rq.Message("tool", [rq.Result(call, "", [rq.Text(content)])])
     call, name = strict.get_text(message, "tool_call_id"), strict.get_text(message, "name")
     parts = read_content(content)
     inside: list[rq.ResultPart] = [part for part in parts if isinstance(part, rq.ResultPart)]
     result = rq.Result(call, name, inside)
-    canonical = rq.Message("tool", [result])
     result.extra = build_extra(
         NAME,
         unknown_fields(message, _MESSAGE_KEYS),
@@ -260,7 +257,7 @@ def _read_result(message: Object) -> rq.Message:
         bare="content" not in message,
         unnamed="tool_call_id" not in message,
     )
-    return canonical
+    return rq.Message("tool", [result])
 
 
 def _read_legacy_call(call: Object) -> rq.Call:
@@ -374,9 +371,11 @@ def read_reasoning(fields: Object) -> tuple[str, int | None, bool | None]:
 
 def read_format(body: Object) -> rq.Format | None:
     """Reads `response_format`."""
-    if body.get("response_format") is None:
-        return None
-    return strict.read_object(body, "response_format", _read_format_object)
+    return (
+        None
+        if body.get("response_format") is None
+        else strict.read_object(body, "response_format", _read_format_object)
+    )
 
 
 def _read_format_object(value: Object) -> rq.Format | None:
@@ -387,8 +386,8 @@ def _read_format_object(value: Object) -> rq.Format | None:
 
 
 def _read_schema(fields: Object) -> rq.Format:
-    schema = strict.get_object(fields, "schema") or None
     name, description = strict.get_text(fields, "name"), strict.get_text(fields, "description")
+    schema = strict.get_object(fields, "schema") or None
     return rq.Format("schema", name, schema, description, strict.get_flag(fields, "strict"))
 
 
