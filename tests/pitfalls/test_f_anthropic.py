@@ -62,7 +62,7 @@ def test_all_parallel_calls_are_written() -> None:
 def test_a_block_that_is_open_at_an_error_stays_open(case: Case) -> None:
     """The row asks for a close and then the error. Claude Code acts on the close: it takes half a call for a call.
 
-    See docs/decisions/2026-11-16-a-fault-leaves-open-what-is-open.md.
+    See docs/decisions/2026-11-16-faults-leave-parts-open.md.
     """
     payloads = small.sent("anthropic", case.expected())
     kinds = [payload["type"] for payload in payloads]
