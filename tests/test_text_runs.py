@@ -276,7 +276,7 @@ def test_a_client_gets_the_same_over_a_connection(target: str, words: list[bytes
     assert made == b"".join(pass_all(normal, target) if target == "openai-chat" else write_all(normal, target))
     texts = [event.text for batch in normal.events for event in batch if type(event) is TextDelta]
     kept.events()
-    assert kept.said.key == text_key([Text(text="".join(texts))])
+    assert kept.text_key.key == text_key([Text(text="".join(texts))])
 
 
 def test_frames_that_are_never_alike_are_soon_only_read() -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from penstock.cli import terminal
-from penstock.cli.terminal import Bar, Column
+from penstock.cli.terminal import Bar, Cell, Column
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_truncate() -> None:
 
 
 COLUMNS = (Column("port", "bold"), Column("tide", justify="right"), Column("note", "dim", shrinks=True), Column(""))
-ROWS = [["Dover", "7", "high water at noon", Bar(7, 7)], ["Hull", "3", "潮汐表 " * 3, Bar(3, 7)]]
+ROWS: list[list[Cell]] = [["Dover", "7", "high water at noon", Bar(7, 7)], ["Hull", "3", "潮汐表 " * 3, Bar(3, 7)]]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *, width: int, ruled: bool = False) -> list[str]:

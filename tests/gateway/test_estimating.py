@@ -86,7 +86,7 @@ def test_no_request_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
         estimates, gate, begun = running.app.services.estimates, threading.Event(), threading.Event()
         estimates._every = 0.000001
-        estimated = estimates._estimated
+        estimated = estimates._add_estimate
 
         def slow(*given: Any) -> Any:
             begun.set()

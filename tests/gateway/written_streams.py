@@ -95,7 +95,7 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: 
     kept = ReasoningCapture()
     asked = TurnRequest(Request(model="m"), target)
     way = client_stream(asked, reply)
-    stream = StreamRelay(reply, way, out, kept=kept, tap=None, tape=None)
+    stream = StreamRelay(reply, way, out, capture=kept, observer=None, recording=None)
     task = loop.create_task(stream.run())
     for chunk in chunks:
         connection.data_received(b"%x\r\n%b\r\n" % (len(chunk), chunk))

@@ -178,6 +178,6 @@ def _rich_cell(cell: Cell, *, cut: bool = False) -> Any:
 
     if isinstance(cell, Bar):
         return RichBar(cell.maximum or 1.0, 0.0, cell.value, width=_BAR, color="green")
-    overflow = "ellipsis" if cut else "fold"
+    overflow: Any = "ellipsis" if cut else "fold"
     spans = [cell] if isinstance(cell, str) else cell
     return Text.assemble(*spans, no_wrap=cut, overflow=overflow)

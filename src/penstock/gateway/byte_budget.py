@@ -222,4 +222,5 @@ def websocket_protocol(app: Any, serve: Serve) -> Any:
     if budget is None or AutoWebSocketsProtocol is None:
         return "auto"
     named = {"budget": budget, "limit": serve.websocket_bytes, "largest": serve.body}
-    return type("WebSocketProtocol", (CountedWebSocket, AutoWebSocketsProtocol), named)
+    bases: Any = (CountedWebSocket, AutoWebSocketsProtocol)
+    return type("WebSocketProtocol", bases, named)
