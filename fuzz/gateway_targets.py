@@ -22,7 +22,7 @@ from penstock.gateway.app import App
 from penstock.gateway.byte_budget import websocket_protocol
 from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable, read_config
 from penstock.gateway.keys import KeyFile
-from penstock.http.uvicorn_server import settings
+from penstock.http.uvicorn_server import uvicorn_config
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
@@ -59,7 +59,7 @@ class Gateway:
     def __init__(self) -> None:
         config = GatewayConfig(journal=JournalTable(path="off"), state=StateTable(path="memory"), serve=Serve(pace=0.0))
         self.app = App(config, env={})
-        self.uvicorn: Any = settings(self.app, config.serve, websocket_protocol(self.app, config.serve))
+        self.uvicorn: Any = uvicorn_config(self.app, config.serve, websocket_protocol(self.app, config.serve))
         self.uvicorn.load()
         self.errors = Errors()
         for name in ("penstock", "uvicorn", "asyncio"):

@@ -19,8 +19,8 @@ from penstock.errors import PenstockError
 from penstock.gateway.endpoints import IncomingRequest
 from penstock.gateway.request_body import decompress
 from penstock.gateway.routes import find_route
-from penstock.http.connection import Connection
-from penstock.http.pool import parsing
+from penstock.http.connection import UpstreamConnection
+from penstock.http.pool import load_httptools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,11 +54,11 @@ class Keeper:
     """Takes connections back, as the pool does."""
 
     def __init__(self) -> None:
-        self.web: Any = import_module("aiohttp")
-        self.tools: Any = parsing()
+        self.aiohttp: Any = import_module("aiohttp")
+        self.httptools: Any = load_httptools()
 
-    def put(self, at: tuple[object, ...], made: Connection) -> None: ...
-    def forget(self, at: tuple[object, ...], made: Connection) -> None: ...
+    def add_idle(self, at: tuple[object, ...], made: UpstreamConnection) -> None: ...
+    def discard(self, at: tuple[object, ...], made: UpstreamConnection) -> None: ...
 
 
 @cache
@@ -66,10 +66,10 @@ def _keeper() -> Keeper:
     return Keeper()
 
 
-async def _received(chunks: Sequence[bytes]) -> tuple[Connection, bytes, str]:
+async def _received(chunks: Sequence[bytes]) -> tuple[UpstreamConnection, bytes, str]:
     """A connection that got these bytes and was closed, the body it gives, and the name of the error it ends with."""
     keeper = _keeper()
-    made = Connection(keeper, ())
+    made = UpstreamConnection(keeper, ())
     transport = FakeTransport()
     made.connection_made(transport)
     for chunk in chunks:
@@ -79,14 +79,14 @@ async def _received(chunks: Sequence[bytes]) -> tuple[Connection, bytes, str]:
     made.connection_lost(None)
     body = b""
     try:
-        while (piece := await made.all()) and len(body) < MOST_READ:
+        while (piece := await made.readany()) and len(body) < MOST_READ:
             body += piece
-    except (keeper.web.ClientError, keeper.web.http_exceptions.HttpProcessingError, OSError) as error:
+    except (keeper.aiohttp.ClientError, keeper.aiohttp.http_exceptions.HttpProcessingError, OSError) as error:
         return made, body, type(error).__name__
     return made, body, ""
 
 
-async def _both(data: bytes) -> tuple[tuple[Connection, bytes, str], tuple[Connection, bytes, str]]:
+async def _both(data: bytes) -> tuple[tuple[UpstreamConnection, bytes, str], tuple[UpstreamConnection, bytes, str]]:
     return await _received([data]), await _received(cut(data))
 
 

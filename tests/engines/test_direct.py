@@ -19,9 +19,9 @@ from penstock.engines.interface import Outgoing
 from penstock.engines.native import Native
 from penstock.engines.options import RequestOptions
 from penstock.errors import ProviderError
-from penstock.http import proxy_and_tls
-from penstock.http.connection import PIECE
-from penstock.http.pool import Direct, place_of
+from penstock.http.connection import INFLATE_CHUNK
+from penstock.http.pool import DirectPool, split_url
+from penstock.http.proxy_and_tls import tls_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -38,7 +38,7 @@ PACKED = HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len
 @asynccontextmanager
 async def serving(
     answer: bytes, step: int = 0, *, close: bool = False
-) -> AsyncIterator[tuple[Direct, str, list[bytes]]]:
+) -> AsyncIterator[tuple[DirectPool, str, list[bytes]]]:
     """A way, an address where that is answered, and what was asked there. All is closed and seen off at the end."""
     seen: list[bytes] = []
 
@@ -62,7 +62,7 @@ async def serving(
                 await writer.wait_closed()
 
     server = await asyncio.start_server(one, "127.0.0.1", 0)
-    direct = Direct(aiohttp)
+    direct = DirectPool(aiohttp)
     try:
         yield direct, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x?y=1", seen
     finally:
@@ -73,16 +73,16 @@ async def serving(
         await asyncio.sleep(0)
 
 
-async def sent(direct: Direct, url: str, body: bytes, *, method: str = "POST") -> Any:
-    letter = direct.letter(method, url, {"x-a": "b"}, proxy_and_tls.context(RequestOptions()))
-    assert letter is not None
-    return await direct.send(letter, body, connect=2, until=asyncio.get_running_loop().time() + 10)
+async def sent(direct: DirectPool, url: str, body: bytes, *, method: str = "POST") -> Any:
+    prepared = direct.prepare(method, url, {"x-a": "b"}, tls_context(RequestOptions()))
+    assert prepared is not None
+    return await direct.send(prepared, body, connect=2, deadline=asyncio.get_running_loop().time() + 10)
 
 
-async def ask(direct: Direct, url: str, body: bytes = b"{}", *, method: str = "POST") -> tuple[int, bytes]:
+async def ask(direct: DirectPool, url: str, body: bytes = b"{}", *, method: str = "POST") -> tuple[int, bytes]:
     made: Any = await sent(direct, url, body, method=method)
     pieces = []
-    while piece := await made.all():
+    while piece := await made.readany():
         pieces.append(piece)
     made.release()
     return made.status, b"".join(pieces)
@@ -198,7 +198,7 @@ def plain(good: int, *, hasty: bool = False) -> Iterator[Plain]:
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_an_end_that_nobody_has_read_yet_is_found_before_a_request_is_sent(loop: str) -> None:
     async def scene(server: Plain) -> None:
-        direct = Direct(aiohttp)
+        direct = DirectPool(aiohttp)
         assert await ask(direct, server.url) == (200, b"hello there")
         server.closed.wait(5)  # the loop stands still: it has not heard of the end
         server.closed.clear()
@@ -218,7 +218,7 @@ def test_a_request_that_may_have_been_begun_is_not_sent_twice(method: str, loop:
     """The second request comes over a kept connection, is read, and never answered."""
 
     async def scene(server: Plain) -> None:
-        direct = Direct(aiohttp)
+        direct = DirectPool(aiohttp)
         await ask(direct, server.url)
         if method == "POST":
             with pytest.raises((aiohttp.ServerDisconnectedError, ConnectionError)):
@@ -256,14 +256,14 @@ def test_a_little_that_unpacks_to_very_much_comes_in_pieces() -> None:
         async with serving(packed(bomb)) as (direct, url, _):
             options = RequestOptions()
             made: Any = await sent(direct, url, b"{}")
-            pieces = [len(await made.all()) for _ in range(5)]
-            assert pieces == [PIECE] * 5
-            assert sum(map(len, made._packed)) <= len(bomb)
+            pieces = [len(await made.readany()) for _ in range(5)]
+            assert pieces == [INFLATE_CHUNK] * 5
+            assert sum(map(len, made._compressed)) <= len(bomb)
             made.close()
             incoming = await Native().send(Outgoing(url=url, body=b"{}"), options)
             tracemalloc.start()
             with pytest.raises(ProviderError) as error:
-                await incoming.whole(10_000_000)
+                await incoming.read_all(10_000_000)
             most = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert (error.value.kind, "larger than 10000000 bytes" in str(error.value)) == ("malformed", True)
@@ -272,7 +272,7 @@ def test_a_little_that_unpacks_to_very_much_comes_in_pieces() -> None:
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
+@pytest.mark.parametrize("size", [0, 1, INFLATE_CHUNK - 1, INFLATE_CHUNK, INFLATE_CHUNK + 1, 3 * INFLATE_CHUNK])
 @pytest.mark.parametrize("step", [0, 1000])
 def test_what_is_packed_comes_whole(size: int, step: int) -> None:
     data = random.Random(7).randbytes(size // 2) + b"x" * (size - size // 2)
@@ -296,20 +296,20 @@ def test_what_is_not_packed_as_it_says_is_malformed(body: bytes) -> None:
         async with serving(packed(body)) as (_, url, __), Native() as native:
             incoming = await native.send(Outgoing(url=url, body=b"{}"), RequestOptions())
             with pytest.raises(ProviderError) as error:
-                await incoming.whole()
+                await incoming.read_all()
             assert error.value.kind == "malformed"
 
     asyncio.run(scene())
 
 
 def test_odd_addresses_are_left_to_aiohttp() -> None:
-    assert place_of("https://api.example.com/v1/x?y=1") == (
+    assert split_url("https://api.example.com/v1/x?y=1") == (
         "api.example.com",
         443,
         True,
         "/v1/x?y=1",
         "api.example.com",
     )
-    assert place_of("http://user:word@host/") is None
-    assert place_of("http://bücher.example/") is None
-    assert place_of("ftp://host/") is None
+    assert split_url("http://user:word@host/") is None
+    assert split_url("http://bücher.example/") is None
+    assert split_url("ftp://host/") is None

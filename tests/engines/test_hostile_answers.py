@@ -12,7 +12,7 @@ from penstock.engines.interface import Outgoing
 from penstock.engines.native import Native
 from penstock.engines.options import RequestOptions
 from penstock.errors import ProviderError
-from penstock.http.connection import LINES, MEMBERS, PIECE
+from penstock.http.connection import INFLATE_CHUNK, LINES, MEMBERS
 from tests.engines.test_direct import HEAD, ask, packed, sent, serving
 
 LIMIT = 20.0
@@ -27,7 +27,7 @@ def commented(data: bytes, size: int) -> bytes:
 @pytest.mark.finding("SEC-3")
 def test_others_have_their_turn_while_much_is_unpacked() -> None:
     count = 40
-    bomb = gzip.compress(b"\0" * (count * PIECE), 9)
+    bomb = gzip.compress(b"\0" * (count * INFLATE_CHUNK), 9)
     turns = 0
 
     async def others() -> None:
@@ -40,12 +40,12 @@ def test_others_have_their_turn_while_much_is_unpacked() -> None:
         nonlocal turns
         async with serving(packed(bomb)) as (direct, url, _):
             made: Any = await sent(direct, url, b"{}")
-            assert len(await made.all()) == PIECE
+            assert len(await made.readany()) == INFLATE_CHUNK
             waiting = asyncio.create_task(others())
             await asyncio.sleep(0)
             turns = 0
             for _ in range(count - 1):
-                assert await made.all()
+                assert await made.readany()
             waiting.cancel()
             made.close()
         assert turns >= count - 1
@@ -74,7 +74,7 @@ def test_too_many_of_something_is_malformed(case: str) -> None:
     async def scene() -> None:
         async with serving(HOSTILE[case]) as (_, url, __), Native() as native:
             with pytest.raises(ProviderError) as error:
-                await (await native.send(Outgoing(url=url, body=b"{}"), RequestOptions())).whole()
+                await (await native.send(Outgoing(url=url, body=b"{}"), RequestOptions())).read_all()
             assert error.value.kind == "malformed"
 
     asyncio.run(scene())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.http.transport_errors import WAYS, broken
+from penstock.http.transport_errors import EXCEPTIONS, connection_error
 from penstock.replay import play
 from penstock.testing import Reply
 from tests.gateway.asking import ask
@@ -43,7 +43,7 @@ def test_no_class_of_any_library_is_named() -> None:
     for kind in dict.fromkeys(classes()):
         error = kind.__new__(kind)  # each has its own arguments, and none of them is read
         error.args = ()
-        told = str(broken(error))
+        told = str(connection_error(error))
         assert told, kind
         assert CLASS.search(told) is None, (kind, told)
 
@@ -61,12 +61,12 @@ def test_no_class_of_any_library_is_named() -> None:
     ],
 )
 def test_what_the_system_says_is_kept(error: Exception, words: str) -> None:
-    assert broken(error).message == words
+    assert connection_error(error).message == words
 
 
 @pytest.mark.finding("REL-13")
 def test_the_words_themselves_name_no_class() -> None:
-    assert [words for _, _, words in WAYS if CLASS.search(words)] == []
+    assert [words for _, _, words in EXCEPTIONS if CLASS.search(words)] == []
 
 
 @pytest.mark.finding("REL-13")

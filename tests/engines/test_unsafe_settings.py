@@ -122,7 +122,7 @@ def test_the_password_of_a_proxy_is_encoded() -> None:
                 incoming = await native.send(
                     Outgoing(url="http://provider.invalid/v1", body=b"{}"), RequestOptions(proxy=proxy)
                 )
-                await incoming.whole()
+                await incoming.read_all()
             assert len(up.requests) == 1
             assert b"x-evil" not in up.raw
             assert b"proxy-authorization: basic " in up.raw.lower()

@@ -162,7 +162,7 @@ def test_a_renewed_authority_is_taken_up_without_a_restart(certified: Papers, tm
 async def free(native: Any) -> None:
     """The end of an answer may be a packet of its own: its connection is free once that is in."""
     async with asyncio.timeout(10):
-        while native._direct.busy:  # noqa: ASYNC110 — it has no event to wait for
+        while native._http._direct.busy:  # noqa: ASYNC110 — it has no event to wait for
             await asyncio.sleep(0.001)
 
 
@@ -177,13 +177,13 @@ def test_connections_are_kept_and_do_not_wait() -> None:
             for _ in range(2):
                 await turn(await way.open(asking()))
                 await free(native)
-            assert native._direct.idle == 1
-            (kept,) = native._direct._open
+            assert native._http._direct.idle == 1
+            (kept,) = native._http._direct._open
             socket = kept.transport.get_extra_info("socket")
             assert socket.getsockopt(6, 1) != 0  # IPPROTO_TCP, TCP_NODELAY
             await turn(await way.open(asking(), options=quick(headers={"x-a": "b"}, timeouts={"connect": 1})))
             await free(native)
-            assert len(native._direct._open) == 1, "headers and limits need no connection of their own"
+            assert len(native._http._direct._open) == 1, "headers and limits need no connection of their own"
 
     run(scene)
 

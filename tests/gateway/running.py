@@ -19,7 +19,7 @@ from penstock.engines.config import Account, Config
 from penstock.gateway.app import App
 from penstock.gateway.byte_budget import websocket_protocol
 from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable
-from penstock.http.uvicorn_server import settings
+from penstock.http.uvicorn_server import uvicorn_config
 from penstock.replay import play, scripts
 from penstock.testing import Reply, Upstream, scripted
 
@@ -113,7 +113,7 @@ class Running:
             made = uvicorn.Config(app, log_level="error", access_log=False, lifespan="on")
         else:
             serve = app.services.config.serve
-            made = settings(app, serve, websocket_protocol(app, serve))
+            made = uvicorn_config(app, serve, websocket_protocol(app, serve))
         made.timeout_graceful_shutdown = 2
         self._server = _Server(made)
         self._thread = threading.Thread(target=self._run, daemon=True)

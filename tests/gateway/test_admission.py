@@ -14,7 +14,7 @@ from penstock.gateway.callers import ANONYMOUS, Caller, Refusal
 from penstock.gateway.config import AccessTable, GatewayConfig, JournalTable, Key, Limit, Serve, StateTable
 from penstock.gateway.keys import hash_key
 from penstock.gateway.limits import CallerLimits
-from penstock.http.header_fields import SINGLE, read_headers, repeated_header
+from penstock.http.header_fields import UNIQUE_HEADERS, read_headers, repeated_header
 from penstock.input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
 from penstock.inspector.app import Inspector
 from tests.gateway.raw_upstream import exchange, request, status_of
@@ -242,7 +242,7 @@ def test_other_headers_are_joined() -> None:
     lines = [(b"Accept", b"a"), (b"accept", b"b"), (b"x-forwarded-for", b"1"), (b"x-forwarded-for", b"2")]
     assert read_headers(lines) == {"accept": "a, b", "x-forwarded-for": "1, 2"}
     assert repeated_header(lines) == ""
-    for name in SINGLE:
+    for name in UNIQUE_HEADERS:
         twice = [*lines, (name.encode(), b"first"), (name.upper().encode(), b"second")]
         assert (repeated_header(twice), read_headers(twice)[name]) == (name, "first")
 

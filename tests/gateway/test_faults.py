@@ -45,7 +45,11 @@ def settled(running: Running) -> bool:
     """Nothing of a turn is left: no place taken, no stream counted, no connection held."""
     services = running.app.services
     engine: Any = services.upstream.router._engines.get("native")
-    held = engine._direct.busy + sum(len(one.connector._acquired) for one in engine._sessions.values()) if engine else 0
+    held = (
+        engine._http._direct.busy + sum(len(one.connector._acquired) for one in engine._http._sessions.values())
+        if engine
+        else 0
+    )
     return services.limits.open == 0 and services.metrics.open_streams == 0 and held == 0
 
 

@@ -13,7 +13,7 @@ import httptools
 import pytest
 
 from penstock.errors import InputError
-from penstock.http.response_channel import Line, line_of
+from penstock.http.response_channel import ResponseChannel, find_channel
 from penstock.replay import play
 from penstock.testing import Reply
 from tests.gateway.running import gateway
@@ -102,7 +102,7 @@ def test_a_line_does_not_outlive_its_request(running: Running) -> None:
 
 
 def lines() -> int:
-    return sum(type(one) is Line for one in gc.get_objects())
+    return sum(type(one) is ResponseChannel for one in gc.get_objects())
 
 
 def test_a_head_alone_does_not_wait_for_ever(running: Running) -> None:
@@ -156,17 +156,17 @@ class Wire:
 
 def test_a_chunk_is_pushed_only_where_it_can_be() -> None:
     cycle, wire = Cycle(), Wire()
-    line = Line(cycle, wire, wire)
+    line = ResponseChannel(cycle, wire, wire)
     line.write(b"HTTP/1.1 200 OK\r\n\r\n")
     assert wire.written == []
-    assert line.push(b"one")
+    assert line.write_chunk(b"one")
     assert wire.written == [b"HTTP/1.1 200 OK\r\n\r\n3\r\none\r\n"]
     for name, bad in (("write_paused", True), ("response_complete", True), ("chunked_encoding", False)):
         setattr(cycle, name, bad)
-        assert not line.push(b"two")
+        assert not line.write_chunk(b"two")
         setattr(cycle, name, not bad)
-    line.left()
-    assert not line.push(b"three")
+    line.connection_lost()
+    assert not line.write_chunk(b"three")
     assert len(wire.written) == 1
 
 
@@ -178,27 +178,27 @@ HEAD = b"HTTP/1.1 200 OK\r\ndate: today\r\ncontent-type: text/event-stream\r\n"
 def test_head_and_end_leave_without_uvicorn_which_is_told(kept: bool) -> None:
     cycle, wire = Cycle(), Wire()
     cycle.keep_alive, cycle.chunked_encoding = kept, False
-    line = Line(cycle, wire, wire)
-    assert line.begin([TYPE])
+    line = ResponseChannel(cycle, wire, wire)
+    assert line.start_stream([TYPE])
     assert cycle.response_started
     assert cycle.chunked_encoding
-    assert not line.begin([TYPE]), "a head goes out once"
-    assert line.end(b"one")
+    assert not line.start_stream([TYPE]), "a head goes out once"
+    assert line.end_stream(b"one")
     last = b"" if kept else b"connection: close\r\n"
     assert wire.written[0] == HEAD + last + b"transfer-encoding: chunked\r\n\r\n3\r\none\r\n0\r\n\r\n"
     assert wire.written[1:] == ([] if kept else [b"closed"])
     assert cycle.response_complete
     assert cycle.message_event.is_set()
     assert cycle.told == 1
-    assert not line.end(b"two"), "an answer ends once"
+    assert not line.end_stream(b"two"), "an answer ends once"
 
 
 def test_an_end_without_words_and_after_others() -> None:
     cycle, wire = Cycle(), Wire()
-    line = Line(cycle, wire, wire)
-    line.begin([TYPE])
-    assert line.push(b"one")
-    assert line.end(b"")
+    line = ResponseChannel(cycle, wire, wire)
+    line.start_stream([TYPE])
+    assert line.write_chunk(b"one")
+    assert line.end_stream(b"")
     assert wire.written[0].startswith(HEAD)
     assert wire.written[0].endswith(b"\r\n\r\n3\r\none\r\n")
     assert wire.written[1:] == [b"0\r\n\r\n"]
@@ -207,12 +207,12 @@ def test_an_end_without_words_and_after_others() -> None:
 @pytest.mark.parametrize("name", ["write_paused", "response_started", "access_log", "lost"])
 def test_what_a_line_does_not_begin_is_sent(name: str) -> None:
     cycle, wire = Cycle(), Wire()
-    line = Line(cycle, wire, wire)
+    line = ResponseChannel(cycle, wire, wire)
     if name == "lost":
-        line.left()
+        line.connection_lost()
     else:
         setattr(cycle, name, True)
-    assert not line.begin([TYPE])
+    assert not line.start_stream([TYPE])
     assert wire.written == []
 
 
@@ -220,9 +220,9 @@ def test_what_a_line_does_not_begin_is_sent(name: str) -> None:
 @pytest.mark.parametrize("header", [(b"x-model", b"a\r\nset-cookie: b"), (b"x a", b"b"), (b"x", b"a\0"), (b"", b"a")])
 def test_a_header_that_is_none_is_not_written(header: tuple[bytes, bytes]) -> None:
     cycle, wire = Cycle(), Wire()
-    line = Line(cycle, wire, wire)
+    line = ResponseChannel(cycle, wire, wire)
     with pytest.raises(InputError, match="response header is not valid"):
-        line.begin([TYPE, header])
+        line.start_stream([TYPE, header])
     assert wire.written == []
 
 
@@ -232,14 +232,14 @@ def test_a_send_that_somebody_has_wrapped_sees_the_head() -> None:
     async def around(message: Any) -> None:
         await cycle.send(message)
 
-    line = Line(cycle, wire, wire)
-    assert line.speaks(cycle.send)
-    assert not line.speaks(around)
+    line = ResponseChannel(cycle, wire, wire)
+    assert line.owns_send(cycle.send)
+    assert not line.owns_send(around)
 
 
 def test_a_head_that_nothing_follows_leaves_alone() -> None:
     wire = Wire()
-    line = Line(Cycle(), wire, wire)
+    line = ResponseChannel(Cycle(), wire, wire)
     line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     line.write(b"HTTP/1.1 204 No Content\r\n\r\n")
     assert wire.written == [b"HTTP/1.1 100 Continue\r\n\r\n"]
@@ -251,18 +251,18 @@ def test_a_head_that_nothing_follows_leaves_alone() -> None:
 @pytest.mark.parametrize("before", [True, False], ids=["already gone", "goes"])
 def test_leaving_is_told_once_it_is_watched_for(before: bool) -> None:
     cycle, wire, told = Cycle(), Wire(), list[str]()
-    line = Line(cycle, wire, wire)
+    line = ResponseChannel(cycle, wire, wire)
     if before:
-        line.left()
-    line.watch(lambda: told.append("gone"))
+        line.connection_lost()
+    line.watch_disconnect(lambda: told.append("gone"))
     assert cycle.resumed == 1
     if not before:
-        line.left()
+        line.connection_lost()
     for call in wire.soon:
         call()
     assert told == ["gone"]
 
 
 def test_a_scope_of_another_server_has_no_line() -> None:
-    assert line_of({}) is None
-    assert line_of({"penstock.line": "something else"}) is None
+    assert find_channel({}) is None
+    assert find_channel({"penstock.line": "something else"}) is None

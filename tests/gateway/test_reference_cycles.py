@@ -22,7 +22,7 @@ import penstock
 from penstock.engines.config import Account, Config
 from penstock.gateway.config import GatewayConfig, Key, Serve
 from penstock.gateway.keys import hash_key, open_key_file
-from penstock.http.pool import Direct
+from penstock.http.pool import DirectPool
 from penstock.testing import Reply
 from tests.faults import readers
 from tests.faults.cells import FAULTS, HEAD, NO_HEAD, Cell
@@ -165,14 +165,14 @@ def test_a_connection_that_is_given_up_while_it_is_made_leaves_nothing(run: Any)
     """Given up after every number of steps that connecting may take."""
 
     async def main() -> dict[str, int]:
-        direct = Direct(aiohttp)
+        direct = DirectPool(aiohttp)
         server = socket.create_server(("127.0.0.1", 0), backlog=100)  # the system answers for it
         port = server.getsockname()[1]
         gc.collect()
         gc.freeze()
         for steps in range(20):
             at = (asyncio.get_running_loop(), "127.0.0.1", port, False, None)
-            task = asyncio.ensure_future(direct._connected(at, "127.0.0.1", port, None, LIMIT))
+            task = asyncio.ensure_future(direct._connect(at, "127.0.0.1", port, None, LIMIT))
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()

@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 
 from penstock.errors import InputError
 from penstock.gateway.config import Serve
-from penstock.http.uvicorn_server import Server, bound, listen
+from penstock.http.uvicorn_server import GatewayServer, bind_socket, listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +42,10 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 @contextmanager
 def listening(**serve: Any) -> Iterator[int]:
     """The port of a server in a thread."""
-    ports: list[tuple[int, Server]] = []
+    ports: list[tuple[int, GatewayServer]] = []
     there = threading.Event()
 
-    def ready(port: int, server: Server) -> None:
+    def ready(port: int, server: GatewayServer) -> None:
         ports.append((port, server))
         there.set()
 
@@ -126,11 +126,11 @@ def test_a_websocket_outlives_it_too(port: int) -> None:
 
 def test_a_taken_port_is_said(port: int) -> None:
     with pytest.raises(InputError, match=f"port {port} on 127.0.0.1 is taken; choose another with --port"):
-        bound("127.0.0.1", port)
+        bind_socket("127.0.0.1", port)
 
 
 def test_an_address_of_somebody_else_is_said() -> None:
     with pytest.raises(InputError, match=r"192\.0\.2\.1 is no address of this machine"):
-        bound("192.0.2.1", 0)
+        bind_socket("192.0.2.1", 0)
     with pytest.raises(InputError, match="is no address of this machine"):
-        bound("no.such.host.invalid", 0)
+        bind_socket("no.such.host.invalid", 0)

@@ -13,10 +13,10 @@ from penstock.gateway.client_stream import client_stream
 from penstock.gateway.endpoints import TurnRequest
 from penstock.gateway.reasoning_capture import ReasoningCapture
 from penstock.gateway.relay import StreamRelay
-from penstock.http.connection import Connection
-from penstock.http.pool import parsing
-from penstock.http.response import Incoming
-from penstock.http.response_writer import Outlet
+from penstock.http.connection import UpstreamConnection
+from penstock.http.pool import load_httptools
+from penstock.http.response import UpstreamResponse
+from penstock.http.response_writer import ResponseWriter
 from penstock.request import Request
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-class Ways:
-    """What a connection asks of whoever keeps it: here nobody does."""
+class Owner:
+    """The owner of a connection that is not pooled."""
 
-    web: Any = None
-    tools = parsing()
+    aiohttp: Any = None
+    httptools = load_httptools()
 
-    def put(self, *_: Any) -> None: ...
-    def forget(self, *_: Any) -> None: ...
+    def add_idle(self, *_: Any) -> None: ...
+    def discard(self, *_: Any) -> None: ...
 
 
 class Wire:
@@ -47,11 +47,11 @@ class Wire:
 class Stays:
     """A client that does not leave."""
 
-    def ending(self) -> None: ...
+    def ignore_disconnect(self) -> None: ...
 
 
 class Written:
-    """The line of a client that cannot always take more; `said` is what it was given."""
+    """The channel of a client that cannot always take more; `said` is what it was given."""
 
     lost = False
 
@@ -62,13 +62,13 @@ class Written:
     def write_paused(self) -> bool:
         return not next(self._taken, True)
 
-    def push(self, data: bytes) -> bool:
+    def write_chunk(self, data: bytes) -> bool:
         if self.write_paused:
             return False
         self._said.append(data)
         return True
 
-    def speaks(self, send: Any) -> bool:
+    def owns_send(self, send: Any) -> bool:
         return False
 
 
@@ -77,12 +77,12 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: 
 
     `taken` says of each push whether the client could take it at once.
     """
-    connection = Connection(cast("Any", Ways()), ())
+    connection = UpstreamConnection(cast("Any", Owner()), ())
     connection.connection_made(Wire())
     connection.data_received(HEAD)
     loop = asyncio.get_running_loop()
     limits = Timeouts()
-    reading = Reading(Incoming(connection, limits, loop, loop.time()), job)
+    reading = Reading(UpstreamResponse(connection, limits, loop, loop.time()), job)
     reply = Reply(reading, job, Record("m"), "native")
     said: list[bytes] = []
 
@@ -90,8 +90,8 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: 
         said.append(message.get("body", b""))
 
     line: Any = Written(said, taken)
-    out = Outlet(send, cast("Any", Stays()), every=0, limit=1, line=line)
-    out.prepare("sse", ())
+    out = ResponseWriter(send, cast("Any", Stays()), keep_alive=0, stuck_limit=1, channel=line)
+    out.prepare_stream("sse", ())
     kept = ReasoningCapture()
     asked = TurnRequest(Request(model="m"), target)
     way = client_stream(asked, reply)
@@ -103,5 +103,5 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: 
             await asyncio.sleep(0)
     connection.data_received(b"0\r\n\r\n")
     await asyncio.wait_for(task, 10)
-    assert out.size == len(b"".join(said))
+    assert out.body_size == len(b"".join(said))
     return b"".join(said), kept

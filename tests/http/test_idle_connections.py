@@ -10,13 +10,13 @@ import aiohttp
 import pytest
 
 from penstock.engines.options import RequestOptions
-from penstock.http import proxy_and_tls
-from penstock.http.pool import Direct
+from penstock.http.pool import DirectPool
+from penstock.http.proxy_and_tls import tls_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from penstock.http.connection import Connection
+    from penstock.http.connection import UpstreamConnection
     from penstock.http.pool import IdleConnections
 
 SIZED = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -50,10 +50,10 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(*, seconds: float = IDLE, limit: int = 100) -> AsyncIterator[tuple[Direct, str, Server]]:
+async def serving(*, seconds: float = IDLE, limit: int = 100) -> AsyncIterator[tuple[DirectPool, str, Server]]:
     made = Server()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    direct = Direct(aiohttp, idle_seconds=seconds, max_idle=limit)
+    direct = DirectPool(aiohttp, idle_seconds=seconds, max_idle=limit)
     try:
         yield direct, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", made
     finally:
@@ -62,16 +62,16 @@ async def serving(*, seconds: float = IDLE, limit: int = 100) -> AsyncIterator[t
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
 
 
-async def ask(direct: Direct, url: str) -> None:
-    letter = direct.letter("GET", url, {}, proxy_and_tls.context(RequestOptions()))
-    assert letter is not None
-    made = await direct.send(letter, b"", connect=5, until=asyncio.get_running_loop().time() + 10)
-    while await made.all():
+async def ask(direct: DirectPool, url: str) -> None:
+    prepared = direct.prepare("GET", url, {}, tls_context(RequestOptions()))
+    assert prepared is not None
+    made = await direct.send(prepared, b"", connect=5, deadline=asyncio.get_running_loop().time() + 10)
+    while await made.readany():
         pass
     made.release()
 
 
-async def burst(direct: Direct, url: str, server: Server, count: int) -> None:
+async def burst(direct: DirectPool, url: str, server: Server, count: int) -> None:
     """As many requests at once, each over a connection of its own."""
     asked = [asyncio.ensure_future(ask(direct, url)) for _ in range(count)]
     while server.opened < count:  # noqa: ASYNC110 — the server has no event for it
@@ -80,7 +80,7 @@ async def burst(direct: Direct, url: str, server: Server, count: int) -> None:
     await asyncio.gather(*asked)
 
 
-def pool(direct: Direct) -> IdleConnections[Connection]:
+def pool(direct: DirectPool) -> IdleConnections[UpstreamConnection]:
     (found,) = direct._idle.values()
     return found
 

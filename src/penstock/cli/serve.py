@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.gateway.app import App
     from penstock.gateway.config import GatewayConfig
-    from penstock.http.uvicorn_server import Server
+    from penstock.http.uvicorn_server import GatewayServer
 
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error")
 EXAMPLES = """\
@@ -117,7 +117,7 @@ def _command_line_overrides(args: argparse.Namespace) -> Callable[[GatewayConfig
     return over
 
 
-def _on_ready(app: App, args: argparse.Namespace, port: int, server: Server) -> None:
+def _on_ready(app: App, args: argparse.Namespace, port: int, server: GatewayServer) -> None:
     from penstock.gateway import logs
     from penstock.gateway.lifecycle import Reloader, log_problems
 

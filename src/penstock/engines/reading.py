@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.engines.interface import Job, Pair, Step
     from penstock.errors import ProviderError
     from penstock.events import AnyEvent
-    from penstock.http.response import Incoming
+    from penstock.http.response import UpstreamResponse
     from penstock.pipeline import Stage
 
 EVENTS = "text/event-stream"
@@ -104,7 +104,7 @@ class Reading:
 
     raw = True
 
-    def __init__(self, incoming: Incoming, job: Job) -> None:
+    def __init__(self, incoming: UpstreamResponse, job: Job) -> None:
         self.status: int = incoming.status
         self.headers: Mapping[str, str] = incoming.headers
         self._incoming = incoming
@@ -197,7 +197,7 @@ class Reading:
         def take(chunk: bytes) -> bool:
             return step(chunk, self._events(chunk)) and self._wrong is None and not self._decoding.pending
 
-        await self._incoming.pour(take)
+        await self._incoming.stream_to(take)
 
     def _malformed(self, error: InputError) -> ProviderError:
         self._wrong, self._done = None, True
@@ -205,7 +205,7 @@ class Reading:
         return provider_error(Fault("malformed", str(error)))
 
     async def _body(self) -> Pair:
-        data = await self._incoming.whole()
+        data = await self._incoming.read_all()
         self._done = True
         events = self._decoding.whole(self._decoding.decoder.feed_body(data))
         last = events[-1] if events else None
@@ -223,7 +223,7 @@ class Reading:
         if self._decoding.over and not self._whole:
             self._incoming.close()
         else:
-            self._incoming.settle()
+            self._incoming.drain()
 
     async def aclose(self) -> None:
         self._done = True

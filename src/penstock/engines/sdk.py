@@ -18,11 +18,10 @@ from penstock.engines.reading import Decoding
 from penstock.engines.sdk_vendors import VENDORS, keep
 from penstock.errors import ProviderError, provider_error
 from penstock.events import Fault
-from penstock.http import proxy_and_tls
 from penstock.http.header_fields import check_request, check_url
 from penstock.http.pool import IdleConnections
-from penstock.http.proxy_and_tls import proxy_for
-from penstock.http.transport_errors import broken, late, refused
+from penstock.http.proxy_and_tls import proxy_for, tls_context, tls_key
+from penstock.http.transport_errors import connection_error, response_error, timeout_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -106,7 +105,7 @@ class Sdk:
         proxy = proxy_for(job.url, options, LIVE)
         limits = options.timeouts  # the total is watched elsewhere, and is another for each try
         waits = (limits.connect, limits.first_byte, limits.between_bytes)
-        key = (asyncio.get_running_loop(), web, proxy, waits, *proxy_and_tls.key_of(options))
+        key = (asyncio.get_running_loop(), web, proxy, waits, *tls_key(options))
         return self.clients.borrow(key, lambda: _http_client(web, options, proxy))
 
 
@@ -117,7 +116,7 @@ def _http_client(web: Any, options: RequestOptions, proxy: str | None) -> Any:
         pool=limits.connect,
     )  # fmt: skip
     return web.AsyncClient(
-        verify=proxy_and_tls.context(options), proxy=proxy, trust_env=False, timeout=patience, follow_redirects=False,
+        verify=tls_context(options), proxy=proxy, trust_env=False, timeout=patience, follow_redirects=False,
         limits=web.Limits(max_connections=None, max_keepalive_connections=None), event_hooks={"response": [keep]},
     )  # fmt: skip
 
@@ -268,7 +267,7 @@ async def _in_time(asked: Coroutine[Any, Any, T], job: Job) -> T:
         async with asyncio.timeout(min(limits.first_byte, limits.total)):
             return await asked
     except TimeoutError as error:
-        raise late(error, limits) from error
+        raise timeout_error(error, limits) from error
 
 
 async def _told(error: Exception, job: Job) -> ProviderError:
@@ -278,9 +277,9 @@ async def _told(error: Exception, job: Job) -> ProviderError:
     response: Any = getattr(error, "response", None)
     status: Any = getattr(response, "status_code", None) or getattr(error, "code", None)
     if not isinstance(status, int):
-        return broken(error)
+        return connection_error(error)
     body = await _bytes(response, error)
-    return refused(status, _headers(response), body, job.secrets, job.protocol, job.provider.name, job.model)
+    return response_error(status, _headers(response), body, job.secrets, job.protocol, job.provider.name, job.model)
 
 
 def _headers(response: Any) -> dict[str, str]:
@@ -308,13 +307,13 @@ MAX_IDLE_CLIENTS = 64
 
 
 class SdkClient:
-    """An HTTP client and the SDK objects made over it. `since`: when its last user gave it back."""
+    """An HTTP client and the SDK objects made over it. `idle_since`: when its last user gave it back."""
 
     def __init__(self, key: tuple[object, ...], http: Any, clients: SdkClients) -> None:
         self.key, self.http = key, http
         self.vendors: dict[Any, Any] = {}
         self.users = 0
-        self.since = 0.0
+        self.idle_since = 0.0
         self._clients = clients
 
     def close(self) -> None:

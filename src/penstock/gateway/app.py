@@ -30,9 +30,9 @@ from penstock.gateway.routes import (
 from penstock.gateway.services import Services
 from penstock.gateway.turn import Turn
 from penstock.gateway.websocket import WebSocketServer
-from penstock.http.disconnect import Gone, Stoppable
-from penstock.http.response_channel import line_of
-from penstock.http.response_writer import Flow, Outlet, end_with
+from penstock.http.disconnect import CancellableTask, DisconnectWatch
+from penstock.http.response_channel import find_channel
+from penstock.http.response_writer import EventStream, ResponseWriter, end_with_error
 from penstock.input_limits import MAX_PATH
 from penstock.protocols import DEFAULT
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from penstock.events import Fault
     from penstock.gateway.endpoints import Endpoint, Headers
-    from penstock.http.response_channel import Line
+    from penstock.http.response_channel import ResponseChannel
 
     Message = MutableMapping[str, Any]
     Scope = MutableMapping[str, Any]
@@ -99,7 +99,7 @@ class App:
         if route.endpoint is not None or route.handler is not None:
             try:
                 if route.endpoint is not None:
-                    await self._turn(route.endpoint, incoming, refusal, receive, send, line_of(scope))
+                    await self._turn(route.endpoint, incoming, refusal, receive, send, find_channel(scope))
                 elif route.handler is not None:
                     await self._handle(route.handler, incoming, refusal, receive, send)
             finally:
@@ -145,33 +145,33 @@ class App:
         refusal: Fault | None,
         receive: Receive,
         send: Send,
-        line: Line | None,
+        line: ResponseChannel | None,
     ) -> None:
         serve = self.services.config.serve
         fault = await self._read_request(endpoint.protocol, incoming, refusal, receive, line)
-        gone, make = Gone(receive, line), None
-        out = Outlet(send, gone, every=serve.ping, limit=serve.write, line=line)
+        gone, make = DisconnectWatch(receive, line), None
+        out = ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write, channel=line)
         try:
             if fault is not None:
                 status, body, headers = error_responses.error_response(endpoint.protocol, fault)
-                await out.whole(status, body, headers)
+                await out.send_response(status, body, headers)
             elif (
                 endpoint.find_alternative is None
                 or (make := await self._find_alternative(endpoint, incoming, gone)) is None
             ):
-                with self.services.revocations.guard(incoming.caller, gone.end_with):
+                with self.services.revocations.guard(incoming.caller, gone.cancel_with):
                     await Turn(self.services, endpoint, incoming, out).run(gone)
         except asyncio.CancelledError:
-            if not gone.caught():
+            if not gone.absorb_cancellation():
                 raise
-            if gone.fault is not None and not out.begun:
-                await end_with(out, *error_responses.error_response(endpoint.protocol, gone.fault))
+            if gone.fault is not None and not out.started:
+                await end_with_error(out, *error_responses.error_response(endpoint.protocol, gone.fault))
         finally:
             gone.close()
         if make is not None:  # `_respond` has its own watch for disconnects
             await self._respond(Handler(endpoint.protocol, make), None, incoming, receive, send)
 
-    async def _find_alternative(self, endpoint: Endpoint, incoming: IncomingRequest, gone: Gone) -> Any:
+    async def _find_alternative(self, endpoint: Endpoint, incoming: IncomingRequest, gone: DisconnectWatch) -> Any:
         """Return the handler of a request that needs no turn, or None."""
         assert endpoint.find_alternative is not None  # noqa: S101
         self.services.active.add(gone)
@@ -186,7 +186,7 @@ class App:
         incoming: IncomingRequest,
         refusal: Fault | None,
         receive: Receive,
-        line: Line | None = None,
+        line: ResponseChannel | None = None,
     ) -> Fault | None:
         """Read the body of an admitted request. Returns the fault of the request or its body, if there is one."""
         serve = self.services.config.serve
@@ -207,7 +207,7 @@ class App:
         return None
 
     async def _read_body(self, incoming: IncomingRequest, receive: Receive) -> None:
-        serve, reading = self.services.config.serve, Stoppable()
+        serve, reading = self.services.config.serve, CancellableTask()
         self.services.active.add(reading)
         try:
             await read_request_body(
@@ -230,35 +230,37 @@ class App:
         self, handler: Handler, fault: Fault | None, incoming: IncomingRequest, receive: Receive, send: Send
     ) -> None:
         serve, id_header = self.services.config.serve, (b"x-request-id", incoming.id.encode())
-        gone, status, out = Gone(receive), error_responses.STATUSES["cancelled"], None
+        gone, status, out = DisconnectWatch(receive), error_responses.STATUSES["cancelled"], None
         self.services.active.add(gone)
         try:
-            with self.services.revocations.guard(incoming.caller, gone.end_with):
+            with self.services.revocations.guard(incoming.caller, gone.cancel_with):
                 if fault is None:
                     status, body, headers = await self._call_handler(handler, incoming)
                 else:
                     status, body, headers = error_responses.error_response(handler.protocol, fault)
-                out = Outlet(send, gone, every=serve.ping, limit=serve.write)
-                if isinstance(body, Flow):
+                out = ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write)
+                if isinstance(body, EventStream):
                     self.services.active.discard(gone)  # it ends with the response that it follows
-                    await body.out(out, (id_header,))
+                    await body.send_to(out, (id_header,))
                 else:
-                    await out.whole(status, body, (*headers, id_header))
+                    await out.send_response(status, body, (*headers, id_header))
         except asyncio.CancelledError:
             if incoming.aux_request is not None:
-                incoming.aux_request.failed(gone.fault or ev.Fault("cancelled", gone.left or "the server is stopping"))
-            if not gone.caught():
+                incoming.aux_request.failed(
+                    gone.fault or ev.Fault("cancelled", gone.reason or "the server is stopping")
+                )
+            if not gone.absorb_cancellation():
                 raise
             if gone.fault is not None:
-                out = out or Outlet(send, gone, every=serve.ping, limit=serve.write)
-                status = await end_with(out, *error_responses.error_response(handler.protocol, gone.fault))
+                out = out or ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write)
+                status = await end_with_error(out, *error_responses.error_response(handler.protocol, gone.fault))
         finally:
             self.services.active.discard(gone)
             gone.close()
             if incoming.aux_request is not None:
-                self.services.finish_aux_request(incoming, status, out.size if out is not None else 0)
+                self.services.finish_aux_request(incoming, status, out.body_size if out is not None else 0)
 
-    async def _call_handler(self, handler: Handler, incoming: IncomingRequest) -> tuple[int, bytes | Flow, Any]:
+    async def _call_handler(self, handler: Handler, incoming: IncomingRequest) -> tuple[int, bytes | EventStream, Any]:
         why: Exception
         try:
             return 200, await handler.make(self.services, incoming), (error_responses.JSON,)

@@ -9,8 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from penstock.gateway.turn import Turn
-from penstock.http.disconnect import Gone
-from penstock.http.response_writer import BODY, Outlet
+from penstock.http.disconnect import DisconnectWatch
+from penstock.http.response_writer import BODY, ResponseWriter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,12 +31,12 @@ async def run_internal_turn(
         await watched.wait()
         return {"type": "http.disconnect"}
 
-    gone = Gone(receive)
+    gone = DisconnectWatch(receive)
     try:
-        out = Outlet(send, gone, every=serve.ping if off is not None else 0, limit=serve.write)
-        out.begun = begun
+        out = ResponseWriter(send, gone, keep_alive=serve.ping if off is not None else 0, stuck_limit=serve.write)
+        out.started = begun
         turn = Turn(incoming.services, endpoint, incoming, out)
-        with incoming.services.revocations.guard(incoming.caller, gone.end_with):
+        with incoming.services.revocations.guard(incoming.caller, gone.cancel_with):
             await turn.run(gone)
     finally:
         gone.close()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.gateway.client_stream import Passthrough, Translation
     from penstock.gateway.reasoning_capture import CiphertextCapture, ReasoningCapture
     from penstock.gateway.recordings import RecordingSession
-    from penstock.http.response_writer import Outlet
+    from penstock.http.response_writer import ResponseWriter
     from penstock.transforms.remote_files import RemoteFiles
 
 
@@ -41,7 +41,7 @@ class StreamRelay:
         self,
         reply: Reply,
         writer: Translation | Passthrough,
-        out: Outlet,
+        out: ResponseWriter,
         *,
         capture: ReasoningCapture | CiphertextCapture | None,
         observer: Any,
@@ -57,14 +57,14 @@ class StreamRelay:
     async def run(self) -> None:
         """Relay the whole stream. The last chunk and the end are one write."""
         out, reply = self._out, self._reply
-        await out.begin()
+        await out.start()
         while not self._ended and (pair := await reply.take()) is not None:
             if self._files is not None:  # fetching may take seconds, so reads are not written from their callback
                 pair = pair[0], await self._files.fill(expand_runs(pair[1]))
             self._unsent = self._encode(*pair)
             if not self._ended:
                 await self._send_unsent()
-            if self._files is None and out.past is not None and not self._ended:
+            if self._files is None and out.channel is not None and not self._ended:
                 await reply.pour(self._push)
                 if not self._ended:
                     await self._send_unsent()
@@ -82,21 +82,21 @@ class StreamRelay:
         data = self.take_unsent()
         if data:
             out = self._out
-            out.count += 1
+            out.chunk_count += 1
             out.sent_at = out.clock()
-            out.size += len(data)
+            out.body_size += len(data)
             await out.send({"type": BODY, "body": data, "more_body": True})
 
     def _push(self, chunk: bytes, events: list[AnyEvent]) -> bool:
         """Write a read in the callback that read it. Returns False if the relay must wait for the client."""
         data, out = self._encode(chunk, events), self._out
-        if self._ended or out.past is None or (data and not out.past.push(data)):
+        if self._ended or out.channel is None or (data and not out.channel.write_chunk(data)):
             self._unsent = data
             return False
         if data:
-            out.count += 1
+            out.chunk_count += 1
             out.sent_at = out.clock()
-            out.size += len(data)
+            out.body_size += len(data)
         return True
 
     def _encode(self, chunk: bytes, events: list[AnyEvent]) -> bytes:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.gateway.byte_budget import ByteBudget, ConnectionBytes
     from penstock.gateway.endpoints import IncomingRequest
-    from penstock.http.disconnect import Stoppable
+    from penstock.http.disconnect import CancellableTask
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
@@ -43,7 +43,13 @@ DECOMPRESS_STEP = 2**18  # bytes that are decompressed before other requests get
 
 
 async def read_request_body(
-    incoming: IncomingRequest, receive: Receive, reading: Stoppable, budget: ByteBudget, *, limit: int, patience: float
+    incoming: IncomingRequest,
+    receive: Receive,
+    reading: CancellableTask,
+    budget: ByteBudget,
+    *,
+    limit: int,
+    patience: float,
 ) -> None:
     """Read the body of a request. It counts in the budget from its first byte until `release_body` is called.
 
@@ -57,7 +63,7 @@ async def read_request_body(
             raw = await decompress(raw, incoming.headers["content-encoding"], limit, account)
         incoming.raw = raw
     except asyncio.CancelledError:
-        if not reading.caught():
+        if not reading.absorb_cancellation():
             raise
         raise StreamFault(reading.fault or SHUTTING_DOWN) from None
     finally:
@@ -65,14 +71,14 @@ async def read_request_body(
     incoming.count_body(budget)
 
 
-def _limit_reading(account: ConnectionBytes, reading: Stoppable) -> None:
+def _limit_reading(account: ConnectionBytes, reading: CancellableTask) -> None:
     """Stop the current task with `BUDGET_FULL` when all bodies are too large and this is the largest."""
     task = asyncio.current_task()
 
     def give_up() -> None:
         account.abandon()
         if asyncio.current_task() is not task:  # else `_charge_bytes` raises
-            reading.end_with(BUDGET_FULL)
+            reading.cancel_with(BUDGET_FULL)
 
     account.give_up = give_up
 

@@ -30,7 +30,7 @@ from penstock.gateway.endpoints import (
     vscode,
 )
 from penstock.gateway.metrics import CONTENT_TYPE
-from penstock.http.response_writer import Flow
+from penstock.http.response_writer import EventStream
 from penstock.protocols import DEFAULT
 from penstock.replay import offered
 
@@ -213,7 +213,7 @@ class Handler(msgspec.Struct, frozen=True):
     """
 
     protocol: str
-    make: Callable[[Any, Any], Awaitable[bytes | Flow]]
+    make: Callable[[Any, Any], Awaitable[bytes | EventStream]]
     params: dict[str, str] = {}
     operation: str = ""
 

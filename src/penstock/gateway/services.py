@@ -31,7 +31,7 @@ from penstock.gateway.logs import TRACE, TRACE_NEEDS_CONTENT, TraceLog, log_trac
 from penstock.gateway.request_body import ConversionThread
 from penstock.gateway.telemetry import Telemetry
 from penstock.gateway.upstream import Upstream, engine_config
-from penstock.http.response_channel import SMALL
+from penstock.http.response_channel import SMALL_BODY
 from penstock.providers.registry import client, clients
 from penstock.redaction import is_secret_name
 from penstock.store.key_value import Responses
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.gateway.endpoints import IncomingRequest, TurnRequest
     from penstock.gateway.limits import LimitSlot
     from penstock.gateway.logs import TracedTurn
-    from penstock.http.disconnect import Stoppable
+    from penstock.http.disconnect import CancellableTask
     from penstock.providers.registry import ClientProfile
     from penstock.stores import ReasoningStore
 
@@ -73,7 +73,7 @@ class Services:
         self.access = Access(self.config, self.env)
         self.revocations = Revocations(self.access)
         self.websocket_bytes = ByteBudget(self.config.serve.websocket_total)
-        self.body_bytes = ByteBudget(_body_total(self.config), SMALL)
+        self.body_bytes = ByteBudget(_body_total(self.config), SMALL_BODY)
         self.limits = CallerLimits(time.time, self.config.serve.streams)
         self.telemetry = telemetry or Telemetry(self.config, self.env, lambda: self.secrets)
         self.journal, self.metrics = self.telemetry.journal, self.telemetry.metrics
@@ -85,7 +85,7 @@ class Services:
         self.upstream = Upstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
         self.catalogue = ModelCatalogue(self.upstream)
         self.estimates = TurnEstimates(self.config, self.journal.rows)
-        self.active: set[Stoppable] = set()  # requests that are not answered yet
+        self.active: set[CancellableTask] = set()  # requests that are not answered yet
         self.closing = asyncio.Event()  # the server accepts no more requests
         self.stopped = False  # unfinished answers have been ended
         self.ready = True
@@ -138,7 +138,7 @@ class Services:
         """End every unfinished answer with an error in its client's protocol, because the server stops."""
         self.stopped = True
         for request in list(self.active):
-            request.end_with(SHUTTING_DOWN)
+            request.cancel_with(SHUTTING_DOWN)
 
     def reload(self, config: GatewayConfig) -> None:
         """Use another configuration from the next request on. Listening addresses and storage paths stay."""

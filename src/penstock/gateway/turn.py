@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from penstock.gateway.limits import LimitSlot
     from penstock.gateway.recordings import RecordingSession
     from penstock.gateway.services import Services
-    from penstock.http.disconnect import Gone
-    from penstock.http.response_writer import Outlet
+    from penstock.http.disconnect import DisconnectWatch
+    from penstock.http.response_writer import ResponseWriter
     from penstock.messages.context import Cleared
     from penstock.transforms.remote_files import RemoteFiles
 
@@ -73,7 +73,7 @@ class Turn:
         "writer",
     ]
 
-    def __init__(self, services: Services, endpoint: Endpoint, incoming: IncomingRequest, out: Outlet) -> None:
+    def __init__(self, services: Services, endpoint: Endpoint, incoming: IncomingRequest, out: ResponseWriter) -> None:
         self.endpoint, self.incoming = endpoint, incoming
         self.turn_request: TurnRequest | None = None
         self.reply: Reply | None = None
@@ -92,7 +92,7 @@ class Turn:
         self._ciphertexts: CiphertextCapture | None = None
 
     @property
-    def out(self) -> Outlet:
+    def out(self) -> ResponseWriter:
         return self._out
 
     @property
@@ -102,14 +102,14 @@ class Turn:
             return self.writer.withheld
         return self.reply.malformed if self.reply is not None else 0
 
-    async def run(self, gone: Gone) -> None:
+    async def run(self, gone: DisconnectWatch) -> None:
         """Answer the request. `gone` cancels this task when the client disconnects or the server stops."""
         self._services.active.add(gone)
         try:
             await self._answer()
         except asyncio.CancelledError:
-            self.fault = gone.fault or ev.Fault("cancelled", gone.left or "the server is stopping")
-            if not gone.caught():
+            self.fault = gone.fault or ev.Fault("cancelled", gone.reason or "the server is stopping")
+            if not gone.absorb_cancellation():
                 raise
             if gone.fault is not None:
                 await self._end_with(gone.fault)
@@ -120,7 +120,7 @@ class Turn:
             await self._refuse(error_responses.fault_from_error(error))
         finally:
             self._services.active.discard(gone)
-            self._out.stop()
+            self._out.stop_keep_alives()
             if self.reply is not None:
                 await self.reply.aclose()
             self._finish()
@@ -130,13 +130,13 @@ class Turn:
         read = await incoming.offload(lambda: self.endpoint.read(incoming))
         turn_request = self.turn_request = read if isinstance(read, TurnRequest) else await read
         if turn_request.wrap_send is not None:
-            self._out.around(turn_request.wrap_send)
+            self._out.wrap_send(turn_request.wrap_send)
         turn_request.request.model = turn_request.request.model or services.catalogue.default_model
         self.slot = services.enter(incoming, turn_request.request.model)
         self.recording = services.record(incoming, turn_request)
         self.observer = services.observe(self)
         if turn_request.request.stream:
-            self._out.prepare(turn_request.framing, (*turn_request.headers, *self._id_header()))
+            self._out.prepare_stream(turn_request.framing, (*turn_request.headers, *self._id_header()))
         reply = self.reply = await services.upstream.open(incoming, turn_request, self)
         incoming.release_body()  # it is converted and sent; a long answer must not block the budget
         if self.recording is not None:
@@ -204,14 +204,16 @@ class Turn:
         body = data if self.passthrough else encode_body(turn_request, events, reply.cleared)
         if self.recording is not None and not reply.raw:
             self.recording.chunk(body)
-        await self._out.whole(
-            200, body, (error_responses.JSON, *turn_request.headers, *self._id_header(), *self._out.more)
+        await self._out.send_response(
+            200, body, (error_responses.JSON, *turn_request.headers, *self._id_header(), *self._out.late_headers)
         )
 
     def chosen(self, job: Job) -> None:
         """Forward the client's headers to the provider, and name conversion losses in a response header."""
         pass_headers(job, self.incoming.headers)
-        self._out.more = ((b"x-penstock-losses", ",".join(job.losses[:MAX_LOSSES]).encode()),) if job.losses else ()
+        self._out.late_headers = (
+            ((b"x-penstock-losses", ",".join(job.losses[:MAX_LOSSES]).encode()),) if job.losses else ()
+        )
         if job.diagnostics and log.isEnabledFor(logging.DEBUG):
             for row in job.diagnostics:
                 log.debug("%s: %s: %s", self.incoming.id, row.code, row.message)
@@ -232,7 +234,7 @@ class Turn:
             payload = turn_request.encode_notice(notice)
             if self.observer is not None:
                 self.observer.on_notice(payload)
-            await self._out.say(b"".join(WRITERS[turn_request.framing]().feed([(b"", payload)])))
+            await self._out.write(b"".join(WRITERS[turn_request.framing]().feed([(b"", payload)])))
 
     def _id_header(self) -> tuple[tuple[bytes, bytes], ...]:
         return ((b"x-request-id", self.incoming.id.encode()),)
@@ -250,19 +252,19 @@ class Turn:
         """Send an error: as a status and body, or, once the response has begun, at the end of the stream."""
         fault = self.fault = redact_fault(fault, self._services.secrets)
         protocol = self.turn_request.protocol if self.turn_request is not None else self.endpoint.protocol
-        if self.turn_request is not None and (self._out.begun or self._fails_in_stream(protocol, fault)):
+        if self.turn_request is not None and (self._out.started or self._fails_in_stream(protocol, fault)):
             writer = self.writer or Translation(self.turn_request)
             unsent = self.relay.take_unsent() if self.relay is not None else b""
             await self._out.end(unsent + writer.fail(fault) + writer.finish())
         else:
             self.status, body, headers = error_responses.error_response(protocol, fault)
-            await self._out.whole(self.status, body, (*headers, *self._id_header()))
+            await self._out.send_response(self.status, body, (*headers, *self._id_header()))
 
     def _fails_in_stream(self, protocol: str, fault: ev.Fault) -> bool:
         """Return whether the client's vendor sends this error inside a stream. If so, add the error headers."""
         if not self._out.prepared or not protocols.is_error_in_stream(protocol, fault):
             return False
-        self._out.more = (*self._out.more, *error_responses.error_headers(fault))
+        self._out.late_headers = (*self._out.late_headers, *error_responses.error_headers(fault))
         return True
 
     async def _end_with(self, fault: ev.Fault) -> None:
@@ -339,7 +341,7 @@ class Turn:
             duration=duration,
             request_id=incoming.id,
             bytes_in=len(incoming.raw),
-            bytes_out=self._out.size,
+            bytes_out=self._out.body_size,
             malformed=self.malformed,
             **fields,
         )

@@ -1,6 +1,7 @@
-"""One connection of the straight way: HTTP/1.1, parsed by httptools. It is a response, and its content, at once.
+"""One upstream HTTP/1.1 connection, parsed by httptools. The same object is the connection, the response and its body.
 
-It looks like aiohttp's to `Incoming`, and fails with its errors. `direct` keeps the connections and chooses among them.
+It offers what `UpstreamResponse` uses of an aiohttp response, and raises aiohttp's exceptions. `pool` owns the
+connections.
 """
 
 from __future__ import annotations
@@ -13,202 +14,189 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HIGH = 2**18  # bytes that wait to be read before the other side is held back
-HEAD = 2**18  # bytes of a head at most
-LINES = 1000  # header lines of a head at most: lines of one name are joined, which copies what is there
-MEMBERS = 1000  # gzip members of one answer at most: each may hold nothing, and costs a copy of what follows it
-PIECE = 2**18  # bytes that are unpacked at once: a little may hold a thousand times as much
-_PACKED = frozenset({"gzip", "x-gzip", "deflate"})
-_EITHER = 47  # 32 + 15: gzip or zlib, whichever it is
-_GZIP = b"\x1f\x8b"  # what gzip begins with
-_LEAST = 100  # the smallest status there is
-_INFORMING = 200  # a status below it is not the answer yet
+READ_AHEAD = 2**18  # bytes that wait to be read before the transport is paused
+MAX_HEAD = 2**18  # bytes of a head
+LINES = 1000  # header lines of a head: repeated headers are joined, which copies the value each time
+MEMBERS = 1000  # gzip members of one body: each may be empty, and costs a copy of the rest
+INFLATE_CHUNK = 2**18  # bytes that are inflated at once: compressed data may hold a thousand times its size
+_COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate"})
+_ANY_WINDOW = 47  # zlib's wbits: 32 + 15 detects gzip or zlib
+_GZIP_MAGIC = b"\x1f\x8b"
+_FIRST_STATUS = 100
+_FIRST_FINAL_STATUS = 200
 
 
-class Ways(Protocol):
-    """What a connection asks of whoever keeps it."""
+class ConnectionOwner(Protocol):
+    """What a connection needs of the pool."""
 
-    web: Any
-    tools: Any
+    aiohttp: Any
+    httptools: Any
 
-    def put(self, at: tuple[object, ...], made: Connection) -> None: ...
-    def forget(self, at: tuple[object, ...], made: Connection) -> None: ...
+    def add_idle(self, address: tuple[object, ...], connection: UpstreamConnection) -> None: ...
+    def discard(self, address: tuple[object, ...], connection: UpstreamConnection) -> None: ...
 
 
-class Connection(asyncio.Protocol):
-    """One connection, one answer at a time. It is the response and its content at once."""
+class UpstreamConnection(asyncio.Protocol):
+    """One connection; one response at a time."""
 
-    def __init__(self, ways: Ways, key: tuple[object, ...]) -> None:
-        self._ways, self._key = ways, key
+    def __init__(self, owner: ConnectionOwner, address: tuple[object, ...]) -> None:
+        self._owner, self._address = owner, address
         self.loop = asyncio.get_running_loop()
         self.transport: Any = None
         self.lost = False
-        self.poll: Any = None  # of its socket; whoever first looks makes it
-        self.since = 0.0  # when it became idle
-        self.heard = 0.0  # when something of this answer has come last; 0 before that
-        self.begin()
+        self.poller: Any = None  # of the socket; created by the first check for input
+        self.idle_since = 0.0
+        self.reset()
 
-    def begin(self) -> None:
-        self._chunks: list[bytes] = []  # what has come; of a packed answer, what was unpacked
-        # What the parser finds goes there without a step of ours: there are many pieces to a read of a fast stream.
+    def reset(self) -> None:
+        """Prepares the connection for the next request."""
+        self._chunks: list[bytes] = []  # received; of a compressed body, inflated
+        # httptools appends to the list without a Python call in between: a fast stream has many pieces in one read.
         self.on_body = self._chunks.append
-        # They refer to each other until `connection_lost`, so there is none before `connection_made`.
-        self._parser: Any = None if self.transport is None else self._ways.tools.HttpResponseParser(self)
+        # Parser and connection refer to each other until `connection_lost`, so none exists before `connection_made`.
+        self._parser: Any = None if self.transport is None else self._owner.httptools.HttpResponseParser(self)
         self.status = 0
-        self.heard = 0.0
+        self.last_read_at = 0.0  # 0: nothing of this response has arrived
         self.headers: dict[str, str] = {}
-        self._size = 0  # bytes of the head, then bytes that wait
-        self._lines = 0  # header lines that have come
-        self._answering = True
-        self._ready = self._complete = self._paused = self._kept = False
-        self._unpack: Any = None
-        self._packed: list[bytes] = []  # what has come and is not unpacked yet
-        self._members = 0  # gzip members that were unpacked
-        self.sent = False  # whether anything of the request may have left
+        self._size = 0  # bytes of the head, then bytes that wait to be read
+        self._header_count = 0
+        self._in_use = True
+        self._head_complete = self._body_complete = self._paused = self._reusable = False
+        self._inflater: Any = None
+        self._compressed: list[bytes] = []  # received and not inflated yet
+        self._gzip_members = 0
+        self.request_sent = False  # True if part of the request may have left
         self._error: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._take: Callable[[bytes], bool] | None = None  # what takes the next read,
-        self._first: Callable[[bytes], bool] | None = None  # and what took the first
+        self._consumer: Callable[[bytes], bool] | None = None
 
-    # ── what Incoming asks of a response ──────────────────────────────────────────────────────────
+    # ── used as a response ────────────────────────────────────────────────────────────────────────
 
     @property
-    def content(self) -> Connection:
+    def content(self) -> UpstreamConnection:
         return self
 
     @property
-    def connection(self) -> Connection | None:
+    def connection(self) -> UpstreamConnection | None:
         return None if self.lost else self
 
-    async def ask(self, data: bytes, until: float) -> None:
-        """Send a request and wait for the head of its answer, up to that time of the loop's."""
+    async def send_request(self, data: bytes, deadline: float) -> None:
+        """Sends a request and waits for the response's head until `deadline` (the loop's clock)."""
         self.transport.write(data)
-        self.sent = not self.transport.is_closing()  # it closes at once if nothing could be written at all
-        timer = self.loop.call_at(until, self._failed, TimeoutError())
+        self.request_sent = not self.transport.is_closing()  # it closes at once if nothing could be written
+        timer = self.loop.call_at(deadline, self._fail, TimeoutError())
         try:
-            while not self._ready:
-                await self._wait_for_more()
+            while not self._head_complete:
+                await self._wait_for_input()
         except BaseException:
             self.transport.abort()
             raise
         finally:
             timer.cancel()
 
-    async def all(self) -> bytes:
-        """All that has come, waiting for something to come; nothing at the end."""
-        while not (data := self._waiting()):
-            if self._complete:
-                return self._ended()
-            self._resume()  # what had come may have unpacked to nothing
-            await self._wait_for_more()
-        if self._unpack is not None:
-            await asyncio.sleep(0)  # a few packed bytes may hold gigabytes: others have their turn between two pieces
-        if not self._packed:
-            self._resume()
+    async def readany(self) -> bytes:
+        """Returns everything received so far, waits if there is nothing. Empty at the end of the body."""
+        while not (data := self._take_received()):
+            if self._body_complete:
+                self._check_compressed_end()
+                return b""
+            self._resume_reading()  # the received bytes may have inflated to nothing
+            await self._wait_for_input()
+        if self._inflater is not None:
+            await asyncio.sleep(0)  # few compressed bytes may hold gigabytes: let other tasks run between two pieces
+        if not self._compressed:
+            self._resume_reading()
         return data
 
-    def _resume(self) -> None:
-        """All that has come was taken: the other side may send on."""
+    def _resume_reading(self) -> None:
         self._size = 0
         if self._paused and not self.lost:
             self._paused = False
             self.transport.resume_reading()
 
-    def _waiting(self) -> bytes:
-        """What has come and was not taken, in one piece."""
+    def _take_received(self) -> bytes:
         chunks = self._chunks
-        if not chunks and not (self._packed and self._unpacked()):
+        if not chunks and not (self._compressed and self._inflate_next()):
             return b""
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         return data
 
-    async def pour(self, take: Callable[[bytes], bool]) -> None:
-        """Hand on what comes in the moment it comes, until `take` says that it is enough, or there is no more.
+    async def stream_to(self, consumer: Callable[[bytes], bool]) -> None:
+        """Calls `consumer` with each read as it arrives, until it returns False or the body ends.
 
-        A reader that waits costs a future, a task's step and a round of the loop for every chunk; this one a call.
+        A waiting reader costs a future, a task step and a loop iteration for each read; this costs a call.
         """
-        if self._chunks or self._complete or self._error is not None or self._unpack is not None:
+        if self._chunks or self._body_complete or self._error is not None or self._inflater is not None:
             return
-        self._take = self._first = take
+        self._consumer = consumer
         try:
-            await self._wait_for_more()
+            await self._wait_for_input()
         finally:
-            self._take = self._first = None
-
-    def taking(self, take: Callable[[bytes], bool]) -> None:
-        """Another takes what comes from the next read on."""
-        if self._take is not None:
-            self._take = take
-
-    def again(self, chunk: bytes) -> bool:
-        """The first takes this, and what comes from now on."""
-        self._take = self._first
-        return self._take is not None and self._take(chunk)
-
-    async def readany(self) -> bytes:
-        """The same, by aiohttp's name."""
-        return await self.all()
+            self._consumer = None
 
     def at_eof(self) -> bool:
-        return self._complete and not self._chunks and not self._packed
+        return self._body_complete and not self._chunks and not self._compressed
 
     def set_exception(self, error: BaseException) -> None:
-        """Somebody has waited too long."""
-        self._failed(error)
+        """Makes the current and the next read raise."""
+        self._fail(error)
 
     def release(self) -> None:
-        """The answer was read: the connection may serve again."""
-        if not self._answering:
+        """Ends the response. The connection becomes idle if it can be used again."""
+        if not self._in_use:
             return
-        self._answering = False
-        if self._complete and self._kept and not self.lost and not self._paused:
-            self._ways.put(self._key, self)
+        self._in_use = False
+        if self._body_complete and self._reusable and not self.lost and not self._paused:
+            self._owner.add_idle(self._address, self)
         elif self.transport is not None:
             self.transport.close()
 
     def close(self) -> None:
-        self._answering = False
+        self._in_use = False
         if self.transport is not None:
             self.transport.abort()
 
-    def _unpacked(self) -> bool:
-        """Unpack a piece of what has come; False where that gives nothing."""
-        while self._packed:
-            data = self._packed.pop(0)
+    def _inflate_next(self) -> bool:
+        """Inflates up to `INFLATE_CHUNK` bytes. False if that gives nothing."""
+        while self._compressed:
+            data = self._compressed.pop(0)
             try:
-                piece: bytes = self._unpack.decompress(data, PIECE)
+                piece: bytes = self._inflater.decompress(data, INFLATE_CHUNK)
             except zlib.error as error:
-                raise self._ways.web.http_exceptions.ContentEncodingError(str(error)) from None
-            rest: bytes = self._unpack.unconsumed_tail
-            if self._unpack.eof and self._unpack.unused_data[:2] == _GZIP:  # one more behind the first
-                rest = self._unpack.unused_data
-                self._unpack = zlib.decompressobj(_EITHER)
-                self._members += 1
-                if self._members > MEMBERS:
-                    raise self._ways.web.http_exceptions.ContentEncodingError("it has too many gzip members")
-            if rest or len(piece) == PIECE:  # it may hold more than it was given
-                self._packed.insert(0, rest)
+                raise self._encoding_error(str(error)) from None
+            rest: bytes = self._inflater.unconsumed_tail
+            if self._inflater.eof and self._inflater.unused_data[:2] == _GZIP_MAGIC:  # another gzip member follows
+                rest = self._inflater.unused_data
+                self._inflater = zlib.decompressobj(_ANY_WINDOW)
+                self._gzip_members += 1
+                if self._gzip_members > MEMBERS:
+                    raise self._encoding_error("it has too many gzip members")
+            if rest or len(piece) == INFLATE_CHUNK:  # the inflater may hold more
+                self._compressed.insert(0, rest)
             if piece:
                 self._chunks.append(piece)
                 return True
         return False
 
-    def _ended(self) -> bytes:
-        """Nothing more; what is packed says itself where it ends."""
-        if self._unpack is not None and not self._unpack.eof and self.headers.get("content-length") != "0":
-            raise self._ways.web.http_exceptions.ContentEncodingError("it ends too early")
-        return b""
+    def _check_compressed_end(self) -> None:
+        """Raises if the body ends before the compressed data does."""
+        if self._inflater is not None and not self._inflater.eof and self.headers.get("content-length") != "0":
+            raise self._encoding_error("it ends too early")
 
-    async def _wait_for_more(self) -> None:
+    def _encoding_error(self, message: str) -> Exception:
+        error: Exception = self._owner.aiohttp.http_exceptions.ContentEncodingError(message)
+        return error
+
+    async def _wait_for_input(self) -> None:
         if self._error is not None:
-            # A copy: the traceback of what is raised refers to this connection, which would refer back to it.
+            # A copy: the traceback of a raised exception refers to this connection, which refers to the exception.
             raise copy(self._error)
-        mine = self._waiter = self.loop.create_future()
+        waiter = self._waiter = self.loop.create_future()
         try:
-            await mine
+            await waiter
         finally:
-            if self._waiter is mine:  # whoever reads the rest may be waiting already
+            if self._waiter is waiter:  # another reader may wait already
                 self._waiter = None
 
     def _wake(self) -> None:
@@ -216,55 +204,55 @@ class Connection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    def _failed(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._error = self._error or error
         self._wake()
 
-    # ── the connection ────────────────────────────────────────────────────────────────────────────
+    # ── called by the event loop ──────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        self._parser = self._ways.tools.HttpResponseParser(self)
+        self._parser = self._owner.httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
-        if not self._answering:  # nobody asked: whatever it is, it belongs to no answer
+        if not self._in_use:  # input without a request belongs to no response
             self.transport.abort()
             return
-        self.heard = self.loop.time()
+        self.last_read_at = self.loop.time()
         try:
             self._parser.feed_data(data)
-        except self._ways.tools.HttpParserUpgrade:
-            self._failed(self._ways.web.ClientPayloadError("it wants to speak another protocol"))
-        except self._ways.tools.HttpParserError as error:
-            self._unparsable(error)
-        take, chunks = self._take, self._chunks
-        if take is not None:
-            piece = chunks.pop() if len(chunks) == 1 else self._waiting()
-            if piece and not take(piece):
-                self._take = None
-            elif self._error is None and not self._complete:
-                return  # all that came was taken, and more is wanted
-        elif self._ready:
-            self._held(len(data))
-        if self._ready or self._error is not None:
+        except self._owner.httptools.HttpParserUpgrade:
+            self._fail(self._owner.aiohttp.ClientPayloadError("it wants to speak another protocol"))
+        except self._owner.httptools.HttpParserError as error:
+            self._reject_input(error)
+        consumer, chunks = self._consumer, self._chunks
+        if consumer is not None:
+            piece = chunks.pop() if len(chunks) == 1 else self._take_received()
+            if piece and not consumer(piece):
+                self._consumer = None
+            elif self._error is None and not self._body_complete:
+                return  # everything is consumed, and more is wanted
+        elif self._head_complete:
+            self._count_waiting(len(data))
+        if self._head_complete or self._error is not None:
             self._wake()
 
-    def _unparsable(self, error: Exception) -> None:
-        """What came is not HTTP, or is a second answer: the connection is not used again."""
-        if self._complete:  # the answer itself is whole
-            self._kept = False
+    def _reject_input(self, error: Exception) -> None:
+        """The input is not HTTP, or is a second response: the connection is not used again."""
+        if self._body_complete:  # the response itself is complete
+            self._reusable = False
         else:
-            web = self._ways.web
-            self._failed(web.ClientPayloadError(str(error)) if self._ready else web.ClientResponseError(None, ()))
+            lib = self._owner.aiohttp
+            self._fail(lib.ClientPayloadError(str(error)) if self._head_complete else lib.ClientResponseError(None, ()))
         self.transport.abort()
 
-    def _held(self, size: int) -> None:
-        """What came must wait; when that is too much, the other side waits too."""
+    def _count_waiting(self, size: int) -> None:
+        """Pauses the transport when too many bytes wait to be read."""
         self._size += size
-        if self._unpack is not None:
-            self._packed += self._chunks
+        if self._inflater is not None:
+            self._compressed += self._chunks
             self._chunks.clear()
-        if self._size > HIGH and not self._paused and not self._complete:
+        if self._size > READ_AHEAD and not self._paused and not self._body_complete:
             self._paused = True
             self.transport.pause_reading()
 
@@ -274,46 +262,46 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self.lost = True
         self._parser = None
-        self._ways.forget(self._key, self)
-        if self._complete or not self._answering:
+        self._owner.discard(self._address, self)
+        if self._body_complete or not self._in_use:
             return
-        web = self._ways.web
-        if not self._ready:
-            self._failed(exc if isinstance(exc, OSError) else web.ServerDisconnectedError())
+        lib = self._owner.aiohttp
+        if not self._head_complete:
+            self._fail(exc if isinstance(exc, OSError) else lib.ServerDisconnectedError())
         elif exc is None and not ({"content-length", "transfer-encoding"} & self.headers.keys()):
-            self._complete = True  # an answer that only the end of the connection ends
+            self._body_complete = True  # the end of the connection ends such a body
             self._wake()
         else:
-            self._failed(web.ClientPayloadError("the connection was closed before the answer was whole"))
+            self._fail(lib.ClientPayloadError("the connection was closed before the answer was whole"))
 
-    # ── httptools ─────────────────────────────────────────────────────────────────────────────────
+    # ── called by httptools ───────────────────────────────────────────────────────────────────────
 
     def on_message_begin(self) -> None:
-        if self._complete:
+        if self._body_complete:
             raise ValueError("a second answer to one request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._size += len(name) + len(value)
-        self._lines += 1
-        if self._size > HEAD or self._lines > LINES:
+        self._header_count += 1
+        if self._size > MAX_HEAD or self._header_count > LINES:
             raise ValueError("the head of the answer is too large")
         key, text = str(name.lower(), "latin-1"), str(value, "latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        self._size = self._lines = 0
-        if status < _LEAST:
+        self._size = self._header_count = 0
+        if status < _FIRST_STATUS:
             raise ValueError("the status of the answer has fewer than three digits")
-        if status < _INFORMING:
+        if status < _FIRST_FINAL_STATUS:
             self.headers = {}
             return
         self.status = status
-        self._ready = True
-        if self.headers.get("content-encoding", "").lower() in _PACKED:
-            self._unpack = zlib.decompressobj(_EITHER)
+        self._head_complete = True
+        if self.headers.get("content-encoding", "").lower() in _COMPRESSIONS:
+            self._inflater = zlib.decompressobj(_ANY_WINDOW)
 
     def on_message_complete(self) -> None:
-        if self._ready:
-            self._complete = True
-            self._kept = self._parser.should_keep_alive()
+        if self._head_complete:
+            self._body_complete = True
+            self._reusable = self._parser.should_keep_alive()

@@ -1,6 +1,7 @@
-"""Tasks that are cancelled before their answer is whole: the client leaves, its key is revoked, or the server stops.
+"""Cancels a request's task when the client disconnects, its key is revoked or the server stops.
 
-Leans on the request's line, or on ASGI's `http.disconnect`. What the task holds open is its own to close.
+A disconnect is reported by the request's `ResponseChannel` or by ASGI's `http.disconnect`. The task closes its own
+resources.
 """
 
 from __future__ import annotations
@@ -12,77 +13,77 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock.events import Fault
-    from penstock.http.response_channel import Line
+    from penstock.http.response_channel import ResponseChannel
 
     Receive = Callable[[], Awaitable[Any]]
 
 
-class Stoppable:
-    """The task that makes it, for whoever must end it. `left` says why the task was cancelled.
+class CancellableTask:
+    """The current task, for others to cancel. `reason` says why it was cancelled.
 
-    `fault` is what the client is told, where it was not the client who ended the answer.
+    `fault` is sent to the client if the client is not the one who ended the response.
     """
 
-    __slots__ = ("_over", "_task", "fault", "left")
+    __slots__ = ("_finished", "_task", "fault", "reason")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 — an application runs in a task
         self._task = task
-        self._over = False
-        self.left = ""
+        self._finished = False
+        self.reason = ""
         self.fault: Fault | None = None
 
-    def end_with(self, fault: Fault) -> None:
-        """Cancel the task, which then ends the answer with this fault."""
-        if not self._over and not self.left:
+    def cancel_with(self, fault: Fault) -> None:
+        """Cancels the task, which then ends the response with this fault."""
+        if not self._finished and not self.reason:
             self.fault = fault
-            self.call_off(fault.message)
+            self.cancel(fault.message)
 
-    def call_off(self, why: str) -> None:
-        """Cancel the task, once."""
-        if not self._over and not self.left:
-            self.left = why
+    def cancel(self, reason: str) -> None:
+        """Cancels the task, once."""
+        if not self._finished and not self.reason:
+            self.reason = reason
             self._task.cancel()
 
-    def caught(self) -> bool:
-        """Whether a cancellation that was caught is ours; if so it is taken back."""
-        if self.left:
+    def absorb_cancellation(self) -> bool:
+        """Takes back a caught cancellation if `cancel` caused it. False: raise it again."""
+        if self.reason:
             self._task.uncancel()
-        return bool(self.left)
+        return bool(self.reason)
 
 
-class Gone(Stoppable):
-    """Watches over the task that makes it; `left` once the client has gone, or was given up. Close it."""
+class DisconnectWatch(CancellableTask):
+    """Cancels the current task when the client disconnects or stops reading. Call `close` at the end."""
 
-    __slots__ = ("_line", "_watch")
+    __slots__ = ("_channel", "_waiter")
 
-    def __init__(self, receive: Receive, line: Line | None = None) -> None:
+    def __init__(self, receive: Receive, channel: ResponseChannel | None = None) -> None:
         super().__init__()
-        self._line = line
-        self._watch: asyncio.Task[None] | None = None
-        if line is not None:
-            line.watch(self._gone)
+        self._channel = channel
+        self._waiter: asyncio.Task[None] | None = None
+        if channel is not None:
+            channel.watch_disconnect(self._on_disconnect)
         else:
-            self._watch = asyncio.get_running_loop().create_task(self._wait(receive))
+            self._waiter = asyncio.get_running_loop().create_task(self._wait(receive))
 
     async def _wait(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._gone()
+        self._on_disconnect()
 
-    def _gone(self) -> None:
-        self.call_off("the client has gone")
+    def _on_disconnect(self) -> None:
+        self.cancel("the client has gone")
 
-    def ending(self) -> None:
-        """All is said but the end: a server tells of that as if the client had gone."""
-        self._over = True
+    def ignore_disconnect(self) -> None:
+        """Only the end of the response is left to send. Servers report that end as a disconnect."""
+        self._finished = True
 
     def close(self) -> None:
-        """Stop watching."""
-        self._over = True
-        if self._line is not None:
-            self._line.leaving = None
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None  # what it raises has a traceback that refers to this
+        """Stops watching."""
+        self._finished = True
+        if self._channel is not None:
+            self._channel.on_disconnect = None
+        if self._waiter is not None:
+            self._waiter.cancel()
+            self._waiter = None  # its exception has a traceback that refers to this object

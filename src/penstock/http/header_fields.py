@@ -29,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OUTSIDE_ASCII = re.compile(r"[^\x00-\x7f]")
 _FIELD_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [\t -~\x80-\xff]*+\r\n")
 # Names in lower case, values without space around them.
-_GOOD_LINES = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9a-z]++: (?![ \t])[\t -~]*+(?<![ \t])\r\n)*+")
+_VALID_LINES = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9a-z]++: (?![ \t])[\t -~]*+(?<![ \t])\r\n)*+")
 _LINE_BREAKS = frozenset("\r\n")
 # These decide where a message ends and which host it is for. Only the code that writes the head may set them: a second
 # Content-Length, or one beside Transfer-Encoding, is how requests are smuggled (RFC 9112, section 11.2).
@@ -104,19 +104,19 @@ def check_headers(headers: Mapping[str, str], where: str = "") -> None:
 def encode_headers(headers: Mapping[str, str]) -> bytes:
     """The lines of a request's headers."""
     made = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    if not _plainly_good(headers, made):
+    if not _all_valid(headers, made):
         check_headers(headers)
     return made.encode("ascii")
 
 
-def _plainly_good(headers: Mapping[str, str], lines: str) -> bool:
+def _all_valid(headers: Mapping[str, str], lines: str) -> bool:
     """Whether one look at all lines is enough. Where it is not, `check_headers` says what is wrong, if anything is."""
     return (
         len(lines) <= MAX_HEADER_VALUE
         and max(map(len, headers), default=0) <= MAX_HEADER_NAME
         and lines.count("\n") == len(headers) <= MAX_HEADERS
         and MANAGED.isdisjoint(headers)
-        and _GOOD_LINES.fullmatch(lines) is not None
+        and _VALID_LINES.fullmatch(lines) is not None
     )
 
 
@@ -146,7 +146,7 @@ def _prefix(where: str) -> str:
 
 
 KEY_HEADERS = ("x-penstock-key", "authorization", "x-api-key", "x-goog-api-key", "api-key")
-SINGLE = frozenset({
+UNIQUE_HEADERS = frozenset({
     *KEY_HEADERS, "host", "origin", "content-length", "content-type", "sec-fetch-site", "sec-fetch-mode",
     "access-control-request-method",
 })  # fmt: skip
@@ -155,16 +155,16 @@ SINGLE = frozenset({
 def read_headers(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     """The headers by name in lower case. Of the headers in `SINGLE` the first is kept; see `repeated_header`."""
     made = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in lines}
-    return made if len(made) == len(lines) else _joined(lines)
+    return made if len(made) == len(lines) else _join_repeated(lines)
 
 
-def _joined(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+def _join_repeated(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     made: dict[str, str] = {}
     for raw_name, raw_value in lines:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name not in made:
             made[name] = value
-        elif name not in SINGLE:
+        elif name not in UNIQUE_HEADERS:
             made[name] = f"{made[name]}, {value}"
     return made
 
@@ -174,7 +174,7 @@ def repeated_header(lines: Sequence[tuple[bytes, bytes]]) -> str:
     seen: set[bytes] = set()
     for raw_name, _ in lines:
         name = raw_name.lower()
-        if name in seen and name.decode("latin-1") in SINGLE:
+        if name in seen and name.decode("latin-1") in UNIQUE_HEADERS:
             return name.decode("latin-1")
         seen.add(name)
     return ""

@@ -43,31 +43,31 @@ class ConnectionOptions(Protocol):
     def verify_ssl(self) -> bool: ...
 
 
-_PORT = re.compile(r"(\[.+\]|[^:]+):(\d+)")
+_HOST_WITH_PORT = re.compile(r"(\[.+\]|[^:]+):(\d+)")
 
 
 def proxy_for(url: str, options: ConnectionOptions, env: Mapping[str, str]) -> str | None:
     """The proxy's address, or None for the straight way."""
     if options.proxy == "none":
         return None
-    scheme, host, port = _place(url)
+    scheme, host, port = _split_host(url)
     if options.proxy != "environment":
-        return None if bypassed(host, port, options.no_proxy) else options.proxy
-    found = _said(f"{scheme}_proxy", env) or _said("all_proxy", env)
+        return None if bypasses_proxy(host, port, options.no_proxy) else options.proxy
+    found = _proxy_variable(f"{scheme}_proxy", env) or _proxy_variable("all_proxy", env)
     if not found or not found.lower().startswith(("http://", "https://")):
         return None  # no other kind is spoken here
     check_url(found, f"the proxy that the environment names for {scheme}")
-    without = (*options.no_proxy, *_said("no_proxy", env).split(","))
-    return None if bypassed(host, port, without) else found
+    without = (*options.no_proxy, *_proxy_variable("no_proxy", env).split(","))
+    return None if bypasses_proxy(host, port, without) else found
 
 
 @lru_cache(1000)
-def _place(url: str) -> tuple[str, str, int]:
+def _split_host(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def _said(name: str, env: Mapping[str, str]) -> str:
+def _proxy_variable(name: str, env: Mapping[str, str]) -> str:
     value = env.get(name) or env.get(name.upper()) or ""
     if not value:
         return ""
@@ -75,17 +75,17 @@ def _said(name: str, env: Mapping[str, str]) -> str:
     return "" if name == "http_proxy" and not env.get(name) and "REQUEST_METHOD" in env else value
 
 
-def bypassed(host: str, port: int, rules: Iterable[str]) -> bool:
+def bypasses_proxy(host: str, port: int, rules: Iterable[str]) -> bool:
     """Whether a host is reached without a proxy."""
-    return any(_fits(host.lower().rstrip("."), port, rule.strip().lower()) for rule in rules if rule.strip())
+    return any(_matches_rule(host.lower().rstrip("."), port, rule.strip().lower()) for rule in rules if rule.strip())
 
 
-def _fits(host: str, port: int, rule: str) -> bool:
+def _matches_rule(host: str, port: int, rule: str) -> bool:
     if rule == "*":
         return True
     if "/" in rule:
-        return _inside(host, rule)
-    ported = _PORT.fullmatch(rule)
+        return _in_network(host, rule)
+    ported = _HOST_WITH_PORT.fullmatch(rule)
     if ported is not None:
         if int(ported[2]) != port:
             return False
@@ -94,42 +94,46 @@ def _fits(host: str, port: int, rule: str) -> bool:
     return host == rule or host.endswith(f".{rule}")
 
 
-def _inside(host: str, rule: str) -> bool:
+def _in_network(host: str, rule: str) -> bool:
     try:
         return ip_address(host) in ip_network(rule, strict=False)
     except ValueError:
         return False
 
 
-Key: TypeAlias = tuple[object, ...]
-KEPT = 64  # contexts at most
-_contexts: dict[Key, ssl.SSLContext] = {}
+TlsKey: TypeAlias = tuple[object, ...]
+MAX_CONTEXTS = 64  # contexts at most
+_contexts: dict[TlsKey, ssl.SSLContext] = {}
 
 
-def key_of(options: ConnectionOptions) -> Key:
+def tls_key(options: ConnectionOptions) -> TlsKey:
     """What makes two contexts different: the options and the state of their files."""
     own = options.client_certificate
-    return (options.verify_ssl, own and own.passphrase, *((name, _stamp(name)) for name in files(options)))
+    return (
+        options.verify_ssl,
+        own and own.passphrase,
+        *((name, _file_state(name)) for name in certificate_files(options)),
+    )
 
 
-def files(options: ConnectionOptions) -> list[str]:
+def certificate_files(options: ConnectionOptions) -> list[str]:
     """What a context is made of besides the system's own: it may be renewed at any time."""
     own = options.client_certificate
     return [name for name in (*options.ca_bundle, *((own.cert, own.key) if own else ())) if name]
 
 
-def context(options: ConnectionOptions) -> ssl.SSLContext:
+def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
     """The context for these options."""
-    key = key_of(options)
+    key = tls_key(options)
     found = _contexts.get(key)
     if found is None:
-        while len(_contexts) >= KEPT:
+        while len(_contexts) >= MAX_CONTEXTS:
             del _contexts[next(iter(_contexts))]
-        found = _contexts[key] = _made(options)
+        found = _contexts[key] = _create_context(options)
     return found
 
 
-def _stamp(name: str) -> tuple[int, int]:
+def _file_state(name: str) -> tuple[int, int]:
     try:
         found = os.stat(name)  # noqa: PTH116 — once per request; a Path would cost more than the call
     except OSError as error:
@@ -137,7 +141,7 @@ def _stamp(name: str) -> tuple[int, int]:
     return (found.st_mtime_ns, found.st_size)
 
 
-def _made(options: ConnectionOptions) -> ssl.SSLContext:
+def _create_context(options: ConnectionOptions) -> ssl.SSLContext:
     made = ssl.create_default_context()
     for name in options.ca_bundle:
         try:
@@ -145,14 +149,14 @@ def _made(options: ConnectionOptions) -> ssl.SSLContext:
         except (ssl.SSLError, OSError):
             raise InputError(f"ca_bundle: {name} holds no certificates in PEM form") from None
     if options.client_certificate is not None:
-        _own(made, options.client_certificate)
+        _load_client_certificate(made, options.client_certificate)
     if not options.verify_ssl:
         made.check_hostname = False
         made.verify_mode = ssl.CERT_NONE
     return made
 
 
-def _own(made: ssl.SSLContext, own: ClientCertificateFiles) -> None:
+def _load_client_certificate(made: ssl.SSLContext, own: ClientCertificateFiles) -> None:
     try:
         # A function, because without any OpenSSL would ask at the terminal.
         made.load_cert_chain(own.cert, own.key or None, lambda: own.passphrase)

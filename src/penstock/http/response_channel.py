@@ -1,8 +1,9 @@
-"""A line: what one request of a connection may do beyond ASGI, where our own server runs the application.
+"""Writes a response straight to the connection, past ASGI, when the gateway's own server runs the application.
 
-It is put in the scope. With it a chunk is written from within the callback that read it, the head of an answer leaves
-with its first chunk, and a client's leaving is told at once: no task waits for it. A stream's head and end are written
-without uvicorn's help, which is told of them. Elsewhere ASGI does the same.
+The server puts a `ResponseChannel` in the request's scope. With it a chunk is written inside the callback that read it,
+the head leaves together with the first chunk, and a disconnect is reported by a call instead of a waiting task. The
+channel writes the head and the end of a stream itself and updates uvicorn's state. Without a channel, ASGI's `send`
+does the same.
 """
 
 from __future__ import annotations
@@ -14,132 +15,133 @@ from penstock.http.header_fields import encode_response_headers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, MutableMapping
 
-NAME = "penstock.line"  # in the scope
-SMALL = 2**16  # bytes of a body
-_HEAD = b"HTTP/1.1 "
-_INFORMING = b"HTTP/1.1 1"  # is no head of an answer
-_FINE = b"HTTP/1.1 200 OK\r\n"
-_PIECES = b"transfer-encoding: chunked\r\n\r\n"
-_LAST = b"connection: close\r\n"
+SCOPE_KEY = "penstock.line"
+SMALL_BODY = 2**16  # bytes
+_STATUS_LINE_START = b"HTTP/1.1 "
+_INFORMATIONAL = b"HTTP/1.1 1"
+_OK = b"HTTP/1.1 200 OK\r\n"
+_CHUNKED = b"transfer-encoding: chunked\r\n\r\n"
+_CLOSE = b"connection: close\r\n"
+# Attributes of uvicorn's RequestResponseCycle that a channel uses. `uvicorn_server` checks at start that they exist.
+_CYCLE_NAMES = """access_log body chunked_encoding default_headers disconnected flow keep_alive message_event more_body
+    on_response response_complete response_started scope transport waiting_for_100_continue"""
+CYCLE_ATTRIBUTES = frozenset(_CYCLE_NAMES.split())
 
 
-class Line:
-    """One request. To uvicorn's cycle, which writes the answer, it is the transport."""
+class ResponseChannel:
+    """The channel of one request. Uvicorn's request cycle uses it as its transport."""
 
-    __slots__ = ("_cycle", "_head", "_loop", "_transport", "bare", "flow", "leaving", "lost")
+    __slots__ = ("_cycle", "_head", "_loop", "_transport", "flow", "lost", "on_disconnect")
 
     def __init__(self, cycle: Any, transport: Any, loop: Any) -> None:
         self._cycle, self._transport, self._loop = cycle, transport, loop
-        # For whoever writes a frame at a time, and is sure that a stream is going on: the connection's own `write`,
-        # and where it says that nothing more can be taken now.
-        self.bare, self.flow = transport.write, cycle.flow
-        self._head = b""
+        self.flow = cycle.flow
+        self._head = b""  # a head that waits for the first chunk
         self.lost = False
-        self.leaving: Callable[[], None] | None = None  # called once the client has gone
+        self.on_disconnect: Callable[[], None] | None = None
 
-    # ── what a turn does with it ──────────────────────────────────────────────────────────────────
+    # ── used by the application ───────────────────────────────────────────────────────────────────
 
-    def speaks(self, send: Any) -> bool:
-        """Whether a `send` is uvicorn's own: what somebody has put around it must see the head and the end."""
+    def owns_send(self, send: Any) -> bool:
+        """True if `send` is uvicorn's own. A wrapper around it must see the head and the end of the response."""
         return getattr(send, "__self__", None) is self._cycle
 
     def take_body(self, limit: int) -> bytes | None:
-        """The body, where it has come whole, is small, and not over a limit; else None: `receive` it."""
+        """Returns the request's body if it is complete, small and within the limit; else None: use `receive`."""
         cycle = self._cycle
-        if cycle.more_body or cycle.disconnected or len(cycle.body) > min(SMALL, limit):
+        if cycle.more_body or cycle.disconnected or len(cycle.body) > min(SMALL_BODY, limit):
             return None
         body, cycle.body = bytes(cycle.body), bytearray()
         cycle.message_event.clear()  # as `receive` does
         return body
 
-    def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """The head of a stream, which leaves with what follows it. False: `send` it."""
+    def start_stream(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Prepares the head of a stream, to be written with the first chunk. False: use `send`."""
         cycle = self._cycle
         if self.flow.write_paused or self.lost or cycle.response_started or cycle.access_log:
             return False
-        made = encode_response_headers([*cycle.default_headers, *headers])
+        fields = encode_response_headers([*cycle.default_headers, *headers])
         cycle.response_started = cycle.chunked_encoding = True
         cycle.waiting_for_100_continue = False
-        self._head = _FINE + made + (_PIECES if cycle.keep_alive else _LAST + _PIECES)
-        self._loop.call_soon(self._alone)
+        self._head = _OK + fields + (_CHUNKED if cycle.keep_alive else _CLOSE + _CHUNKED)
+        self._loop.call_soon(self._flush_head)
         return True
 
-    def end(self, data: bytes) -> bool:
-        """The last chunk of a stream, and its end. False: `send` it."""
+    def end_stream(self, data: bytes) -> bool:
+        """Writes the last chunk and the end of a stream. False: use `send`."""
         cycle = self._cycle
         if self.flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
             return False
         head, self._head = self._head, b""
-        framed = b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(data), data) if data else head + b"0\r\n\r\n"
-        self._transport.write(framed)
+        self._transport.write(b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(data), data) if data else head + b"0\r\n\r\n")
         cycle.response_complete = True
         cycle.message_event.set()
         if not cycle.keep_alive:
             self._transport.close()
         cycle.on_response()
-        self.part()
+        self.detach()
         return True
 
-    def push(self, data: bytes) -> bool:
-        """Write a chunk of a stream now. False: the client cannot take it now, or has gone; then `send` it."""
+    def write_chunk(self, data: bytes) -> bool:
+        """Writes a chunk of a stream now. False: the client does not read now, or has disconnected; use `send`.
+
+        Empty data writes nothing: a chunk of size 0 would end the stream.
+        """
         cycle = self._cycle
         if self.flow.write_paused or self.lost or cycle.response_complete or not cycle.chunked_encoding:
             return False
-        head = self._head
-        if head:
-            self._head = b""
+        if data:
+            head, self._head = self._head, b""
             self._transport.write(b"%b%x\r\n%b\r\n" % (head, len(data), data))
-        else:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
-    def watch(self, leaving: Callable[[], None]) -> None:
-        """Be told when the client goes; soon, if it has gone."""
-        self.leaving = leaving
-        self.flow.resume_reading()  # else nobody would notice
+    def watch_disconnect(self, callback: Callable[[], None]) -> None:
+        """Calls back when the client disconnects; soon, if it already has."""
+        self.on_disconnect = callback
+        self.flow.resume_reading()  # a paused transport does not notice a disconnect
         if self.lost:
-            self._loop.call_soon(leaving)
+            self._loop.call_soon(callback)
 
-    def left(self) -> None:
-        """The connection was lost."""
+    def connection_lost(self) -> None:
+        """Called by the server when the connection is lost."""
         self.lost = True
-        if self.leaving is not None:
-            self.leaving()
+        if self.on_disconnect is not None:
+            self.on_disconnect()
 
     @property
-    def over(self) -> bool:
+    def is_complete(self) -> bool:
         return bool(self._cycle.response_complete)
 
-    def part(self) -> None:
-        """Let go of the request, which holds this line: what holds each other is only freed by the collector."""
+    def detach(self) -> None:
+        """Removes the channel from the request. Only the garbage collector frees objects that refer to each other."""
         self._cycle.transport = self._transport
-        self._cycle.scope.pop(NAME, None)
+        self._cycle.scope.pop(SCOPE_KEY, None)
 
-    # ── what uvicorn asks of a transport ──────────────────────────────────────────────────────────
+    # ── used by uvicorn as a transport ────────────────────────────────────────────────────────────
 
     def write(self, data: bytes) -> None:
         if self._head:
             data, self._head = self._head + data, b""
-        elif data.startswith(_HEAD) and not data.startswith(_INFORMING):
+        elif data.startswith(_STATUS_LINE_START) and not data.startswith(_INFORMATIONAL):
             self._head = data
-            self._loop.call_soon(self._alone)
+            self._loop.call_soon(self._flush_head)
             return
         self._transport.write(data)
 
-    def _alone(self) -> None:
-        """A head that nothing has followed at once."""
+    def _flush_head(self) -> None:
+        """Writes a head that no chunk followed at once."""
         if self._head:
             self.write(b"")
 
     def close(self) -> None:
-        self._alone()
+        self._flush_head()
         self._transport.close()
 
     def is_closing(self) -> bool:
         return bool(self._transport.is_closing())
 
 
-def line_of(scope: MutableMapping[str, Any]) -> Line | None:
-    """The line of a request, where its server gives it one."""
-    found = scope.get(NAME)
-    return found if isinstance(found, Line) else None
+def find_channel(scope: MutableMapping[str, Any]) -> ResponseChannel | None:
+    """Returns the channel of a request if its server gave it one."""
+    found = scope.get(SCOPE_KEY)
+    return found if isinstance(found, ResponseChannel) else None

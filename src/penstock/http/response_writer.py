@@ -1,7 +1,7 @@
-"""Where an answer goes: a head once, chunks, an end. Sends keep-alives when idle; aborts when the client stops reading.
+"""Writes one response: a head, chunks, an end. Sends keep-alives when idle; aborts when the client stops reading.
 
-One timer for the whole answer, moved when it rings: a chunk costs a counter and a look at the clock, so that silence is
-measured from the last byte sent. Leans on ASGI's `send`.
+One timer serves the whole response and is moved when it fires: a chunk costs a counter and a look at the clock, so the
+idle time counts from the last byte sent. Writes go to ASGI's `send`, or to the request's `ResponseChannel`.
 """
 
 from __future__ import annotations
@@ -14,194 +14,209 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.framing import BLANK_LINES, KEEP_ALIVE, split_bare_error
+from penstock.http.header_fields import encode_response_headers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock.http.disconnect import Gone
-    from penstock.http.response_channel import Line
+    from penstock.http.disconnect import DisconnectWatch
+    from penstock.http.response_channel import ResponseChannel
 
     Headers = tuple[tuple[bytes, bytes], ...]
     Send = Callable[[Any], Awaitable[None]]
 
+START = "http.response.start"
 BODY = "http.response.body"
-_EVENTS = b"text/event-stream; charset=utf-8"
-TYPES: dict[str, bytes] = {
-    "sse": _EVENTS, "sse+json": _EVENTS, "ndjson": b"application/x-ndjson", "jsonarray": b"application/json",
-}  # fmt: skip
-# What may be written between two frames without a reader's notice. Lines have nothing of the kind.
-SIGNS: dict[str, bytes] = {"sse": KEEP_ALIVE, "sse+json": BLANK_LINES, "jsonarray": b"\n", "ndjson": b""}
-# `no-transform`: a proxy that compresses a stream holds its events back.
-STREAMED: Headers = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))
-APART = 0.05  # seconds between two chunks that a client should read one by one: fetch() joins what comes at once
-_EARLY = 0.002  # seconds by which a timer may ring too early
+_SSE = b"text/event-stream; charset=utf-8"
+CONTENT_TYPES = {"sse": _SSE, "sse+json": _SSE, "ndjson": b"application/x-ndjson", "jsonarray": b"application/json"}
+# Bytes between two frames that every reader skips. NDJSON has none.
+KEEP_ALIVES = {"sse": KEEP_ALIVE, "sse+json": BLANK_LINES, "jsonarray": b"\n", "ndjson": b""}
+# `no-transform`: a proxy that compresses a stream delays its events.
+STREAM_HEADERS: Headers = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))
+ERROR_GAP = 0.05  # seconds between two chunks that a client must read separately: fetch() joins simultaneous ones
+ERROR_SECONDS = 0.5  # that a client has to read the error of a response that is aborted
+_TIMER_SLACK = 0.002  # seconds by which a timer may fire too early
 
 
-class Outlet:
-    """One answer on its way out. `count` is how many chunks were sent, `sent_at` when the last one was by `clock`;
-    whoever sends a chunk updates both.
+async def send_response(send: Send, status: int, body: bytes, headers: Headers, *, head_only: bool = False) -> None:
+    """Sends a complete response. Raises for a header that is not valid. `head_only`: the answer to a HEAD request."""
+    fields = [*headers, (b"content-length", b"%d" % len(body))]
+    encode_response_headers(fields)
+    await send({"type": START, "status": status, "headers": fields})
+    await send({"type": BODY, "body": b"" if head_only else body, "more_body": False})
+
+
+class ResponseWriter:
+    """Writes one response. `chunk_count`: chunks sent; `sent_at`: when the last one was sent, by `clock`.
+
+    Code that sends a chunk by itself updates both. `channel` writes chunks past `send`, None if that is not allowed.
     """
 
-    __slots__ = ("_beat", "_every", "_gone", "_has_bare_errors", "_head", "_limit", "_loop", "_sign", "_stuck",
-                 "_timer", "begun", "clock", "count", "line", "more", "past", "send", "sent_at", "size")  # fmt: skip
-
-    def __init__(self, send: Send, gone: Gone, *, every: float, limit: float, line: Line | None = None) -> None:
+    def __init__(
+        self,
+        send: Send,
+        watch: DisconnectWatch,
+        *,
+        keep_alive: float,
+        stuck_limit: float,
+        channel: ResponseChannel | None = None,
+    ) -> None:
         self.send = send
-        self.past = line  # what writes chunks at once, where they may go past `send`,
-        self.line = line if line is not None and line.speaks(send) else None  # and where head and end may
-        self.begun = False
-        self.more: Headers = ()  # headers that are learnt of late
-        self.count = self.size = 0
-        self._gone = gone
-        self._every, self._limit = every, limit
+        self.channel = channel
+        # A wrapper of `send` must see the head and the end: then only chunks go to the channel.
+        self._head_channel = channel if channel is not None and channel.owns_send(send) else None
+        self.started = False
+        self.late_headers: Headers = ()  # known only after `prepare_stream`
+        self.chunk_count = self.body_size = 0
+        self._watch = watch
+        self._interval, self._stuck_limit = keep_alive, stuck_limit
         self._loop = asyncio.get_running_loop()
-        self._head: Headers = ()
-        self._sign = b""
+        self._headers: Headers = ()
+        self._keep_alive = b""
         self._has_bare_errors = False
         self.clock = self._loop.time
         self.sent_at = 0.0
-        self._stuck = 0.0
-        self._beat: asyncio.Task[None] | None = None
+        self._stuck_seconds = 0.0
+        self._keep_alive_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def whole(self, status: int, body: bytes, headers: Headers) -> None:
-        """An answer in one piece."""
-        self.begun = True
-        self.size = len(body)
-        length = (b"content-length", b"%d" % len(body))
-        await self.send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-        self._gone.ending()
+    async def send_response(self, status: int, body: bytes, headers: Headers) -> None:
+        """Sends a complete response."""
+        self.started = True
+        self.body_size = len(body)
+        fields = [*headers, (b"content-length", b"%d" % len(body))]
+        encode_response_headers(fields)
+        await self.send({"type": START, "status": status, "headers": fields})
+        self._watch.ignore_disconnect()
         await self.send({"type": BODY, "body": body, "more_body": False})
 
     # ── streams ───────────────────────────────────────────────────────────────────────────────────
 
-    def prepare(self, framing: str, headers: Headers) -> None:
-        """Say how a stream will look, and begin to watch: the head goes out with the first word, or in silence."""
-        self._head = ((b"content-type", TYPES[framing]), *STREAMED, *headers)
-        self._sign = SIGNS[framing]
+    def prepare_stream(self, framing: str, headers: Headers) -> None:
+        """Sets the headers and starts the keep-alive timer. The head leaves with the first chunk or keep-alive."""
+        self._headers = ((b"content-type", CONTENT_TYPES[framing]), *STREAM_HEADERS, *headers)
+        self._keep_alive = KEEP_ALIVES[framing]
         self._has_bare_errors = framing == "sse+json"
         self.sent_at = self.clock()
-        if self._every > 0:
-            self._timer = self._loop.call_later(self._every, self._tick)
+        if self._interval > 0:
+            self._timer = self._loop.call_later(self._interval, self._on_timer)
 
     @property
     def prepared(self) -> bool:
-        """Whether the answer is to be a stream."""
-        return bool(self._head)
+        """True if the response is a stream."""
+        return bool(self._headers)
 
-    async def begin(self) -> None:
-        """Send the head, if it is not sent."""
-        if not self.begun:
-            await self._open()
-        elif self._beat is not None:
-            await self._beat
+    async def start(self) -> None:
+        """Sends the head, unless it is sent."""
+        if not self.started:
+            await self._send_head()
+        elif self._keep_alive_task is not None:
+            await self._keep_alive_task
 
-    async def _open(self) -> None:
-        self.begun = True
-        headers = [*self._head, *self.more]
-        if self.line is None or not self.line.begin(headers):
-            await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+    async def _send_head(self) -> None:
+        self.started = True
+        headers = [*self._headers, *self.late_headers]
+        if self._head_channel is None or not self._head_channel.start_stream(headers):
+            encode_response_headers(headers)
+            await self.send({"type": START, "status": 200, "headers": headers})
 
-    async def say(self, data: bytes) -> None:
-        """A chunk, which may come before anything else."""
-        await self.begin()
-        self.count += 1
+    async def write(self, data: bytes) -> None:
+        """Sends a chunk, after the head."""
+        await self.start()
+        self.chunk_count += 1
         self.sent_at = self.clock()
-        self.size += len(data)
+        self.body_size += len(data)
         await self.send({"type": BODY, "body": data, "more_body": True})
 
     async def end(self, data: bytes) -> None:
-        """The last chunk. An error that clients look for in a read of its own is sent apart from what is around it."""
+        """Sends the last chunk. A bare error is sent alone, because clients look for it in a separate read."""
         if self._has_bare_errors:
             *before, data = split_bare_error(data)
             if before:
-                self._gone.ending()  # a client that leaves as soon as it has the error has not called the turn off
+                self._watch.ignore_disconnect()  # a client that disconnects after the error does not cancel the turn
             for piece in before:
-                await self._keep_apart()
-                await self.say(piece)
+                await self._wait_error_gap()
+                await self.write(piece)
             if before:
-                await self._keep_apart()
-        await self.begin()
-        self.stop()
-        self._gone.ending()
-        self.count += 1
-        self.size += len(data)
-        if self.line is None or not self.line.end(data):
+                await self._wait_error_gap()
+        await self.start()
+        self.stop_keep_alives()
+        self._watch.ignore_disconnect()
+        self.chunk_count += 1
+        self.body_size += len(data)
+        if self._head_channel is None or not self._head_channel.end_stream(data):
             await self.send({"type": BODY, "body": data, "more_body": False})
 
-    async def _keep_apart(self) -> None:
-        """Wait until what was sent last has been read."""
-        await asyncio.sleep(max(self.sent_at + APART - self.clock(), 0))
+    async def _wait_error_gap(self) -> None:
+        """Waits until the client has read the last chunk."""
+        await asyncio.sleep(max(self.sent_at + ERROR_GAP - self.clock(), 0))
 
-    def around(self, over: Callable[[Send], Send]) -> None:
-        """Let somebody see all that is sent: then nothing goes past `send`."""
-        self.send, self.past, self.line = over(self.send), None, None
+    def wrap_send(self, wrapper: Callable[[Send], Send]) -> None:
+        """Wraps `send`. From then on every write goes through it, none to the channel."""
+        self.send, self.channel, self._head_channel = wrapper(self.send), None, None
 
-    def stop(self) -> None:
-        """No more signs."""
+    def stop_keep_alives(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _tick(self) -> None:
-        due = self.sent_at + self._every
-        if self._beat is None and due - self.clock() > _EARLY:
-            self._timer = self._loop.call_at(due, self._tick)
+    def _on_timer(self) -> None:
+        due = self.sent_at + self._interval
+        if self._keep_alive_task is None and due - self.clock() > _TIMER_SLACK:
+            self._timer = self._loop.call_at(due, self._on_timer)
             return
-        self._timer = self._loop.call_later(self._every, self._tick)
-        if self._beat is not None:  # a sign that cannot be sent: the client takes nothing
-            self._stuck += self._every
-            if self._stuck >= self._limit:
-                self.stop()
-                self._beat.cancel()
-                self._gone.call_off("the client has stopped reading")
+        self._timer = self._loop.call_later(self._interval, self._on_timer)
+        if self._keep_alive_task is not None:  # the last keep-alive is still not written: the client does not read
+            self._stuck_seconds += self._interval
+            if self._stuck_seconds >= self._stuck_limit:
+                self.stop_keep_alives()
+                self._keep_alive_task.cancel()
+                self._watch.cancel("the client has stopped reading")
             return
-        self._beat = self._loop.create_task(self._signal())
-        self._beat.add_done_callback(self._signalled)
+        self._keep_alive_task = self._loop.create_task(self._send_keep_alive())
+        self._keep_alive_task.add_done_callback(self._on_keep_alive_sent)
 
-    async def _signal(self) -> None:
-        if not self.begun:
-            await self._open()
+    async def _send_keep_alive(self) -> None:
+        if not self.started:
+            await self._send_head()
         self.sent_at = self.clock()
-        await self.send({"type": BODY, "body": self._sign, "more_body": True})
+        await self.send({"type": BODY, "body": self._keep_alive, "more_body": True})
 
-    def _signalled(self, task: asyncio.Task[None]) -> None:
-        self._beat, self._stuck = None, 0.0
+    def _on_keep_alive_sent(self, task: asyncio.Task[None]) -> None:
+        self._keep_alive_task, self._stuck_seconds = None, 0.0
         if not task.cancelled():
-            task.exception()  # looked at: what goes wrong here goes wrong with the next chunk too
+            task.exception()  # marks it as retrieved: the next chunk fails in the same way
 
 
-LAST_WORDS = 0.5  # seconds that a client has to take the end of an answer that may not go on
-
-
-class Flow(msgspec.Struct, frozen=True):
-    """Chunks of server-sent events."""
+class EventStream(msgspec.Struct, frozen=True):
+    """A response of server-sent events that is not a turn: a stored stream, or one that runs in the background."""
 
     chunks: AsyncIterator[bytes]
 
-    async def out(self, outlet: Outlet, headers: Headers) -> None:
-        """Send all of it."""
-        outlet.prepare("sse", headers)
+    async def send_to(self, writer: ResponseWriter, headers: Headers) -> None:
+        """Sends all chunks."""
+        writer.prepare_stream("sse", headers)
         try:
-            await outlet.begin()
+            await writer.start()
             async for chunk in self.chunks:
-                outlet.count += 1
-                outlet.sent_at = outlet.clock()
-                await outlet.send({"type": BODY, "body": chunk, "more_body": True})
-            await outlet.end(b"")
+                writer.chunk_count += 1
+                writer.sent_at = writer.clock()
+                await writer.send({"type": BODY, "body": chunk, "more_body": True})
+            await writer.end(b"")
         finally:
-            outlet.stop()
+            writer.stop_keep_alives()
 
 
-async def end_with(outlet: Outlet, status: int, body: bytes, headers: Headers) -> int:
-    """End an answer that may not go on: with a status if there is time for one, else with an event. Gives the status.
+async def end_with_error(writer: ResponseWriter, status: int, body: bytes, headers: Headers) -> int:
+    """Aborts a response:
 
-    A client that does not read is not waited for.
+    with an error response if the head is not sent yet, else with an error event. Returns the status. Gives up after
+    `ERROR_SECONDS` if the client does not read.
     """
     with suppress(TimeoutError, OSError):
-        async with asyncio.timeout(LAST_WORDS):
-            if outlet.begun:
-                await outlet.end(b"event: error\ndata: %b\n\n" % body)
+        async with asyncio.timeout(ERROR_SECONDS):
+            if writer.started:
+                await writer.end(b"event: error\ndata: %b\n\n" % body)
             else:
-                await outlet.whole(status, body, headers)
+                await writer.send_response(status, body, headers)
     return status

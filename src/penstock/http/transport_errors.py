@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from penstock.errors import ProviderError
     from penstock.events import FaultKind
 
-_MOVED = 3  # what the status of a redirect begins with
-_BODY = 20_000  # characters of a no that are kept,
-_PLACE = 1_000  # and of an address
+_REDIRECTION = 3  # what the status of a redirect begins with
+_MAX_ERROR_BODY = 20_000  # characters of a no that are kept,
+_MAX_LOCATION = 1_000  # and of an address
 # Continue asks again if an error says "premature close": the words of Node for a body that ends too early.
-_CUT = "the connection to the provider broke in the middle of the answer (premature close)"
+_PREMATURE_CLOSE = "the connection to the provider broke in the middle of the answer (premature close)"
 # the names of exceptions (of aiohttp, httpx, the SDKs and Python), most particular first → kind and what to say
-WAYS: tuple[tuple[str, FaultKind, str], ...] = (
+EXCEPTIONS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ClientConnectorDNSError", "network", "the host's name is not known"),
     ("gaierror", "network", "the host's name is not known"),
     ("ClientConnectorCertificateError", "network", "its certificate is not trusted: name its CA in ca_bundle"),
@@ -38,8 +38,8 @@ WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("DecompressSizeError", "malformed", "the answer is too large when it is unpacked"),
     ("ContentEncodingError", "malformed", "the answer is not packed as it says"),
     ("DecodingError", "malformed", "the answer is not packed as it says"),
-    ("ClientPayloadError", "network", _CUT),
-    ("RemoteProtocolError", "network", _CUT),
+    ("ClientPayloadError", "network", _PREMATURE_CLOSE),
+    ("RemoteProtocolError", "network", _PREMATURE_CLOSE),
     ("ConnectionRefusedError", "network", "nothing listens there"),
     ("ConnectionTimeoutError", "timeout", "no connection in time"),
     ("ConnectTimeout", "timeout", "no connection in time"),
@@ -55,7 +55,7 @@ WAYS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ContentTypeError", "malformed", "the answer is of another type than was asked for"),
     ("ClientResponseError", "malformed", "the answer is not HTTP"),
     ("BadHttpMessage", "malformed", "the answer is not HTTP"),
-    ("ReadError", "network", _CUT),
+    ("ReadError", "network", _PREMATURE_CLOSE),
     ("WriteError", "network", "the connection was closed while the request was sent"),
     ("UnsupportedProtocol", "network", "its address is not http:// or https://"),
     ("InvalidURL", "network", "its address is not valid"),
@@ -82,16 +82,16 @@ class WaitLimits(Protocol):
     def total(self) -> float: ...
 
 
-def broken(error: BaseException) -> ProviderError:
+def connection_error(error: BaseException) -> ProviderError:
     """The error of a request that found no way, or lost it."""
-    names = list(_names(error))
-    for name, kind, words in WAYS:
+    names = list(_class_names(error))
+    for name, kind, words in EXCEPTIONS:
         if name in names:
-            return provider_error(Fault(kind, _detailed(words, error)))
-    return provider_error(Fault("network", _detailed("the connection failed", error)))
+            return provider_error(Fault(kind, _add_detail(words, error)))
+    return provider_error(Fault("network", _add_detail("the connection failed", error)))
 
 
-def refused(
+def response_error(
     status: int,
     headers: Mapping[str, str],
     body: bytes,
@@ -102,26 +102,26 @@ def refused(
 ) -> ProviderError:
     """The error of an answer that is a no, with all that was said."""
     fault = read_http_error(status, headers, body, secrets, protocol)
-    if status // 100 == _MOVED:
-        where = redact_cut(headers.get("location", "elsewhere"), _PLACE, secrets)
+    if status // 100 == _REDIRECTION:
+        where = redact_cut(headers.get("location", "elsewhere"), _MAX_LOCATION, secrets)
         fault = replace(fault, kind="not-found", message=f"the address has moved to {where}: set base_url accordingly")
     return provider_error(
         fault, provider=provider, model=model,
-        body=redact_cut(body.decode("utf-8", "replace"), _BODY, secrets),
+        body=redact_cut(body.decode("utf-8", "replace"), _MAX_ERROR_BODY, secrets),
         headers=redact_headers(headers, secrets),
     )  # fmt: skip
 
 
-def late(error: BaseException, limits: WaitLimits) -> ProviderError:
+def timeout_error(error: BaseException, limits: WaitLimits) -> ProviderError:
     """The error of a wait that was too long, with the limit that it met."""
-    if "ConnectionTimeoutError" in _names(error) or "ConnectTimeout" in _names(error):
+    if "ConnectionTimeoutError" in _class_names(error) or "ConnectTimeout" in _class_names(error):
         return provider_error(Fault("timeout", f"no connection within {limits.connect:g} s (timeouts.connect)"))
     first, total = limits.first_byte, limits.total
     which = f"{first:g} s (timeouts.first_byte)" if first <= total else f"{total:g} s (timeouts.total)"
     return provider_error(Fault("timeout", f"no answer within {which}"))
 
 
-def _names(error: BaseException | None) -> list[str]:
+def _class_names(error: BaseException | None) -> list[str]:
     """The classes of an error and of what caused it."""
     made: list[str] = []
     while error is not None and len(made) < 100:  # noqa: PLR2004 — a ring of causes must end too
@@ -133,7 +133,7 @@ def _names(error: BaseException | None) -> list[str]:
     return made
 
 
-def _detailed(words: str, error: BaseException) -> str:
+def _add_detail(words: str, error: BaseException) -> str:
     """Our words, and the little of theirs that helps."""
     status = getattr(error, "status", None)
     inner: Any = getattr(error, "os_error", None) or error

@@ -1,21 +1,25 @@
-"""How the gateway listens: uvicorn, with limits to what a connection may do before there is a request.
+"""Runs the gateway's application on uvicorn, with limits on what a connection may do before a request is complete.
 
-A request line and headers must come whole within a time and a size. Shutdown gives answers `serve.drain` seconds to
-become whole, then has them end with an error in their dialect, and closes the application only when none is left.
-A second signal skips the wait. Needs the extra `serve`.
+A request line and its headers must arrive within a time and a size. At shutdown responses get `serve.drain` seconds to
+end, then they end with an error in the client's protocol; the application closes after the last one. A second signal
+skips the wait. Needs the extra `serve`.
+
+The `ResponseChannel` works on the inside of uvicorn. It is used only with uvicorn versions that it is tested with and
+whose classes have the attributes it needs; otherwise, or if `features.direct_send` is off, responses use ASGI's `send`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import socket
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import InputError, MissingExtra
-from penstock.http.response_channel import NAME, Line
+from penstock.http.response_channel import CYCLE_ATTRIBUTES, SCOPE_KEY, ResponseChannel
 from penstock.input_limits import MAX_PIPELINED
 
 if TYPE_CHECKING:
@@ -28,14 +32,18 @@ try:
 except ImportError as error:
     raise MissingExtra("uvicorn", "serve") from error
 
-PING = 30.0  # seconds between two signs of life on a WebSocket
-PONG = 600.0  # seconds that a client may leave one unanswered: many read nothing while they run their tools
-COLLECT = (10_000, 20, 20)  # objects more than before, and rounds, until the collector looks
-SETTLE = 5.0  # seconds in which answers that were ended must be written, and their tasks over
-FORCED = 1.0  # the same after a second signal
-_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+UVICORN_VERSIONS = ((0, 34), (0, 55))  # tested with the channel: from the first, below the second
+WEBSOCKET_PING = 30.0  # seconds between two pings on a WebSocket
+WEBSOCKET_PONG = 600.0  # seconds that a client may leave a ping unanswered: many read nothing while they run tools
+GC_THRESHOLD = (10_000, 20, 20)  # new objects, then rounds, until the garbage collector runs
+DRAIN_END_SECONDS = 5.0  # in which aborted responses must be written and their tasks must end
+FORCED_EXIT_SECONDS = 1.0  # the same after a second signal
+_HEAD_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_PROTOCOL_ATTRIBUTES = frozenset({"cycle", "loop", "scope", "transport"})
+_ADDRESS_NOT_AVAILABLE = frozenset({99, 49, 10049})  # EADDRNOTAVAIL of Linux, macOS, Windows
 _Base: Any = AutoHTTPProtocol
+log = logging.getLogger("penstock.gateway")
 
 
 class ServerSettings(Protocol):
@@ -57,183 +65,229 @@ class ServerSettings(Protocol):
     def drain(self) -> float: ...
 
 
-class Bounded(_Base):  # type: ignore[misc]
-    """Uvicorn's protocol, whichever it chose, with bounds on the head of a request."""
+class BoundedHttpProtocol(_Base):  # type: ignore[misc]
+    """Uvicorn's HTTP protocol with limits on the head of a request and on pipelined requests."""
 
-    size = 64 * 1024
-    patience = 60.0
-    _came = 0  # bytes of a head that is not whole yet
+    max_head = 64 * 1024
+    head_timeout = 60.0
+    uses_channel = True
+    _head_bytes = 0  # of an incomplete head
     _timer: Any = None
-    _cycle: Any = None  # of the last whole head
-    _lines: tuple[Line, ...] = ()  # of requests that are not answered yet
+    _last_cycle: Any = None  # of the last complete head
+    _unanswered: tuple[Any, ...] = ()  # channels, or uvicorn's request cycles, of requests without a complete response
 
     def on_headers_complete(self) -> None:
-        """Only httptools calls this: with another parser there is no line.
+        """Called by httptools only: other parsers get no channel.
 
-        One read can hold thousands of small requests, from a caller that nobody knows yet. No client of a model sends
-        requests ahead, so a few may wait, and more end the connection.
+        One read can hold thousands of small requests from an unknown caller. Clients of language models do not
+        pipeline, so a few requests may wait; more end the connection.
         """
-        if len(self._lines) > MAX_PIPELINED:
-            self.transport.abort()  # no answer: it would be read as a part of the one that is going on
-            raise ValueError("too many pipelined requests")  # so that the parser stops
+        if len(self._unanswered) > MAX_PIPELINED:
+            self.transport.abort()  # an error response would be read as part of the current one
+            raise ValueError("too many pipelined requests")  # stops the parser
         before = self.cycle
         super().on_headers_complete()  # pyright: ignore[reportUnknownMemberType]
-        if self.cycle is not before:
-            self.cycle.transport = line = Line(self.cycle, self.transport, self.loop)
-            self.scope[NAME] = line
-            self._lines = (*self._answering(), line)
+        cycle = self.cycle
+        if cycle is before:
+            return
+        if self.uses_channel:
+            self.scope[SCOPE_KEY] = cycle.transport = channel = ResponseChannel(cycle, self.transport, self.loop)
+            self._unanswered = (*self._drop_answered_channels(), channel)
+        else:
+            self._unanswered = (*[one for one in self._unanswered if not one.response_complete], cycle)
 
-    def _answering(self) -> tuple[Line, ...]:
-        """The lines that are still needed."""
-        for line in self._lines:
-            if line.over:
-                line.part()
-        return tuple([line for line in self._lines if not line.over])
+    def _drop_answered_channels(self) -> list[ResponseChannel]:
+        for channel in self._unanswered:
+            if channel.is_complete:
+                channel.detach()
+        return [channel for channel in self._unanswered if not channel.is_complete]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)  # pyright: ignore[reportUnknownMemberType]
-        self._timer = self.loop.call_later(self.patience, self._late)
+        self._timer = self.loop.call_later(self.head_timeout, self._on_head_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
-        for line in self._lines:
-            line.left()
-            line.part()  # its turn may go on for a moment, but holds the line itself
-        self._lines = ()
+        for channel in self._unanswered if self.uses_channel else ():
+            channel.connection_lost()
+            channel.detach()  # the turn may run on for a moment, but has its own reference
+        self._unanswered = ()
         super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)  # pyright: ignore[reportUnknownMemberType]
-        if self.cycle is not self._cycle:  # a head has come whole
-            self._cycle, self._came = self.cycle, 0
+        if self.cycle is not self._last_cycle:  # a head is complete
+            self._last_cycle, self._head_bytes = self.cycle, 0
             self._timer.cancel()
-        elif self._cycle is None or self._cycle.response_complete:
-            self._heading(len(data))
+        elif self._last_cycle is None or self._last_cycle.response_complete:
+            self._count_head_bytes(len(data))
 
-    def _heading(self, size: int) -> None:
+    def _count_head_bytes(self, size: int) -> None:
         if self.transport.get_protocol() is not self:  # it is a WebSocket now
             self._timer.cancel()
-            self.parser = None  # it refers back to this, which nobody needs any more
+            self.parser = None  # it refers back to this object and is not needed any more
             return
-        if not self._came:
+        if not self._head_bytes:
             self._timer.cancel()
-            self._timer = self.loop.call_later(self.patience, self._late)
-        self._came += size
-        if self._came > self.size:
-            self._close(_LARGE)
+            self._timer = self.loop.call_later(self.head_timeout, self._on_head_timeout)
+        self._head_bytes += size
+        if self._head_bytes > self.max_head:
+            self._close(_HEAD_TOO_LARGE)
 
-    def _late(self) -> None:
-        self._close(_LATE if self._came else b"")
+    def _on_head_timeout(self) -> None:
+        self._close(_HEAD_TIMEOUT if self._head_bytes else b"")
 
-    def _close(self, said: bytes) -> None:
+    def _close(self, response: bytes) -> None:
         self._timer.cancel()
         if not self.transport.is_closing():
-            self.transport.write(said)
+            self.transport.write(response)
             self.transport.close()
 
 
-class Server(uvicorn.Server):
-    """Says where it listens once it does, ends answers that take too long, and closes the application last."""
+class GatewayServer(uvicorn.Server):
+    """Reports its port when it listens, ends responses that take too long, and closes the application last."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[int, Server], None], drain: float = 0.0) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[int, GatewayServer], None], drain: float = 0.0
+    ) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._on_ready = on_ready
         self._drain = drain
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal begins the shutdown; a second one, of either kind, ends what is left of it."""
+        """The first signal starts the shutdown; a second one, of either kind, forces it."""
         again = self.should_exit
         super().handle_exit(sig, frame)
         if again:
             self.force_exit = True
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._end_answers)
+                self._loop.call_soon_threadsafe(self._call_app, "end_answers")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        _settle()
+        # Modules loaded so far stay: the collector need not scan them, and runs less often for a turn's garbage.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLD)
         if sockets and not self.should_exit:
-            self._ready(sockets[0].getsockname()[1], self)
+            self._on_ready(sockets[0].getsockname()[1], self)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        closing = self.lifespan.shutdown
+        close_app = self.lifespan.shutdown
         loop = self._loop = asyncio.get_running_loop()
-        stopping = getattr(self.config.app, "stopping", None)
-        if stopping is not None:  # those who only listen are not waited for
-            stopping()
-        timer = loop.call_later(self._drain, self._end_answers)
+        self._call_app("stopping")  # clients that only listen are not waited for
+        timer = loop.call_later(self._drain, self._call_app, "end_answers")
 
-        async def settled() -> None:
-            """Turns that were ended write their rows before the journal is closed."""
-            await self._settled(SETTLE)
-            await closing()
+        async def close_app_last() -> None:
+            """Aborted turns write their journal rows before the journal is closed."""
+            await self._wait_for_tasks(DRAIN_END_SECONDS)
+            await close_app()
 
-        self.lifespan.shutdown = settled
+        self.lifespan.shutdown = close_app_last
         await super().shutdown(sockets)
         timer.cancel()
-        if self.force_exit:  # uvicorn leaves the application as it is
-            await self._settled(FORCED)
+        if self.force_exit:  # uvicorn does not close the application then
+            await self._wait_for_tasks(FORCED_EXIT_SECONDS)
             with suppress(TimeoutError):
-                await asyncio.wait_for(closing(), FORCED)
+                await asyncio.wait_for(close_app(), FORCED_EXIT_SECONDS)
 
-    def _end_answers(self) -> None:
-        end = getattr(self.config.app, "end_answers", None)
-        if end is not None:
-            end()
+    def _call_app(self, name: str) -> None:
+        """Calls a method of the application if it has one of that name."""
+        method = getattr(self.config.app, name, None)
+        if method is not None:
+            method()
 
-    async def _settled(self, limit: float) -> None:
+    async def _wait_for_tasks(self, seconds: float) -> None:
         tasks = set(self.server_state.tasks)
         if tasks:
-            await asyncio.wait(tasks, timeout=limit)
+            await asyncio.wait(tasks, timeout=seconds)
 
 
-def _settle() -> None:
-    """What was loaded so far stays: the collector need not look at it again, nor as often at what a turn leaves."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT)
+def channel_problem(version: str = uvicorn.__version__, protocol: Any = AutoHTTPProtocol) -> str:
+    """Returns why responses cannot use a channel with this uvicorn, empty if they can."""
+    first, after = UVICORN_VERSIONS
+    found = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if not first <= found < after:
+        return f"uvicorn {version} is not one of the tested versions"
+    cycle = getattr(sys.modules.get(protocol.__module__), "RequestResponseCycle", None)
+    missing = (CYCLE_ATTRIBUTES - _assigned_names(cycle)) | (_PROTOCOL_ATTRIBUTES - _assigned_names(protocol))
+    return f"uvicorn {version} has no {', '.join(sorted(missing))}" if missing else ""
 
 
-def settings(app: Any, serve: ServerSettings, websocket: Any = "auto") -> uvicorn.Config:
+def _assigned_names(cls: Any) -> set[str]:
+    """The attribute names that occur in a class's `__init__`."""
+    return set(getattr(getattr(getattr(cls, "__init__", None), "__code__", None), "co_names", ()))
+
+
+def _http_protocol(serve: ServerSettings, *, direct_send: bool) -> Any:
+    problem = channel_problem()
+    if problem and direct_send and hasattr(AutoHTTPProtocol, "on_headers_complete"):  # without httptools it is normal
+        log.warning("%s: responses use plain ASGI", problem)
+    if _PROTOCOL_ATTRIBUTES - _assigned_names(AutoHTTPProtocol):
+        log.warning("this uvicorn has an unknown HTTP protocol: request heads have no limits")
+        return "auto"
+    limits = {"max_head": serve.headers, "head_timeout": serve.read, "uses_channel": direct_send and not problem}
+    return type("HttpProtocol", (BoundedHttpProtocol,), limits)
+
+
+def uvicorn_config(
+    app: Any, serve: ServerSettings, websocket: Any = "auto", *, direct_send: bool = True
+) -> uvicorn.Config:
     """Returns uvicorn's configuration. `websocket`: the class of WebSocket connections."""
     return uvicorn.Config(
-        app, serve.host, serve.port, log_level="error", access_log=False, lifespan="on", server_header=False,
-        proxy_headers=False,  # who speaks for somebody else is told by the header itself, and nobody asks for more
-        http=type("Protocol", (Bounded,), {"size": serve.headers, "patience": serve.read}),
-        h11_max_incomplete_event_size=serve.headers, timeout_keep_alive=max(round(serve.idle), 1),
-        # Answers are ended by `Server` after `drain`; this is for what does not end even so.
-        timeout_graceful_shutdown=round(serve.drain + SETTLE), ws_max_size=serve.body,
-        ws=websocket, ws_ping_interval=PING, ws_ping_timeout=PONG, ws_per_message_deflate=False,
-    )  # fmt: skip
+        app,
+        serve.host,
+        serve.port,
+        log_level="error",
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        proxy_headers=False,  # the application reads the forwarding headers itself
+        http=_http_protocol(serve, direct_send=direct_send),
+        h11_max_incomplete_event_size=serve.headers,
+        timeout_keep_alive=max(round(serve.idle), 1),
+        # `GatewayServer` ends responses after `drain`; this limit is for what does not end even then.
+        timeout_graceful_shutdown=round(serve.drain + DRAIN_END_SECONDS),
+        ws=websocket,
+        ws_max_size=serve.body,
+        ws_ping_interval=WEBSOCKET_PING,
+        ws_ping_timeout=WEBSOCKET_PONG,
+        ws_per_message_deflate=False,
+    )
 
 
-def listen(app: Any, serve: ServerSettings, ready: Callable[[int, Server], None], websocket: Any = "auto") -> None:
-    """Serve an application until a signal ends it. `ready` is told the port, once it can be connected to."""
-    Server(settings(app, serve, websocket), ready, serve.drain).run(sockets=[bound(serve.host, serve.port)])
+def listen(
+    app: Any,
+    serve: ServerSettings,
+    on_ready: Callable[[int, GatewayServer], None],
+    websocket: Any = "auto",
+    *,
+    direct_send: bool = True,
+) -> None:
+    """Serves an application until a signal ends it. Calls `on_ready` with the port when clients can connect."""
+    config = uvicorn_config(app, serve, websocket, direct_send=direct_send)
+    GatewayServer(config, on_ready, serve.drain).run(sockets=[bind_socket(serve.host, serve.port)])
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket to listen on; a port that is taken is one clear line."""
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Returns a bound socket. Raises an error of one line if the port or address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    if sys.platform != "win32":  # there it would let two servers have one port
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    if sys.platform != "win32":  # there it would let two servers share one port
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        bound.bind((host, port))
     except OSError as error:
-        made.close()
-        raise InputError(_why(host, port, error)) from None
-    made.set_inheritable(False)
-    return made
+        bound.close()
+        raise InputError(_bind_error(host, port, error)) from None
+    bound.set_inheritable(False)
+    return bound
 
 
-def _why(host: str, port: int, error: OSError) -> str:
+def _bind_error(host: str, port: int, error: OSError) -> str:
     if isinstance(error, PermissionError):
         return f"port {port} needs rights that this user has not; choose one above 1023 with --port"
-    if isinstance(error, socket.gaierror) or error.errno in _ELSEWHERE:
+    if isinstance(error, socket.gaierror) or error.errno in _ADDRESS_NOT_AVAILABLE:
         return f"{host} is no address of this machine; choose another with --host"
     return f"port {port} on {host} is taken; choose another with --port (0 picks a free one)"
-
-
-_ELSEWHERE = frozenset({99, 49, 10049})  # EADDRNOTAVAIL of Linux, macOS, Windows

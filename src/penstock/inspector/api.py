@@ -24,8 +24,8 @@ from penstock.gateway.callers import make_refusal
 from penstock.gateway.endpoints import IncomingRequest
 from penstock.gateway.request_body import read_request_body
 from penstock.gateway.routes import mounted_path
-from penstock.http.disconnect import Gone, Stoppable
-from penstock.http.response_writer import Flow, Outlet, end_with
+from penstock.http.disconnect import CancellableTask, DisconnectWatch
+from penstock.http.response_writer import EventStream, ResponseWriter, end_with_error
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES
 from penstock.jsontext import replace_surrogates
 from penstock.redaction import MARK, find_secrets
@@ -58,7 +58,7 @@ SECURITY_HEADERS: Headers = (
 JSON_HEADERS: Headers = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 TEXT_HEADERS: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
 _encode = msgspec.json.Encoder().encode
-Route: TypeAlias = Callable[[IncomingRequest], Awaitable["ApiResponse | Flow"]]
+Route: TypeAlias = Callable[[IncomingRequest], Awaitable["ApiResponse | EventStream"]]
 log = logging.getLogger("penstock.inspector")
 
 
@@ -105,12 +105,12 @@ class ApiRouter:
         except Exception as error:
             log.exception("the inspector failed at %s", visit.path)
             said = _error_response(error_responses.fault_from_error(error))
-        if isinstance(said, Flow):
+        if isinstance(said, EventStream):
             await self._stream(said, visit, receive, send)
         else:
             await _send_response(said, send, head=visit.method == "HEAD")
 
-    async def _route(self, visit: IncomingRequest, scope: Any, receive: Any) -> ApiResponse | Flow:
+    async def _route(self, visit: IncomingRequest, scope: Any, receive: Any) -> ApiResponse | EventStream:
         self._admit(scope, visit, False)  # noqa: FBT003 — size, Host and Origin, before anything is looked up
         page = self._page(visit)
         if page is not None:
@@ -127,7 +127,9 @@ class ApiRouter:
         visit.params = dict(zip(("one", "two"), words[1::2], strict=False))
         if visit.method == "POST":
             budget = cast("Services", visit.services).body_bytes if visit.services is not None else self._bytes
-            await read_request_body(visit, receive, Stoppable(), budget, limit=MAX_BODY_BYTES, patience=BODY_TIMEOUT)
+            await read_request_body(
+                visit, receive, CancellableTask(), budget, limit=MAX_BODY_BYTES, patience=BODY_TIMEOUT
+            )
         return await route(visit)
 
     def _page(self, visit: IncomingRequest) -> ApiResponse | None:
@@ -136,17 +138,17 @@ class ApiRouter:
         found = self.pages.get(name) if visit.method in READ_METHODS else None
         return ApiResponse(*found) if found is not None else None
 
-    async def _stream(self, flow: Flow, visit: IncomingRequest, receive: Any, send: Any) -> None:
-        gone = Gone(receive)
-        out = Outlet(send, gone, every=KEEP_ALIVE_SECONDS, limit=WRITE_TIMEOUT)
+    async def _stream(self, flow: EventStream, visit: IncomingRequest, receive: Any, send: Any) -> None:
+        gone = DisconnectWatch(receive)
+        out = ResponseWriter(send, gone, keep_alive=KEEP_ALIVE_SECONDS, stuck_limit=WRITE_TIMEOUT)
         try:
             with _watch_disconnect(visit, gone):
-                await flow.out(out, SECURITY_HEADERS)
+                await flow.send_to(out, SECURITY_HEADERS)
         except asyncio.CancelledError:
-            if not gone.caught():
+            if not gone.absorb_cancellation():
                 raise
             if gone.fault is not None:
-                await end_with(out, *error_responses.error_response("", gone.fault))
+                await end_with_error(out, *error_responses.error_response("", gone.fault))
         finally:
             gone.close()
             close: Any = getattr(flow.chunks, "aclose", None)
@@ -154,11 +156,11 @@ class ApiRouter:
                 await close()
 
 
-def _watch_disconnect(visit: IncomingRequest, gone: Gone) -> AbstractContextManager[None]:
+def _watch_disconnect(visit: IncomingRequest, gone: DisconnectWatch) -> AbstractContextManager[None]:
     """End a feed whose reader is no longer let in."""
     if visit.services is None:
         return nullcontext()
-    return cast("Services", visit.services).revocations.guard(visit.caller, gone.end_with, open_ended=True)
+    return cast("Services", visit.services).revocations.guard(visit.caller, gone.cancel_with, open_ended=True)
 
 
 def text_response(said: str) -> ApiResponse:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from penstock.errors import InputError
 from penstock.gateway.callers import make_refusal
 from penstock.gateway.endpoints import query_decimal, query_integer
-from penstock.http.response_writer import Flow
+from penstock.http.response_writer import EventStream
 from penstock.inspector import live_stream, schemas, usage_series
 from penstock.inspector.api import ApiResponse, encode_redacted, sse_event
 from penstock.inspector.traces import RecordingFolder, TraceSource, file_stamps
@@ -48,7 +48,7 @@ class TurnRoutes:
 
     # ── the list ──────────────────────────────────────────────────────────────────────────────────
 
-    async def live(self, visit: IncomingRequest) -> Flow:
+    async def live(self, visit: IncomingRequest) -> EventStream:
         """`GET /inspector/live`: the last turns, then every change."""
         if self._watch.listeners >= MAX_LISTENERS:
             raise make_refusal(503, "overloaded", f"{MAX_LISTENERS} pages watch already", retry_after=5.0)
@@ -60,7 +60,7 @@ class TurnRoutes:
             self._watch.remove_listener(listener)
             raise
         known = {row.id: row for row in past} | {row.id: row for row in self._watch.running_rows(tenant)}
-        return Flow(live_stream.stream_turns(self._watch, listener, known.values(), self.secrets))
+        return EventStream(live_stream.stream_turns(self._watch, listener, known.values(), self.secrets))
 
     async def turns(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/turns`: what there was."""
@@ -112,15 +112,15 @@ class TurnRoutes:
         """`…/export`: one HTML file."""
         return await self._work.run(lambda: self._files.export_response(self._source(visit), visit.query))
 
-    async def follow(self, visit: IncomingRequest) -> ApiResponse | Flow:
+    async def follow(self, visit: IncomingRequest) -> ApiResponse | EventStream:
         """`…/follow`: its trace, then more of it, until it is over."""
         tap = self._watch.get(visit.params["one"], _visible_tenant(visit))
         consumer = visit.query.get("as", "")
         if tap is not None:
             if consumer and consumer not in tap.to_source().consumers:
                 raise InputError(f"as: nobody is called {consumer[:100]!r}")
-            return Flow(live_stream.stream_turn(self._watch, tap, consumer, self._work, self.secrets))
-        return Flow(_single_event(await self.turn(visit)))
+            return EventStream(live_stream.stream_turn(self._watch, tap, consumer, self._work, self.secrets))
+        return EventStream(_single_event(await self.turn(visit)))
 
     def _source(self, visit: IncomingRequest) -> TraceSource:
         """Where a turn's bytes are: in memory, else in a recording, else nowhere."""

@@ -34,7 +34,7 @@ from penstock.gateway.endpoints.stored_responses import (
 )
 from penstock.gateway.error_responses import unknown_model_fault
 from penstock.gateway.internal_turn import ResponseCollector, run_internal_turn
-from penstock.http.response_writer import BODY, Flow
+from penstock.http.response_writer import BODY, EventStream
 from penstock.input_limits import decode_deep
 from penstock.messages.request_codecs import reader
 from penstock.protocols.responses.body import DEFAULTS, build_usage_object
@@ -149,7 +149,7 @@ def _unix_time() -> int:
     return int(time.time())
 
 
-async def start_background_response(services: Services, incoming: IncomingRequest) -> bytes | Flow:
+async def start_background_response(services: Services, incoming: IncomingRequest) -> bytes | EventStream:
     """Start a background response. With `stream` the client follows it and may reconnect."""
     body = await incoming.offload(incoming.json_body)
     if body.get("store") is False:
@@ -184,7 +184,7 @@ async def start_background_response(services: Services, incoming: IncomingReques
 
     first = msgspec.json.encode(live.response)
     services.background.start(incoming.caller.tenant, live, work)
-    return Flow(frames_after(live.follow(), -1)) if follow else first
+    return EventStream(frames_after(live.follow(), -1)) if follow else first
 
 
 def find_alternative(incoming: IncomingRequest) -> Any:

@@ -21,7 +21,7 @@ from penstock.errors import PenstockError, StreamFault
 from penstock.events import Fault
 from penstock.framing import SseParser, SseWriter
 from penstock.gateway.endpoints import query_integer
-from penstock.http.response_writer import Flow
+from penstock.http.response_writer import EventStream
 from penstock.store.key_value import Past
 from penstock.vendor_errors import PARAM
 
@@ -221,16 +221,16 @@ _encode = msgspec.json.encode
 # ── what there is ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def get_response(services: Services, incoming: IncomingRequest) -> bytes | Flow:
+async def get_response(services: Services, incoming: IncomingRequest) -> bytes | EventStream:
     """`GET /v1/responses/{id}`; with `?stream=true` as a stream."""
     id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001 — as the protocol calls it
     stream = incoming.query.get("stream") == "true"
     after = query_integer(incoming.query, "starting_after", -1, least=-1)
     live = services.background.get(tenant, id)
     if live is not None:
-        return Flow(frames_after(live.follow(), after)) if stream else _encode(live.response)
+        return EventStream(frames_after(live.follow(), after)) if stream else _encode(live.response)
     response = await _load_response(services, incoming)
-    return Flow(frames_after(_replay_response(response), after)) if stream else _encode(response)
+    return EventStream(frames_after(_replay_response(response), after)) if stream else _encode(response)
 
 
 async def delete_response(services: Services, incoming: IncomingRequest) -> bytes:
@@ -273,7 +273,7 @@ async def list_input_items(services: Services, incoming: IncomingRequest) -> byt
     return _encode({"object": "list", "data": page, **ends, "has_more": start + size < len(items)})
 
 
-ROUTES: Mapping[tuple[str, str], Callable[[Any, Any], Awaitable[bytes | Flow]]] = {
+ROUTES: Mapping[tuple[str, str], Callable[[Any, Any], Awaitable[bytes | EventStream]]] = {
     ("GET", ""): get_response,
     ("DELETE", ""): delete_response,
     ("POST", "cancel"): cancel_response,
