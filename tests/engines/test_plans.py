@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.engines.auth.base import Signed
-from penstock.engines.environ import LIVE, Changes
+from penstock.engines.environ import LIVE, EnvironmentChanges
 from penstock.engines.options import RequestOptions
 from penstock.engines.router import Router
 from penstock.testing import Upstream
@@ -90,7 +90,7 @@ def test_streams_and_whole_answers_are_planned_apart() -> None:
 
 @pytest.mark.parametrize("env", [None, {"A": "1"}], ids=["the process's", "given"])
 def test_changes_are_told_once(env: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = Changes(LIVE if env is None else env)
+    changes = EnvironmentChanges(LIVE if env is None else env)
     assert changes.any(), "the first time nothing is known"
     assert not changes.any()
     if env is None:

@@ -113,7 +113,9 @@ class Running:
             made = uvicorn.Config(app, log_level="error", access_log=False, lifespan="on")
         else:
             serve = app.services.config.serve
-            made = uvicorn_config(app, serve, websocket_protocol(app, serve))
+            made = uvicorn_config(
+                app, serve, websocket_protocol(app, serve), direct_send=app.services.config.features.direct_send
+            )
         made.timeout_graceful_shutdown = 2
         self._server = _Server(made)
         self._thread = threading.Thread(target=self._run, daemon=True)

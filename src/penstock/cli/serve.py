@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         config.serve,
         lambda port, server: _on_ready(app, args, port, server),
         websocket_protocol(app, config.serve),
+        direct_send=config.features.direct_send,
     )
     return 0
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from penstock.engines.config import Config, wished
 from penstock.engines.credentials import Credentials, Signing
 from penstock.engines.decisions import Decision, Record, Recorder
-from penstock.engines.environ import Changes, live
+from penstock.engines.environ import EnvironmentChanges, live
 from penstock.engines.model_resolution import Target, targets
 from penstock.engines.options import RequestOptions
 from penstock.engines.reply import Reply
@@ -83,7 +83,7 @@ class Router:
         self._credentials = Credentials(self.config, self.env)
         self._own = RequestOptions.read(self.config.options)
         self._below: dict[str, RequestOptions] = {}  # the options of each provider, over our own
-        self._changes = Changes(self.env)
+        self._changes = EnvironmentChanges(self.env)
         self._meant: dict[str, list[Target]] = {}  # who is meant by a name,
         self._plans: dict[tuple[str, str, str, bool], Plan] = {}  # and how they are asked
         self.missing = MissingEndpoints()

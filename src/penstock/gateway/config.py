@@ -135,6 +135,8 @@ class Features(_Table, frozen=True):
     max_input: Policy = "reserve-output"  # how long a prompt may be, as lists of models say it
     assumed_context: int = 128_000  # of models whose window is unknown, for editors that need a number
     fast_path: bool = True  # text frames that match the last one are decoded without parsing JSON
+    direct_http: bool = True  # upstream requests use our own HTTP/1.1 connections; false: aiohttp's
+    direct_send: bool = True  # responses are written past ASGI; false: by uvicorn's `send`
 
 
 class FetchTable(_Table, frozen=True):

@@ -87,6 +87,8 @@ HARMLESS: frozenset[tuple[str, ...]] = frozenset(
         "features.strict",
         "features.estimates",
         "features.fast_path",
+        "features.direct_http",
+        "features.direct_send",
         "features.max_input",
         "features.assumed_context",
         "log.blocked",

@@ -69,7 +69,7 @@ class Services:
         self.config = config or GatewayConfig()
         delta_templates.enabled = self.config.features.fast_path
         self.env = live(env)  # read at every use: flags and stored keys may change
-        router = router or Router(engine_config(self.config), env=self.env)
+        router = router or Router(engine_config(self.config), env=self.env, engines=_plain_engines(self.config))
         self.access = Access(self.config, self.env)
         self.revocations = Revocations(self.access)
         self.websocket_bytes = ByteBudget(self.config.serve.websocket_total)
@@ -246,3 +246,12 @@ class Services:
 def _body_total(config: GatewayConfig) -> int:
     """Return the bytes that all bodies together may have. One body of the largest size always fits."""
     return max(config.serve.body_total, config.serve.body)
+
+
+def _plain_engines(config: GatewayConfig) -> dict[str, Any]:
+    """Return a native engine over plain aiohttp if `features.direct_http` is off."""
+    if config.features.direct_http:
+        return {}
+    from penstock.engines.native import Native  # noqa: PLC0415 — aiohttp is loaded only when it is needed
+
+    return {"native": Native(direct=False)}

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 READ_AHEAD = 2**18  # bytes that wait to be read before the transport is paused
-MAX_HEAD = 2**18  # bytes of a head
+MAX_HEAD = 2**18  # bytes of the headers, and of the trailers
+_MAX_FRAMING = (
+    2**19
+)  # bytes in a row without body: a head, chunk extensions, trailers. httptools keeps a line in memory
 LINES = 1000  # header lines of a head: repeated headers are joined, which copies the value each time
 MEMBERS = 1000  # gzip members of one body: each may be empty, and costs a copy of the rest
 INFLATE_CHUNK = 2**18  # bytes that are inflated at once: compressed data may hold a thousand times its size
@@ -58,8 +61,9 @@ class UpstreamConnection(asyncio.Protocol):
         self.status = 0
         self.last_read_at = 0.0  # 0: nothing of this response has arrived
         self.headers: dict[str, str] = {}
-        self._size = 0  # bytes of the head, then bytes that wait to be read
-        self._header_count = 0
+        self._head_size = self._header_count = 0  # of the headers, then of the trailers
+        self._framing_size = 0  # bytes received since the last byte of body
+        self._waiting_size = 0  # bytes that wait to be read
         self._in_use = True
         self._head_complete = self._body_complete = self._paused = self._reusable = False
         self._inflater: Any = None
@@ -109,7 +113,7 @@ class UpstreamConnection(asyncio.Protocol):
         return data
 
     def _resume_reading(self) -> None:
-        self._size = 0
+        self._waiting_size = 0
         if self._paused and not self.lost:
             self._paused = False
             self.transport.resume_reading()
@@ -226,6 +230,10 @@ class UpstreamConnection(asyncio.Protocol):
         except self._owner.httptools.HttpParserError as error:
             self._reject_input(error)
         consumer, chunks = self._consumer, self._chunks
+        if chunks:
+            self._framing_size = 0
+        else:
+            self._count_framing(len(data))
         if consumer is not None:
             piece = chunks.pop() if len(chunks) == 1 else self._take_received()
             if piece and not consumer(piece):
@@ -246,13 +254,18 @@ class UpstreamConnection(asyncio.Protocol):
             self._fail(lib.ClientPayloadError(str(error)) if self._head_complete else lib.ClientResponseError(None, ()))
         self.transport.abort()
 
+    def _count_framing(self, size: int) -> None:
+        self._framing_size += size
+        if self._framing_size > _MAX_FRAMING and not self._body_complete and self._error is None:
+            self._reject_input(ValueError("the answer has too many bytes without content"))
+
     def _count_waiting(self, size: int) -> None:
         """Pauses the transport when too many bytes wait to be read."""
-        self._size += size
+        self._waiting_size += size
         if self._inflater is not None:
             self._compressed += self._chunks
             self._chunks.clear()
-        if self._size > READ_AHEAD and not self._paused and not self._body_complete:
+        if self._waiting_size > READ_AHEAD and not self._paused and not self._body_complete:
             self._paused = True
             self.transport.pause_reading()
 
@@ -281,21 +294,25 @@ class UpstreamConnection(asyncio.Protocol):
             raise ValueError("a second answer to one request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._size += len(name) + len(value)
+        self._head_size += len(name) + len(value)
         self._header_count += 1
-        if self._size > MAX_HEAD or self._header_count > LINES:
+        if self._head_size > MAX_HEAD or self._header_count > LINES:
             raise ValueError("the head of the answer is too large")
-        key, text = str(name.lower(), "latin-1"), str(value, "latin-1")
+        if self._head_complete:
+            return  # a trailer must not change a header that was used already (RFC 9110, section 6.5.1)
+        key, text = str(name.lower(), "latin-1"), str(value, "latin-1").strip(" \t")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        self._size = self._header_count = 0
+        self._head_size = self._header_count = 0
         if status < _FIRST_STATUS:
             raise ValueError("the status of the answer has fewer than three digits")
         if status < _FIRST_FINAL_STATUS:
             self.headers = {}
             return
+        if self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            raise ValueError("the answer has a transfer coding other than chunked")
         self.status = status
         self._head_complete = True
         if self.headers.get("content-encoding", "").lower() in _COMPRESSIONS:

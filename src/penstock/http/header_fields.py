@@ -3,6 +3,10 @@
 Requests that are sent take visible ASCII, space and tab: RFC 9110 gives other bytes no meaning, and the HTTP libraries
 disagree on how to encode them. Responses may also hold bytes from 0x80 up (`obs-text`). Messages name the place and the
 position of what is wrong, never the value: it may be a key.
+
+Also validates URLs and request lines (RFC 9112, section 3), and reads the headers of received requests: `read_headers`
+is the only reader, so no two places see different values. Repeated headers are joined by a comma (RFC 9110, section
+5.3), except those that decide about access: they must not be repeated, because a proxy may have used the other one.
 """
 
 from __future__ import annotations
@@ -44,12 +48,12 @@ class InvalidHeaderError(InputError):
 
 
 def is_token(name: str) -> bool:
-    """Whether a text can be the name of a header."""
+    """True if a text can be the name of a header."""
     return len(name) <= MAX_HEADER_NAME and _TOKEN.fullmatch(name) is not None
 
 
 def unsafe_character(text: str, *, ascii_only: bool = True) -> str:
-    """What must not stand in a header's value and where, counted from 1; empty if there is nothing of the kind."""
+    """Names the first character that a value must not have and its position, from 1; empty if there is none."""
     found = _CONTROL.search(text) or (_OUTSIDE_ASCII.search(text) if ascii_only else None)
     if found is None:
         return ""
@@ -61,7 +65,7 @@ def unsafe_character(text: str, *, ascii_only: bool = True) -> str:
 
 
 def check_text(text: str, where: str, *, ascii_only: bool = True, limit: int = MAX_HEADER_VALUE) -> None:
-    """Raise unless a key, a name or another text may become part of a head. `where` begins the message."""
+    """Raises unless a key, a name or another text may become part of a head. `where` begins the message."""
     if len(text) <= limit and text.isascii() and text.isprintable():
         return
     if len(text) > limit:
@@ -72,14 +76,14 @@ def check_text(text: str, where: str, *, ascii_only: bool = True, limit: int = M
 
 
 def check_key(key: str, where: str) -> None:
-    """Raise unless a key may be sent. Space around it is cut off later; the JSON of a service account is never sent."""
+    """Raises unless a key may be sent. Space around it is removed later; service account JSON is never sent."""
     key = key.strip()
     if not key.startswith("{"):
         check_text(key, where)
 
 
 def check_header(name: str, value: str, where: str = "") -> None:
-    """Raise unless a header may be sent. `where` is the setting or parameter that it comes from."""
+    """Raises unless a header may be sent. `where` is the setting or parameter that it comes from."""
     if not is_token(name):
         raise InvalidHeaderError(
             f"{_prefix(where)}{name[:40]!r} is not a header name: letters, digits and '-' are expected"
@@ -94,7 +98,7 @@ def check_header(name: str, value: str, where: str = "") -> None:
 
 
 def check_headers(headers: Mapping[str, str], where: str = "") -> None:
-    """Raise unless all headers may be sent in one request."""
+    """Raises unless all headers may be sent in one request."""
     if len(headers) > MAX_HEADERS:
         raise InvalidHeaderError(f"{_prefix(where)}{len(headers)} headers; at most {MAX_HEADERS} are accepted")
     for name, value in headers.items():
@@ -102,15 +106,15 @@ def check_headers(headers: Mapping[str, str], where: str = "") -> None:
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
-    """The lines of a request's headers."""
-    made = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    if not _all_valid(headers, made):
+    """Returns the lines of a request's headers."""
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if not _all_valid(headers, lines):
         check_headers(headers)
-    return made.encode("ascii")
+    return lines.encode("ascii")
 
 
 def _all_valid(headers: Mapping[str, str], lines: str) -> bool:
-    """Whether one look at all lines is enough. Where it is not, `check_headers` says what is wrong, if anything is."""
+    """True if one regular expression accepts all lines. If not, `check_headers` finds what is wrong, if anything is."""
     return (
         len(lines) <= MAX_HEADER_VALUE
         and max(map(len, headers), default=0) <= MAX_HEADER_NAME
@@ -121,13 +125,13 @@ def _all_valid(headers: Mapping[str, str], lines: str) -> bool:
 
 
 def encode_response_headers(fields: Fields) -> bytes:
-    """The lines of a response's headers. Raises for a field that would be read as something else."""
+    """Returns the lines of a response's headers. Raises for a field that would be read as something else."""
     return b"".join([_response_line(name, value) for name, value in fields])
 
 
 @lru_cache(500)
 def _response_line(name: bytes, value: bytes) -> bytes:
-    """One line. Most responses have the same ones."""
+    """Returns one line. Cached: most responses have the same lines."""
     line = b"%b: %b\r\n" % (name, value)
     if not _FIELD_LINE.fullmatch(line):
         raise InvalidHeaderError(f"a response header is not valid: {name[:40]!r}")
@@ -135,7 +139,7 @@ def _response_line(name: bytes, value: bytes) -> bytes:
 
 
 def response_header(name: str, value: str) -> tuple[bytes, bytes] | None:
-    """A header of a response whose value comes from outside; None where the value is not fit to be one."""
+    """Returns a response header whose value comes from outside; None if the value is not valid."""
     if not value or len(value) > MAX_HEADER_VALUE or unsafe_character(value):
         return None
     return name.encode("ascii"), value.strip(" \t").encode("ascii")
@@ -153,20 +157,20 @@ UNIQUE_HEADERS = frozenset({
 
 
 def read_headers(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers by name in lower case. Of the headers in `SINGLE` the first is kept; see `repeated_header`."""
-    made = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in lines}
-    return made if len(made) == len(lines) else _join_repeated(lines)
+    """Returns the headers by name in lower case. Of `UNIQUE_HEADERS` the first is kept; see `repeated_header`."""
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in lines}
+    return headers if len(headers) == len(lines) else _join_repeated(lines)
 
 
 def _join_repeated(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    made: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw_name, raw_value in lines:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        if name not in made:
-            made[name] = value
+        if name not in headers:
+            headers[name] = value
         elif name not in UNIQUE_HEADERS:
-            made[name] = f"{made[name]}, {value}"
-    return made
+            headers[name] = f"{headers[name]}, {value}"
+    return headers
 
 
 def repeated_header(lines: Sequence[tuple[bytes, bytes]]) -> str:
@@ -188,9 +192,9 @@ _SCHEMES = ("http://", "https://")
 
 @lru_cache(1000)
 def check_url(url: str, where: str = "the address") -> None:
-    """Raise unless an address can be asked over HTTP. The message does not show it: it may hold a password.
+    """Raises unless a URL is valid for HTTP. The message does not show the URL: it may hold a password.
 
-    `urlsplit` drops tabs and line breaks without a word, so they are looked for before it sees the address.
+    `urlsplit` silently drops tabs and line breaks, so they are checked before.
     """
     check_text(url, where, ascii_only=False, limit=MAX_REQUEST_HEAD)
     if " " in url:
@@ -210,7 +214,7 @@ def check_url(url: str, where: str = "the address") -> None:
 
 
 def check_request(method: str, url: str, headers: Mapping[str, str]) -> None:
-    """Raise unless a request may be sent whose head another library writes."""
+    """Raises unless a request may be sent whose head another library writes."""
     _check_method(method)
     check_url(url)
     check_headers(headers)
@@ -228,7 +232,7 @@ def _check_total(size: int) -> None:
 
 
 def encode_request_head(method: str, target: str, authority: str, headers: Mapping[str, str]) -> bytes:
-    """The request line and headers, without the empty line that ends them. Raises if a part could be misread."""
+    """Returns the request line and headers, without the empty line at the end. Raises if a part could be misread."""
     _check_method(method)
     if not _TARGET.fullmatch(target):
         raise InvalidHeaderError(f"the path of the address has {unsafe_character(target) or 'a space or a fragment'}")

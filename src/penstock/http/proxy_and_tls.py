@@ -1,4 +1,8 @@
-"""Which proxy an address is reached through: what the options say, else the environment, less what needs none."""
+"""Chooses the proxy of a URL, and creates TLS contexts from request options.
+
+The proxy comes from the options, else from the environment. TLS contexts have CA bundles, a client certificate, or no
+checks if so configured. A context is cached until its files change: a renewed certificate needs no restart.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,7 @@ _HOST_WITH_PORT = re.compile(r"(\[.+\]|[^:]+):(\d+)")
 
 
 def proxy_for(url: str, options: ConnectionOptions, env: Mapping[str, str]) -> str | None:
-    """The proxy's address, or None for the straight way."""
+    """Returns the URL of the proxy, None for a direct connection."""
     if options.proxy == "none":
         return None
     scheme, host, port = _split_host(url)
@@ -55,7 +59,7 @@ def proxy_for(url: str, options: ConnectionOptions, env: Mapping[str, str]) -> s
         return None if bypasses_proxy(host, port, options.no_proxy) else options.proxy
     found = _proxy_variable(f"{scheme}_proxy", env) or _proxy_variable("all_proxy", env)
     if not found or not found.lower().startswith(("http://", "https://")):
-        return None  # no other kind is spoken here
+        return None  # other kinds of proxies are not supported
     check_url(found, f"the proxy that the environment names for {scheme}")
     without = (*options.no_proxy, *_proxy_variable("no_proxy", env).split(","))
     return None if bypasses_proxy(host, port, without) else found
@@ -71,12 +75,12 @@ def _proxy_variable(name: str, env: Mapping[str, str]) -> str:
     value = env.get(name) or env.get(name.upper()) or ""
     if not value:
         return ""
-    # HTTP_PROXY in capitals is what a web server makes of a request's header Proxy: where one runs us, it is not ours.
+    # CGI servers set HTTP_PROXY from a request's header Proxy (httpoxy, CVE-2016-5385): ignored there.
     return "" if name == "http_proxy" and not env.get(name) and "REQUEST_METHOD" in env else value
 
 
 def bypasses_proxy(host: str, port: int, rules: Iterable[str]) -> bool:
-    """Whether a host is reached without a proxy."""
+    """True if a host is reached without a proxy."""
     return any(_matches_rule(host.lower().rstrip("."), port, rule.strip().lower()) for rule in rules if rule.strip())
 
 
@@ -107,7 +111,7 @@ _contexts: dict[TlsKey, ssl.SSLContext] = {}
 
 
 def tls_key(options: ConnectionOptions) -> TlsKey:
-    """What makes two contexts different: the options and the state of their files."""
+    """Returns the cache key of a context: the options and the state of their files."""
     own = options.client_certificate
     return (
         options.verify_ssl,
@@ -117,13 +121,13 @@ def tls_key(options: ConnectionOptions) -> TlsKey:
 
 
 def certificate_files(options: ConnectionOptions) -> list[str]:
-    """What a context is made of besides the system's own: it may be renewed at any time."""
+    """Returns the certificate files that the options name. They may be renewed at any time."""
     own = options.client_certificate
     return [name for name in (*options.ca_bundle, *((own.cert, own.key) if own else ())) if name]
 
 
 def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
-    """The context for these options."""
+    """Returns the TLS context for these options."""
     key = tls_key(options)
     found = _contexts.get(key)
     if found is None:
@@ -158,7 +162,7 @@ def _create_context(options: ConnectionOptions) -> ssl.SSLContext:
 
 def _load_client_certificate(made: ssl.SSLContext, own: ClientCertificateFiles) -> None:
     try:
-        # A function, because without any OpenSSL would ask at the terminal.
+        # A function: without a passphrase OpenSSL would ask at the terminal.
         made.load_cert_chain(own.cert, own.key or None, lambda: own.passphrase)
     except (ssl.SSLError, OSError):
         raise InputError(

@@ -1,4 +1,7 @@
-"""Trouble on the way → typed errors. What a library says of an address may hold secrets, so it is put in our words."""
+"""Converts exceptions of HTTP libraries and error responses to typed errors.
+
+Messages of libraries may hold secrets of a URL, so our own messages replace them.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ if TYPE_CHECKING:
     from penstock.errors import ProviderError
     from penstock.events import FaultKind
 
-_REDIRECTION = 3  # what the status of a redirect begins with
-_MAX_ERROR_BODY = 20_000  # characters of a no that are kept,
-_MAX_LOCATION = 1_000  # and of an address
-# Continue asks again if an error says "premature close": the words of Node for a body that ends too early.
+_REDIRECTION = 3  # first digit of the status
+_MAX_ERROR_BODY = 20_000  # characters of an error response that are kept
+_MAX_LOCATION = 1_000  # characters
+# Continue retries if an error says "premature close", Node's words for a body that ends too early.
 _PREMATURE_CLOSE = "the connection to the provider broke in the middle of the answer (premature close)"
-# the names of exceptions (of aiohttp, httpx, the SDKs and Python), most particular first → kind and what to say
+# Names of exceptions (aiohttp, httpx, the SDKs, Python), most specific first → kind of fault and message.
 EXCEPTIONS: tuple[tuple[str, FaultKind, str], ...] = (
     ("ClientConnectorDNSError", "network", "the host's name is not known"),
     ("gaierror", "network", "the host's name is not known"),
@@ -83,7 +86,7 @@ class WaitLimits(Protocol):
 
 
 def connection_error(error: BaseException) -> ProviderError:
-    """The error of a request that found no way, or lost it."""
+    """Returns the error for an exception of the connection."""
     names = list(_class_names(error))
     for name, kind, words in EXCEPTIONS:
         if name in names:
@@ -100,7 +103,7 @@ def response_error(
     provider: str,
     model: str,
 ) -> ProviderError:
-    """The error of an answer that is a no, with all that was said."""
+    """Returns the error for an error response, with its redacted body and headers."""
     fault = read_http_error(status, headers, body, secrets, protocol)
     if status // 100 == _REDIRECTION:
         where = redact_cut(headers.get("location", "elsewhere"), _MAX_LOCATION, secrets)
@@ -113,7 +116,7 @@ def response_error(
 
 
 def timeout_error(error: BaseException, limits: WaitLimits) -> ProviderError:
-    """The error of a wait that was too long, with the limit that it met."""
+    """Returns the error for a timeout; it names the limit."""
     if "ConnectionTimeoutError" in _class_names(error) or "ConnectTimeout" in _class_names(error):
         return provider_error(Fault("timeout", f"no connection within {limits.connect:g} s (timeouts.connect)"))
     first, total = limits.first_byte, limits.total
@@ -122,9 +125,9 @@ def timeout_error(error: BaseException, limits: WaitLimits) -> ProviderError:
 
 
 def _class_names(error: BaseException | None) -> list[str]:
-    """The classes of an error and of what caused it."""
+    """Returns the class names of an exception and of its causes."""
     made: list[str] = []
-    while error is not None and len(made) < 100:  # noqa: PLR2004 — a ring of causes must end too
+    while error is not None and len(made) < 100:  # noqa: PLR2004 — a cycle of causes must end too
         made += [one.__name__ for one in type(error).__mro__]
         inner: Any = getattr(error, "os_error", None)
         if isinstance(inner, BaseException):
@@ -134,7 +137,7 @@ def _class_names(error: BaseException | None) -> list[str]:
 
 
 def _add_detail(words: str, error: BaseException) -> str:
-    """Our words, and the little of theirs that helps."""
+    """Adds the status or the system's error text to our message."""
     status = getattr(error, "status", None)
     inner: Any = getattr(error, "os_error", None) or error
     detail = f"status {status}" if status else redact(str(getattr(inner, "strerror", "") or ""))

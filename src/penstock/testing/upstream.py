@@ -97,7 +97,7 @@ class Upstream:
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, 0, ssl_context=self._tls)
         await site.start()
-        port = site._server.sockets[0].getsockname()[1]  # noqa: SLF001 — aiohttp tells no other way
+        port = self._runner.addresses[0][1]
         self.url = f"{'https' if self._tls else 'http'}://{self._host}:{port}"
         return self
 
