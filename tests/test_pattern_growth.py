@@ -89,7 +89,7 @@ def test_every_expression_is_found() -> None:
     places = {found.place for found in FOUND}
     assert {
         "penstock.redaction._USERINFO",
-        "penstock.vendor_errors.PROSE",
+        "penstock.vendor_errors.KINDS_BY_MESSAGE",
         "penstock.framing.sse._find_common",
     } <= places
     assert any(place.startswith("vscode/src/") for place in places)

@@ -159,21 +159,27 @@ def _tokens() -> Iterable[re.Pattern[Any]]:
     return [pattern for pattern, _ in load_tables()._patterns]
 
 
-def _names() -> Iterable[re.Pattern[Any]]:
+def _identifier_rules() -> list[Any]:
     from penstock import request_profile
     from penstock.messages.request_codecs import PROFILES
 
-    found = {rule for row in PROFILES.values() for rule in (row.names, row.ids)} | {
-        request_profile.PLAIN,
-        request_profile.NINE,
-    }
-    rules = sorted(found, key=repr)  # the same order in every worker: pytest numbers them
-    firsts = [re.compile(f"[{rule.first}]") for rule in rules if rule.first]
+    found = {rule for row in PROFILES.values() for rule in (row.names, row.ids)}
+    # The same order in every worker: pytest numbers them.
+    return sorted(found | {request_profile.PLAIN, request_profile.NINE}, key=repr)
+
+
+def _identifiers() -> Iterable[re.Pattern[Any]]:
+    from penstock import request_profile
+
+    rules = _identifier_rules()
     return [
         *map(request_profile.identifier_pattern, rules),
         *(request_profile.forbidden_character(rule) for rule in rules if rule.chars),
-        *firsts,
     ]
+
+
+def _first_characters() -> Iterable[re.Pattern[Any]]:
+    return [re.compile(f"[{first}]") for first in sorted({rule.first for rule in _identifier_rules() if rule.first})]
 
 
 def _namespace() -> Iterable[re.Pattern[Any]]:
@@ -197,13 +203,23 @@ def _thinking() -> Iterable[re.Pattern[Any]]:
 
 
 FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
-    "providers/registry.py": _clients, "tokens/families.py": _tokens, "messages/mapping.py": _names,
-    "transforms/tool_names.py": _namespace, "engines/model_resolution.py": _aliases, "providers/thinking.py": _thinking,
-}  # fmt: skip
+    "providers/registry.py": _clients,
+    "tokens/families.py": _tokens,
+    "messages/identifiers.py": _first_characters,
+    "request_profile.py": _identifiers,
+    "transforms/tool_names.py": _namespace,
+    "engines/model_resolution.py": _aliases,
+    "providers/thinking.py": _thinking,
+}
 
 
-_DATA_METHODS = {"messages/mapping.py": ("fullmatch", "sub", "match"), "transforms/tool_names.py": ("sub",),
-                 "engines/model_resolution.py": ("fullmatch",), "providers/thinking.py": ("match",)}  # fmt: skip
+_DATA_METHODS = {
+    "request_profile.py": ("fullmatch", "sub", "search"),
+    "messages/identifiers.py": ("match",),
+    "transforms/tool_names.py": ("sub",),
+    "engines/model_resolution.py": ("fullmatch",),
+    "providers/thinking.py": ("match",),
+}
 
 
 def _made_of_data() -> Iterator[tuple[str, str, re.Pattern[Any], str]]:
