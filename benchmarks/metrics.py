@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock.gateway.metrics import Metrics
-from penstock.store.journal import Turn
+from penstock.store.journal import JournalEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TURNS, ROUNDS = 5_000, 7
-ROW = Turn(
+ROW = JournalEntry(
     time=1.0,
     protocol="openai-chat",
     provider="openai",

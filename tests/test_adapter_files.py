@@ -10,7 +10,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.errors import InputError, MissingExtra
-from penstock.fetch import Fetcher, Limits
+from penstock.fetch import Fetcher, FetchLimits
 from penstock.request import File
 from penstock.transforms.remote_files import RemoteFiles
 from penstock.vscode import DataPart, TextPart, VSCodeStreamAdapter
@@ -177,6 +177,6 @@ def test_a_file_with_data_is_left_alone() -> None:
 
 
 def test_limits_of_a_wrong_kind_are_refused() -> None:
-    limits: Any = Limits()
+    limits: Any = FetchLimits()
     with pytest.raises(InputError, match="fetch must be"):
         VSCodeStreamAdapter(fetch=limits)

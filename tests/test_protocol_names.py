@@ -36,7 +36,7 @@ ALLOWED = (
     ("penstock.openai_errors", "the error object that OpenAI's three protocols share"),
     ("penstock.vendor_errors", "shapes that are not protocols of turns"),
     ("penstock.engines.sdk_vendors", "vendors' SDKs: the types that parse a protocol's stream"),
-    ("penstock.engines.retries", "the operation `responses`"),
+    ("penstock.engines.missing_endpoints", "the operation `responses`"),
     ("penstock.engines.request_plan", "the operation `responses`"),
     ("penstock.gateway.telemetry", "the table `responses`"),
     ("penstock.providers.registry", "vendors' shapes of the list of models"),

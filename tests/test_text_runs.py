@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from penstock import delta_templates, protocols
 from penstock.bridge import encoding, parser
-from penstock.engines.interface import Job
-from penstock.engines.reading import Reading
+from penstock.engines.interface import UpstreamRequest
+from penstock.engines.reading import NativeSource
 from penstock.errors import ProviderError
 from penstock.events import TextDelta
 from penstock.framing import WRITERS
@@ -137,12 +137,14 @@ class Incoming:
 KINDS: dict[str, str] = {"sse": "text/event-stream", "ndjson": "application/x-ndjson"}
 
 
-def job(source: str) -> Job:
+def job(source: str) -> UpstreamRequest:
     row = providers()["openai"]
     endpoint = row.endpoint("chat", "m")
     assert endpoint is not None
     endpoint = replace(endpoint, framing=FRAMINGS[source])
-    return Job(provider=row, endpoint=endpoint, operation="chat", model="m", protocol=source, url="", stream=True)
+    return UpstreamRequest(
+        provider=row, endpoint=endpoint, operation="chat", model="m", protocol=source, url="", stream=True
+    )
 
 
 class Answer:
@@ -155,7 +157,7 @@ class Answer:
             asyncio.run(self._read(source, chunks))
 
     async def _read(self, source: str, chunks: Sequence[bytes]) -> None:
-        reading: Any = Reading(cast("Any", Incoming(chunks, KINDS[FRAMINGS[source]])), job(source))
+        reading: Any = NativeSource(cast("Any", Incoming(chunks, KINDS[FRAMINGS[source]])), job(source))
         reading.decoder.ledger.seed = "seed"
         try:
             while (pair := await reading.read()) is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import protocols
-from penstock.engines.emulation import SUBSTITUTES
+from penstock.engines.emulation import EMULATIONS
 from penstock.errors import UnknownProtocol
 from penstock.markers import CARRIED_FEATURES
 from penstock.messages.request_codecs import losses
@@ -37,7 +37,7 @@ def page() -> str:
             parts.append(_table(name, answers))
         if requests is not None:
             parts.append(_table(f"{name}, requests", requests))
-    stand_ins = _table("carried by engines and the gateway", SUBSTITUTES)
+    stand_ins = _table("carried by engines and the gateway", EMULATIONS)
     return "\n".join([*parts, _table("carried in requests", CARRIED_FEATURES), stand_ins])
 
 

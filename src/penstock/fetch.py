@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Address: TypeAlias = IPv4Address | IPv6Address
-Failing: TypeAlias = Literal["keep", "error"]
+OnFailure: TypeAlias = Literal["keep", "error"]
 _FILES = frozenset({rq.File, rq.Result})
 _NAT64 = IPv6Network("64:ff9b::/96")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -54,9 +54,13 @@ def is_public(address: Address) -> bool:
         if address.is_site_local:
             return False
     return address.is_global and not (
-        address.is_private or address.is_loopback or address.is_link_local or address.is_multicast
-        or address.is_reserved or address.is_unspecified
-    )  # fmt: skip
+        address.is_private
+        or address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_reserved
+        or address.is_unspecified
+    )
 
 
 async def system_resolver(host: str, port: int) -> list[str]:
@@ -65,7 +69,7 @@ async def system_resolver(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
-class Limits(msgspec.Struct, frozen=True):
+class FetchLimits(msgspec.Struct, frozen=True):
     """What may be fetched, and how much of it. `allow` judges addresses; tests are the only ones to loosen it."""
 
     size: int = 20 * 2**20  # bytes of one file
@@ -81,21 +85,21 @@ class Limits(msgspec.Struct, frozen=True):
 class Fetcher:
     """A function that fetches one file behind the guard, or raises a `FetchError`. Adapters take it as `fetch`."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: FetchLimits | None = None) -> None:
         try:
             import_module("aiohttp")
         except ImportError:
             raise MissingExtra("aiohttp", "fetch") from None
-        self.limits = limits or Limits()
+        self.limits = limits or FetchLimits()
 
     async def __call__(self, url: str) -> rq.File:
         """The file with its data."""
         return await fetch(url, self.limits)
 
 
-async def fetch(url: str, limits: Limits | None = None) -> rq.File:
+async def fetch(url: str, limits: FetchLimits | None = None) -> rq.File:
     """One remote file, or a `FetchError`."""
-    async with _Fetching(limits or Limits()) as fetching:
+    async with _Fetching(limits or FetchLimits()) as fetching:
         found = await fetching.outcome(url)
     if isinstance(found, FetchError):
         raise found
@@ -103,10 +107,10 @@ async def fetch(url: str, limits: Limits | None = None) -> rq.File:
 
 
 async def fetch_files(
-    request: rq.Request, *, limits: Limits | None = None, failing: Failing = "keep"
+    request: rq.Request, *, limits: FetchLimits | None = None, failing: OnFailure = "keep"
 ) -> tuple[rq.Request, Diagnostics]:
     """The request with its remote files in it. One that fails stays an address, or is an error."""
-    notes, bounds = Diagnostics("fetch"), limits or Limits()
+    notes, bounds = Diagnostics("fetch"), limits or FetchLimits()
     urls = list(dict.fromkeys(_urls(request)))
     if len(urls) > bounds.files:
         notes.add("fetch-limit", f"of {len(urls)} remote files only the first {bounds.files} are fetched")
@@ -161,7 +165,7 @@ def _changed(message: rq.Message, parts: list[Any]) -> rq.Message:
 class _Fetching:
     """One client for the files of one request. It has no cookies, no proxy and no credentials."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
         self._turns = asyncio.Semaphore(limits.at_once)
 
@@ -172,13 +176,19 @@ class _Fetching:
         except ImportError:
             raise MissingExtra("aiohttp", "fetch") from None
         connector = http.TCPConnector(
-            resolver=self, socket_factory=self._socket, use_dns_cache=False, force_close=True,
+            resolver=self,
+            socket_factory=self._socket,
+            use_dns_cache=False,
+            force_close=True,
             limit=self._limits.at_once,
-        )  # fmt: skip
+        )
         self._session = http.ClientSession(
-            connector=connector, cookie_jar=http.DummyCookieJar(), trust_env=False, auto_decompress=False,
+            connector=connector,
+            cookie_jar=http.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
             headers=_HEADERS,
-        )  # fmt: skip
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -191,10 +201,16 @@ class _Fetching:
         addresses = [ip_address(found.partition("%")[0]) for found in await self._limits.resolve(host, port)]
         self._judge(host, addresses)
         return [
-            {"hostname": host, "host": str(address), "port": port, "proto": 0, "flags": socket.AI_NUMERICHOST,
-             "family": socket.AF_INET if address.version == 4 else socket.AF_INET6}  # noqa: PLR2004
+            {
+                "hostname": host,
+                "host": str(address),
+                "port": port,
+                "proto": 0,
+                "flags": socket.AI_NUMERICHOST,
+                "family": socket.AF_INET if address.version == 4 else socket.AF_INET6,  # noqa: PLR2004
+            }
             for address in addresses
-        ]  # fmt: skip
+        ]
 
     def _socket(self, row: Any) -> socket.socket:
         """The last gate: whatever the address was written like, this is where the connection goes."""

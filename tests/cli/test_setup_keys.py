@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.engines.config import Account
-from penstock.engines.credentials import find_stored_key, origin_of
+from penstock.engines.credentials import address_origin, find_stored_key
 from penstock.providers import registry
 from tests.cli.running import PROJECT, environment, inside, penstock
 
@@ -227,7 +227,7 @@ def test_a_key_of_an_older_index_goes_to_the_address_of_the_table_only() -> None
 )
 def test_the_host_that_a_key_is_bound_to(name: str, settings: Any, env: Any, origin: str) -> None:
     account = Account(settings=settings)
-    assert origin_of(registry.provider(name), account, env) == origin
+    assert address_origin(registry.provider(name), account, env) == origin
 
 
 def test_a_removed_key_is_not_used(tmp_path: Path, config: Path, upstream: Upstream) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.usage import parse_since
 from penstock.errors import InputError
-from penstock.store.journal import JournalRows, Turn
+from penstock.store.journal import JournalEntry, JournalStore
 from tests.cli.running import inside
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ NOW = time.time()
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("data") / "journal.sqlite"
-    rows = JournalRows(path, time.time, age=1e9, size=10**9)
+    rows = JournalStore(path, time.time, age=1e9, size=10**9)
     for number in reversed(range(30)):
-        rows.add(Turn(
+        rows.add(JournalEntry(
             time=NOW - number * 600, key="ci" if number % 3 else "laptop", provider="openai", model=f"gpt-{number % 2}",
             input=1000 * number, output=50, cached=100, cost=0.01 if number % 2 else None, ttft=0.25, duration=1.5,
             status="fault" if number == 7 else "finish", fault="overloaded" if number == 7 else "",
@@ -102,12 +102,12 @@ def test_bars_are_as_long_as_their_figures(journal: str) -> None:
 
 def test_what_is_no_turn_is_named_beside_them(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
-    rows = JournalRows(path, time.time, age=1e9, size=10**9)
-    rows.add(Turn(time=NOW - 9, model="gpt", operation="chat", input=5, output=5))
+    rows = JournalStore(path, time.time, age=1e9, size=10**9)
+    rows.add(JournalEntry(time=NOW - 9, model="gpt", operation="chat", input=5, output=5))
     for _ in range(2):
-        rows.add(Turn(time=NOW - 9, model="embed", operation="embeddings", input=100, cost=0.5))
-    rows.add(Turn(time=NOW - 9, model="gpt", operation="count", estimate=5, times=40))
-    rows.add(Turn(time=NOW - 9, status="refused", http=401, fault="auth", times=1000))
+        rows.add(JournalEntry(time=NOW - 9, model="embed", operation="embeddings", input=100, cost=0.5))
+    rows.add(JournalEntry(time=NOW - 9, model="gpt", operation="count", estimate=5, times=40))
+    rows.add(JournalEntry(time=NOW - 9, status="refused", http=401, fault="auth", times=1000))
     rows.close()
     said = usage(str(path), "--no-color")
     assert said.startswith("1,001 turns, 40 counts, 2 embeddings since 24h, 1,000 refused\n205 tokens in, 5 out")

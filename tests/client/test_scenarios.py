@@ -11,7 +11,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.client import Client
-from penstock.engines.config import variable
+from penstock.engines.config import engine_variable
 from penstock.errors import AuthError, NetworkError
 from penstock.replay import play
 from penstock.testing import Reply, Upstream
@@ -54,7 +54,7 @@ each = pytest.mark.parametrize(("provider", "flag"), list(scenes()))
 
 
 def client(up: Upstream, provider: str, flag: str, **more: Any) -> Client:
-    env = {variable(provider): flag} if flag else {}
+    env = {engine_variable(provider): flag} if flag else {}
     return Client(router=router(up, env=env, **more.pop("config", {})), **more)
 
 

@@ -18,7 +18,7 @@ from penstock.testing import Upstream
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from penstock.engines.reply import Reply
+    from penstock.engines.reply import ModelReply
     from penstock.events import AnyEvent
     from penstock.request import Turn
 
@@ -71,11 +71,11 @@ def asking(provider: str = "openai", *, stream: bool = True, model: str = "", te
     return Request(f"{provider}/{model or VENDORS[provider][1]}", [Message("user", [Text(text)])], stream=stream)
 
 
-async def events(reply: Reply) -> list[AnyEvent]:
+async def events(reply: ModelReply) -> list[AnyEvent]:
     return [event async for event in reply]
 
 
-async def turn(reply: Reply) -> Turn:
+async def turn(reply: ModelReply) -> Turn:
     return fold(await events(reply))[0]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.config import Config, wished
+from penstock.engines.config import Config, choose_engine
 from penstock.engines.config_problems import find_missing_keys, find_problems
 from penstock.errors import InputError
 
@@ -95,7 +95,7 @@ def test_a_wrong_flag_warns_and_is_native(where: str, caplog: pytest.LogCaptureF
     env = {"PENSTOCK_ENGINE_A": value} if where == "environment" else {}
     with caplog.at_level(logging.WARNING, "penstock.engines"):
         for _ in range(3):
-            assert wished("a", config, env)[0] == "native"
+            assert choose_engine("a", config, env)[0] == "native"
     assert [row.getMessage() for row in caplog.records if value in row.getMessage()] != []
     assert len(caplog.records) == 1
 
@@ -103,4 +103,4 @@ def test_a_wrong_flag_warns_and_is_native(where: str, caplog: pytest.LogCaptureF
 @pytest.mark.finding("DEF-11")
 def test_a_wrong_engine_of_a_call_is_the_callers_error() -> None:
     with pytest.raises(InputError, match="the call: expected native or sdk"):
-        wished("a", Config(), {}, "turbo")
+        choose_engine("a", Config(), {}, "turbo")

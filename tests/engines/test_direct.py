@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from penstock.engines.interface import Outgoing
-from penstock.engines.native import Native
+from penstock.engines.interface import HttpRequest
+from penstock.engines.native import NativeEngine
 from penstock.engines.options import RequestOptions
 from penstock.errors import ProviderError
 from penstock.http.connection import INFLATE_CHUNK
@@ -260,7 +260,7 @@ def test_a_little_that_unpacks_to_very_much_comes_in_pieces() -> None:
             assert pieces == [INFLATE_CHUNK] * 5
             assert sum(map(len, made._compressed)) <= len(bomb)
             made.close()
-            incoming = await Native().send(Outgoing(url=url, body=b"{}"), options)
+            incoming = await NativeEngine().send(HttpRequest(url=url, body=b"{}"), options)
             tracemalloc.start()
             with pytest.raises(ProviderError) as error:
                 await incoming.read_all(10_000_000)
@@ -293,8 +293,8 @@ SPOILT = {"none": b"no gzip at all", "cut": gzip.compress(b"hello there")[:-9], 
 @pytest.mark.parametrize("body", SPOILT.values(), ids=SPOILT)  # what is packed tells the time: no name for a test
 def test_what_is_not_packed_as_it_says_is_malformed(body: bytes) -> None:
     async def scene() -> None:
-        async with serving(packed(body)) as (_, url, __), Native() as native:
-            incoming = await native.send(Outgoing(url=url, body=b"{}"), RequestOptions())
+        async with serving(packed(body)) as (_, url, __), NativeEngine() as native:
+            incoming = await native.send(HttpRequest(url=url, body=b"{}"), RequestOptions())
             with pytest.raises(ProviderError) as error:
                 await incoming.read_all()
             assert error.value.kind == "malformed"

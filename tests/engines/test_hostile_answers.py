@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.interface import Outgoing
-from penstock.engines.native import Native
+from penstock.engines.interface import HttpRequest
+from penstock.engines.native import NativeEngine
 from penstock.engines.options import RequestOptions
 from penstock.errors import ProviderError
 from penstock.http.connection import INFLATE_CHUNK, LINES, MEMBERS
@@ -72,9 +72,9 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_too_many_of_something_is_malformed(case: str) -> None:
     async def scene() -> None:
-        async with serving(HOSTILE[case]) as (_, url, __), Native() as native:
+        async with serving(HOSTILE[case]) as (_, url, __), NativeEngine() as native:
             with pytest.raises(ProviderError) as error:
-                await (await native.send(Outgoing(url=url, body=b"{}"), RequestOptions())).read_all()
+                await (await native.send(HttpRequest(url=url, body=b"{}"), RequestOptions())).read_all()
             assert error.value.kind == "malformed"
 
     asyncio.run(scene())

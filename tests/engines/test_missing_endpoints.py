@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.model_resolution import targets
-from penstock.engines.retries import REMEMBERED, MissingEndpoints, is_missing_endpoint
+from penstock.engines.missing_endpoints import MISSING_SECONDS, MissingEndpoints, is_missing_endpoint
+from penstock.engines.model_resolution import resolve_targets
 from penstock.engines.router import Router
 from penstock.errors import NotFound, ProviderError, provider_error
 from penstock.events import Fault
@@ -101,10 +101,10 @@ def test_a_wrong_address_teaches_nothing() -> None:
 def test_what_was_learned_is_forgotten_after_an_hour() -> None:
     now = [0.0]
     learned = MissingEndpoints(lambda: now[0])
-    (target,) = targets("openai/gpt-5", router({}, env={}).config, {"OPENAI_API_KEY": "x"})
+    (target,) = resolve_targets("openai/gpt-5", router({}, env={}).config, {"OPENAI_API_KEY": "x"})
     learned.learn(target, "responses")
     assert (learned.known(target, "responses"), learned.known(target, "chat")) == (True, False)
-    now[0] = REMEMBERED
+    now[0] = MISSING_SECONDS
     assert not learned.known(target, "responses")
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.engines.config import Account, Config
-from penstock.engines.model_resolution import targets
+from penstock.engines.model_resolution import resolve_targets
 from penstock.engines.options import RequestOptions
 from penstock.engines.router import Router
 from penstock.errors import AuthError, InputError
@@ -55,7 +55,7 @@ NAMES: dict[str, tuple[str, dict[str, Any], dict[str, str], list[str]]] = {
 @pytest.mark.parametrize("case", NAMES)
 def test_whom_a_name_means(case: str) -> None:
     name, config, env, expected = NAMES[case]
-    found = targets(name, Config.read(config), env)
+    found = resolve_targets(name, Config.read(config), env)
     assert [f"{one.provider.name} {one.model}" for one in found] == expected
     assert all(one.why for one in found)
 
@@ -75,7 +75,7 @@ NAMELESS: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {
 def test_a_name_that_means_nothing(case: str) -> None:
     name, config, env, words = NAMELESS[case]
     with pytest.raises(InputError, match=words):
-        targets(name, Config.read(config), env)
+        resolve_targets(name, Config.read(config), env)
 
 
 def test_several_list_it() -> None:
@@ -83,7 +83,7 @@ def test_several_list_it() -> None:
         "providers": {"a": {"base_url": "http://h", "models": ["m"]}, "b": {"base_url": "http://h", "models": ["m"]}}
     }
     with pytest.raises(InputError, match="say which: a/m, b/m"):
-        targets("m", Config.read(config), {})
+        resolve_targets("m", Config.read(config), {})
 
 
 # ── configuration ─────────────────────────────────────────────────────────────────────────────────

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.engines import sdk_vendors
-from penstock.engines.sdk_vendors import VENDORS as CLIENTS
+from penstock.engines.sdk_vendors import VENDOR_SDKS as CLIENTS
 from penstock.errors import AuthError, NetworkError, RateLimited, ServerError
-from penstock.replay import offered, play
+from penstock.replay import describe_scripts, play
 from penstock.request import Request
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import ENGINES, VENDORS, asking, events, quick, router, run, turn
@@ -42,7 +42,7 @@ def test_packaged_answers_are_equal(protocol: str, stream: bool) -> None:
         wrong: list[str] = []
         async with Upstream(Reply.nothing()) as up:
             way = router(up, retries=0)
-            for name in offered():
+            for name in describe_scripts():
                 if name == "agent":
                     continue
                 reply = Reply.of(protocol, play(name), stream=stream)

@@ -122,6 +122,6 @@ def test_only_what_is_signed_alike_leaves_under_the_head_of_the_last(
 ) -> None:
     auth: Any = Fleeting()
     if steady:
-        auth.steady = True
+        auth.same_signature = True
     monkeypatch.setattr("penstock.engines.credentials.auth_for", lambda *_, **__: auth)
     scene(lambda *_: None, ["1", "1", "1"] if steady else ["1", "2", "3"])

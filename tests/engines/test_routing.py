@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from penstock.engines.retries import CIRCUITS, Breakers, CircuitKey, Policy, pause
+from penstock.engines.retries import MAX_CIRCUITS, BreakerPolicy, CircuitBreakers, CircuitKey, compute_retry_delay
 from penstock.errors import AuthError, InvalidRequest, NotFound, Overloaded, RateLimited, TooLarge, provider_error
 from penstock.events import Fault, Start
 from penstock.providers.registry import Retry
@@ -107,8 +107,8 @@ def test_a_wait_that_is_asked_for_is_kept() -> None:
 
 def test_waits_grow_and_vary() -> None:
     error = provider_error(Fault("server", "x", 500))
-    low = [pause(error, tries, Retry(), lambda: 0.0) for tries in range(1, 8)]
-    high = [pause(error, tries, Retry(), lambda: 1.0) for tries in range(1, 8)]
+    low = [compute_retry_delay(error, tries, Retry(), lambda: 0.0) for tries in range(1, 8)]
+    high = [compute_retry_delay(error, tries, Retry(), lambda: 1.0) for tries in range(1, 8)]
     assert low == [0.25, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0]
     assert high == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
 
@@ -209,65 +209,65 @@ A, B = CircuitKey("a", "m"), CircuitKey("b", "m")
 @pytest.mark.row("P5")
 def test_a_circuit_opens_and_a_single_request_tries_it() -> None:
     now = [0.0]
-    circuits = Breakers(lambda: now[0], Policy(failures=2, cool=10))
+    circuits = CircuitBreakers(lambda: now[0], BreakerPolicy(failures=2, cool=10))
     for _ in range(2):
         assert circuits.closed_for(A, alternative=True) == 0
-        circuits.bad(A, "server")
+        circuits.record_failure(A, "server")
     assert circuits.closed_for(A, alternative=True) == 10
     assert circuits.closed_for(B, alternative=True) == 0
     now[0] = 11
     assert circuits.closed_for(A, alternative=True) == 0
     assert circuits.closed_for(A, alternative=True) > 0, "one is trying"
-    circuits.bad(A, "timeout")
+    circuits.record_failure(A, "timeout")
     assert circuits.closed_for(A, alternative=True) == 10
     now[0] = 22
     assert circuits.closed_for(A, alternative=True) == 0
-    circuits.left(A)
+    circuits.record_cancelled(A)
     assert circuits.closed_for(A, alternative=True) == 0, "the one that tried was called off"
     assert circuits.state() == {A: "trying"}
-    circuits.good(A)
+    circuits.record_success(A)
     assert circuits.state() == {}
 
 
 @pytest.mark.finding("REL-3")
 def test_without_an_alternative_a_circuit_begins_with_a_second() -> None:
     now = [0.0]
-    circuits = Breakers(lambda: now[0], Policy(failures=2, cool=10))
-    circuits.bad(A, "server")
-    circuits.bad(A, "server")
+    circuits = CircuitBreakers(lambda: now[0], BreakerPolicy(failures=2, cool=10))
+    circuits.record_failure(A, "server")
+    circuits.record_failure(A, "server")
     waits = []
     for _ in range(6):
         waits.append(circuits.closed_for(A))
         now[0] += waits[-1]
         assert circuits.closed_for(A) == 0
-        circuits.bad(A, "server")
-        circuits.bad(A, "server")  # a retry of the same request
+        circuits.record_failure(A, "server")
+        circuits.record_failure(A, "server")  # a retry of the same request
     assert waits == [1, 2, 4, 8, 10, 10]
-    circuits.good(A)
+    circuits.record_success(A)
     assert circuits.closed_for(A) == 0
 
 
 @pytest.mark.finding("REL-3")
 def test_requests_in_flight_do_not_keep_a_circuit_open() -> None:
     now = [0.0]
-    circuits = Breakers(lambda: now[0], Policy(failures=2))
-    circuits.bad(A, "server")
-    circuits.bad(A, "server")
+    circuits = CircuitBreakers(lambda: now[0], BreakerPolicy(failures=2))
+    circuits.record_failure(A, "server")
+    circuits.record_failure(A, "server")
     now[0] = 0.9
-    circuits.bad(A, "server")
+    circuits.record_failure(A, "server")
     now[0] = 1.0
     assert circuits.closed_for(A) == 0
 
 
 @pytest.mark.finding("REL-3")
 def test_invented_models_cannot_fill_the_memory() -> None:
-    circuits = Breakers(lambda: 0.0, Policy(failures=1))
-    for number in range(CIRCUITS + 500):
-        circuits.bad(CircuitKey.of("a", str(number), key=f"k{number}"), "server")
-    assert len(circuits.state()) == CIRCUITS
-    for number in range(CIRCUITS + 500):
-        circuits.good(CircuitKey("b", str(number)))
-    assert len(circuits.state()) == CIRCUITS
+    circuits = CircuitBreakers(lambda: 0.0, BreakerPolicy(failures=1))
+    for number in range(MAX_CIRCUITS + 500):
+        circuits.record_failure(CircuitKey.of("a", str(number), key=f"k{number}"), "server")
+    assert len(circuits.state()) == MAX_CIRCUITS
+    for number in range(MAX_CIRCUITS + 500):
+        circuits.record_success(CircuitKey("b", str(number)))
+    assert len(circuits.state()) == MAX_CIRCUITS
 
 
 @pytest.mark.finding("REL-3")
@@ -278,19 +278,19 @@ def test_a_caller_s_own_key_has_its_own_circuit_and_is_not_kept() -> None:
 
 
 def test_what_is_not_the_providers_fault_closes_a_circuit() -> None:
-    circuits = Breakers(lambda: 0.0, Policy(failures=2))
-    circuits.bad(A, "server")
-    circuits.bad(A, "invalid")
-    circuits.bad(A, "server")
+    circuits = CircuitBreakers(lambda: 0.0, BreakerPolicy(failures=2))
+    circuits.record_failure(A, "server")
+    circuits.record_failure(A, "invalid")
+    circuits.record_failure(A, "server")
     assert circuits.closed_for(A) == 0
 
 
 def test_retries_have_a_budget() -> None:
-    circuits = Breakers(lambda: 0.0, Policy(reserve=2, share=0.5))
-    assert [circuits.spend(A) for _ in range(3)] == [True, True, False]
-    circuits.good(A)
-    circuits.good(A)
-    assert [circuits.spend(A) for _ in range(2)] == [True, False]
+    circuits = CircuitBreakers(lambda: 0.0, BreakerPolicy(reserve=2, share=0.5))
+    assert [circuits.take_retry(A) for _ in range(3)] == [True, True, False]
+    circuits.record_success(A)
+    circuits.record_success(A)
+    assert [circuits.take_retry(A) for _ in range(2)] == [True, False]
 
 
 @pytest.mark.row("P5")

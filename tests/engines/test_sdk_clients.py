@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from penstock.engines.sdk import Sdk, SdkClients
+from penstock.engines.sdk import SdkClientPool, SdkEngine
 from penstock.errors import PenstockError
 from tests.engines.asking import asking, router, run, turn
 from tests.gateway.raw_upstream import LIMIT, raw_upstream
@@ -20,7 +20,7 @@ def test_idle_connections_of_an_sdk_are_closed_without_another_request() -> None
     async def scene() -> None:
         with raw_upstream() as up:
             way = router({}, providers={"openai": {"base_url": f"{up.url}/v1", "key": "k"}}, engine="sdk")
-            sdk = way._engines["sdk"] = Sdk(idle_seconds=0.3)
+            sdk = way.engines.by_name["sdk"] = SdkEngine(idle_seconds=0.3)
             await asyncio.gather(*[turn(await way.open(asking(stream=False))) for _ in range(3)])
             assert len(up.requests) == 3
             opened = len(up.connections)
@@ -39,7 +39,7 @@ def test_a_failure_gives_the_client_back() -> None:
         with raw_upstream() as up:
             url = up.url
         way = router({}, providers={"openai": {"base_url": f"{url}/v1", "key": "k"}}, engine="sdk", retries=0)
-        sdk = way._engines["sdk"] = Sdk()
+        sdk = way.engines.by_name["sdk"] = SdkEngine()
         with pytest.raises(PenstockError):  # the upstream is gone
             await way.open(asking(stream=False))
         (client,) = sdk.clients._open.values()
@@ -51,7 +51,7 @@ def test_a_failure_gives_the_client_back() -> None:
 @pytest.mark.finding("REL-9")
 def test_a_client_in_use_is_not_closed() -> None:
     async def scene() -> None:
-        clients, key = SdkClients(idle_seconds=0.05), (asyncio.get_running_loop(),)
+        clients, key = SdkClientPool(idle_seconds=0.05), (asyncio.get_running_loop(),)
         one = clients.borrow(key, lambda: httpx.AsyncClient(verify=False))  # noqa: S501 — it asks nobody
         assert clients.borrow(key, lambda: None) is one
         clients.give_back(one)

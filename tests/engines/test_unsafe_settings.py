@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.engines.config import Config
-from penstock.engines.interface import Outgoing
-from penstock.engines.native import Native
+from penstock.engines.interface import HttpRequest
+from penstock.engines.native import NativeEngine
 from penstock.engines.options import RequestOptions
 from penstock.errors import InputError, PenstockError
-from penstock.fetch import FetchError, Limits, fetch
+from penstock.fetch import FetchError, FetchLimits, fetch
 from penstock.gateway.config import read_config
 from penstock.http.proxy_and_tls import proxy_for
 from tests.engines.asking import asking, router, run
@@ -101,9 +101,9 @@ def test_nothing_is_sent_that_could_be_misread(way: str, case: str) -> None:
         with raw_upstream() as up:
             given = dict(OUTGOING[case])
             base = {"direct": up.url, "proxy": "http://provider.invalid", "connect": "https://provider.invalid"}[way]
-            out = Outgoing(url=base + given.pop("url", "/v1"), body=b"{}", **given)
+            out = HttpRequest(url=base + given.pop("url", "/v1"), body=b"{}", **given)
             options = RequestOptions(proxy="none" if way == "direct" else up.url)
-            async with Native() as native:
+            async with NativeEngine() as native:
                 with pytest.raises(InputError):
                     await native.send(out, options)
             assert up.raw == b""
@@ -118,9 +118,9 @@ def test_the_password_of_a_proxy_is_encoded() -> None:
     async def scene() -> None:
         with raw_upstream() as up:
             proxy = up.url.replace("http://", "http://user:a%0d%0ax-evil%3a1@")
-            async with Native() as native:
+            async with NativeEngine() as native:
                 incoming = await native.send(
-                    Outgoing(url="http://provider.invalid/v1", body=b"{}"), RequestOptions(proxy=proxy)
+                    HttpRequest(url="http://provider.invalid/v1", body=b"{}"), RequestOptions(proxy=proxy)
                 )
                 await incoming.read_all()
             assert len(up.requests) == 1
@@ -138,4 +138,4 @@ def test_the_address_of_a_file() -> None:
     with raw_upstream() as up:
         port = int(up.url.rpartition(":")[2])
     with pytest.raises(FetchError, match="a file could not be fetched: its host cannot be reached"):
-        asyncio.run(fetch(f"http://127.0.0.1:{port}/", Limits(allow=lambda _: True, ports=frozenset({port}))))
+        asyncio.run(fetch(f"http://127.0.0.1:{port}/", FetchLimits(allow=lambda _: True, ports=frozenset({port}))))

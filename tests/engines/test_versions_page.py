@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.sdk_vendors import VENDORS
+from penstock.engines.sdk_vendors import VENDOR_SDKS
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 
@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 def test_the_page_names_the_supported_versions() -> None:
     said = re.search(r"Supported are (.*?)\. ", " ".join(PAGE.read_text().split()))
     assert said is not None
-    for name, vendor in VENDORS.items():
+    for name, vendor in VENDOR_SDKS.items():
         ability = vendor.ability
         words = f"{ability.oldest} alone" if ability.newest == ability.oldest else f"from version {ability.oldest} on"
         assert f"`{name}` {words}" in said[1]

@@ -173,7 +173,7 @@ def test_connections_are_kept_and_do_not_wait() -> None:
     async def scene() -> None:
         async with Upstream(answer()) as up:
             way = router(up)
-            native: Any = way._made("native")
+            native: Any = way.engines.get("native")
             for _ in range(2):
                 await turn(await way.open(asking()))
                 await free(native)

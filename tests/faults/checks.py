@@ -10,7 +10,7 @@ from tests.faults.readers import Raw, read
 from tests.faults.upstream import script_of
 
 if TYPE_CHECKING:
-    from penstock.store.journal import Turn
+    from penstock.store.journal import JournalEntry
     from tests.faults.cells import Cell
     from tests.faults.readers import Outcome
 
@@ -37,7 +37,7 @@ def wrong_outcome(cell: Cell, out: Outcome, *, raw: bool) -> str:
     return _duplicated(cell, out) if cell.expected == "duplicate" else _incomplete(cell, out)
 
 
-def wrong_row(cell: Cell, out: Outcome, rows: list[Turn]) -> str:
+def wrong_row(cell: Cell, out: Outcome, rows: list[JournalEntry]) -> str:
     """How the journal disagrees with what the client saw."""
     if len(rows) != 1:
         return f"{len(rows)} rows in the journal"
@@ -53,7 +53,7 @@ def wrong_row(cell: Cell, out: Outcome, rows: list[Turn]) -> str:
     return ""
 
 
-def _wrong_finish(cell: Cell, row: Turn) -> str:
+def _wrong_finish(cell: Cell, row: JournalEntry) -> str:
     if (row.engine, row.upstream) != (cell.engine, cell.upstream):
         return f"the row says that {row.engine} asked {row.upstream}"
     if cell.stream and cell.fault != "duplicate" and row.finish != "calls":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.engines.config import Account, Config
-from penstock.engines.retries import Policy
+from penstock.engines.retries import BreakerPolicy
 from penstock.gateway.app import App
 from penstock.gateway.config import GatewayConfig, JournalTable, StateTable
 from tests.faults import readers
@@ -29,7 +29,7 @@ from tests.gateway.running import PROVIDERS, Running
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from penstock.store.journal import Turn
+    from penstock.store.journal import JournalEntry
 
 AT_ONCE = 48
 HANG = 40.0  # seconds after which a client is said to hang
@@ -168,11 +168,11 @@ class Matrix:
             for sentence in filter(None, wrong):
                 found.note(f"{cell.title} ({way}): {sentence}", cell.position)
 
-    def _rows(self) -> dict[str, list[Turn]]:
+    def _rows(self) -> dict[str, list[JournalEntry]]:
         journal = self.running.app.services.journal
         journal.flush()
         assert journal.rows is not None
-        made: dict[str, list[Turn]] = {}
+        made: dict[str, list[JournalEntry]] = {}
         for _, row in journal.rows.turns(limit=1_000_000):
             made.setdefault(row.asked, []).append(row)
         return made
@@ -207,7 +207,7 @@ def _config(port: int) -> GatewayConfig:
         for name in UPSTREAMS for engine in ENGINES for word, limits in (("quick", QUICK), ("patient", PATIENT))
     }  # fmt: skip
     # A breaker that opened would answer in place of the upstream.
-    engine = Config(providers=accounts, retries=0, breaker=Policy(failures=10**9))
+    engine = Config(providers=accounts, retries=0, breaker=BreakerPolicy(failures=10**9))
     return GatewayConfig(engine=engine, journal=JournalTable(path="memory"), state=StateTable(path="memory"))
 
 

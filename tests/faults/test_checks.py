@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from penstock.store.journal import Turn
+from penstock.store.journal import JournalEntry
 from tests.faults.answers import ANSWERS, USAGE
 from tests.faults.cells import CLIENTS, CUTS, ENGINES, FAULTS, UPSTREAMS, Cell, cells, sample
 from tests.faults.checks import wrong_outcome, wrong_row
@@ -63,14 +63,14 @@ def test_an_error_without_the_message_of_the_upstream_is_found() -> None:
 def test_a_journal_that_disagrees_is_found() -> None:
     cell = Cell("anthropic", "anthropic", "native", True, "none", 0)
     good, failed = Outcome(finish="tool_use"), Outcome(error="no")
-    row = Turn(time=0.0, status="finish", finish="calls", input=USAGE[0], output=USAGE[1], **GOOD)  # type: ignore[arg-type]
-    fault = Turn(time=0.0, status="fault", fault="network", **GOOD)  # type: ignore[arg-type]
+    row = JournalEntry(time=0.0, status="finish", finish="calls", input=USAGE[0], output=USAGE[1], **GOOD)  # type: ignore[arg-type]
+    fault = JournalEntry(time=0.0, status="fault", fault="network", **GOOD)  # type: ignore[arg-type]
     assert wrong_row(cell, good, [row]) == ""
     assert wrong_row(cell, good, []) == "0 rows in the journal"
     assert wrong_row(cell, good, [row, row]) == "2 rows in the journal"
     assert "the client saw" in wrong_row(cell, good, [fault])
     assert "the client saw" in wrong_row(cell, failed, [row])
-    unpaid = Turn(time=0.0, status="finish", finish="calls", **GOOD)  # type: ignore[arg-type]
+    unpaid = JournalEntry(time=0.0, status="finish", finish="calls", **GOOD)  # type: ignore[arg-type]
     assert "usage" in wrong_row(cell, good, [unpaid])
     stalled = Cell("anthropic", "anthropic", "native", True, "stall", 2)
     assert "network" in wrong_row(stalled, failed, [fault])

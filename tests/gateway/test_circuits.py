@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.engines.retries import Policy
+from penstock.engines.retries import BreakerPolicy
 from penstock.gateway.app import App
 from penstock.gateway.config import AccessTable, Serve
 from penstock.testing import Reply, scripted
@@ -29,7 +29,7 @@ def fail_bad(seen: Seen) -> Reply:
 
 def circuits(url: str, **more: Any) -> App:
     made = config(url, serve=Serve(pace=0.0), **more)
-    return App(replace(made, engine=replace(made.engine, breaker=Policy(failures=2))), env={})
+    return App(replace(made, engine=replace(made.engine, breaker=BreakerPolicy(failures=2))), env={})
 
 
 @pytest.mark.finding("REL-3")

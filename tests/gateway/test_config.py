@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.config import GATEWAY, Config
+from penstock.engines.config import GATEWAY_TABLES, Config
 from penstock.errors import InputError
 from penstock.gateway.config import ConfigFile, GatewayConfig, Limit, data_path, load_config, read_config
 from penstock.gateway.toml_locations import index_lines
-from penstock.store.sqlite import ABSENT
+from penstock.store.sqlite import IN_MEMORY
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path("penstock.toml")
@@ -91,7 +91,7 @@ def test_the_schema_is_up_to_date() -> None:
 def test_one_file_does_for_the_client_and_the_gateway() -> None:
     path = PROJECT / "examples" / "penstock.toml"
     assert Config.read(path) == load_config(path, {}).engine
-    assert frozenset(ConfigFile.__struct_fields__) - frozenset(Config.__struct_fields__) == GATEWAY
+    assert frozenset(ConfigFile.__struct_fields__) - frozenset(Config.__struct_fields__) == GATEWAY_TABLES
 
 
 def test_keys_forward_has_two_spellings() -> None:
@@ -120,7 +120,7 @@ def test_where_things_are_kept(tmp_path: Path) -> None:
     assert data_path("y", tmp_path, "x") == Path("y")
     # One made in a program touches no disk unless it is told where.
     assert GatewayConfig().data is None
-    assert data_path("", None, "x") == data_path("memory", tmp_path, "x") == ABSENT
+    assert data_path("", None, "x") == data_path("memory", tmp_path, "x") == IN_MEMORY
 
 
 def test_a_configuration_is_not_printed_with_its_secrets() -> None:

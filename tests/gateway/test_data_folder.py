@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from penstock.store.writer import PAUSE
+from penstock.store.writer import COMMIT_SECONDS
 from tests.cli.running import penstock
 from tests.gateway.process import gateway
 from tests.store.processes import READER, WRITER, deleted_files, holds_lock, integrity, needs_proc, run_python
@@ -65,12 +65,12 @@ def test_a_reader_beside_a_restarted_gateway_costs_no_row(tmp_path: Path) -> Non
             turn(first.base)
     with gateway(tmp_path, CONFIG) as second:
         turn(second.base)
-        time.sleep(PAUSE)
+        time.sleep(COMMIT_SECONDS)
         assert usage(data) == 3
         check(second, data)
         for _ in range(3):
             turn(second.base)
-        time.sleep(PAUSE)
+        time.sleep(COMMIT_SECONDS)
         assert usage(data) == 6
         check(second, data)
         second.stop(signal.SIGKILL)
@@ -82,7 +82,7 @@ def test_a_reader_beside_a_restarted_gateway_costs_no_row(tmp_path: Path) -> Non
 def test_turns_are_in_the_journal_after_the_stated_pause(tmp_path: Path) -> None:
     with gateway(tmp_path, CONFIG) as running:
         known = {turn(running.base) for _ in range(5)}
-        time.sleep(PAUSE)
+        time.sleep(COMMIT_SECONDS)
         running.stop(signal.SIGKILL)
     assert ids(tmp_path / "data") == known
 
@@ -99,7 +99,7 @@ def test_two_gateways_share_what_they_keep(tmp_path: Path) -> None:
     ):
         known = {turn(running.base) for _ in range(30) for running in (one, two)}
         first = httpx.post(f"{one.base}/v1/responses", json={"model": "replay/text", "input": "Hi."}, timeout=30).json()
-        time.sleep(PAUSE)
+        time.sleep(COMMIT_SECONDS)
         assert httpx.get(f"{two.base}/v1/responses/{first['id']}", timeout=30).json()["id"] == first["id"]
         check(one, data)
         check(two, data)
@@ -133,12 +133,12 @@ def run_steps(tmp_path: Path, seed: int, count: int) -> None:
                 for _ in range(chance.randrange(1, 10)):
                     name = turn(running[place].base)
                     known[name] = time.monotonic()
-                time.sleep(chance.choice([0, 0, PAUSE, 2 * PAUSE]))
+                time.sleep(chance.choice([0, 0, COMMIT_SECONDS, 2 * COMMIT_SECONDS]))
             elif step in ("restart", "kill"):
                 killed = time.monotonic()
                 running[place].stop(signal.SIGKILL if step == "kill" else signal.SIGTERM)
                 if step == "kill":
-                    missing |= {name for name, ended in known.items() if ended > killed - PAUSE}
+                    missing |= {name for name, ended in known.items() if ended > killed - COMMIT_SECONDS}
                 stacks[place].close()
                 running[place] = start(place)
             elif step == "usage":

@@ -11,7 +11,7 @@ from penstock.events import Fault
 from penstock.gateway.config import Key, Limit, Serve
 from penstock.gateway.journal_throttle import MAX_ANONYMOUS_ROWS, MAX_CALLER_ROWS, MAX_KINDS, MINUTE, JournalThrottle
 from penstock.gateway.keys import hash_key
-from penstock.store.journal import Turn
+from penstock.store.journal import JournalEntry
 from penstock.testing import Reply
 from tests.gateway.asking import get, post
 from tests.gateway.running import gateway
@@ -163,16 +163,16 @@ async def _flush(sparing: JournalThrottle) -> None:
 def test_minutes_and_sorts() -> None:
     """Every minute begins anew; sorts beyond a number are counted together; nothing is forgotten."""
 
-    async def run() -> list[Turn]:
-        written: list[Turn] = []
+    async def run() -> list[JournalEntry]:
+        written: list[JournalEntry] = []
         now = [0.0]
         sparing = JournalThrottle(written.append, lambda: now[0])
         for key in range(MAX_KINDS * 2):
             for _ in range(MAX_ANONYMOUS_ROWS + 2):
-                sparing.note(Turn(time=0, http=key, fault="auth"))
+                sparing.note(JournalEntry(time=0, http=key, fault="auth"))
         assert len(written) == MAX_KINDS * MAX_ANONYMOUS_ROWS
         now[0] = MINUTE
-        sparing.note(Turn(time=0, http=0, fault="auth"))
+        sparing.note(JournalEntry(time=0, http=0, fault="auth"))
         sparing.flush()
         assert sparing._timer is None
         return written
@@ -183,15 +183,15 @@ def test_minutes_and_sorts() -> None:
 
 
 def test_what_was_only_counted_is_written_by_the_clock() -> None:
-    async def run() -> list[Turn]:
+    async def run() -> list[JournalEntry]:
         from penstock.gateway import journal_throttle as room
 
-        written: list[Turn] = []
+        written: list[JournalEntry] = []
         made = JournalThrottle(written.append)
         kept, room.MINUTE = room.MINUTE, 0.01
         try:
             for _ in range(MAX_ANONYMOUS_ROWS + 1):
-                made.note(Turn(time=0, fault="auth"))
+                made.note(JournalEntry(time=0, fault="auth"))
             while len(written) == MAX_ANONYMOUS_ROWS:  # noqa: ASYNC110 — it is a list
                 await asyncio.sleep(0.002)
         finally:

@@ -44,7 +44,7 @@ def tasks(running: Running) -> int:
 def settled(running: Running) -> bool:
     """Nothing of a turn is left: no place taken, no stream counted, no connection held."""
     services = running.app.services
-    engine: Any = services.upstream.router._engines.get("native")
+    engine: Any = services.upstream.router.engines.by_name.get("native")
     held = (
         engine._http._direct.busy + sum(len(one.connector._acquired) for one in engine._http._sessions.values())
         if engine

@@ -15,11 +15,11 @@ import pytest
 from penstock.engines.config import Config
 from penstock.events import Usage
 from penstock.gateway.config import GatewayConfig, JournalTable
-from penstock.gateway.journal import Journal, PriceList, Turn, usage_cost
+from penstock.gateway.journal import Journal, PriceList, usage_cost
 from penstock.gateway.limits import CallerLimits
 from penstock.gateway.telemetry import Telemetry
-from penstock.store.journal import TRIM, JournalRows
-from penstock.store.sqlite import ABSENT, connect
+from penstock.store.journal import TRIM_INTERVAL, JournalEntry, JournalStore
+from penstock.store.sqlite import IN_MEMORY, connect
 from tests.gateway.serving import START_LIMIT
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 NOW = time.time()
 
 
-def row(**more: Any) -> Turn:
+def row(**more: Any) -> JournalEntry:
     given: dict[str, Any] = {"time": NOW, "key": "k", "provider": "openai", "model": "m", "finish": "stop"}
-    return Turn(**{**given, "input": 10, "output": 5, "cost": 0.5, "ttft": 0.1, "duration": 1.0, **more})
+    return JournalEntry(**{**given, "input": 10, "output": 5, "cost": 0.5, "ttft": 0.1, "duration": 1.0, **more})
 
 
-def rows_of(journal: Journal) -> JournalRows:
+def rows_of(journal: Journal) -> JournalStore:
     assert journal.rows is not None
     journal.flush()
     return journal.rows
@@ -104,7 +104,7 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     for number in range(4000):
         journal.note(row(time=NOW + number, decisions="x" * 400))
     journal.close()
-    assert (tmp_path / "journal.sqlite").stat().st_size < most + TRIM * 800
+    assert (tmp_path / "journal.sqlite").stat().st_size < most + TRIM_INTERVAL * 800
     again = open_in(tmp_path, size=most)
     times = [turn.time for _, turn in rows_of(again).turns(limit=5000)]
     again.close()
@@ -125,7 +125,7 @@ def test_a_journal_of_an_older_version_is_given_what_it_lacks(tmp_path: Path) ->
 
 
 def test_what_others_say_is_cleaned_and_cut() -> None:
-    journal = Journal(JournalRows(ABSENT, time.time, age=1e9, size=10**9), lambda: ["hunter2-planted"])
+    journal = Journal(JournalStore(IN_MEMORY, time.time, age=1e9, size=10**9), lambda: ["hunter2-planted"])
     journal.note(
         row(fault_message="no sk-planted0123456789, no hunter2-planted " + "x" * 5000, client="Bearer abcdefgh12")
     )
@@ -208,7 +208,7 @@ def test_no_row_is_lost_to_a_signal(tmp_path: Path, number: signal.Signals) -> N
         process.kill()
         process.wait(START_LIMIT)
         process.stderr.close()
-    rows = JournalRows(tmp_path / "journal.sqlite", time.time, read_only=True)
+    rows = JournalStore(tmp_path / "journal.sqlite", time.time, read_only=True)
     turns = [turn for _, turn in rows.turns()]
     rows.close()
     assert sorted(turn.route for turn in turns) == ["/v1/messages"] * 21

@@ -169,8 +169,8 @@ def test_threads_that_add_and_revoke_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.finding("SEC-9")
 def test_a_lock_that_is_held_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_keys, "TIMEOUT", 0.05)
-    with provider_keys.locked(tmp_path / "keys.json"):
+    monkeypatch.setattr(provider_keys, "LOCK_TIMEOUT", 0.05)
+    with provider_keys.lock_file(tmp_path / "keys.json"):
         done = inside("keys", "add", "a", PENSTOCK_DATA=str(tmp_path))
     assert done.returncode == 2
     assert done.stderr.count(b"\n") == 1

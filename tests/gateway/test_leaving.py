@@ -86,9 +86,8 @@ def test_a_client_that_leaves_while_asking_is_tried_again() -> None:
     reply = Reply.limited("openai-chat", retry_after=20)
     with gateway(reply) as (running, up):
         services = running.app.services
-        services.upstream.router.config = __import__("msgspec").structs.replace(
-            services.upstream.router.config, retries=3
-        )
+        router = services.upstream.router
+        services.upstream.router = router.renewed(__import__("msgspec").structs.replace(router.config, retries=3))
         with knock(running.url, "openai-chat", "openai-chat/text", stream=True):
             asked(running, up, 0)
         until(running, lambda: settled(running) and services.limits.open == 0)

@@ -136,9 +136,9 @@ def test_the_next_provider_may_know_what_the_first_does_not() -> None:
     from msgspec.structs import replace
 
     with gateway(spoken) as (running, up):
-        router = running.app.services.upstream.router
+        upstream = running.app.services.upstream
         aliases = {"either": ["anthropic/m", "openai-chat/m"]}
-        router.config = replace(router.config, aliases=aliases)
+        upstream.router = upstream.router.renewed(replace(upstream.router.config, aliases=aliases))
         path, body = asked("openai-chat", "either", stream=False, n=2)
         assert post(running.url + path, json=body).status_code == 200
         assert [seen.json["n"] for seen in up.seen] == [2]

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.gateway import metrics
 from penstock.gateway.metrics import Metrics
-from penstock.store.journal import Turn
+from penstock.store.journal import JournalEntry
 from tests.gateway.asking import ask, get
 from tests.gateway.running import gateway
 
@@ -36,9 +36,9 @@ def parsed(page: bytes) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     return found
 
 
-def row(**more: Any) -> Turn:
+def row(**more: Any) -> JournalEntry:
     given = {"time": 1.0, "protocol": "anthropic", "provider": "openai", "model": "m", "finish": "stop", "tries": 1}
-    return Turn(**{**given, "duration": 3.0, "ttft": 0.2, "input": 10, "output": 5, "cost": 0.25, **more})
+    return JournalEntry(**{**given, "duration": 3.0, "ttft": 0.2, "input": 10, "output": 5, "cost": 0.25, **more})
 
 
 def figure(page: bytes, name: str, **labels: str) -> float:

@@ -39,9 +39,9 @@ class Patience:
     def __init__(self, running: Running, retries: int = 3) -> None:
         self.waits: list[float] = []
         self.go = threading.Event()
-        router = running.app.services.upstream.router
-        router.config = replace(router.config, retries=retries)
-        router._sleep = self._sleep
+        upstream = running.app.services.upstream
+        upstream.router = upstream.router.renewed(replace(upstream.router.config, retries=retries))
+        upstream.router._sleep = self._sleep
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -153,9 +153,10 @@ def test_a_conversation_that_was_made_shorter_is_told(stream: bool) -> None:
     tool = {"name": "read_gauge", "description": "", "inputSchema": {"type": "object"}}
     body = {"version": 1, "model": "tiny/gpt-4", "stream": stream, "messages": long_talk(), "tools": [tool]}
     with gateway(answer, features=Features(context_management=True)) as (running, up):
-        router = running.app.services.upstream.router
+        upstream = running.app.services.upstream
+        config = upstream.router.config
         account = Account(like="openai", base_url=f"{up.url}/openai-chat", key="sk-up-000000", fields={"has": ["chat"]})
-        router.config = replace(router.config, providers={**router.config.providers, "tiny": account})
+        upstream.router = upstream.router.renewed(replace(config, providers={**config.providers, "tiny": account}))
         answered = post(f"{running.url}/vscode/chat", json=body)
         sent = json.dumps(up.seen[0].json)
     made = [json.loads(line) for line in answered.text.splitlines()] if stream else answered.json()["lines"]

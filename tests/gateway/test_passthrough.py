@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from penstock import events as ev
 from penstock import protocols
 from penstock.bridge import parser
-from penstock.engines.decisions import Record
-from penstock.engines.interface import Job
-from penstock.engines.reading import Reading
-from penstock.engines.reply import Reply
+from penstock.engines.decisions import DecisionLog
+from penstock.engines.interface import UpstreamRequest
+from penstock.engines.reading import NativeSource
+from penstock.engines.reply import ModelReply
 from penstock.gateway.client_stream import Passthrough, client_stream
 from penstock.gateway.endpoints import TurnRequest
 from penstock.grammar import Guard
@@ -66,12 +66,12 @@ class Reads:
     def close(self) -> None: ...
 
 
-def job_for(protocol: str, secrets: tuple[str, ...] = ()) -> Job:
+def job_for(protocol: str, secrets: tuple[str, ...] = ()) -> UpstreamRequest:
     provider, operation, _, _ = PROTOCOLS[protocol]
     row = providers()[provider]
     endpoint = row.endpoint(operation, "m")
     assert endpoint is not None
-    return Job(
+    return UpstreamRequest(
         provider=row, endpoint=endpoint, operation=operation, model="m", protocol=protocol, url="", stream=True,
         secrets=secrets,
     )  # fmt: skip
@@ -91,9 +91,9 @@ class Passed:
     async def _run(self, protocol: str, secrets: tuple[str, ...], begun: bool) -> None:
         """`begun`: as the engine gives a reply, read up to its first content; those reads are held back."""
         job = job_for(protocol, secrets)
-        source = Reading(cast("Any", self.incoming), job)
+        source = NativeSource(cast("Any", self.incoming), job)
         source.decoder.ledger.seed = ""  # calls without an id get the ids that a full decode gives them
-        self.reply = Reply(source, job, Record("m"), "native")
+        self.reply = ModelReply(source, job, DecisionLog("m"), "native")
         if begun:
             await self.reply.begin()
         way = client_stream(TurnRequest(Request("m"), protocol, options={"id": "one"}), self.reply)

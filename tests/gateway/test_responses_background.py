@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.gateway.config import StateTable
-from penstock.store.key_value import Stored
+from penstock.store.key_value import StoredTurn
 from penstock.testing import Reply
 from tests.gateway.openresponses import FAST, ask, asking, events, named, resource, until
 from tests.gateway.running import answer, gateway
@@ -120,6 +120,6 @@ def test_one_that_a_stop_broke_off_is_failed(tmp_path: Path) -> None:
     with gateway(state=state) as (running, _), asking(running.url) as http:
         stopped = http.get(f"/responses/{first['id']}").json()
         assert (stopped["status"], "shutting down" in stopped["error"]["message"]) == ("failed", True)
-        running.app.services.response_store.put("anonymous", Stored([], {**first, "id": "resp_lost"}))
+        running.app.services.response_store.put("anonymous", StoredTurn([], {**first, "id": "resp_lost"}))
         lost = resource(http.get("/responses/resp_lost").json())
         assert (lost["status"], lost["error"]["code"]) == ("failed", "server_error")

@@ -11,9 +11,9 @@ import pytest
 
 from penstock import events as ev
 from penstock.gateway.endpoints.responses import ResponseCapture
-from penstock.store.key_value import Responses, SqliteRows, Stored
-from penstock.store.sqlite import ABSENT
-from penstock.store.writer import Writer
+from penstock.store.key_value import SqliteKeyValueTable, StoredResponses, StoredTurn
+from penstock.store.sqlite import IN_MEMORY
+from penstock.store.writer import SqliteWriter
 from penstock.stores import Bounds
 from penstock.testing import Reply
 from tests.gateway.openresponses import asking, events, lawful, resource
@@ -94,9 +94,9 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(caplog: pytest.LogC
     assert "resp_1 was not kept" in caplog.text
 
 
-def stored(number: int, text: str = "x") -> Stored:
+def stored(number: int, text: str = "x") -> StoredTurn:
     item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": text}
-    return Stored([{"role": "user", "content": f"{number}"}], {"id": f"resp_{number}", "output": [item]})
+    return StoredTurn([{"role": "user", "content": f"{number}"}], {"id": f"resp_{number}", "output": [item]})
 
 
 @pytest.mark.row("G1")
@@ -104,8 +104,8 @@ def test_the_table_is_bounded_in_number_and_age() -> None:
     """A response is three rows: its head, its turn, and where its item is."""
     now = [1000.0]
     names = count()
-    rows = SqliteRows(Writer(ABSENT), "responses", lambda: now[0], Bounds(rows=6, age=100.0))
-    table = Responses(rows, lambda: f"{next(names)}")
+    rows = SqliteKeyValueTable(SqliteWriter(IN_MEMORY), "responses", lambda: now[0], Bounds(rows=6, age=100.0))
+    table = StoredResponses(rows, lambda: f"{next(names)}")
     before: tuple[str, ...] = ()
     for number in range(5):
         before = (*before, table.put("ann", stored(number), before))
@@ -122,8 +122,8 @@ def test_the_table_is_bounded_in_number_and_age() -> None:
 
 
 def test_a_row_that_is_damaged_is_forgotten() -> None:
-    rows = SqliteRows(Writer(ABSENT), "responses", lambda: 0.0)
-    table = Responses(rows, lambda: "key")
+    rows = SqliteKeyValueTable(SqliteWriter(IN_MEMORY), "responses", lambda: 0.0)
+    table = StoredResponses(rows, lambda: "key")
     table.put("ann", stored(1))
     rows.put("ann", {"t:key": b"{"})
     assert table.get("ann", "resp_1") is None

@@ -221,7 +221,7 @@ def test_each_turn_of_a_websocket_is_let_in_anew(tmp_path: Path, keys: KeyFile) 
     with gateway(data=tmp_path) as (running, _), socket(running.url, **bearer(DAVE)) as dave:
         assert dave.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
         rows["dave"] |= {"models": ["anthropic/*"], "tenant": "team", "limits": {"requests": 2}}
-        provider_keys.replace(keys.path, json.dumps(rows).encode())
+        provider_keys.replace_file(keys.path, json.dumps(rows).encode())
         until(lambda: running.app.services.access.admit(_scope(DAVE)).tenant == "team")
         assert dave.error(model="openai-chat/text", input="Hi.")["status"] == 403
         assert dave.whole(model="anthropic/text", input="Hi.")["status"] == "completed"

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock.store.journal import JournalRows, Turn
+from penstock.store.journal import JournalEntry, JournalStore
 from penstock.testing import Reply, scripted
 from tests.gateway.process import LIMIT, gateway
 
@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reas
 ASK = {"model": "replay/reasoning", "stream": True, "messages": [{"role": "user", "content": "?"}]}
 
 
-def turns(server: Gateway) -> list[Turn]:
-    rows = JournalRows(server.data / "journal.sqlite", time.time, read_only=True)
+def turns(server: Gateway) -> list[JournalEntry]:
+    rows = JournalStore(server.data / "journal.sqlite", time.time, read_only=True)
     found = [turn for _, turn in rows.turns()]
     rows.close()
     return found

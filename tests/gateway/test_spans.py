@@ -9,7 +9,7 @@ import pytest
 
 from penstock.gateway.config import GatewayConfig
 from penstock.gateway.telemetry import SpanExporter, Telemetry
-from penstock.store.journal import Turn
+from penstock.store.journal import JournalEntry
 from penstock.testing import Reply, scripted
 from tests.gateway.process import gateway
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-ROW = Turn(
+ROW = JournalEntry(
     time=1000.0, route="/v1/messages", protocol="anthropic", asked="fast", provider="gemini", model="gemini-2.5-pro",
     finish="stop", input=10, output=5, cached=4, ttft=0.5, duration=2.0, request_id="r1", http=200, tries=1,
 )  # fmt: skip
 
 
-def span(row: Turn, headers: dict[str, str] | None = None) -> ReadableSpan:
+def span(row: JournalEntry, headers: dict[str, str] | None = None) -> ReadableSpan:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter

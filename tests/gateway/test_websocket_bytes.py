@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from penstock.gateway.byte_budget import FRAMING_OVERHEAD, ByteBudget
 from penstock.gateway.config import Serve
 from penstock.gateway.websocket_turn import MAX_RESPONSES, ResponseMemory
-from penstock.store.key_value import Past
+from penstock.store.key_value import ConversationPast
 from tests.gateway import process
 from tests.gateway.openresponses import LIMIT, socket, until
 from tests.gateway.running import SERVERS, answer, gateway
@@ -118,13 +118,13 @@ def test_what_is_remembered_is_limited_in_bytes() -> None:
     memory = ResponseMemory(budget.connect(1000, 0))
     limit = max(FRAMING_OVERHEAD, 1000)
     for number in range(MAX_RESPONSES + 4):
-        memory.keep(f"r{number}", Past([]), 10, f"r{number - 1}")
+        memory.keep(f"r{number}", ConversationPast([]), 10, f"r{number - 1}")
     assert memory.find("r3") is None
     assert memory.find("r4") is not None
     assert budget.used == 10 * (MAX_RESPONSES + 4)
-    memory.keep("large", Past([]), limit - 5)
+    memory.keep("large", ConversationPast([]), limit - 5)
     assert budget.used == limit - 5
-    memory.keep("too large", Past([]), 100, "large")
+    memory.keep("too large", ConversationPast([]), 100, "large")
     assert memory.find("too large") is None
     assert budget.used == 0
 

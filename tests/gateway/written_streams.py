@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engines.decisions import Record
+from penstock.engines.decisions import DecisionLog
 from penstock.engines.options import Timeouts
-from penstock.engines.reading import Reading
-from penstock.engines.reply import Reply
+from penstock.engines.reading import NativeSource
+from penstock.engines.reply import ModelReply
 from penstock.gateway.client_stream import client_stream
 from penstock.gateway.endpoints import TurnRequest
 from penstock.gateway.reasoning_capture import ReasoningCapture
@@ -20,7 +20,7 @@ from penstock.http.response_writer import ResponseWriter
 from penstock.request import Request
 
 if TYPE_CHECKING:
-    from penstock.engines.interface import Job
+    from penstock.engines.interface import UpstreamRequest
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -72,7 +72,9 @@ class Written:
         return False
 
 
-async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: Job) -> tuple[bytes, ReasoningCapture]:
+async def client_gets(
+    chunks: list[bytes], target: str, taken: list[bool], job: UpstreamRequest
+) -> tuple[bytes, ReasoningCapture]:
     """What a client gets of chunks that come one by one, and what was kept.
 
     `taken` says of each push whether the client could take it at once.
@@ -82,8 +84,8 @@ async def client_gets(chunks: list[bytes], target: str, taken: list[bool], job: 
     connection.data_received(HEAD)
     loop = asyncio.get_running_loop()
     limits = Timeouts()
-    reading = Reading(UpstreamResponse(connection, limits, loop, loop.time()), job)
-    reply = Reply(reading, job, Record("m"), "native")
+    reading = NativeSource(UpstreamResponse(connection, limits, loop, loop.time()), job)
+    reply = ModelReply(reading, job, DecisionLog("m"), "native")
     said: list[bytes] = []
 
     async def send(message: Any) -> None:

@@ -6,7 +6,7 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.store.journal import JournalRows, Turn
+from penstock.store.journal import JournalEntry, JournalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ MODELS = (
 def seed(path: Path, turns: int = 2400, *, until: float | None = None, days: float = 29.0, number: int = 7) -> None:
     """Write them, busier by day than by night and busier lately than long ago."""
     random, now = Random(number), until or time.time()
-    rows = JournalRows(path, time.time, age=365 * DAY, size=2**30)
+    rows = JournalStore(path, time.time, age=365 * DAY, size=2**30)
     factors = dict.fromkeys(MODELS, 1.0)
     for when in sorted(_time(random, now, days) for _ in range(turns)):
         kind = random.choices(MODELS, [model.share for model in MODELS])[0]
@@ -56,7 +56,7 @@ def _time(random: Random, now: float, days: float) -> float:
             return when
 
 
-def _turn(random: Random, when: float, kind: Kind, factor: float) -> Turn:
+def _turn(random: Random, when: float, kind: Kind, factor: float) -> JournalEntry:
     client = random.choice([*CLIENTS])
     size = int(random.lognormvariate(8.2, 1.1)) + 20
     estimate = max(1, int(size / kind.counts * factor * random.gauss(1.0, 0.06)))
@@ -64,7 +64,7 @@ def _turn(random: Random, when: float, kind: Kind, factor: float) -> Turn:
     broken = random.random() < (0.06 if kind.provider == "groq" else 0.015)
     first = kind.first * random.lognormvariate(0.0, 0.45)
     cost = None if kind.price is None else (size * kind.price[0] + out * kind.price[1]) / 1e6
-    return Turn(
+    return JournalEntry(
         time=when, duration=first + out / random.uniform(40, 110), ttft=first, key=random.choice(KEYS), client=client,
         protocol=CLIENTS[client], asked=kind.model, provider=kind.provider, model=kind.model, upstream="anthropic",
         engine="native", stream=True, status="fault" if broken else "finish", finish="" if broken else "stop",

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from penstock.gateway.config import JournalTable
-from penstock.store.history import Spent
+from penstock.store.history import UsagePoint
 from tests.gateway.asking import ask, get
 from tests.inspector.conftest import inspected
 from tests.inspector.watching import watching
@@ -64,7 +64,7 @@ def test_buckets_are_never_too_many() -> None:
     now = time.time()
     for span in (60.0, 3600.0, 86_400.0, 86_400.0 * 90, 86_400.0 * 3650):
         for wanted in (0.0, 0.001, 60.0):
-            rows = [Spent(now - 1, f"m{n}", 1, False, 1, 1, 0.0, None, 1.0) for n in range(40)]
+            rows = [UsagePoint(now - 1, f"m{n}", 1, False, 1, 1, 0.0, None, 1.0) for n in range(40)]
             made = build_usage(rows, "model", now - span, now, bucket_seconds(now - span, now, wanted))
             assert len(made.buckets) <= MAX_BUCKETS + 1
             assert len(made.series) <= MAX_SERIES

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from penstock import request as rq
 from penstock.errors import MissingExtra
-from penstock.fetch import FetchError, Limits, fetch, fetch_files, is_public
+from penstock.fetch import FetchError, FetchLimits, fetch, fetch_files, is_public
 from tests.messages.making import ask, assistant, call, codes, tool, user
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Server:
 
 
 @asynccontextmanager
-async def served(**more: Any) -> AsyncIterator[tuple[Server, Limits, list[str]]]:
+async def served(**more: Any) -> AsyncIterator[tuple[Server, FetchLimits, list[str]]]:
     """A way to write addresses of the server, limits that allow it, and the names that were looked up."""
     asked: list[str] = []
 
@@ -75,7 +75,9 @@ async def served(**more: Any) -> AsyncIterator[tuple[Server, Limits, list[str]]]
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
-    limits = Limits(allow=lambda address: str(address) == "127.0.0.1", resolve=resolve, ports=frozenset({port}), **more)
+    limits = FetchLimits(
+        allow=lambda address: str(address) == "127.0.0.1", resolve=resolve, ports=frozenset({port}), **more
+    )
     try:
         yield Server(port), limits, asked
     finally:
@@ -220,7 +222,7 @@ def test_nothing_but_the_open_internet(url: str) -> None:
 
     async def main() -> None:
         with pytest.raises(FetchError, match=r"open internet|not fetched|address is not valid"):
-            await fetch(url, Limits(resolve=resolve, seconds=5))
+            await fetch(url, FetchLimits(resolve=resolve, seconds=5))
 
     run(main())
 
@@ -246,7 +248,7 @@ def test_a_name_that_changes_its_address_is_asked_once() -> None:
                 return next(answers)
 
             assert (
-                await fetch(at("a.png"), Limits(allow=limits.allow, ports=limits.ports, resolve=fickle))
+                await fetch(at("a.png"), FetchLimits(allow=limits.allow, ports=limits.ports, resolve=fickle))
             ).media == "image/png"
             assert asked == [HOST]
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock.engines.config import Config
-from penstock.engines.model_resolution import targets
+from penstock.engines.model_resolution import resolve_targets
 from penstock.engines.options import RequestOptions
-from penstock.engines.request_plan import plan, prepare
+from penstock.engines.request_plan import build_request, plan_request
 from penstock.errors import InputError
 from penstock.messages import convert, profile_of
 from penstock.messages.request_codecs import reader
@@ -212,11 +212,11 @@ def test_facts_of_ones_own_go_before_the_table() -> None:
 )  # fmt: skip
 def test_a_provider_gets_the_fields_that_it_reads(name: str, effort: str, fields: Any) -> None:
     config = Config.read({"providers": {name.partition("/")[0]: {"key": "k"}}})
-    target = targets(name, config, {})[0]
+    target = resolve_targets(name, config, {})[0]
     account = config.account(target.provider.name)
-    made = plan(target, "chat", options=RequestOptions(), account=account, env={}, stream=False)
+    made = plan_request(target, "chat", options=RequestOptions(), account=account, env={}, stream=False)
     request = reader("openai-chat")({**ASKED, "model": name, "reasoning_effort": effort})
-    job = prepare(request, made, source="openai-chat", convert={})
+    job = build_request(request, made, source="openai-chat", convert={})
     assert _fields(job.body) == fields
 
 

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from penstock.engines.auth import Auth, Secret, auth_for, chosen
+from penstock.engines.auth import Auth, Secret, auth_for, choose_credential
 from penstock.errors import AuthError, InputError, MissingExtra, NetworkError
 from penstock.providers import provider, providers
 from penstock.testing import Reply, Seen, Upstream
@@ -75,10 +75,10 @@ def test_keys_in_headers(name: str, key: str, header: str, value: str) -> None:
 
 def test_another_way_where_its_variable_is_set() -> None:
     row = provider("anthropic")
-    assert chosen(row, env={"ANTHROPIC_AUTH_TOKEN": TOKEN}).scheme == "bearer"
-    assert chosen(row, env={"ANTHROPIC_AUTH_TOKEN": TOKEN, "ANTHROPIC_API_KEY": KEY}).scheme == "header"
-    assert chosen(provider("bedrock"), env={"AWS_BEARER_TOKEN_BEDROCK": TOKEN}).scheme == "bearer"
-    assert chosen(provider("bedrock"), env={}).scheme == "aws"
+    assert choose_credential(row, env={"ANTHROPIC_AUTH_TOKEN": TOKEN}).scheme == "bearer"
+    assert choose_credential(row, env={"ANTHROPIC_AUTH_TOKEN": TOKEN, "ANTHROPIC_API_KEY": KEY}).scheme == "header"
+    assert choose_credential(provider("bedrock"), env={"AWS_BEARER_TOKEN_BEDROCK": TOKEN}).scheme == "bearer"
+    assert choose_credential(provider("bedrock"), env={}).scheme == "aws"
 
 
 def test_a_key_in_the_address() -> None:
@@ -244,12 +244,16 @@ def test_ibm_says_no() -> None:
 
 
 def test_a_key_that_is_missing_is_named() -> None:
-    needed = [row for row in providers().values() if not chosen(row).optional and not chosen(row).ambient]
+    needed = [
+        row
+        for row in providers().values()
+        if not choose_credential(row).optional and not choose_credential(row).ambient
+    ]
     assert len(needed) > 40
     for row in needed:
         with pytest.raises(InputError) as caught:
             auth_for(row, env=ENV)
-        assert chosen(row).env[0] in str(caught.value)
+        assert choose_credential(row).env[0] in str(caught.value)
 
 
 def test_no_auth_shows_its_key() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.engines.config import Config
-from penstock.engines.model_resolution import model_names
+from penstock.engines.model_resolution import list_known_models
 from penstock.errors import InputError
 from penstock.gateway.config import read_config
 from penstock.gateway.config_trust import sensitive_settings
@@ -41,8 +41,8 @@ def test_they_go_before_the_table_and_say_so() -> None:
 @pytest.mark.row("M7")
 def test_a_table_adds_to_a_list_and_a_list_is_all() -> None:
     table, names = config({"ft": {}}, "openai"), config(["ft"], "openai")
-    assert {"ft", "gpt-5"} <= model_names(table.provider("openai"), table)
-    assert model_names(names.provider("openai"), names) == {"ft"}
+    assert {"ft", "gpt-5"} <= list_known_models(table.provider("openai"), table)
+    assert list_known_models(names.provider("openai"), names) == {"ft"}
     assert "ft" in [one.id for one in models(table.provider("openai"))]
 
 

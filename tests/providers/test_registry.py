@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import protocols
-from penstock.engines.request_plan import profile
+from penstock.engines.request_plan import request_profile
 from penstock.errors import InputError
 from penstock.framing import PARSERS
 from penstock.providers import Provider, custom, provider, providers, url
@@ -89,10 +89,10 @@ def test_a_row_is_whole(row: Provider) -> None:
 def test_quirks_are_fields_that_exist(row: Provider) -> None:
     """What a row demands of a request is what the writers know: a misspelt field would be an error here."""
     for protocol, said in row.quirks.items():
-        quirks = profile(row, protocol).quirks
+        quirks = request_profile(row, protocol).quirks
         assert {name: getattr(quirks, name) for name in said} == said
     for name in row.profile:
-        assert hasattr(profile(row, row.protocol), name)
+        assert hasattr(request_profile(row, row.protocol), name)
 
 
 @every
@@ -103,8 +103,8 @@ def test_only_a_machine_of_ones_own_is_asked_in_the_clear(row: Provider) -> None
 
 @pytest.mark.row("B24")
 def test_who_takes_the_ids_of_calls_is_a_field() -> None:
-    assert profile(provider("gemini"), "gemini").quirks is None  # as the protocol has it: they are sent
-    assert not profile(provider("vertexai"), "gemini").quirks.ids
+    assert request_profile(provider("gemini"), "gemini").quirks is None  # as the protocol has it: they are sent
+    assert not request_profile(provider("vertexai"), "gemini").quirks.ids
 
 
 def test_local_ones_need_no_key() -> None:
@@ -128,7 +128,7 @@ def test_a_server_of_ones_own() -> None:
     own = custom("mine", "http://localhost:9000/v1/", quirks={"openai-chat": {"top_k": True}})
     assert url(own, "chat", MODEL) == "http://localhost:9000/v1/chat/completions"
     assert own.credentials[0].optional
-    assert profile(own, "openai-chat").quirks.top_k
+    assert request_profile(own, "openai-chat").quirks.top_k
     claude = custom("mine", "http://localhost:9000", like="anthropic", env=["MY_KEY"])
     assert url(claude, "chat", MODEL) == "http://localhost:9000/messages"
     assert (claude.protocol, claude.env) == ("anthropic", ("MY_KEY",))

@@ -14,8 +14,8 @@ from penstock import request as rq
 from penstock.errors import InputError
 from penstock.fold import fold
 from penstock.messages.request_codecs import reader, writer
-from penstock.replay import NATURAL, answer, named, paced, play
-from penstock.replay.tools import filled
+from penstock.replay import NATURAL, answer, find_script, paced, play
+from penstock.replay.tools import write_example_input
 
 ASK = (
     "<system-reminder>`rm -rf`</system-reminder>\nRun `cat nonce.txt` with your shell tool and tell me what it printed."
@@ -108,10 +108,10 @@ def test_scripts_close_the_loop() -> None:
     said = rq.Message("assistant", [rq.Call("c", "read_gauge", "{}")])
     turn = fold(answer(rq.Request("replay/tools", [said, result])))[0]
     assert turn.text.startswith("Thank you: the result arrived")
-    assert named("") == "text"
+    assert find_script("") == "text"
     for name in ("gpt-5", "replay/gpt-5"):
         with pytest.raises(InputError, match="no packaged model"):
-            named(name)
+            find_script(name)
 
 
 SCHEMAS: st.SearchStrategy[Any] = st.deferred(
@@ -132,7 +132,7 @@ OBJECTS: st.SearchStrategy[dict[str, Any]] = st.builds(
 
 @given(OBJECTS)
 def test_inputs_fit_their_schemas(schema: dict[str, Any]) -> None:
-    Draft202012Validator(schema).validate(json.loads(filled(schema, "ls")))
+    Draft202012Validator(schema).validate(json.loads(write_example_input(schema, "ls")))
 
 
 @given(
@@ -150,7 +150,10 @@ def test_inputs_fit_their_schemas(schema: dict[str, Any]) -> None:
     )
 )
 def test_no_schema_is_too_strange(schema: Any) -> None:
-    assert json.loads(filled(schema if isinstance(schema, dict) else {"properties": schema}, "ls")) is not None
+    assert (
+        json.loads(write_example_input(schema if isinstance(schema, dict) else {"properties": schema}, "ls"))
+        is not None
+    )
 
 
 def test_a_natural_pace_waits_before_words_and_full_speed_never() -> None:

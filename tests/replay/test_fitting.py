@@ -13,7 +13,7 @@ from penstock import request as rq
 from penstock.events import TextDelta
 from penstock.fold import fold
 from penstock.grammar import Guard
-from penstock.replay import answer, offered
+from penstock.replay import answer, describe_scripts
 
 SCHEMA = {
     "type": "object",
@@ -32,7 +32,7 @@ def turn(model: str, **settings: Any) -> rq.Turn:
 
 
 @pytest.mark.row("G5")
-@given(st.sampled_from(sorted(offered())), st.integers(1, 60), st.booleans(), st.integers(1, 3))
+@given(st.sampled_from(sorted(describe_scripts())), st.integers(1, 60), st.booleans(), st.integers(1, 3))
 def test_any_wish_makes_a_lawful_answer_within_its_limit(model: str, most: int, logprobs: bool, choices: int) -> None:
     request = asked(model, max_output=most, logprobs=logprobs, choices=choices)
     events = answer(request)

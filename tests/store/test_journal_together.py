@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.store.journal import TOGETHER, JournalRows, Turn
+from penstock.store.journal import BATCH_SIZES, JournalEntry, JournalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MANY = TOGETHER[0]
+MANY = BATCH_SIZES[0]
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> JournalRows:
-    return JournalRows(tmp_path / "journal.sqlite", time.time, age=1e12, size=10**9)
+def rows(tmp_path: Path) -> JournalStore:
+    return JournalStore(tmp_path / "journal.sqlite", time.time, age=1e12, size=10**9)
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, MANY - 1, MANY, MANY + 1, 3 * MANY + 7, 700])
-def test_every_row_is_written_once(rows: JournalRows, count: int) -> None:
+def test_every_row_is_written_once(rows: JournalStore, count: int) -> None:
     for number in range(count):
-        assert rows.add(Turn(time=float(number), route=f"/{number}"))
+        assert rows.add(JournalEntry(time=float(number), route=f"/{number}"))
     rows.flush()
     assert sorted(turn.time for _, turn in rows.turns(limit=1000)) == [float(number) for number in range(count)]
     assert rows.waiting == 0
@@ -32,7 +32,7 @@ def test_every_row_is_written_once(rows: JournalRows, count: int) -> None:
 
 
 @pytest.mark.finding("REL-1")
-def test_a_writer_that_is_done_before_the_caller_goes_on(rows: JournalRows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_is_done_before_the_caller_goes_on(rows: JournalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine the caller's thread may stand still inside `submit` until its row is written."""
     submit = rows._writer.submit
 
@@ -43,16 +43,16 @@ def test_a_writer_that_is_done_before_the_caller_goes_on(rows: JournalRows, monk
 
     monkeypatch.setattr(rows._writer, "submit", submit_and_stand_still)
     for number in range(3):
-        assert rows.add(Turn(time=float(number)))
+        assert rows.add(JournalEntry(time=float(number)))
     assert rows.waiting == 0
     assert [turn.time for _, turn in rows.turns()] == [2.0, 1.0, 0.0]
     rows.close()
 
 
-def test_a_value_that_no_column_takes_costs_its_own_row(rows: JournalRows) -> None:
+def test_a_value_that_no_column_takes_costs_its_own_row(rows: JournalStore) -> None:
     for number in range(MANY):
         bad = {7: {"input": 2**80}, 11: {"route": "\ud800"}}.get(number, {})
-        rows.add(Turn(time=float(number), **bad))  # type: ignore[arg-type]
+        rows.add(JournalEntry(time=float(number), **bad))  # type: ignore[arg-type]
     rows.flush()
     assert {turn.time for _, turn in rows.turns(limit=1000)} == {float(n) for n in range(MANY)} - {7.0, 11.0}
     assert rows.lost == 2
@@ -60,28 +60,27 @@ def test_a_value_that_no_column_takes_costs_its_own_row(rows: JournalRows) -> No
 
 
 def test_rows_that_somebody_kept_from_being_written_are_tried_again(
-    rows: JournalRows, monkeypatch: pytest.MonkeyPatch
+    rows: JournalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.store.writer.SHORT", 0.05)
-    monkeypatch.setattr("penstock.store.writer.SHORT", 0.05)
+    monkeypatch.setattr("penstock.store.writer.SHORT_LOCK", 0.05)
     rows._writer.connection.execute("PRAGMA busy_timeout=1")
     other = sqlite3.connect(rows.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    rows.add(Turn(time=1.0))
+    rows.add(JournalEntry(time=1.0))
     rows.flush()
     assert rows.turns() == []
     other.execute("ROLLBACK")
     other.close()
-    rows.add(Turn(time=2.0))
+    rows.add(JournalEntry(time=2.0))
     rows.flush()
     assert [turn.time for _, turn in rows.turns()] == [2.0, 1.0]
     rows.close()
 
 
-def test_a_closing_writes_what_waits(rows: JournalRows) -> None:
+def test_a_closing_writes_what_waits(rows: JournalStore) -> None:
     for number in range(MANY + 3):
-        rows.add(Turn(time=float(number)))
+        rows.add(JournalEntry(time=float(number)))
     rows.close()
-    again = JournalRows(rows.path, time.time, read_only=True)
+    again = JournalStore(rows.path, time.time, read_only=True)
     assert again.total().turns == MANY + 3
     again.close()

@@ -10,7 +10,7 @@ import pytest
 from keyring.backend import KeyringBackend
 
 from penstock.store import provider_keys
-from penstock.store.provider_keys import KeyWatch, ProviderKeys
+from penstock.store.provider_keys import ProviderKeys, StoredKeyWatcher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,13 +38,13 @@ class LockableKeyring(KeyringBackend):
 @pytest.mark.row("O1:terminal-keyring")
 def test_a_keyring_that_was_locked_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ring, before = LockableKeyring(), keyring.get_keyring()
-    monkeypatch.setattr(provider_keys, "AGAIN", 0.0)
-    monkeypatch.setattr(provider_keys, "LOOK", 0.0)
+    monkeypatch.setattr(provider_keys, "KEYRING_RETRY", 0.0)
+    monkeypatch.setattr(provider_keys, "CHECK_INTERVAL", 0.0)
     env = {"PENSTOCK_DATA": str(tmp_path)}
     keyring.set_keyring(ring)
     try:
         assert ProviderKeys.of(env).add("openai", "sk-stored-in-the-ring", origin="https://a.test")[1] == ""
-        ring.locked, watch = True, KeyWatch()
+        ring.locked, watch = True, StoredKeyWatcher()
         watch.refresh(env)
         assert watch.keys == {}
         ring.locked = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store.writer import PAUSE
+from penstock.store.writer import COMMIT_SECONDS
 from tests.cli.running import environment
 from tests.store.processes import LIMIT, READER, WRITER, deleted_files, holds_lock, integrity, needs_proc, run_python
 
@@ -27,14 +27,14 @@ pytestmark = [needs_proc, pytest.mark.slow, pytest.mark.finding("REL-1"), pytest
 WORKER = """
 import signal, sys, time
 from pathlib import Path
-from penstock.store.journal import JournalRows, Turn
-from penstock.store.key_value import SqliteRows
-from penstock.store.writer import Writer
+from penstock.store.journal import JournalStore, JournalEntry
+from penstock.store.key_value import SqliteKeyValueTable
+from penstock.store.writer import SqliteWriter
 from penstock.stores import Bounds
 folder, name = Path(sys.argv[1]), sys.argv[2]
-rows = JournalRows(folder / "journal.sqlite", time.time, age=1e9, size=10**9)
-state = Writer(folder / "state.sqlite")
-kept = SqliteRows(state, "reasoning", time.time, Bounds(rows=10**9, size=10**9, total=10**9))
+rows = JournalStore(folder / "journal.sqlite", time.time, age=1e9, size=10**9)
+state = SqliteWriter(folder / "state.sqlite")
+kept = SqliteKeyValueTable(state, "reasoning", time.time, Bounds(rows=10**9, size=10**9, total=10**9))
 going = True
 def stop(*_):
     global going
@@ -43,7 +43,7 @@ signal.signal(signal.SIGTERM, stop)
 number = 0
 print("ready")
 while going:
-    rows.add(Turn(time=time.time(), request_id=f"{name}-{number}"))
+    rows.add(JournalEntry(time=time.time(), request_id=f"{name}-{number}"))
     kept.put("t", {f"{name}-{number}": b"x" * 500})
     given = time.monotonic()
     time.sleep(0.004)
@@ -76,7 +76,7 @@ class Worker:
         if not self.ended:
             return [f"{self.name}-{number}" for number, _, _ in rows]
         late = max((late for _, given, late in rows if given > self.ended - 2), default=0.0)
-        return [f"{self.name}-{number}" for number, given, _ in rows if given < self.ended - PAUSE - late]
+        return [f"{self.name}-{number}" for number, given, _ in rows if given < self.ended - COMMIT_SECONDS - late]
 
 
 @dataclass
@@ -128,7 +128,7 @@ class Folder:
         self._run(USAGE)
 
     def pause(self) -> None:
-        time.sleep(self.chance.uniform(0.0, 3 * PAUSE))
+        time.sleep(self.chance.uniform(0.0, 3 * COMMIT_SECONDS))
 
     def _run(self, code: str) -> None:
         if (self.path / "journal.sqlite").exists() and (self.path / "state.sqlite").exists():
@@ -193,7 +193,7 @@ def test_a_kill_in_the_middle_of_a_load(tmp_path: Path) -> None:
         for _ in range(3):
             folder.start()
         for _ in range(4):
-            time.sleep(folder.chance.uniform(PAUSE, 4 * PAUSE))
+            time.sleep(folder.chance.uniform(COMMIT_SECONDS, 4 * COMMIT_SECONDS))
             folder.kill()
             folder.read()  # the first to open the files afterwards, or beside those that are left
             folder.start()

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.store import key_value as module
-from penstock.store.key_value import SqliteRows
-from penstock.store.sqlite import ABSENT
-from penstock.store.writer import Writer
+from penstock.store.key_value import SqliteKeyValueTable
+from penstock.store.sqlite import IN_MEMORY
+from penstock.store.writer import SqliteWriter
 from penstock.stores import Bounds, MemoryStore, ReasoningStore
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class Clock:
 
 
 @pytest.fixture(scope="module")
-def writer() -> Iterator[Writer]:
-    made = Writer(ABSENT)
+def writer() -> Iterator[SqliteWriter]:
+    made = SqliteWriter(IN_MEMORY)
     yield made
     made.close()
 
@@ -38,18 +38,18 @@ def writer() -> Iterator[Writer]:
 TABLES = count()
 
 
-def store(writer: Writer, **bounds: float) -> tuple[SqliteRows, Clock]:
+def store(writer: SqliteWriter, **bounds: float) -> tuple[SqliteKeyValueTable, Clock]:
     clock = Clock()
-    return SqliteRows(writer, f"t{next(TABLES)}", clock, Bounds(**bounds)), clock  # type: ignore[arg-type]
+    return SqliteKeyValueTable(writer, f"t{next(TABLES)}", clock, Bounds(**bounds)), clock  # type: ignore[arg-type]
 
 
-def test_it_is_a_reasoning_store(writer: Writer) -> None:
+def test_it_is_a_reasoning_store(writer: SqliteWriter) -> None:
     kept: ReasoningStore = store(writer)[0]
     kept.put("t", {"a": b"1"})
     assert kept.get("t", ["a", "b"]) == {"a": b"1"}
 
 
-def test_what_is_not_written_yet_is_found_and_what_is_too(writer: Writer) -> None:
+def test_what_is_not_written_yet_is_found_and_what_is_too(writer: SqliteWriter) -> None:
     kept, _ = store(writer)
     kept.put("t", {"a": b"1", "b": b"2"})
     kept.put("t", {"a": b"3"})
@@ -64,7 +64,7 @@ def test_what_is_not_written_yet_is_found_and_what_is_too(writer: Writer) -> Non
     assert len(kept) == 1
 
 
-def test_tenants_never_meet(writer: Writer) -> None:
+def test_tenants_never_meet(writer: SqliteWriter) -> None:
     kept, _ = store(writer)
     for tenant in ("one", "two", "", "one\0x"):
         kept.put(tenant, {"a": tenant.encode()})
@@ -76,7 +76,7 @@ def test_tenants_never_meet(writer: Writer) -> None:
     assert kept.get("one", ["a"]) == {"a": b"one"}
 
 
-def test_many_keys_at_once(writer: Writer) -> None:
+def test_many_keys_at_once(writer: SqliteWriter) -> None:
     kept, _ = store(writer)
     rows = {str(number): b"x" for number in range(1500)}
     kept.put("t", rows)
@@ -84,7 +84,7 @@ def test_many_keys_at_once(writer: Writer) -> None:
     assert kept.get("t", rows) == rows
 
 
-def test_the_tenant_idle_longest_makes_room_for_all(writer: Writer) -> None:
+def test_the_tenant_idle_longest_makes_room_for_all(writer: SqliteWriter) -> None:
     kept, clock = store(writer, total=40)
     for number, tenant in enumerate(("a", "b", "c")):
         clock.now += 100 * number
@@ -97,7 +97,7 @@ def test_the_tenant_idle_longest_makes_room_for_all(writer: Writer) -> None:
     assert [tenant for tenant in "abcd" if kept.get(tenant, ["k"])] == ["a", "c", "d"]
 
 
-def test_rows_grow_old(writer: Writer) -> None:
+def test_rows_grow_old(writer: SqliteWriter) -> None:
     kept, clock = store(writer, age=1000.0)
     kept.put("t", {"a": b"1", "b": b"2"})
     writer.flush()
@@ -112,18 +112,18 @@ def test_rows_grow_old(writer: Writer) -> None:
 
 def test_a_restart_loses_nothing(tmp_path: Path) -> None:
     clock = Clock()
-    first = Writer(tmp_path / "x.sqlite")
-    SqliteRows(first, "state", clock).put("t", {"a": b"\0\xff"})
+    first = SqliteWriter(tmp_path / "x.sqlite")
+    SqliteKeyValueTable(first, "state", clock).put("t", {"a": b"\0\xff"})
     first.close()
-    second = Writer(tmp_path / "x.sqlite")
-    assert SqliteRows(second, "state", clock).get("t", ["a"]) == {"a": b"\0\xff"}
-    assert SqliteRows(second, "other", clock).get("t", ["a"]) == {}
+    second = SqliteWriter(tmp_path / "x.sqlite")
+    assert SqliteKeyValueTable(second, "state", clock).get("t", ["a"]) == {"a": b"\0\xff"}
+    assert SqliteKeyValueTable(second, "other", clock).get("t", ["a"]) == {}
     second.close()
 
 
 def test_a_closed_writer_hides_nothing_that_was_never_kept(tmp_path: Path) -> None:
-    made = Writer(tmp_path / "x.sqlite")
-    kept = SqliteRows(made, "state", Clock())
+    made = SqliteWriter(tmp_path / "x.sqlite")
+    kept = SqliteKeyValueTable(made, "state", Clock())
     made.close()
     kept.put("t", {"a": b"1"})
     assert kept._fresh == {}
@@ -140,13 +140,13 @@ _STEPS = st.lists(
 
 @given(_STEPS, st.integers(1, 4), st.integers(1, 12))
 def test_it_forgets_what_the_store_in_memory_forgets(
-    writer: Writer, steps: list[tuple[str, str, object]], rows: int, size: int
+    writer: SqliteWriter, steps: list[tuple[str, str, object]], rows: int, size: int
 ) -> None:
     clock = Clock()
     bounds = Bounds(rows=rows, size=size)
-    memory, kept = MemoryStore(clock, bounds), SqliteRows(writer, f"t{next(TABLES)}", clock, bounds)
+    memory, kept = MemoryStore(clock, bounds), SqliteKeyValueTable(writer, f"t{next(TABLES)}", clock, bounds)
     for what, tenant, said in steps:
-        clock.now += module.FRESH + 1  # so that each use counts
+        clock.now += module.TOUCH_INTERVAL + 1  # so that each use counts
         if what == "put":
             # One at a time: rows that come together have no order of their own on disk.
             for key, value in said.items():  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ def test_it_forgets_what_the_store_in_memory_forgets(
                 kept.put(tenant, {key: value})
         else:
             for key in said:  # type: ignore[attr-defined]
-                clock.now += module.FRESH + 1
+                clock.now += module.TOUCH_INTERVAL + 1
                 memory.get(tenant, [key])
                 kept.get(tenant, [key])
         writer.flush()

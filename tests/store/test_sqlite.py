@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store.sqlite import ABSENT, DamagedDatabaseError, connect
-from penstock.store.writer import Writer
+from penstock.store.sqlite import IN_MEMORY, DamagedDatabaseError, connect
+from penstock.store.writer import SqliteWriter
 from tests.store.processes import deleted_files, holds_lock, needs_proc, run_python, start_python
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def test_a_process_keeps_its_lock_however_often_it_connects(tmp_path: Path, conn
 def test_a_reader_that_closes_leaves_the_wal_of_others_alone(tmp_path: Path) -> None:
     """The reproduction: a second start, a reader of another process, and rows after it."""
     path = tmp_path / "x.sqlite"
-    first = Writer(path)
+    first = SqliteWriter(path)
     first.create("CREATE TABLE t (x)")
     first.close()
-    second = Writer(path)
+    second = SqliteWriter(path)
     try:
         for number in range(3):
             second.submit(insert_row)
@@ -120,18 +120,18 @@ def hook(event, args):
         if not (args[2] & os.O_EXCL):
             bad.append(args[0])
 sys.addaudithook(hook)
-from penstock.store.journal import JournalRows, Turn
-from penstock.store.key_value import SqliteRows
+from penstock.store.journal import JournalStore, JournalEntry
+from penstock.store.key_value import SqliteKeyValueTable
 from penstock.store.tokens import TokenStore
-from penstock.store.writer import Writer
+from penstock.store.writer import SqliteWriter
 from penstock.cli import main
 folder = Path(os.environ["PENSTOCK_DATA"])
 for _ in range(2):
-    rows = JournalRows(folder / "journal.sqlite", time.time, age=1e9, size=10**9)
-    state = Writer(folder / "state.sqlite")
-    kept = SqliteRows(state, "reasoning", time.time)
+    rows = JournalStore(folder / "journal.sqlite", time.time, age=1e9, size=10**9)
+    state = SqliteWriter(folder / "state.sqlite")
+    kept = SqliteKeyValueTable(state, "reasoning", time.time)
     tokens = TokenStore(folder / "tokens.sqlite")
-    rows.add(Turn(time=time.time()))
+    rows.add(JournalEntry(time=time.time()))
     kept.put("t", {"a": b"1"})
     tokens.put("t", {"a": b"1"})
     rows.flush(); state.flush()
@@ -204,7 +204,7 @@ def test_a_missing_file_is_not_created_where_that_is_not_wanted(tmp_path: Path) 
 
 
 def test_memory_needs_no_file() -> None:
-    with closing(connect(ABSENT)) as opened:
+    with closing(connect(IN_MEMORY)) as opened:
         assert opened.execute("PRAGMA database_list").fetchone()[2] == ""
 
 
@@ -233,7 +233,7 @@ def test_a_damaged_schema_is_found_when_the_file_is_opened(tmp_path: Path) -> No
 
 
 def test_a_lock_that_is_held_too_long_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.store.sqlite.BUSY", 0.2)
+    monkeypatch.setattr("penstock.store.sqlite.LOCK_TIMEOUT", 0.2)
     path = tmp_path / "x.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:  # not WAL: it keeps everybody out
         other.execute("CREATE TABLE t (x)")
@@ -245,14 +245,14 @@ def test_a_lock_that_is_held_too_long_is_said_to_be_one(tmp_path: Path, monkeypa
 MANY = """
 import sys
 from pathlib import Path
-from penstock.store.key_value import SqliteRows
-from penstock.store.writer import Writer
-from penstock.store.journal import JournalRows, Turn
+from penstock.store.key_value import SqliteKeyValueTable
+from penstock.store.writer import SqliteWriter
+from penstock.store.journal import JournalStore, JournalEntry
 sys.stdin.readline()
-rows = JournalRows(Path(sys.argv[1]) / "journal.sqlite", lambda: 0.0, age=1e9, size=10**9)
-state = Writer(Path(sys.argv[1]) / "state.sqlite")
-SqliteRows(state, "reasoning", lambda: 0.0).put("t", {sys.argv[2]: b"1"})
-rows.add(Turn(time=1.0, route=sys.argv[2]))
+rows = JournalStore(Path(sys.argv[1]) / "journal.sqlite", lambda: 0.0, age=1e9, size=10**9)
+state = SqliteWriter(Path(sys.argv[1]) / "state.sqlite")
+SqliteKeyValueTable(state, "reasoning", lambda: 0.0).put("t", {sys.argv[2]: b"1"})
+rows.add(JournalEntry(time=1.0, route=sys.argv[2]))
 rows.close(); state.close()
 print("done")
 """

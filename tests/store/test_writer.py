@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.store import writer as writing
-from penstock.store.sqlite import ABSENT, connect, folder
-from penstock.store.writer import Writer
+from penstock.store.sqlite import IN_MEMORY, connect, data_folder
+from penstock.store.writer import SqliteWriter
 from tests.cli.running import environment
 from tests.store.processes import run_python
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["file", "memory"])
-def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Writer]:
-    made = Writer(tmp_path / "made" / "here.sqlite" if request.param == "file" else ABSENT)
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteWriter]:
+    made = SqliteWriter(tmp_path / "made" / "here.sqlite" if request.param == "file" else IN_MEMORY)
     made.create("CREATE TABLE t (x INTEGER UNIQUE)")
     yield made
     made.close()
 
 
-def add(writer: Writer, number: int) -> bool:
+def add(writer: SqliteWriter, number: int) -> bool:
     return writer.submit(lambda database: _add(database, number))
 
 
@@ -38,11 +38,11 @@ def _add(database: sqlite3.Connection, number: int) -> None:
     database.execute("INSERT INTO t VALUES (?)", (number,))
 
 
-def rows(writer: Writer) -> list[object]:
+def rows(writer: SqliteWriter) -> list[object]:
     return [row[0] for row in writer.read("SELECT x FROM t ORDER BY rowid")]
 
 
-def test_jobs_are_done_in_order(writer: Writer) -> None:
+def test_jobs_are_done_in_order(writer: SqliteWriter) -> None:
     for number in range(1200):
         add(writer, number)
     assert writer.flush()
@@ -50,7 +50,7 @@ def test_jobs_are_done_in_order(writer: Writer) -> None:
     assert writer.waiting == 0
 
 
-def test_a_bad_row_takes_no_other_with_it(writer: Writer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_row_takes_no_other_with_it(writer: SqliteWriter, caplog: pytest.LogCaptureFixture) -> None:
     for number in (1, 2, 2, 3):
         add(writer, number)
     writer.flush()
@@ -59,7 +59,7 @@ def test_a_bad_row_takes_no_other_with_it(writer: Writer, caplog: pytest.LogCapt
     assert "a row was not written" in caplog.text
 
 
-def test_what_a_job_gives_back_is_called_once_committed(writer: Writer) -> None:
+def test_what_a_job_gives_back_is_called_once_committed(writer: SqliteWriter) -> None:
     seen: list[list[object]] = []
 
     def job(database: sqlite3.Connection) -> object:
@@ -72,7 +72,7 @@ def test_what_a_job_gives_back_is_called_once_committed(writer: Writer) -> None:
 
 
 def test_a_writer_that_is_closed_refuses_and_counts(tmp_path: Path) -> None:
-    made = Writer(tmp_path / "x.sqlite")
+    made = SqliteWriter(tmp_path / "x.sqlite")
     made.create("CREATE TABLE t (x INTEGER UNIQUE)")
     assert add(made, 1)
     made.close()
@@ -84,8 +84,8 @@ def test_a_writer_that_is_closed_refuses_and_counts(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_what_waits_is_bounded(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "WAITING", 3)
+def test_what_waits_is_bounded(writer: SqliteWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_WAITING_JOBS", 3)
     stuck, go = threading.Event(), threading.Event()
 
     def job(_: sqlite3.Connection) -> None:
@@ -102,7 +102,7 @@ def test_what_waits_is_bounded(writer: Writer, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_readers_do_not_wait_for_a_batch(tmp_path: Path) -> None:
-    made = Writer(tmp_path / "x.sqlite")
+    made = SqliteWriter(tmp_path / "x.sqlite")
     made.create("CREATE TABLE t (x INTEGER UNIQUE)")
     inside, go = threading.Event(), threading.Event()
 
@@ -124,8 +124,8 @@ def test_a_process_that_ends_without_a_word_still_writes(tmp_path: Path) -> None
     code = """
 import sys
 from pathlib import Path
-from penstock.store.writer import Writer
-made = Writer(Path(sys.argv[1]))
+from penstock.store.writer import SqliteWriter
+made = SqliteWriter(Path(sys.argv[1]))
 made.create("CREATE TABLE t (x)")
 for number in range(50):
     made.submit(lambda database, number=number: database.execute("INSERT INTO t VALUES (?)", (number,)) and None)
@@ -141,8 +141,8 @@ for number in range(50):
 
 
 def test_the_folder_is_said_or_the_systems_own(tmp_path: Path) -> None:
-    assert folder({"PENSTOCK_DATA": str(tmp_path)}) == tmp_path
-    assert folder({"XDG_DATA_HOME": str(tmp_path)}).name == "penstock"
+    assert data_folder({"PENSTOCK_DATA": str(tmp_path)}) == tmp_path
+    assert data_folder({"XDG_DATA_HOME": str(tmp_path)}).name == "penstock"
 
 
 # ── forks ───────────────────────────────────────────────────────────────────────────────────────────
@@ -153,9 +153,9 @@ def test_a_child_of_a_fork_leaves_the_database_to_its_parent(tmp_path: Path) -> 
     code = """
 import os, sys, warnings
 from pathlib import Path
-from penstock.store.writer import Writer
+from penstock.store.writer import SqliteWriter
 warnings.simplefilter("ignore")
-made = Writer(Path(sys.argv[1]))
+made = SqliteWriter(Path(sys.argv[1]))
 made.create("CREATE TABLE t (x)")
 pid = os.fork()
 if not pid:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.store import writer as writing
-from penstock.store.journal import JournalRows, Turn
-from penstock.store.writer import PAUSE, Writer
+from penstock.store.journal import JournalEntry, JournalStore
+from penstock.store.writer import COMMIT_SECONDS, SqliteWriter
 from tests.store.processes import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    Fault = tuple[Callable[[Writer], None], Callable[[Writer], None], str]
+    Fault = tuple[Callable[[SqliteWriter], None], Callable[[SqliteWriter], None], str]
 
 pytestmark = pytest.mark.slow
 
@@ -31,14 +31,14 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def writer(path: Path) -> Iterator[Writer]:
-    made = Writer(path)
+def writer(path: Path) -> Iterator[SqliteWriter]:
+    made = SqliteWriter(path)
     made.create("CREATE TABLE t (x INTEGER UNIQUE)")
     yield made
     made.close()
 
 
-def add(writer: Writer, number: int) -> bool:
+def add(writer: SqliteWriter, number: int) -> bool:
     def job(database: sqlite3.Connection) -> None:
         database.execute("INSERT INTO t VALUES (?)", (number,))
 
@@ -50,19 +50,19 @@ def rows(path: Path) -> list[int]:
         return [row[0] for row in opened.execute("SELECT x FROM t ORDER BY rowid")]
 
 
-def fill_disk(writer: Writer) -> None:
+def fill_disk(writer: SqliteWriter) -> None:
     writer.connection.execute("PRAGMA max_page_count=1")  # SQLite takes it as what the file has now
 
 
-def free_disk(writer: Writer) -> None:
+def free_disk(writer: SqliteWriter) -> None:
     writer.connection.execute("PRAGMA max_page_count=1000000")
 
 
-def make_read_only(writer: Writer) -> None:
+def make_read_only(writer: SqliteWriter) -> None:
     writer.connection.execute("PRAGMA query_only=ON")
 
 
-def make_writable(writer: Writer) -> None:
+def make_writable(writer: SqliteWriter) -> None:
     writer.connection.execute("PRAGMA query_only=OFF")
 
 
@@ -75,7 +75,7 @@ FAULTS = {
 @pytest.mark.finding("REL-1")
 @pytest.mark.parametrize("name", FAULTS)
 def test_rows_are_held_until_the_database_can_be_written(
-    writer: Writer, path: Path, caplog: pytest.LogCaptureFixture, name: str
+    writer: SqliteWriter, path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     begin, end, message = FAULTS[name]
     begin(writer)
@@ -95,7 +95,7 @@ def test_rows_are_held_until_the_database_can_be_written(
 
 @pytest.mark.finding("REL-1")
 def test_a_lock_that_another_process_holds_costs_no_row(
-    writer: Writer, path: Path, caplog: pytest.LogCaptureFixture
+    writer: SqliteWriter, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -103,14 +103,14 @@ def test_a_lock_that_another_process_holds_costs_no_row(
             add(writer, number)
         started = time.monotonic()
         assert not writer.flush()
-        assert time.monotonic() - started < writing.PATIENCE / 2  # it does not wait for what is known to be stuck
+        assert time.monotonic() - started < writing.CLOSE_TIMEOUT / 2  # it does not wait for what is known to be stuck
         assert "database is locked" in caplog.text
         other.execute("ROLLBACK")
         assert writer.flush()
     assert rows(path) == list(range(10))
 
 
-def test_a_short_lock_is_not_worth_a_word(writer: Writer, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_short_lock_is_not_worth_a_word(writer: SqliteWriter, path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         add(writer, 1)
@@ -127,28 +127,28 @@ def test_a_short_lock_is_not_worth_a_word(writer: Writer, path: Path, caplog: py
 def test_what_a_closed_writer_could_not_write_is_counted_and_said(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "PATIENCE", 1.5)
-    journal = JournalRows(path, time.time, age=1e12, size=10**9)
+    monkeypatch.setattr(writing, "CLOSE_TIMEOUT", 1.5)
+    journal = JournalStore(path, time.time, age=1e12, size=10**9)
     assert journal._writer.flush()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         for number in range(3):
-            journal.add(Turn(time=float(number)))
+            journal.add(JournalEntry(time=float(number)))
         journal.close()
     assert journal.lost == 3
     assert journal.waiting == 0
     assert "3 rows were not written and are lost" in caplog.text
-    assert not journal.add(Turn(time=4.0))
+    assert not journal.add(JournalEntry(time=4.0))
     assert journal.lost == 4
 
 
 def test_a_journal_that_is_stuck_takes_so_many_rows_and_no_more(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.store.journal.WAITING", 50)
-    journal = JournalRows(path, time.time, age=1e12, size=10**9)
+    monkeypatch.setattr("penstock.store.journal.MAX_WAITING_JOBS", 50)
+    journal = JournalStore(path, time.time, age=1e12, size=10**9)
     assert journal._writer.flush()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert [journal.add(Turn(time=float(number))) for number in range(60)] == [True] * 50 + [False] * 10
+        assert [journal.add(JournalEntry(time=float(number))) for number in range(60)] == [True] * 50 + [False] * 10
         other.execute("ROLLBACK")
     journal.flush()
     assert journal.total().turns == 50
@@ -157,14 +157,14 @@ def test_a_journal_that_is_stuck_takes_so_many_rows_and_no_more(path: Path, monk
 
 
 def test_a_row_that_cannot_be_cleaned_costs_no_other(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def clean(row: Turn) -> Turn:
+    def clean(row: JournalEntry) -> JournalEntry:
         if row.time == 1.0:
             raise RecursionError
         return row
 
-    journal = JournalRows(path, time.time, age=1e12, size=10**9)
+    journal = JournalStore(path, time.time, age=1e12, size=10**9)
     for number in range(3):
-        journal.add(Turn(time=float(number)), clean)
+        journal.add(JournalEntry(time=float(number)), clean)
     journal.flush()
     assert [turn.time for _, turn in journal.turns()] == [2.0, 0.0]
     assert journal.lost == 1
@@ -172,7 +172,7 @@ def test_a_row_that_cannot_be_cleaned_costs_no_other(path: Path, caplog: pytest.
     journal.close()
 
 
-def test_a_job_that_raises_anything_does_not_end_the_writer(writer: Writer, path: Path) -> None:
+def test_a_job_that_raises_anything_does_not_end_the_writer(writer: SqliteWriter, path: Path) -> None:
     def bad(_: sqlite3.Connection) -> None:
         raise LookupError("a bug")
 
@@ -185,7 +185,7 @@ def test_a_job_that_raises_anything_does_not_end_the_writer(writer: Writer, path
 
 def test_a_damaged_file_is_named_with_the_fix(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The table's page is overwritten behind a running writer, whose rows then cannot be written."""
-    writer = Writer(path)
+    writer = SqliteWriter(path)
     writer.create("CREATE TABLE t (x INTEGER UNIQUE)")
     for number in range(2000):
         add(writer, number)
@@ -196,13 +196,13 @@ def test_a_damaged_file_is_named_with_the_fix(path: Path, caplog: pytest.LogCapt
     )
     assert done.returncode == 0, done.stderr
     writer.connection.execute("PRAGMA shrink_memory")
-    writing_patience, writing.PATIENCE = writing.PATIENCE, 1.2
+    writing_patience, writing.CLOSE_TIMEOUT = writing.CLOSE_TIMEOUT, 1.2
     try:
         add(writer, 5000)
         assert not writer.flush()
         writer.close()
     finally:
-        writing.PATIENCE = writing_patience
+        writing.CLOSE_TIMEOUT = writing_patience
     assert "malformed" in caplog.text
     assert "x.sqlite-wal" in caplog.text
     assert "were not written" in caplog.text
@@ -213,34 +213,34 @@ def test_a_damaged_file_is_named_with_the_fix(path: Path, caplog: pytest.LogCapt
 
 @pytest.mark.finding("REL-14")
 def test_the_documented_pause_is_a_quarter_of_a_second_at_most() -> None:
-    assert writing.GATHER < PAUSE <= 0.25
+    assert writing.GATHER_SECONDS < COMMIT_SECONDS <= 0.25
 
 
 @pytest.mark.finding("REL-14")
 def test_a_row_is_in_the_file_within_the_pause(path: Path) -> None:
     """Seen by another connection, again and again, with rows that keep coming."""
-    journal = JournalRows(path, time.time, age=1e12, size=10**9)
+    journal = JournalStore(path, time.time, age=1e12, size=10**9)
     journal.flush()
     waits: list[float] = []
     with closing(sqlite3.connect(path)) as other:
         for number in range(10):
             given = time.monotonic()
-            journal.add(Turn(time=float(number)))
+            journal.add(JournalEntry(time=float(number)))
             while other.execute("SELECT count(*) FROM turns WHERE time = ?", (float(number),)).fetchone()[0] == 0:
                 assert time.monotonic() - given < 10
                 time.sleep(0.002)
             waits.append(time.monotonic() - given)
     journal.close()
-    assert sorted(waits)[len(waits) // 2] <= PAUSE  # the median: other processes use this machine too
+    assert sorted(waits)[len(waits) // 2] <= COMMIT_SECONDS  # the median: other processes use this machine too
 
 
-def test_a_backlog_is_written_without_a_pause_between_batches(writer: Writer, path: Path) -> None:
-    count = 20 * writing.BATCH
+def test_a_backlog_is_written_without_a_pause_between_batches(writer: SqliteWriter, path: Path) -> None:
+    count = 20 * writing.JOBS_PER_COMMIT
     for number in range(count):
         add(writer, number)
     started = time.monotonic()
     while len(rows(path)) < count:
-        assert time.monotonic() - started < 20 * writing.GATHER + 10
+        assert time.monotonic() - started < 20 * writing.GATHER_SECONDS + 10
         time.sleep(0.01)
     assert rows(path) == list(range(count))
 
@@ -248,8 +248,8 @@ def test_a_backlog_is_written_without_a_pause_between_batches(writer: Writer, pa
 def test_a_file_that_is_taken_away_is_said(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(writing, "CHECK", 0.0)
-    writer = Writer(path)
+    monkeypatch.setattr(writing, "FILE_CHECK_INTERVAL", 0.0)
+    writer = SqliteWriter(path)
     writer.create("CREATE TABLE t (x INTEGER UNIQUE)")
     add(writer, 1)
     writer.flush()
@@ -268,7 +268,7 @@ def test_a_file_that_is_taken_away_is_said(
 
 
 def test_the_wal_stays_small(path: Path) -> None:
-    writer = Writer(path)
+    writer = SqliteWriter(path)
     writer.create("CREATE TABLE t (x)")
 
     def job(database: sqlite3.Connection) -> None:
@@ -285,9 +285,9 @@ def test_a_wal_that_readers_kept_large_is_emptied(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(writing, "LARGE_WAL", 2**20)
-    monkeypatch.setattr(writing, "CHECK", 0.0)
+    monkeypatch.setattr(writing, "FILE_CHECK_INTERVAL", 0.0)
     caplog.set_level(logging.WARNING)
-    writer = Writer(path)
+    writer = SqliteWriter(path)
     writer.create("CREATE TABLE t (x)")
     wal = path.with_name(f"{path.name}-wal")
 

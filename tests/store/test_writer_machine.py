@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.store.writer import Writer
+from penstock.store.writer import SqliteWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,8 @@ class WriterMachine(RuleBasedStateMachine):
         self.other: sqlite3.Connection | None = None
         self.writer = self.opened()
 
-    def opened(self) -> Writer:
-        writer = Writer(self.path)
+    def opened(self) -> SqliteWriter:
+        writer = SqliteWriter(self.path)
         writer.create("CREATE TABLE IF NOT EXISTS t (x INTEGER UNIQUE)")
         return writer
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from penstock.fetch import Limits
+from penstock.fetch import FetchLimits
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -41,7 +41,7 @@ class Files:
     def url(self, path: str, host: str = "files.example") -> str:
         return f"http://{host}:{self.public.server_port}/{path}"
 
-    def limits(self, **more: Any) -> Limits:
+    def limits(self, **more: Any) -> FetchLimits:
         """Limits that call the one server public, and nothing else on this machine."""
 
         async def resolve(host: str, _: int) -> list[str]:
@@ -49,7 +49,7 @@ class Files:
 
         ports = frozenset({self.public.server_port, self.private.server_port})
         given: dict[str, Any] = {"size": 10_000, "seconds": 0.5, **more}
-        return Limits(allow=lambda address: str(address) == PUBLIC, resolve=resolve, ports=ports, **given)
+        return FetchLimits(allow=lambda address: str(address) == PUBLIC, resolve=resolve, ports=ports, **given)
 
 
 @contextmanager

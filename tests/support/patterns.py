@@ -191,9 +191,9 @@ def _namespace() -> Iterable[re.Pattern[Any]]:
 
 
 def _aliases() -> Iterable[re.Pattern[Any]]:
-    from penstock.engines.model_resolution import _compiled
+    from penstock.engines.model_resolution import _compile_pattern
 
-    return [_compiled(text) for text in ("claude-*", "*", "*-latest", "a*b*c*d", "*/gpt-*-mini")]
+    return [_compile_pattern(text) for text in ("claude-*", "*", "*-latest", "a*b*c*d", "*/gpt-*-mini")]
 
 
 def _thinking() -> Iterable[re.Pattern[Any]]:

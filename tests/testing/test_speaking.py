@@ -8,7 +8,7 @@ from penstock import protocols
 from penstock import request as rq
 from penstock.bridge import parser
 from penstock.fold import fold
-from penstock.replay import cases, offered, play, wire
+from penstock.replay import describe_scripts, iterate_wire_cases, play, wire
 from penstock.testing import cut, cuts, media, speak
 from tests.support.run_streams import decode
 
@@ -36,7 +36,7 @@ def _said(turn: rq.Turn) -> list[object]:
 @pytest.mark.usefixtures("strict")
 @pytest.mark.parametrize("protocol", SPOKEN)
 def test_every_script_in_every_protocol(protocol: str) -> None:
-    for name, data, events in cases(protocol):
+    for name, data, events in iterate_wire_cases(protocol):
         parse, decoder = parser("auto"), protocols.decoder(protocol)
         got = decoder.feed([*parse.feed([data]), *parse.finish()]) + decoder.finish()
         turn, played = fold(got)[0], fold(events)[0]
@@ -49,7 +49,7 @@ def test_every_script_in_every_protocol(protocol: str) -> None:
 @pytest.mark.usefixtures("strict")
 @pytest.mark.parametrize("protocol", SPOKEN)
 def test_every_script_as_one_body(protocol: str) -> None:
-    for name in offered():
+    for name in describe_scripts():
         turn = fold(protocols.decoder(protocol).body(wire(name, protocol, stream=False)))[0]
         played = fold(play(name))[0]
         assert (turn.fault is None) == (played.fault is None), name

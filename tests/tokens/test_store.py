@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.request import Message, Text
-from penstock.store.tokens import TokenStore, place
+from penstock.store.tokens import TokenStore, default_path
 from penstock.stores import MemoryStore
 from penstock.tokens import HybridTokenEstimator
 from tests.cli.running import environment
@@ -160,7 +160,7 @@ def test_the_store_in_memory_keeps_the_same_promises() -> None:
 
 def test_the_file_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
-    assert place() == tmp_path / "tokens.sqlite"
+    assert default_path() == tmp_path / "tokens.sqlite"
 
 
 OPEN = """

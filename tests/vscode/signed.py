@@ -10,7 +10,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock.replay.tools import filled
+from penstock.replay.tools import write_example_input
 from penstock.testing import Reply
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _tool(body: dict[str, Any]) -> tuple[str, str]:
     """The tool that is called, and with what: the shell where there is one."""
     tools = {tool["name"]: tool["input_schema"] for tool in body.get("tools", [])}
     shell = tools.get("run_in_terminal")
-    return ("run_in_terminal", filled(shell, "echo 3.2 m")) if shell else ("read_gauge", "{}")
+    return ("run_in_terminal", write_example_input(shell, "echo 3.2 m")) if shell else ("read_gauge", "{}")
 
 
 def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:

@@ -89,9 +89,9 @@ async def _check_all(router: Router, *, offline: bool) -> dict[str, Any]:
     import platform
 
     from penstock._version import __version__
-    from penstock.engines.model_resolution import known
+    from penstock.engines.model_resolution import list_configured_providers
 
-    rows = known(router.config, router.env)
+    rows = list_configured_providers(router.config, router.env)
     try:
         checked = await asyncio.gather(*(_check_provider(router, row, offline=offline) for row in rows))
     finally:
@@ -127,14 +127,14 @@ def _proxy_url(router: Router) -> str:
 
 
 async def _check_provider(router: Router, row: Provider, *, offline: bool) -> dict[str, Any]:
-    from penstock.engines.config import wished
+    from penstock.engines.config import choose_engine
     from penstock.engines.credentials import find_stored_key
 
     account = router.config.account(row.name)
     keys = [name for name in (account.env, *row.env) if name and router.env.get(name)]
     if not keys and find_stored_key(row, account, router.env).key:
         keys = ["stored by penstock setup"]
-    engine, who = wished(row.name, router.config, router.env)
+    engine, who = choose_engine(row.name, router.config, router.env)
     told: dict[str, Any] = {
         "name": row.name,
         "key": "in the configuration" if account.key else ", ".join(keys[:1]) or "none",

@@ -112,11 +112,11 @@ def _format_count(tokens: int) -> str:
 def _select_models(options: Namespace, config: Config) -> list[Model]:
     """The models of the providers that are named or configured, as far as they are known without asking."""
     from penstock.engines.environ import LIVE
-    from penstock.engines.model_resolution import known
+    from penstock.engines.model_resolution import list_configured_providers
 
     if options.live:
         return _ask_providers(options, config)
-    rows = [config.provider(name) for name in options.providers] or known(config, LIVE)
+    rows = [config.provider(name) for name in options.providers] or list_configured_providers(config, LIVE)
     return [model for row in rows for model in _known_models(row, config)] if rows else _replay_models()
 
 
@@ -132,10 +132,12 @@ def _known_models(row: Provider, config: Config) -> Sequence[Model]:
 def _replay_models() -> list[Model]:
     """What can be talked to with no key: the packaged streams."""
     from penstock.providers import Model
-    from penstock.replay import offered
+    from penstock.replay import describe_scripts
 
     can = frozenset({"chat"})
-    return [Model(id=name, provider="replay", name=about, capabilities=can) for name, about in offered().items()]
+    return [
+        Model(id=name, provider="replay", name=about, capabilities=can) for name, about in describe_scripts().items()
+    ]
 
 
 def _ask_providers(options: Namespace, config: Config) -> list[Model]:

@@ -66,10 +66,10 @@ def run(options: Namespace) -> int:
 
 def is_ready(row: Provider, env: Mapping[str, str], config: Config) -> bool:
     """Whether it can be asked as things are."""
-    from penstock.engines.config_problems import missing_key
+    from penstock.engines.config_problems import describe_missing_key
 
     if row.name in config.providers:
-        return not missing_key(row, config, env)
+        return not describe_missing_key(row, config, env)
     return row.configured(env) or row.credentials[0].scheme == "none"
 
 

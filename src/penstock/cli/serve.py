@@ -179,14 +179,14 @@ def base_url(host: str, port: int) -> str:
 
 def list_models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     """Names to ask for: aliases, those that configured providers are said to have, packaged streams."""
-    from penstock.engines.model_resolution import is_pattern, known
-    from penstock.replay import offered
+    from penstock.engines.model_resolution import is_pattern, list_configured_providers
+    from penstock.replay import describe_scripts
 
     found = [name for name in config.engine.aliases if not is_pattern(name)]
-    for row in known(config.engine, env):
+    for row in list_configured_providers(config.engine, env):
         said = config.engine.account(row.name).models
         found += [f"{row.name}/{name}" for name in said or ("…",)]
-    return found + [f"replay/{name}" for name in offered()]
+    return found + [f"replay/{name}" for name in describe_scripts()]
 
 
 def welcome_text(

@@ -101,7 +101,7 @@ def run(options: Namespace) -> int:
 def _resolve_model(options: Namespace, name: str, config: GatewayConfig) -> tuple[str, str, int]:
     """The model's name, who serves it, and how long a prompt may be; aliases are replaced by the first they mean."""
     from penstock.engines.environ import LIVE
-    from penstock.engines.model_resolution import find_alias, targets
+    from penstock.engines.model_resolution import find_alias, resolve_targets
     from penstock.errors import InputError
     from penstock.providers import max_input_tokens, model
 
@@ -109,7 +109,7 @@ def _resolve_model(options: Namespace, name: str, config: GatewayConfig) -> tupl
         return name, options.provider, options.limit
     try:
         asked = f"{options.provider}/{name}" if options.provider else name
-        target = targets(asked, config.engine, LIVE)[0]
+        target = resolve_targets(asked, config.engine, LIVE)[0]
     except InputError:
         return name, options.provider, options.limit  # nobody who can be asked: its name still tells how to count
     limit = options.limit or max_input_tokens(
@@ -169,9 +169,9 @@ def _text_breakdown(estimate: Estimate, family: str) -> Breakdown:
 
 
 def _load_factors() -> Any:
-    from penstock.store.tokens import TokenStore, place
+    from penstock.store.tokens import TokenStore, default_path
 
-    return TokenStore(place()).factors
+    return TokenStore(default_path()).factors
 
 
 # ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────────

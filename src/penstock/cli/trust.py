@@ -37,9 +37,9 @@ def run(options: Namespace) -> int:
     """Trust a file, or show what is trusted, or take trust away."""
     from penstock.gateway.config import FILE
     from penstock.gateway.config_trust import TrustStore
-    from penstock.store.sqlite import folder
+    from penstock.store.sqlite import data_folder
 
-    store = TrustStore(folder(os.environ))
+    store = TrustStore(data_folder(os.environ))
     path: Path = options.path / FILE if options.path.is_dir() else options.path
     if options.list:
         _list_trusted(store)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.cli.terminal import Printer
-    from penstock.store.journal import JournalRows, Sum, Turn
+    from penstock.store.journal import JournalEntry, JournalStore, UsageSum
 
 EPILOG = """\
 examples:
@@ -66,9 +66,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Read the journal and tell."""
-    from penstock.store.journal import JournalRows
+    from penstock.store.journal import JournalStore
 
-    rows = JournalRows(_journal_path(options), time.time, read_only=True)
+    rows = JournalStore(_journal_path(options), time.time, read_only=True)
     try:
         _print_usage(rows, options)
     finally:
@@ -103,7 +103,7 @@ def parse_since(text: str, now: float) -> float:
         raise InputError(f"--since: expected a time such as 24h, 7d or 2026-11-01, found {text!r}") from None
 
 
-def _print_usage(rows: JournalRows, options: Namespace) -> None:
+def _print_usage(rows: JournalStore, options: Namespace) -> None:
     from penstock.cli import terminal
 
     now = time.time()
@@ -137,7 +137,7 @@ def _print_json(value: Any) -> None:
     print(msgspec.json.encode(value).decode())
 
 
-def _print_turns(turns: Sequence[Turn], *, as_json: bool) -> None:
+def _print_turns(turns: Sequence[JournalEntry], *, as_json: bool) -> None:
     from penstock.cli.terminal import printable
 
     for turn in turns:
@@ -153,7 +153,7 @@ def _print_turns(turns: Sequence[Turn], *, as_json: bool) -> None:
         print(printable(f"{when}  {turn.key}  {who}  {tokens}  {ttft}/{turn.duration:.2f} s  {turn.status}:{ended}"))
 
 
-def _print_total(printer: Printer, total: Sum, span: str, inside: dict[str, int], beside: dict[str, int]) -> None:
+def _print_total(printer: Printer, total: UsageSum, span: str, inside: dict[str, int], beside: dict[str, int]) -> None:
     """`beside` are operations that are no turns, `inside` those of them that the total holds."""
     ended = [("broken off", total.faults), ("cancelled", total.cancelled), ("refused", total.refused)]
     bad = "".join(f", {count:,} {word}" for word, count in ended if count)
@@ -171,7 +171,7 @@ def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'s' * (count != 1)}"
 
 
-def _print_groups(printer: Printer, groups: Sequence[Sum], by: str) -> None:
+def _print_groups(printer: Printer, groups: Sequence[UsageSum], by: str) -> None:
     from penstock.cli.terminal import Cell, Column, printable
 
     titles = ("turns", "in", "out", "cost", "ttft", "time", "faults")
@@ -187,7 +187,7 @@ def _print_groups(printer: Printer, groups: Sequence[Sum], by: str) -> None:
     printer.print_line([])
 
 
-def _print_plot(printer: Printer, slices: Sequence[Sum], what: str, begin: float, now: float, step: float) -> None:
+def _print_plot(printer: Printer, slices: Sequence[UsageSum], what: str, begin: float, now: float, step: float) -> None:
     """Print a bar for each slice of time, from the first that has a figure."""
     from penstock.cli.terminal import Bar, Cell, Column
 
@@ -222,7 +222,7 @@ def _format_money(dollars: float) -> str:
     return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.4f}"
 
 
-def _format_cost(row: Sum) -> str:
+def _format_cost(row: UsageSum) -> str:
     """What is known of it: a plus where some of the turns have no price."""
     if row.unpriced and not row.cost:
         return "?"

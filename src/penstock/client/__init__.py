@@ -14,6 +14,16 @@ from penstock.engines.config import Config
 from penstock.engines.options import ClientCertificate, RequestOptions, Timeouts
 
 __all__ = [
-    "Answer", "Client", "ClientCertificate", "Config", "Embeddings", "LlmApi", "Ranked", "Ranking", "RequestOptions",
-    "Stream", "SyncClient", "Timeouts",
-]  # fmt: skip
+    "Answer",
+    "Client",
+    "ClientCertificate",
+    "Config",
+    "Embeddings",
+    "LlmApi",
+    "Ranked",
+    "Ranking",
+    "RequestOptions",
+    "Stream",
+    "SyncClient",
+    "Timeouts",
+]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from penstock.client.embeddings import EMBEDDINGS, RANKINGS, Embeddings, Ranking, Shape, read
-from penstock.client.stream import Answer, Spending, Stream
-from penstock.engines.model_resolution import REPLAY, Target, known
+from penstock.client.embeddings import EMBEDDINGS, RANKINGS, Embeddings, Ranking, WireFormat, decode_answer
+from penstock.client.stream import Answer, Stream, UsageTracker
+from penstock.engines.model_resolution import REPLAY, Target, list_configured_providers
 from penstock.engines.options import RequestOptions
 from penstock.engines.router import Router
 from penstock.errors import BadRequest, InputError, ProviderError
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
 
     from penstock.engines.config import Config
-    from penstock.engines.reply import Reply
+    from penstock.engines.reply import ModelReply
     from penstock.events import AnyEvent
     from penstock.messages.options import ConvertOptions
     from penstock.providers.models import Model
     from penstock.stores import ReasoningStore
 
-Asked: TypeAlias = "str | Request | Mapping[str, Any]"
+ModelOrRequest: TypeAlias = "str | Request | Mapping[str, Any]"
 Options: TypeAlias = "RequestOptions | Mapping[str, Any] | None"
 
 
 class LlmApi(Protocol):
     """What a program needs of a model. Streams are events, the rest comes whole."""
 
-    async def chat(self, model: Asked, messages: Any = None, /, **more: Any) -> Answer: ...
-    def chat_stream(self, model: Asked, messages: Any = None, /, **more: Any) -> Stream: ...
-    async def responses(self, model: Asked, input: Any = None, /, **more: Any) -> Answer: ...
-    def responses_stream(self, model: Asked, input: Any = None, /, **more: Any) -> Stream: ...
-    async def complete(self, model: Asked, prompt: Any = None, /, **more: Any) -> Answer: ...
-    def complete_stream(self, model: Asked, prompt: Any = None, /, **more: Any) -> Stream: ...
-    def fim_stream(self, model: Asked, prefix: str = "", suffix: str = "", /, **more: Any) -> Stream: ...
+    async def chat(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Answer: ...
+    def chat_stream(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Stream: ...
+    async def responses(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Answer: ...
+    def responses_stream(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Stream: ...
+    async def complete(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Answer: ...
+    def complete_stream(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Stream: ...
+    def fim_stream(self, model: ModelOrRequest, prefix: str = "", suffix: str = "", /, **more: Any) -> Stream: ...
     async def embed(self, model: str, texts: str | Sequence[str], /, **more: Any) -> Embeddings: ...
     async def rerank(
         self, model: str, query: str, documents: Sequence[str], /, top: int | None = None, **more: Any
@@ -62,12 +62,17 @@ class Client:
     """
 
     def __init__(
-        self, config: Config | Mapping[str, Any] | None = None, *, options: Options = None,
-        env: Mapping[str, str] | None = None, store: ReasoningStore | None = None, tenant: str = "",
+        self,
+        config: Config | Mapping[str, Any] | None = None,
+        *,
+        options: Options = None,
+        env: Mapping[str, str] | None = None,
+        store: ReasoningStore | None = None,
+        tenant: str = "",
         router: Router | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.router = router or Router(config, env=env)
-        self.spending = Spending()
+        self.spending = UsageTracker()
         self._options = RequestOptions.read(options)
         self._store, self._tenant = store, tenant
 
@@ -83,39 +88,46 @@ class Client:
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def chat(self, model: Asked, messages: Any = None, /, **more: Any) -> Answer:
+    async def chat(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Answer:
         """A whole answer to a conversation. `messages` may be a plain question."""
         return await self._stream("chat", "openai-chat", model, "messages", messages, more, stream=False).turn()
 
-    def chat_stream(self, model: Asked, messages: Any = None, /, **more: Any) -> Stream:
+    def chat_stream(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Stream:
         """The same, event by event."""
         return self._stream("chat", "openai-chat", model, "messages", messages, more)
 
-    async def responses(self, model: Asked, input: Any = None, /, **more: Any) -> Answer:
+    async def responses(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Answer:
         """A whole answer to a body as OpenAI's Responses has it."""
         return await self._stream("responses", "responses", model, "input", input, more, stream=False).turn()
 
-    def responses_stream(self, model: Asked, input: Any = None, /, **more: Any) -> Stream:
+    def responses_stream(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Stream:
         """The same, event by event."""
         return self._stream("responses", "responses", model, "input", input, more)
 
-    async def complete(self, model: Asked, prompt: Any = None, /, **more: Any) -> Answer:
+    async def complete(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Answer:
         """A text that goes on where the prompt ends."""
         return await self._stream("completions", "completions", model, "prompt", prompt, more, stream=False).turn()
 
-    def complete_stream(self, model: Asked, prompt: Any = None, /, **more: Any) -> Stream:
+    def complete_stream(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Stream:
         """The same, event by event."""
         return self._stream("completions", "completions", model, "prompt", prompt, more)
 
-    def fim_stream(self, model: Asked, prefix: str = "", suffix: str = "", /, **more: Any) -> Stream:
+    def fim_stream(self, model: ModelOrRequest, prefix: str = "", suffix: str = "", /, **more: Any) -> Stream:
         """What fits between a prefix and a suffix, event by event."""
         given = {**more, "suffix": suffix} if suffix else more
         return self._stream("fim", "completions", model, "prompt", prefix or None, given)
 
     def _stream(
-        self, operation: str, protocol: str, model: Asked, key: str, content: Any, more: Mapping[str, Any], *,
+        self,
+        operation: str,
+        protocol: str,
+        model: ModelOrRequest,
+        key: str,
+        content: Any,
+        more: Mapping[str, Any],
+        *,
         stream: bool = True,
-    ) -> Stream:  # fmt: skip
+    ) -> Stream:
         given = dict(more)
         options = RequestOptions.read(given.pop("options", None)).over(self._options)
         engine: str = given.pop("engine", "")
@@ -127,9 +139,9 @@ class Client:
             convert["strict"] = True
         if self._store is not None:
             convert["store"], convert["tenant"] = self._store, self._tenant
-        request = replace(read_asked(model, protocol, key, content, given), stream=stream)
+        request = replace(read_request(model, protocol, key, content, given), stream=stream)
 
-        async def ask() -> Reply:
+        async def ask() -> ModelReply:
             return await self.router.open(
                 request, operation, source=protocol, engine=engine, options=options, convert=convert
             )
@@ -149,7 +161,7 @@ class Client:
             return _shape(EMBEDDINGS, shape).write(target.model, given, **rest)
 
         job, data, record = await self.router.fetch(model, "embeddings", body, engine=engine, options=options)
-        answer = read(data)
+        answer = decode_answer(data)
         vectors, usage = EMBEDDINGS[job.endpoint.protocol].read(answer)
         self.spending.count(job.provider.name, job.model, usage)
         return Embeddings(vectors, job.model, usage, answer, job.provider.name, record)
@@ -165,7 +177,7 @@ class Client:
             return _shape(RANKINGS, shape).write(target.model, query, given, top, **rest)
 
         job, data, record = await self.router.fetch(model, "rerank", body, engine=engine, options=options)
-        answer = read(data)
+        answer = decode_answer(data)
         results, usage = RANKINGS[job.endpoint.protocol].read(answer)
         for one in results:
             one.document = given[one.index] if one.index < len(given) else ""
@@ -181,7 +193,7 @@ class Client:
         config, env = self.router.config, self.router.env
         if provider:
             return await self._listed(provider, chat, options)
-        rows = known(config, env) or [config.provider(REPLAY)]
+        rows = list_configured_providers(config, env) or [config.provider(REPLAY)]
         found = await asyncio.gather(*(self._listed(row.name, chat, options) for row in rows), return_exceptions=True)
         made: list[Model] = []
         for row, result in zip(rows, found, strict=True):
@@ -198,7 +210,7 @@ class Client:
         _, data, _ = await self.router.fetch(
             Target(row, "", f"{row.name} was named"), "models", lambda _target, _shape: {}, options=options
         )
-        return read_model_list(row, read(data), chat=chat)
+        return read_model_list(row, decode_answer(data), chat=chat)
 
     def _said(self, more: Mapping[str, Any]) -> tuple[RequestOptions, str, dict[str, Any]]:
         rest = dict(more)
@@ -206,7 +218,7 @@ class Client:
         return options, rest.pop("engine", ""), rest
 
 
-def read_asked(model: Asked, protocol: str, key: str, content: Any, more: Mapping[str, Any]) -> Request:
+def read_request(model: ModelOrRequest, protocol: str, key: str, content: Any, more: Mapping[str, Any]) -> Request:
     """A request from any of the forms it may have."""
     if isinstance(model, Request):
         if content is not None or more:
@@ -220,7 +232,7 @@ def read_asked(model: Asked, protocol: str, key: str, content: Any, more: Mappin
     return reader(protocol)({**model, **({key: content} if content is not None else {}), **more})
 
 
-def _shape(shapes: Mapping[str, Shape], name: str) -> Shape:
+def _shape(shapes: Mapping[str, WireFormat], name: str) -> WireFormat:
     if name not in shapes:
         raise InputError(f"no way is known to speak {name}; known are: {', '.join(shapes)}")
     return shapes[name]

@@ -31,7 +31,7 @@ class Embeddings(msgspec.Struct, omit_defaults=True):
     usage: Usage | None = None
     raw: Any = None
     provider: str = ""
-    record: Any = None  # how the answer came to be: `penstock.engines.decisions.Record`
+    record: Any = None  # how the answer came to be: `penstock.engines.decisions.DecisionLog`
 
 
 class Ranked(msgspec.Struct):
@@ -53,14 +53,14 @@ class Ranking(msgspec.Struct, omit_defaults=True):
     record: Any = None
 
 
-class Shape(msgspec.Struct, frozen=True):
+class WireFormat(msgspec.Struct, frozen=True):
     """A way to ask, and a way to read."""
 
     write: Callable[..., Body]
     read: Callable[[Any], tuple[list[Any], Usage | None]]
 
 
-def read(data: bytes) -> Any:
+def decode_answer(data: bytes) -> Any:
     """An answer's JSON; one that is none is an error like any other."""
     try:
         return decode_bounded(data)
@@ -79,8 +79,12 @@ def _openai(model: str, texts: Sequence[str], **more: Any) -> Body:
 
 def _cohere(model: str, texts: Sequence[str], **more: Any) -> Body:
     return {
-        "model": model, "texts": list(texts), "input_type": "search_document", "embedding_types": ["float"], **more,
-    }  # fmt: skip
+        "model": model,
+        "texts": list(texts),
+        "input_type": "search_document",
+        "embedding_types": ["float"],
+        **more,
+    }
 
 
 def _gemini(model: str, texts: Sequence[str], **more: Any) -> Body:
@@ -96,9 +100,15 @@ def _vertex(_model: str, texts: Sequence[str], **more: Any) -> Body:
 
 def _bedrock(_model: str, texts: Sequence[str], **more: Any) -> Body:
     """Amazon's own models take one text, the others a list."""
-    return {"inputText": texts[0], **more} if len(texts) == 1 else {
-        "texts": list(texts), "input_type": "search_document", **more,
-    }  # fmt: skip
+    return (
+        {"inputText": texts[0], **more}
+        if len(texts) == 1
+        else {
+            "texts": list(texts),
+            "input_type": "search_document",
+            **more,
+        }
+    )
 
 
 def _watsonx(_model: str, texts: Sequence[str], **more: Any) -> Body:
@@ -117,22 +127,25 @@ def _vectors(answer: Object) -> tuple[list[Any], Usage | None]:
     rows = as_objects(answer.get("data"))
     if rows:
         rows.sort(key=lambda row: row.get("index") or 0)
-        return [_vector(row["embedding"]) for row in rows], usage(answer)
+        return [_vector(row["embedding"]) for row in rows], read_usage(answer)
     kinds = get_object(answer, "embeddings")  # one list for each type of number that was asked for
     many = next((get_list(kinds, name) for name in kinds if kinds[name]), None) or get_list(answer, "embeddings")
     if "embedding" in answer:
         many = [answer["embedding"]]
     many = many or [row.get("embedding") for row in as_objects(answer.get("results"))]
     many = many or [get_object(row, "embeddings") for row in as_objects(answer.get("predictions"))]
-    return [_vector(as_object(one).get("values", one)) for one in many], usage(answer)
+    return [_vector(as_object(one).get("values", one)) for one in many], read_usage(answer)
 
 
-EMBEDDINGS: dict[str, Shape] = {
-    "openai-embeddings": Shape(_openai, _vectors), "voyage-embeddings": Shape(_openai, _vectors),
-    "cohere-embeddings": Shape(_cohere, _vectors), "gemini-embeddings": Shape(_gemini, _vectors),
-    "vertex-embeddings": Shape(_vertex, _vectors), "bedrock-embeddings": Shape(_bedrock, _vectors),
-    "watsonx-embeddings": Shape(_watsonx, _vectors),
-}  # fmt: skip
+EMBEDDINGS: dict[str, WireFormat] = {
+    "openai-embeddings": WireFormat(_openai, _vectors),
+    "voyage-embeddings": WireFormat(_openai, _vectors),
+    "cohere-embeddings": WireFormat(_cohere, _vectors),
+    "gemini-embeddings": WireFormat(_gemini, _vectors),
+    "vertex-embeddings": WireFormat(_vertex, _vectors),
+    "bedrock-embeddings": WireFormat(_bedrock, _vectors),
+    "watsonx-embeddings": WireFormat(_watsonx, _vectors),
+}
 
 # ── rankings ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -147,9 +160,11 @@ def _rank(limit: str) -> Callable[..., Body]:
 def _rank_watsonx(_model: str, query: str, documents: Sequence[str], top: int | None, **more: Any) -> Body:
     given = {"return_options": {"top_n": top}} if top else {}
     return {
-        "query": query, "inputs": [{"text": text} for text in documents], **({"parameters": given} if given else {}),
+        "query": query,
+        "inputs": [{"text": text} for text in documents],
+        **({"parameters": given} if given else {}),
         **more,
-    }  # fmt: skip
+    }
 
 
 def _score(row: Object) -> float:
@@ -159,16 +174,17 @@ def _score(row: Object) -> float:
 def _ranks(answer: Object) -> tuple[list[Any], Usage | None]:
     rows = as_objects(answer.get("results")) or as_objects(answer.get("data")) or as_objects(answer.get("rankings"))
     made = [Ranked(get_integer(row, "index") or 0, _score(row)) for row in rows]
-    return sorted(made, key=lambda one: -one.score), usage(answer)
+    return sorted(made, key=lambda one: -one.score), read_usage(answer)
 
 
-RANKINGS: dict[str, Shape] = {
-    "cohere-rerank": Shape(_rank("top_n"), _ranks), "voyage-rerank": Shape(_rank("top_k"), _ranks),
-    "watsonx-rerank": Shape(_rank_watsonx, _ranks),
-}  # fmt: skip
+RANKINGS: dict[str, WireFormat] = {
+    "cohere-rerank": WireFormat(_rank("top_n"), _ranks),
+    "voyage-rerank": WireFormat(_rank("top_k"), _ranks),
+    "watsonx-rerank": WireFormat(_rank_watsonx, _ranks),
+}
 
 
-def usage(answer: Object) -> Usage | None:
+def read_usage(answer: Object) -> Usage | None:
     """What it cost, by whichever name."""
     said = get_object(answer, "usage") or get_object(get_object(answer, "meta"), "billed_units") or answer
     for name in ("prompt_tokens", "input_tokens", "total_tokens", "inputTextTokenCount", "input_token_count"):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from penstock import protocols
 from penstock.bridge import encoding, write_body
 from penstock.diagnostics import Diagnostic
-from penstock.engines.decisions import Record  # noqa: TC001 — msgspec reads the annotation
+from penstock.engines.decisions import DecisionLog  # noqa: TC001 — msgspec reads the annotation
 from penstock.errors import UnknownProtocol
 from penstock.events import Fault, Start, TextDelta
 from penstock.fold import Fold, unfold
@@ -22,7 +22,7 @@ from penstock.request import Turn
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from penstock.engines.reply import Reply
+    from penstock.engines.reply import ModelReply
     from penstock.events import AnyEvent, Finish, Usage
     from penstock.stores import ReasoningStore
 
@@ -31,7 +31,7 @@ class Answer(Turn):
     """A whole turn, who gave it, and how that came about."""
 
     provider: str = ""
-    record: Record | None = None
+    record: DecisionLog | None = None
     diagnostics: list[Diagnostic] = msgspec.field(default_factory=list[Diagnostic])
 
     def to(self, protocol: str, **options: Any) -> Any:
@@ -52,16 +52,20 @@ class Stream:
     """
 
     def __init__(
-        self, ask: Callable[[], Awaitable[Reply]], *, done: Callable[[Reply], None],
-        store: ReasoningStore | None = None, tenant: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        ask: Callable[[], Awaitable[ModelReply]],
+        *,
+        done: Callable[[ModelReply], None],
+        store: ReasoningStore | None = None,
+        tenant: str = "",
+    ) -> None:
         self._ask = ask
         self._done = done
         self._store, self._tenant = store, tenant
-        self._reply: Reply | None = None
+        self._reply: ModelReply | None = None
         self._counted = False
 
-    async def open(self) -> Reply:
+    async def open(self) -> ModelReply:
         """Ask now. The reply has the status, the headers and the record of decisions."""
         if self._reply is None:
             self._reply = await self._ask()
@@ -115,11 +119,11 @@ class Stream:
         return Answer(**fields, provider=reply.provider, record=reply.record, diagnostics=reply.diagnostics)
 
     @property
-    def reply(self) -> Reply | None:
+    def reply(self) -> ModelReply | None:
         return self._reply
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> DecisionLog | None:
         """The decisions that led here."""
         return self._reply.record if self._reply else None
 
@@ -162,7 +166,7 @@ def _dated(events: list[AnyEvent]) -> list[AnyEvent]:
 _FIELDS = ("input", "output", "cached", "written", "reasoning")
 
 
-class Spent(msgspec.Struct):
+class UsageTotals(msgspec.Struct):
     """Tokens and calls. `unknown` are calls that nobody told the usage of; `broken` those that ended in a fault."""
 
     calls: int = 0
@@ -175,20 +179,20 @@ class Spent(msgspec.Struct):
     reasoning: int = 0
 
 
-class Spending:
+class UsageTracker:
     """The book."""
 
     def __init__(self) -> None:
-        self.by_model: dict[tuple[str, str], Spent] = {}
+        self.by_model: dict[tuple[str, str], UsageTotals] = {}
 
-    def add(self, reply: Reply) -> None:
+    def add(self, reply: ModelReply) -> None:
         """Count a reply that is over, or was left."""
         row = self.count(reply.provider, reply.model, reply.usage)
         if reply.end is None or hasattr(reply.end, "kind"):
             row.broken += 1
 
-    def count(self, provider: str, model: str, usage: Usage | None) -> Spent:
-        row = self.by_model.setdefault((provider, model), Spent())
+    def count(self, provider: str, model: str, usage: Usage | None) -> UsageTotals:
+        row = self.by_model.setdefault((provider, model), UsageTotals())
         row.calls += 1
         if usage is None:
             row.unknown += 1
@@ -198,9 +202,9 @@ class Spending:
         return row
 
     @property
-    def total(self) -> Spent:
-        made = Spent()
+    def total(self) -> UsageTotals:
+        made = UsageTotals()
         for row in self.by_model.values():
-            for name in Spent.__struct_fields__:
+            for name in UsageTotals.__struct_fields__:
                 setattr(made, name, getattr(made, name) + getattr(row, name))
         return made

@@ -1,10 +1,12 @@
-"""What a client or gateway is told once: providers of one's own, aliases, fallbacks, engines, options. Plain values.
+"""The configuration of a client or gateway: providers, aliases, fallbacks, engine, request options. Plain values.
 
 [providers.mine]
 base_url = "http://localhost:9000/v1"
 
 [aliases]
 fast = ["groq/llama-3.3-70b-versatile", "openai/gpt-5-mini"]
+
+`PENSTOCK_ENGINE_<PROVIDER>` wins over `PENSTOCK_ENGINE`, and both win over the file.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.engines.options import RequestOptions
-from penstock.engines.retries import Policy
+from penstock.engines.retries import BreakerPolicy
 from penstock.errors import InputError
 from penstock.http.header_fields import check_headers, check_key, check_text, check_url
 from penstock.option_checks import read_toml
@@ -30,15 +32,17 @@ from penstock.redaction import MARK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-GATEWAY = frozenset({"serve", "keys", "limits", "access", "journal", "record", "state", "features", "fetch", "log"})
-"""Tables of `penstock.toml` that only a gateway reads: one file does for all."""
+GATEWAY_TABLES = frozenset(
+    {"serve", "keys", "limits", "access", "journal", "record", "state", "features", "fetch", "log"}
+)
+"""Tables of `penstock.toml` that only the gateway reads. Clients read the same file and ignore them."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One's own terms with a provider; with `base_url` and a new name, a provider of one's own.
+    """The settings of a provider; with `base_url` and a new name, a custom provider.
 
-    `key` is the key itself; `env` a variable that holds it. `models`: a list of names means exactly these; a table
-    gives facts about some, beside those that the provider lists.
+    `key` is the key itself; `env` names a variable that holds it. `models`: a list replaces the models that the
+    provider lists; a table adds facts about some of them.
     """
 
     key: str = ""
@@ -49,11 +53,11 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     models: tuple[str, ...] | dict[str, ConfiguredModel] = ()
     engine: str = ""
     options: dict[str, Any] = {}
-    fields: dict[str, Any] = {}  # of the provider's row, for one of one's own
+    fields: dict[str, Any] = {}  # of the provider's row, for a custom provider
 
     @property
     def only_facts(self) -> bool:
-        """Whether it gives facts about models and nothing else: no terms with the provider."""
+        """True if only facts about models are given: the provider itself is not configured."""
         return isinstance(self.models, dict) and replace(self, models=()) == Account()
 
     def __repr__(self) -> str:
@@ -64,19 +68,19 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """All of it. `aliases`: a name → a model or several, tried in order. `fallbacks`: a model → who is asked next."""
+    """The whole configuration. `aliases`: name → model or models, tried in order. `fallbacks`: model → next models."""
 
     providers: dict[str, Account] = {}
     aliases: dict[str, str | list[str]] = {}
     fallbacks: dict[str, list[str]] = {}
     engine: str = ""
     retries: int | None = None  # per provider; None: as its row says
-    breaker: Policy = Policy()
+    breaker: BreakerPolicy = BreakerPolicy()
     options: dict[str, Any] = {}
 
     @classmethod
     def read(cls, value: Config | Mapping[str, Any] | str | Path | None) -> Config:
-        """A configuration from plain values, or from a TOML file."""
+        """Reads a configuration from plain values or from a TOML file."""
         if isinstance(value, Config):
             return value
         where = "configuration"
@@ -84,7 +88,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             where = str(value)
             try:
                 _, read = read_toml(Path(value).read_bytes(), where)
-                value = {name: table for name, table in read.items() if name not in GATEWAY}
+                value = {name: table for name, table in read.items() if name not in GATEWAY_TABLES}
             except tomllib.TOMLDecodeError as error:
                 raise InputError(f"{where}: {error}") from None
         try:
@@ -95,7 +99,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return made
 
     def check(self) -> None:
-        """Raise what would otherwise only be found out by the first request."""
+        """Raises errors that otherwise only the first request would show."""
         RequestOptions.read(self.options)
         for name, account in self.providers.items():
             try:
@@ -105,19 +109,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise InputError(f"providers.{name}: {error}") from None
 
     def account(self, name: str) -> Account:
-        return self.providers.get(name, _NOBODY)
+        return self.providers.get(name, _DEFAULT_ACCOUNT)
 
     def provider(self, name: str) -> Provider:
-        """A provider by name: one's own, or one of the table."""
-        own = self.providers.get(name)
-        if own is None:
+        """Returns a provider by name: a custom one, or one of the built-in table."""
+        account = self.providers.get(name)
+        if account is None:
             return provider(name)
-        if own.base_url and (own.like or name not in providers()):
-            return _own(name, own)
-        return _with_models(provider(name), own.models) if isinstance(own.models, dict) else provider(name)
+        if account.base_url and (account.like or name not in providers()):
+            return _build_custom(name, account)
+        return _with_models(provider(name), account.models) if isinstance(account.models, dict) else provider(name)
 
     def has(self, name: str) -> bool:
-        """Whether that is the name of a provider at all."""
+        """True if a provider has this name."""
         try:
             self.provider(name)
         except InputError:
@@ -126,7 +130,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def check_account(account: Account, row: Provider) -> None:
-    """Raise if a setting could not become part of a request's address or headers. The message names the setting."""
+    """Raises if a setting is not valid in a URL or header. The message names the setting."""
     check_key(account.key, "key")
     if account.base_url:
         check_template_url(account.base_url, "base_url")
@@ -139,20 +143,20 @@ def check_account(account: Account, row: Provider) -> None:
 
 
 def check_template_url(url: str, where: str) -> None:
-    """Raise unless an address is valid once its settings (`{region}`) are filled in."""
+    """Raises unless a URL is valid once its settings (`{region}`) are filled in."""
     check_text(url, where, ascii_only=False)
-    if not url.startswith("{"):  # a setting that holds the whole address: checked when it is known
+    if not url.startswith("{"):  # a setting that holds the whole URL: checked when it is known
         check_url(_SETTING.sub("x", url), where)
 
 
 _SETTING = re.compile(r"\{\+?[a-z_]+\}")
-_NOBODY = Account()
-_made: dict[tuple[str, str, str, bytes], Provider] = {}  # providers of one's own, by what makes them
-_MOST = 1000
+_DEFAULT_ACCOUNT = Account()
+_provider_cache: dict[tuple[str, str, str, bytes], Provider] = {}  # custom providers, by their configuration
+_MAX_CACHED = 1000
 
 
-def _own(name: str, own: Account) -> Provider:
-    """A provider of one's own. It is asked for several times in every request, and dear to make."""
+def _build_custom(name: str, own: Account) -> Provider:
+    """Returns a custom provider. Cached: each request needs it several times, and building it is slow."""
     models = own.models if isinstance(own.models, dict) else {}
     fields = {**own.fields, "models": models} if models else own.fields
     key = (name, own.base_url, own.like, msgspec.json.encode(fields) if fields else b"")
@@ -161,73 +165,69 @@ def _own(name: str, own: Account) -> Provider:
         made = custom(name, own.base_url, like=own.like or COMPATIBLE, **own.fields)
         return replace(made, models=models) if models else made
 
-    return _remembered(key, make)
+    return _get_cached(key, make)
 
 
 def _with_models(row: Provider, models: dict[str, ConfiguredModel]) -> Provider:
-    """A provider of the table with facts of one's own about its models."""
-    return _remembered((row.name, "", "", msgspec.json.encode(models)), lambda: replace(row, models=models))
+    """Returns a built-in provider with the configured facts about its models."""
+    return _get_cached((row.name, "", "", msgspec.json.encode(models)), lambda: replace(row, models=models))
 
 
-def _remembered(key: tuple[str, str, str, bytes], make: Callable[[], Provider]) -> Provider:
-    found = _made.get(key)
+def _get_cached(key: tuple[str, str, str, bytes], make: Callable[[], Provider]) -> Provider:
+    found = _provider_cache.get(key)
     if found is None:
-        if len(_made) >= _MOST:
-            _made.clear()
-        found = _made[key] = make()
+        if len(_provider_cache) >= _MAX_CACHED:
+            _provider_cache.clear()
+        found = _provider_cache[key] = make()
     return found
 
 
 ENGINES = ("native", "sdk")
-FLAG = "PENSTOCK_ENGINE"
+ENGINE_VARIABLE = "PENSTOCK_ENGINE"
 log = logging.getLogger("penstock.engines")
 
 
 @lru_cache(1000)
-def variable(provider: str) -> str:
-    """The name of a provider's own flag."""
-    return f"{FLAG}_{re.sub('[^A-Z0-9]+', '_', provider.upper())}"
+def engine_variable(provider: str) -> str:
+    """Returns the environment variable that sets a provider's engine."""
+    return f"{ENGINE_VARIABLE}_{re.sub('[^A-Z0-9]+', '_', provider.upper())}"
 
 
-def wished(provider: str, config: Config, env: Mapping[str, str], said: str = "") -> tuple[str, str]:
-    """The engine, and who wished for it.
+def choose_engine(provider: str, config: Config, env: Mapping[str, str], requested: str = "") -> tuple[str, str]:
+    """Returns the engine, and the setting that selects it.
 
-    A wrong value in a call is the caller's error. A wrong flag is not: it is logged, and native is used.
+    A wrong value in a call raises. A wrong variable or setting is logged, and native is used.
     """
-    if said:
-        return _checked(said, "the call"), "the call"
-    for value, who in _wishes(provider, config, env):
+    if requested:
+        if not is_engine_name(requested):
+            raise InputError(f"the call: expected {' or '.join(ENGINES)}, found {requested!r}")
+        return _normalize(requested), "the call"
+    for value, setting in _engine_settings(provider, config, env):
         if value:
-            if not valid(value):
-                _warn(who, value)
-                return ENGINES[0], f"the default, because {who} is neither {' nor '.join(ENGINES)}"
-            return _cleaned(value), who
+            if not is_engine_name(value):
+                _warn_once(setting, value)
+                return ENGINES[0], f"the default, because {setting} is neither {' nor '.join(ENGINES)}"
+            return _normalize(value), setting
     return ENGINES[0], "the default"
 
 
-def valid(value: str) -> bool:
-    """Whether a flag names an engine."""
-    return _cleaned(value) in ENGINES
+def is_engine_name(value: str) -> bool:
+    """True if the value names an engine."""
+    return _normalize(value) in ENGINES
 
 
-def _checked(value: str, who: str) -> str:
-    if not valid(value):
-        raise InputError(f"{who}: expected {' or '.join(ENGINES)}, found {value!r}")
-    return _cleaned(value)
-
-
-def _cleaned(value: str) -> str:
+def _normalize(value: str) -> str:
     return value.strip().lower()
 
 
 @lru_cache(1000)
-def _warn(who: str, value: str) -> None:
-    """Log a wrong flag, each value once."""
-    log.warning("%s: expected %s, found %r; native is used", who, " or ".join(ENGINES), value)
+def _warn_once(setting: str, value: str) -> None:
+    """Logs a wrong engine setting; each value once."""
+    log.warning("%s: expected %s, found %r; native is used", setting, " or ".join(ENGINES), value)
 
 
-def _wishes(provider: str, config: Config, env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    yield env.get(variable(provider), ""), variable(provider)
-    yield env.get(FLAG, ""), FLAG
+def _engine_settings(provider: str, config: Config, env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    yield env.get(engine_variable(provider), ""), engine_variable(provider)
+    yield env.get(ENGINE_VARIABLE, ""), ENGINE_VARIABLE
     yield config.account(provider).engine, f"providers.{provider}.engine"
     yield config.engine, "engine"

@@ -1,4 +1,4 @@
-"""Decision records: what was decided on the way to an answer, and why. On the result, in the log, and counted."""
+"""Decision records: what the router decided and why. They are on the result, in the log, and counted."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
-# route: whom a name means · operation: what is asked in place of what · engine: the one that is used, where it is not
-# the one wished for · retry: the same again · fallback: the next provider, or its next endpoint · skip: a provider that
-# is not asked · give-up: the end of trying · open: an answer began
-What: TypeAlias = Literal["route", "operation", "engine", "retry", "fallback", "skip", "give-up", "open"]
-_LOUD = frozenset({"engine", "retry", "fallback", "skip", "give-up"})
+# route: the provider that a name resolves to · operation: another operation is used · engine: another engine than the
+# configured one is used · retry: the same provider again · fallback: the next provider or endpoint · skip: the circuit
+# breaker is open · give-up: no more attempts · open: a response began
+DecisionKind: TypeAlias = Literal["route", "operation", "engine", "retry", "fallback", "skip", "give-up", "open"]
+_INFO_KINDS = frozenset({"engine", "retry", "fallback", "skip", "give-up"})
 log = logging.getLogger("penstock.routing")
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One decision. `code` is a word to count by, `why` a sentence to read."""
+    """One decision. `code` is for metrics, `why` is a sentence for people."""
 
-    what: What
+    what: DecisionKind
     code: str
     why: str
     provider: str = ""
@@ -33,35 +33,35 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     wait: float = 0.0
 
 
-class Record(msgspec.Struct, omit_defaults=True):
-    """All decisions of one request, in order. `tries` is how often somebody was asked."""
+class DecisionLog(msgspec.Struct, omit_defaults=True):
+    """All decisions of one request, in order. `tries` counts the attempts."""
 
     asked: str
     decisions: list[Decision] = []
     tries: int = 0
 
-    def waited(self) -> float:
-        """Seconds of all waits before retries."""
+    def total_wait(self) -> float:
+        """Returns the seconds of all waits before retries."""
         return sum(one.wait for one in self.decisions)
 
     def lines(self) -> list[str]:
-        """One line for each."""
+        """Returns one line for each decision."""
         return [f"{one.what}: {one.why}" for one in self.decisions]
 
 
-class Recorder:
-    """Writes decisions where they belong."""
+class DecisionRecorder:
+    """Adds decisions to the log of a request, to the counters and to the log file."""
 
     def __init__(self, counts: Counter[tuple[str, str, str]], report: Callable[[Decision], None] | None = None) -> None:
         self._counts = counts
         self._report = report
 
-    def note(self, record: Record, decision: Decision) -> None:
-        if decision.what in _LOUD:  # what quotes an error; the rest is made of names alone
+    def add(self, record: DecisionLog, decision: Decision) -> None:
+        if decision.what in _INFO_KINDS:  # these quote errors, which may hold secrets; the others hold names only
             decision = msgspec.structs.replace(decision, why=redact(decision.why))
         record.decisions.append(decision)
         self._counts[decision.what, decision.code, decision.provider] += 1
-        level = logging.INFO if decision.what in _LOUD else logging.DEBUG
+        level = logging.INFO if decision.what in _INFO_KINDS else logging.DEBUG
         if log.isEnabledFor(level):
             log.log(level, "%s %s: %s: %s", decision.provider or "-", record.asked, decision.what, decision.why)
         if self._report is not None:

@@ -1,7 +1,7 @@
-"""What a provider has no word for: had another way where there is one, refused where half would mislead, else told.
+"""Emulates settings that a provider lacks; refuses a request where half of it would mislead; reports the rest as lost.
 
-Stop sequences are met by cutting the answer, JSON of any shape is asked for in words; several choices are refused. What
-is left is `losses`: names for the client to read. Leans on the diagnostics of `penstock.messages`; sends nothing.
+Stop sequences: the answer is cut. JSON of any shape: a system message asks for it. Several choices: refused. All other
+settings that the conversion lost are named in `UpstreamRequest.losses`, for the client to read.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ from penstock.transforms.stop_sequences import StopAtSequences
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engines.interface import Job
+    from penstock.engines.interface import UpstreamRequest
     from penstock.errors import ProviderError
 
-__all__ = ["LOSS", "REFUSED", "fill", "lost", "several", "worded"]
-UNSUPPORTED = "unsupported_parameter"  # the code of a no that is this provider's own
-PROMPTS = "several-prompts"
-LISTED = frozenset({"completions", "fim"})  # operations whose prompt may be a list
-SUBSTITUTES: dict[str, str] = {
+__all__ = ["LOSS", "REFUSED", "apply_emulations", "lost", "multiple_answers_error", "request_json_by_prompt"]
+UNSUPPORTED = "unsupported_parameter"  # the error code of a refusal that another provider may not share
+SEVERAL_PROMPTS = "several-prompts"
+PROMPT_LIST_OPERATIONS = frozenset({"completions", "fim"})  # operations whose prompt may be a list
+EMULATIONS: dict[str, str] = {
     "stop": "stop sequences are not sent: the answer is cut where one begins, and its provider let go",
     "any-json": "an answer of any JSON is asked for in a system message",
 }
-JSON = "Answer with one valid JSON object and nothing else: no other words before or after it, and no code fence."
+JSON_INSTRUCTION = (
+    "Answer with one valid JSON object and nothing else: no other words before or after it, and no code fence."
+)
 
 
-def worded(request: rq.Request) -> rq.Request:
-    """The request with its wish for JSON in words."""
+def request_json_by_prompt(request: rq.Request) -> rq.Request:
+    """Returns the request with a system message that asks for JSON, in place of the response format."""
     settings = replace(request.settings, format=None)
     leading = next((n for n, one in enumerate(request.messages) if one.role != "system"), len(request.messages))
-    told = rq.Message("system", [rq.Text(JSON)])
-    messages = [*request.messages[:leading], told, *request.messages[leading:]]
+    instruction = rq.Message("system", [rq.Text(JSON_INSTRUCTION)])
+    messages = [*request.messages[:leading], instruction, *request.messages[leading:]]
     return replace(request, messages=messages, settings=settings)
 
 
@@ -52,38 +54,52 @@ def _stops(request: rq.Request, client: str) -> StopAtSequences:
     return StopAtSequences(request.settings.stop, lambda: sum(map(estimate_tokens, request.messages)), fields)
 
 
-def fill(job: Job, request: rq.Request, carried: Sequence[str] = (), *, strict: bool = False, client: str = "") -> None:
-    """Put what stands in for lost settings into a job, and say what is left; or refuse it.
+def apply_emulations(
+    upstream: UpstreamRequest,
+    request: rq.Request,
+    carried: Sequence[str] = (),
+    *,
+    strict: bool = False,
+    client: str = "",
+) -> None:
+    """Adds the emulations of lost settings to a request and names the other losses. Raises if the request is refused.
 
     `client` is the protocol in which the client reads the answer.
     """
-    names = [name for name in lost(job.diagnostics, request.settings) if name not in carried]
+    provider = upstream.provider.name
+    names = [name for name in lost(upstream.diagnostics, request.settings) if name not in carried]
     if "choices" in names:
-        raise several(job, f"n: {job.provider.name} gives one answer to a request, not {request.settings.choices}")
-    if job.operation not in LISTED and any(row.code == PROMPTS for row in job.diagnostics):
-        raise several(job, f"prompt: {job.provider.name} takes one prompt at a time, not a list")
+        raise multiple_answers_error(
+            upstream, f"n: {provider} gives one answer to a request, not {request.settings.choices}"
+        )
+    if upstream.operation not in PROMPT_LIST_OPERATIONS and any(
+        row.code == SEVERAL_PROMPTS for row in upstream.diagnostics
+    ):
+        raise multiple_answers_error(upstream, f"prompt: {provider} takes one prompt at a time, not a list")
     if "stop" in names:
         names.remove("stop")
         carried = [*carried, "stop"]
-        job.shaping = (*job.shaping, _stops(request, client))
-    job.losses = tuple(names)
+        upstream.transforms = (*upstream.transforms, _stops(request, client))
+    upstream.losses = tuple(names)
     if strict:
-        _refuse_losses(job, [name for name in changed_meaning(job.diagnostics, request.settings) if name in names])
+        _refuse_losses(
+            upstream, [name for name in changed_meaning(upstream.diagnostics, request.settings) if name in names]
+        )
     if carried:
-        rows = [row for row in job.diagnostics if (row.name or row.code.removeprefix(LOSS)) not in carried]
-        told = [Diagnostic(f"carried-{name}", SUBSTITUTES[name], job.provider.name) for name in carried]
-        job.diagnostics = [*rows, *told]
+        rows = [row for row in upstream.diagnostics if (row.name or row.code.removeprefix(LOSS)) not in carried]
+        emulated = [Diagnostic(f"carried-{name}", EMULATIONS[name], upstream.provider.name) for name in carried]
+        upstream.diagnostics = [*rows, *emulated]
 
 
-def _refuse_losses(job: Job, names: Sequence[str]) -> None:
-    """No to a request whose answer would mean something else, for callers who are strict about it."""
+def _refuse_losses(upstream: UpstreamRequest, names: Sequence[str]) -> None:
+    """Raises if lost settings change the meaning of the answer. Only for callers who ask for `strict`."""
     if names:
-        why = f"{job.provider.name} cannot carry what changes the result: {', '.join(names)}"
+        why = f"{upstream.provider.name} cannot carry what changes the result: {', '.join(names)}"
         fault = Fault("invalid", f"{why}; leave it out, or switch strict off", status=400, code=UNSUPPORTED)
-        raise provider_error(fault, provider=job.provider.name, model=job.model)
+        raise provider_error(fault, provider=upstream.provider.name, model=upstream.model)
 
 
-def several(job: Job, why: str) -> ProviderError:
-    """No to a wish for several answers: one of them alone would be taken for all."""
+def multiple_answers_error(upstream: UpstreamRequest, why: str) -> ProviderError:
+    """Returns the error for a request for several answers: a single one could be taken for all."""
     fault = Fault("invalid", f"{why}; send a request for each", status=400, code=UNSUPPORTED)
-    return provider_error(fault, provider=job.provider.name, model=job.model)
+    return provider_error(fault, provider=upstream.provider.name, model=upstream.model)

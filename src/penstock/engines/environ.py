@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.providers.registry import STORED
-from penstock.store.provider_keys import KeyWatch
+from penstock.store.provider_keys import StoredKeyWatcher
 
 
 class ProcessEnvironment(Mapping[str, str]):
     """A view of `os.environ` as it is now, and of the stored keys of providers."""
 
     def __init__(self) -> None:
-        self._watch = KeyWatch()
+        self._watch = StoredKeyWatcher()
 
     @property
     def stored(self) -> Mapping[str, str]:

@@ -1,7 +1,4 @@
-"""A job: one try at one provider, all decided. What engines are given, and what they give back.
-
-Plain values and two Protocols; no IO.
-"""
+"""The interface of engines: the request they take, the response they return. Plain values and two Protocols; no I/O."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ from penstock.request import Request
 if TYPE_CHECKING:
     from penstock.events import AnyEvent, Fault
 
-Pair: TypeAlias = "tuple[bytes, list[AnyEvent]]"
-Step: TypeAlias = "Callable[[bytes, list[AnyEvent]], bool]"  # takes a pair; False: enough for now
+ChunkEvents: TypeAlias = "tuple[bytes, list[AnyEvent]]"
+ChunkHandler: TypeAlias = "Callable[[bytes, list[AnyEvent]], bool]"  # returns False to stop
 
 
-class Outgoing(msgspec.Struct, kw_only=True):
-    """A request as it leaves."""
+class HttpRequest(msgspec.Struct, kw_only=True):
+    """An HTTP request, ready to send."""
 
     url: str
     method: str = "POST"
@@ -34,71 +31,72 @@ class Outgoing(msgspec.Struct, kw_only=True):
 
 
 _encode = msgspec.json.Encoder().encode
-Sign: TypeAlias = Callable[[Outgoing], Awaitable[Outgoing]]
+SignFunction: TypeAlias = Callable[[HttpRequest], Awaitable[HttpRequest]]
 
 
-class Job(msgspec.Struct, kw_only=True):
-    """Who is asked what, where and how. `sign` shows who asks; `secrets` are what must not be seen anywhere."""
+class UpstreamRequest(msgspec.Struct, kw_only=True):
+    """One attempt at one provider, with everything decided. `secrets` must not appear in logs, errors or headers."""
 
     provider: Provider
     endpoint: Endpoint
     operation: str
     model: str
-    protocol: str  # of the answer
+    protocol: str  # of the response
     url: str
     base_url: str = ""
     headers: dict[str, str] = {}
     body: dict[str, Any] = {}
     stream: bool = False
     options: RequestOptions = msgspec.field(default_factory=RequestOptions)
-    shaping: tuple[Any, ...] = ()  # event → event stages, new for each try
+    transforms: tuple[Any, ...] = ()  # event → event stages, new for each attempt
     diagnostics: list[Diagnostic] = []
-    request: Request | None = None  # as it was asked, for an engine that answers by itself
+    request: Request | None = None  # the canonical request, for an engine that answers by itself
     settings: dict[str, str] = {}
-    sign: Sign | None = None
+    sign: SignFunction | None = None
     secrets: tuple[str, ...] = ()
-    steady: bool = False  # it is signed as the one before it was
-    letters: dict[Any, Any] = {}  # what an engine keeps for the next of its kind: everything but the body
-    cleared: Cleared | None = None  # what context management took away
-    losses: tuple[str, ...] = ()  # names of what was asked for and could not be carried
+    same_signature: bool = False  # every request of the plan gets the same signature headers
+    request_heads: dict[Any, Any] = {}  # by engine: the encoded request line and headers, shared by the plan's requests
+    cleared: Cleared | None = None  # what context management removed
+    losses: tuple[str, ...] = ()  # names of settings that the provider cannot take
 
     @property
     def verbatim(self) -> bool:
-        """Whether its answer may be handed on as it is: nothing is renamed on the way back, nothing needs repair."""
-        return not self.shaping and not self.provider.repair
+        """True if the response may be passed through unchanged: nothing to rename, nothing to repair."""
+        return not self.transforms and not self.provider.repair
 
-    def outgoing(self) -> Outgoing:
-        """The request, not yet signed."""
-        return Outgoing(
-            url=self.url, method=self.endpoint.method, headers=dict(self.headers), body=self.data(), stream=self.stream
+    def to_http(self) -> HttpRequest:
+        """Returns the HTTP request, not yet signed."""
+        body = self.encode_body()
+        return HttpRequest(
+            url=self.url, method=self.endpoint.method, headers=dict(self.headers), body=body, stream=self.stream
         )
 
-    def data(self) -> bytes:
-        """The body as it leaves."""
+    def encode_body(self) -> bytes:
+        """Returns the body as it is sent."""
         return _encode(self.body) if self.endpoint.method == "POST" else b""
 
 
-class Source(Protocol):
-    """An answer being read. `raw`: its pairs hold the upstream's own bytes."""
+class ResponseSource(Protocol):
+    """A response being read. `raw`: reads hold the provider's own bytes."""
 
     status: int
     headers: Mapping[str, str]
     raw: bool
 
-    async def read(self) -> Pair | None:
-        """The bytes that came, and the events they gave; None at the end. Trouble is a `ProviderError`."""
+    async def read(self) -> ChunkEvents | None:
+        """Returns the bytes received and the events decoded from them; None at the end. Raises `ProviderError`."""
         ...
 
-    def broken(self, fault: Fault) -> list[AnyEvent]:
-        """The events that end what was begun, after trouble."""
+    def end_with(self, fault: Fault) -> list[AnyEvent]:
+        """Returns the events that close what is open after an error."""
         ...
 
-    def settle(self) -> None:
-        """The answer is whole: let its connection be used again."""
+    def complete(self) -> None:
+        """Called at the end of the response: its connection can be reused."""
         ...
 
     async def aclose(self) -> None:
-        """Break off, at once."""
+        """Closes the connection at once."""
         ...
 
     @property
@@ -106,20 +104,20 @@ class Source(Protocol):
 
 
 class Engine(Protocol):
-    """A way to ask. What it cannot do it says before it is asked."""
+    """Sends requests to providers."""
 
     name: str
 
-    def lacks(self, job: Job) -> str:
-        """Why it cannot do this job; nothing where it can."""
+    def unsupported_reason(self, upstream: UpstreamRequest, /) -> str:
+        """Returns why this engine cannot send the request; empty if it can."""
         ...
 
-    async def open(self, job: Job) -> Source:
-        """Ask; an answer that is a no is a `ProviderError`."""
+    async def open(self, upstream: UpstreamRequest, /) -> ResponseSource:
+        """Sends a turn. An error response raises `ProviderError`."""
         ...
 
-    async def fetch(self, job: Job) -> tuple[Mapping[str, str], bytes]:
-        """Ask for something that is no turn (embeddings, models …): the headers and the whole body."""
+    async def fetch(self, upstream: UpstreamRequest, /) -> tuple[Mapping[str, str], bytes]:
+        """Sends any other request (embeddings, models …); returns the headers and the whole body."""
         ...
 
     async def aclose(self) -> None: ...

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from penstock._version import __version__
 from penstock.engines.environ import LIVE
-from penstock.engines.reading import Reading
+from penstock.engines.reading import NativeSource
 from penstock.http.header_fields import check_url
 from penstock.http.pool import UpstreamClient
 from penstock.http.proxy_and_tls import certificate_files, proxy_for, tls_context
@@ -19,7 +19,7 @@ from penstock.http.transport_errors import response_error
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engines.interface import Job, Outgoing
+    from penstock.engines.interface import HttpRequest, UpstreamRequest
     from penstock.engines.options import RequestOptions
     from penstock.http.response import UpstreamResponse
 
@@ -28,7 +28,7 @@ _SUCCESS = 2  # first digit of the status
 _MAX_ERROR_BODY = 2**20  # bytes
 
 
-class Native:
+class NativeEngine:
     """Sends requests. One for a process or a client: it owns the connections. `direct=False`: over aiohttp only."""
 
     name = "native"
@@ -46,25 +46,25 @@ class Native:
         """Closes every connection."""
         await self._http.aclose()
 
-    def lacks(self, job: Job) -> str:
-        """Returns nothing: every job that has a URL can be sent."""
+    def unsupported_reason(self, upstream: UpstreamRequest) -> str:
+        """Returns nothing: every request that has a URL can be sent."""
         return ""
 
-    async def open(self, job: Job) -> Reading:
+    async def open(self, job: UpstreamRequest) -> NativeSource:
         """Sends a turn's request and decodes its response."""
-        return Reading(await self._send_job(job), job)
+        return NativeSource(await self._send_job(job), job)
 
-    async def fetch(self, job: Job) -> tuple[Mapping[str, str], bytes]:
+    async def fetch(self, job: UpstreamRequest) -> tuple[Mapping[str, str], bytes]:
         """Sends a request that is not a turn. Returns headers and body."""
         response = await self._send_job(job)
         return response.headers, await response.read_all()
 
-    async def _send_job(self, job: Job) -> UpstreamResponse:
-        prepared = job.letters.get(self)
+    async def _send_job(self, job: UpstreamRequest) -> UpstreamResponse:
+        prepared = job.request_heads.get(self)
         if prepared is not None:
-            response = await self._http.send_prepared(prepared, job.data(), job.options.timeouts)
+            response = await self._http.send_prepared(prepared, job.encode_body(), job.options.timeouts)
         else:
-            out = job.outgoing()
+            out = job.to_http()
             if job.sign is not None:
                 out = await job.sign(out)
             response = await self.send(out, job.options, job)
@@ -75,7 +75,9 @@ class Native:
             )
         return response
 
-    async def send(self, out: Outgoing, options: RequestOptions, job: Job | None = None) -> UpstreamResponse:
+    async def send(
+        self, out: HttpRequest, options: RequestOptions, job: UpstreamRequest | None = None
+    ) -> UpstreamResponse:
         """Sends a request and waits for the response's head, whatever its status."""
         tls_context(options)  # raises for certificates that cannot be used
         check_url(out.url)
@@ -83,12 +85,12 @@ class Native:
         prepared = self._http.prepare(out.method, out.url, headers, options) if proxy is None else None
         if prepared is None:
             return await self._http.send(out.method, out.url, headers, out.body, options, proxy)
-        if job is not None and job.steady and not certificate_files(options):
-            job.letters[self] = prepared
+        if job is not None and job.same_signature and not certificate_files(options):
+            job.request_heads[self] = prepared
         return await self._http.send_prepared(prepared, out.body, options.timeouts)
 
 
-def _request_headers(out: Outgoing) -> dict[str, str]:
+def _request_headers(out: HttpRequest) -> dict[str, str]:
     """Returns the headers of a request. A stream is requested uncompressed: compression delays its events."""
     accept = "text/event-stream, application/json" if out.stream else "application/json"
     encoding = "identity" if out.stream else "gzip, deflate"

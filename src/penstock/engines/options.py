@@ -23,7 +23,7 @@ _CHOICES = frozenset({"environment", "none"})
 _SAID = "said"
 
 
-class Noting(msgspec.StructMeta):
+class ExplicitFieldsMeta(msgspec.StructMeta):
     """Notes which fields a struct was made with: one that is said with its default is said all the same."""
 
     if not TYPE_CHECKING:  # to the checkers it is made as it always was
@@ -33,7 +33,12 @@ class Noting(msgspec.StructMeta):
 
 
 class Timeouts(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, metaclass=Noting
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    metaclass=ExplicitFieldsMeta,
 ):
     """Seconds. Each wait has a limit, always: a slow model is given long ones, never none.
 
@@ -80,7 +85,12 @@ class ClientCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class RequestOptions(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, metaclass=Noting
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    metaclass=ExplicitFieldsMeta,
 ):
     """What a call may say about its way. What is not said is left to whoever is asked next: call, client, default.
 
@@ -137,7 +147,7 @@ class RequestOptions(
         if not below.said:
             return self
         own = _own(self)
-        own["headers"] = merged_headers(below.headers, self.headers)
+        own["headers"] = merge_headers(below.headers, self.headers)
         own["extra_body"] = {**below.extra_body, **self.extra_body}
         own["timeouts"] = self.timeouts.over(below.timeouts)
         return replace(below, **own, said=self.said | below.said)
@@ -145,9 +155,13 @@ class RequestOptions(
     def shown(self) -> dict[str, Any]:
         """Fit to be printed."""
         made = {
-            **asdict(self), "headers": redact_headers(self.headers), "proxy": redact(self.proxy),
-            "extra_body": sorted(self.extra_body), "timeouts": self.timeouts.shown(), "key": MARK if self.key else "",
-        }  # fmt: skip
+            **asdict(self),
+            "headers": redact_headers(self.headers),
+            "proxy": redact(self.proxy),
+            "extra_body": sorted(self.extra_body),
+            "timeouts": self.timeouts.shown(),
+            "key": MARK if self.key else "",
+        }
         return {name: value for name, value in made.items() if name != _SAID}
 
     def __repr__(self) -> str:
@@ -162,7 +176,7 @@ def _own(said: Timeouts | RequestOptions) -> dict[str, Any]:
     return {name: getattr(said, name) for name in said.said}
 
 
-def merged_headers(*rows: Mapping[str, str]) -> dict[str, str]:
+def merge_headers(*rows: Mapping[str, str]) -> dict[str, str]:
     """Headers over headers, names compared as HTTP does; an empty value takes a header away."""
     made: dict[str, tuple[str, str]] = {}
     for row in rows:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.codec import Decoder
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.interface import Job, Pair, Step
+    from penstock.engines.interface import ChunkEvents, ChunkHandler, UpstreamRequest
     from penstock.errors import ProviderError
     from penstock.events import AnyEvent
     from penstock.http.response import UpstreamResponse
@@ -49,16 +49,16 @@ _PROCESS = token_hex(4)
 _answers = count()
 
 
-class Decoding:
+class ReplyDecoder:
     """The stages between a decoder and whoever reads: shared by all engines, so that they cannot differ."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: UpstreamRequest) -> None:
         self.decoder = protocols.decoder(job.protocol)
         self.decoder.ledger.seed = f"{_PROCESS}{next(_answers):x}"
         guard = Guard()
-        self.after: Stage[Any, Any] = Pipe(guard, ExpandRuns(), *job.shaping) if job.shaping else guard
-        self._shaping = job.shaping
-        self._several = several_choices(job.body)
+        self.after: Stage[Any, Any] = Pipe(guard, ExpandRuns(), *job.transforms) if job.transforms else guard
+        self._shaping = job.transforms
+        self._several = asks_for_several_choices(job.body)
         self.pending = ""  # as `Decoder.pending` after the last read
         self.until = 0.0  # the loop's time at which the grace period ends
 
@@ -86,7 +86,7 @@ class Decoding:
         self.decoder.settle()
         return self.finish(decoded)
 
-    def broken(self, fault: Fault) -> list[AnyEvent]:
+    def end_with(self, fault: Fault) -> list[AnyEvent]:
         """The last events; where the decoder can only say that the answer was cut short, the fault says why."""
         tail = self.decoder.finish()
         told = [fault if type(event) is Fault and event.kind == "truncated" else event for event in tail]
@@ -99,18 +99,18 @@ class Decoding:
         return [*self.decoder.diagnostics, *getattr(self.after, "diagnostics", ())]
 
 
-class Reading:
+class NativeSource:
     """The source of the native engine."""
 
     raw = True
 
-    def __init__(self, incoming: UpstreamResponse, job: Job) -> None:
+    def __init__(self, incoming: UpstreamResponse, job: UpstreamRequest) -> None:
         self.status: int = incoming.status
         self.headers: Mapping[str, str] = incoming.headers
         self._incoming = incoming
         kind = incoming.headers.get("content-type", "")
         self._whole = not job.stream and not kind.startswith(_STREAMS)
-        self._decoding = Decoding(job)
+        self._decoding = ReplyDecoder(job)
         self.framing = "body" if self._whole else job.endpoint.framing
         self._parser = parser(job.endpoint.framing, content_type=kind)
         self._runs: RunReader | None = None
@@ -118,7 +118,7 @@ class Reading:
         self._wrong: InputError | None = None
         self.end_frame_missing = False
 
-    async def read(self) -> Pair | None:
+    async def read(self) -> ChunkEvents | None:
         if self._wrong is not None:
             raise self._malformed(self._wrong)
         if self._done:
@@ -189,7 +189,7 @@ class Reading:
             return None
         return RunReader(parser, self._decoding.decoder.templates)
 
-    async def pour(self, step: Step) -> None:
+    async def pour(self, step: ChunkHandler) -> None:
         """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there."""
         if self._done or self._whole or self._decoding.pending:
             return
@@ -204,7 +204,7 @@ class Reading:
         self._incoming.close()
         return provider_error(Fault("malformed", str(error)))
 
-    async def _body(self) -> Pair:
+    async def _body(self) -> ChunkEvents:
         data = await self._incoming.read_all()
         self._done = True
         events = self._decoding.whole(self._decoding.decoder.feed_body(data))
@@ -214,11 +214,11 @@ class Reading:
             events[-1] = replace(said, message=f"the answer is no JSON: {said.message[:200]}")
         return data, events
 
-    def broken(self, fault: Fault) -> list[AnyEvent]:
+    def end_with(self, fault: Fault) -> list[AnyEvent]:
         self._done = True
-        return self._decoding.broken(fault)
+        return self._decoding.end_with(fault)
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         self._done = True
         if self._decoding.over and not self._whole:
             self._incoming.close()
@@ -242,7 +242,7 @@ class Reading:
         return self._decoding.decoder.malformed
 
 
-def several_choices(body: dict[str, Any]) -> bool:
+def asks_for_several_choices(body: dict[str, Any]) -> bool:
     """Whether a request asks for several answers: the end of one is not the end of all."""
     if _COUNTED.isdisjoint(body):
         return False

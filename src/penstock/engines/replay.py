@@ -11,44 +11,44 @@ import msgspec
 
 from penstock.events import Fault, Start
 from penstock.messages.context import estimate_tokens
-from penstock.replay import FULL, NATURAL, answer, offered, paced
+from penstock.replay import FULL, NATURAL, answer, describe_scripts, paced
 from penstock.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.interface import Job, Pair
+    from penstock.engines.interface import ChunkEvents, UpstreamRequest
     from penstock.events import AnyEvent
 
 PACES = {"natural": NATURAL, "full": FULL}
 _OK = 200
 
 
-class Played:
+class ReplayEngine:
     """Answers by itself. The setting `pace` is `full` (the default) or `natural`."""
 
     name = "replay"
 
-    def lacks(self, job: Job) -> str:
+    def unsupported_reason(self, upstream: UpstreamRequest) -> str:
         return ""
 
-    async def open(self, job: Job) -> Playing:
+    async def open(self, job: UpstreamRequest) -> ReplaySource:
         request = job.request or Request(job.model)
         asked = sum(estimate_tokens(message) for message in request.messages)
         events = answer(request, id=uuid.uuid4().hex[:12], created=int(time.time()), asked=asked)
         pace = PACES.get(job.settings.get("pace", "full"), FULL)
-        return Playing(paced(events, pace if job.stream else FULL))
+        return ReplaySource(paced(events, pace if job.stream else FULL))
 
-    async def fetch(self, job: Job) -> tuple[Mapping[str, str], bytes]:
-        rows = [{"id": name, "object": "model", "name": about} for name, about in offered().items()]
+    async def fetch(self, job: UpstreamRequest) -> tuple[Mapping[str, str], bytes]:
+        rows = [{"id": name, "object": "model", "name": about} for name, about in describe_scripts().items()]
         return {}, msgspec.json.encode({"object": "list", "data": rows})
 
     async def aclose(self) -> None:
         """There is nothing to close."""
 
 
-class Playing:
+class ReplaySource:
     """A packaged stream being played; events without a pause between them make a batch."""
 
     raw = False
@@ -61,7 +61,7 @@ class Playing:
         self._held: tuple[float, AnyEvent] | None = None
         self._begun = False
 
-    async def read(self) -> Pair | None:
+    async def read(self) -> ChunkEvents | None:
         batch: list[AnyEvent] = []
         if self._held is not None:
             wait, event = self._held
@@ -76,10 +76,10 @@ class Playing:
         self._begun = self._begun or bool(batch)
         return (b"", batch) if batch or self._held else None
 
-    def broken(self, fault: Fault) -> list[AnyEvent]:
+    def end_with(self, fault: Fault) -> list[AnyEvent]:
         return [fault] if self._begun else [Start(), fault]
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """Nothing is held open."""
 
     async def aclose(self) -> None:

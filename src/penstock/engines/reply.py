@@ -25,25 +25,36 @@ if TYPE_CHECKING:
 
     from penstock.codec import Decoder
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.decisions import Record
-    from penstock.engines.interface import Job, Pair, Source, Step
+    from penstock.engines.decisions import DecisionLog
+    from penstock.engines.interface import ChunkEvents, ChunkHandler, ResponseSource, UpstreamRequest
     from penstock.messages.context import Cleared
     from penstock.request import Turn
 
 # What may be thrown away and asked for again: it says nothing yet.
-PREAMBLE = frozenset({
-    ev.Start, ev.Step, ev.Usage, ev.Unknown, ev.TextStart, ev.TextEnd, ev.ReasoningStart, ev.ReasoningEnd,
-    ev.RefusalStart, ev.RefusalEnd, ev.Fault,
-})  # fmt: skip
+PREAMBLE = frozenset(
+    {
+        ev.Start,
+        ev.Step,
+        ev.Usage,
+        ev.Unknown,
+        ev.TextStart,
+        ev.TextEnd,
+        ev.ReasoningStart,
+        ev.ReasoningEnd,
+        ev.RefusalStart,
+        ev.RefusalEnd,
+        ev.Fault,
+    }
+)
 _ENDS = frozenset({ev.Finish, ev.Fault})
 _NOTED = _ENDS | {ev.Usage}
-HELD = 2**16  # bytes of preamble that are held back at most
+MAX_PREAMBLE_BYTES = 2**16  # bytes of preamble that are held back at most
 
 
-class Reply:
+class ModelReply:
     """An answer on its way. Close it, or read it to its end."""
 
-    def __init__(self, source: Source, job: Job, record: Record, engine: str) -> None:
+    def __init__(self, source: ResponseSource, job: UpstreamRequest, record: DecisionLog, engine: str) -> None:
         self.status: int = source.status
         self.provider: str = job.provider.name
         self.model: str = job.model
@@ -56,13 +67,13 @@ class Reply:
         self.end: ev.Finish | ev.Fault | None = None
         self._source = source
         self._job = job
-        self._held: deque[Pair] = deque()
+        self._held: deque[ChunkEvents] = deque()
         self._over = False
 
     async def begin(self) -> None:
         """Read up to the first content. A fault before it is an error, and may be tried again."""
         size = 0
-        while not self._over and size < HELD:
+        while not self._over and size < MAX_PREAMBLE_BYTES:
             pair = await self._next()
             if pair is None:
                 break
@@ -81,7 +92,7 @@ class Reply:
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────
 
-    async def read(self) -> Pair | None:
+    async def read(self) -> ChunkEvents | None:
         """The bytes of one read and the events they gave, either may be empty; None at the end."""
         pair = await self.take()
         return pair and (pair[0], expand_runs(pair[1]))
@@ -99,7 +110,7 @@ class Reply:
             raise
         except ProviderError as error:
             self._over = True
-            return b"", self._noted(self._source.broken(error.fault))
+            return b"", self._noted(self._source.end_with(error.fault))
         if pair is None:
             self._over = True
             return None
@@ -110,7 +121,7 @@ class Reply:
         """Whether reads that `begin` has read still wait to be taken."""
         return bool(self._held)
 
-    async def pour(self, step: Step) -> None:
+    async def pour(self, step: ChunkHandler) -> None:
         """Give each read to `step` the moment it comes, with no task between; then `read` goes on.
 
         Returns when `step` says that it is enough, when the answer is over, and at once where a source cannot do so.
@@ -137,7 +148,7 @@ class Reply:
         if trouble:
             raise trouble[0]
 
-    async def pairs(self) -> AsyncIterator[Pair]:
+    async def pairs(self) -> AsyncIterator[ChunkEvents]:
         """Bytes and events together: what a tee wants."""
         try:
             while (pair := await self.read()) is not None:
@@ -180,7 +191,7 @@ class Reply:
             raise self.error(self.end)
         return book.turns[0]
 
-    async def _next(self) -> Pair | None:
+    async def _next(self) -> ChunkEvents | None:
         try:
             pair = await self._source.read()
         except asyncio.CancelledError:
@@ -207,7 +218,7 @@ class Reply:
         if isinstance(last, ev.Fault):
             last = redact_fault(last, self._job.secrets)
         self.end, self._over = last, True
-        self._source.settle()
+        self._source.complete()
         return [*events[:place], last]
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
@@ -255,7 +266,7 @@ class Reply:
     @property
     def shaping(self) -> tuple[Any, ...]:
         """The stages behind the decoder. Whoever reads the bytes once more has copies of them made."""
-        return self._job.shaping
+        return self._job.transforms
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

@@ -1,6 +1,7 @@
-"""A request and a target → a job: operation, address, body, headers, all from the provider's row.
+"""Builds the request for a provider: operation, URL, headers and body, from the provider's row.
 
-Leans on `penstock.messages` for the body and on `penstock.providers` for the rest. Signs nothing, sends nothing.
+`plan_request` computes what all requests to a model share, `build_request` adds the converted body. `RequestFiles` and
+`load_state` do the I/O that must come first: files given by URL, and the stored state of earlier turns.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from msgspec.structs import replace
 
 from penstock.diagnostics import Diagnostic
 from penstock.engines import emulation
-from penstock.engines.credentials import Signing
-from penstock.engines.drafts import Drafts, sort_of
+from penstock.engines.credentials import RequestSigner
 from penstock.engines.emulation import REFUSED
-from penstock.engines.interface import Job
-from penstock.engines.options import merged_headers
+from penstock.engines.interface import UpstreamRequest
+from penstock.engines.options import merge_headers
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
-from penstock.fetch import Limits, fetch_files
+from penstock.fetch import FetchLimits, fetch_files
 from penstock.messages import ConvertOptions, Profile, convert_request, profile_of
 from penstock.messages.convert import state_keys
 from penstock.messages.request_codecs import quirks_type
@@ -35,46 +35,46 @@ if TYPE_CHECKING:
     from penstock.engines.config import Account
     from penstock.engines.model_resolution import Target
     from penstock.engines.options import RequestOptions
-    from penstock.engines.retries import Watch
+    from penstock.engines.retries import RouteObserver
     from penstock.errors import ProviderError
     from penstock.providers.registry import Endpoint, Provider
     from penstock.request import Request
 
 _SHAPES: dict[str, Any] = {"ids": IdentifierRule, "names": IdentifierRule, "holding": FileSupport}
-# where an operation goes whose own place a provider does not have; the canonical request fits all of them
-ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "chat": ("responses",), "responses": ("chat",), "completions": ("chat", "responses"), "fim": ("completions",),
-}  # fmt: skip
+# The operations to use if a provider lacks one. The canonical request fits all of them.
+OTHER_OPERATIONS: dict[str, tuple[str, ...]] = {
+    "chat": ("responses",),
+    "responses": ("chat",),
+    "completions": ("chat", "responses"),
+    "fim": ("completions",),
+}
 ANY_JSON = "loss-any-json"
-# options that mean nothing to a request that nobody has answered yet; a renamed model has drafts of its own
-_NEUTRAL = frozenset({"store", "tenant", "renamed"})
-ADDED = ("stream_options",)  # fields that nobody asked for, and that can be done without
+OPTIONAL_FIELDS = ("stream_options",)  # fields that penstock adds and a request can do without
 
 
-class Plan(msgspec.Struct, kw_only=True):
-    """What is the same for all requests for a model by an operation: `job` is copied for each of them.
+class RequestPlan(msgspec.Struct, kw_only=True):
+    """What all requests for a model and operation share. `template` is copied for each request.
 
-    `why` the operation is another, where it is. `given` is what the row tells the converter. Who asks, and by which
-    engine, is filled in by the router when it first needs to know.
+    `operation_reason` says why another operation than the requested one is used, if so. `convert` holds the options
+    that the provider's row gives the converter. The router fills in `signer` and `engine_choice` when needed.
     """
 
-    job: Job
-    why: str = ""
-    given: ConvertOptions = {}
-    sign: Signing | None = None
-    wished: tuple[str, str] | None = None
-    drafts: Drafts = msgspec.field(default_factory=Drafts)
+    template: UpstreamRequest
+    operation_reason: str = ""
+    convert: ConvertOptions = {}
+    signer: RequestSigner | None = None
+    engine_choice: tuple[str, str] | None = None
 
 
-def place(target: Target, operation: str) -> tuple[str, Endpoint, str]:
-    """The operation that is asked for at a provider, its endpoint, and why it is another where it is."""
+def find_endpoint(target: Target, operation: str) -> tuple[str, Endpoint, str]:
+    """Returns the operation to use at a provider, its endpoint, and why it is not the requested operation."""
     row, model = target.provider, target.model
     why = ""
     if operation == "chat" and row.only_responses(model) and row.endpoint("responses", model):
         operation, why = "responses", f"{model} is only to be had by Responses"
     found = row.endpoint(operation, model)
     if found is None:
-        for other in ELSEWHERE.get(operation, ()):
+        for other in OTHER_OPERATIONS.get(operation, ()):
             found = row.endpoint(other, model)
             if found is not None:
                 return other, found, f"{row.name} has no {operation}"
@@ -84,165 +84,180 @@ def place(target: Target, operation: str) -> tuple[str, Endpoint, str]:
     return operation, found, why
 
 
-def plan(
+def plan_request(
     target: Target, operation: str, *, options: RequestOptions, account: Account, env: Mapping[str, str], stream: bool
-) -> Plan:
-    """How a model is asked."""
+) -> RequestPlan:
+    """Computes how to ask a model."""
     row, model = target.provider, target.model
-    operation, endpoint, why = place(target, operation)
-    job = outline(target, operation, endpoint, options=options, account=account, env=env, stream=stream)
+    operation, endpoint, why = find_endpoint(target, operation)
+    template = start_request(target, operation, endpoint, options=options, account=account, env=env, stream=stream)
     if row.engine != "native":
-        return Plan(job=job, why=why)
+        return RequestPlan(template=template, operation_reason=why)
     facts = facts_of(row, model)
-    given: ConvertOptions = {
-        "max_output": facts.max_output or None, "max_input": facts.max_input or facts.context or None,
-        "profile": profile(row, endpoint.protocol), "thinking": facts.thinking,
-    }  # fmt: skip
-    return Plan(job=job, why=why, given=given)
-
-
-def prepare(request: Request, plan: Plan, *, source: str, convert: ConvertOptions) -> Job:
-    """The job for a turn."""
-    job = replace(plan.job)
-    row = job.provider
-    if row.engine != "native":
-        job.request = replace(request, model=job.model)
-        return job
-    usage = True if request.stream and row.stream_options else None
-    asked = job.request = replace(request, model=job.model, usage=usage)
-    renamed = request.model != job.model and not request.model.endswith(f"/{job.model}")
-    if renamed:
-        convert = {**convert, "renamed": True}
-    sort = sort_of(request, source) if convert.keys() <= _NEUTRAL else None
-    if sort is not None and renamed:
-        sort = b"renamed " + sort
-    if sort is None or not plan.drafts.fill(sort, request, job):
-        _converted(job, request, asked, plan, source, convert)
-        if sort is not None:
-            plan.drafts.learn(sort, request, job)
-    return job
-
-
-def pass_headers(job: Job, headers: Mapping[str, str]) -> None:
-    """Add the headers of the client that the provider's row passes on. Headers of the configuration win."""
-    passed = {name: headers[name] for name in job.provider.passes if name in headers}
-    if passed:
-        job.headers = merged_headers(passed, job.headers)
-        job.letters = {}  # the plan's are for requests without these headers
-
-
-def _converted(job: Job, request: Request, asked: Request, plan: Plan, source: str, convert: ConvertOptions) -> None:
-    """Fill in the body that says what is asked, and what could not be said in it."""
-    row, endpoint = job.provider, job.endpoint
-    given: ConvertOptions = {**plan.given, **convert, "profile": plan.given.get("profile"), "strict": False}
-    made = convert_request(asked, source, endpoint.protocol, **given)
-    found = made.diagnostics
-    worded = bool(found) and any(row.code == ANY_JSON for row in found)
-    if worded:
-        made = convert_request(emulation.worded(asked), source, endpoint.protocol, **given)
-    body, dropped = trimmed(made.body, row, endpoint)
-    job.body = over(over(body, job.body), job.options.extra_body)
-    job.diagnostics, job.cleared = [*made.diagnostics, *dropped], made.cleared
-    job.shaping = made.restore.stages()
-    if job.diagnostics or worded:
-        strict = convert.get("strict", False)
-        emulation.fill(job, request, ["any-json"] if worded else (), strict=strict, client=source)
-
-
-def outline(
-    target: Target, operation: str, endpoint: Endpoint, *, options: RequestOptions, account: Account,
-    env: Mapping[str, str], stream: bool = False,
-) -> Job:  # fmt: skip
-    """A job without its body but for what is always in it: where it goes, and what its headers say."""
-    row, model = target.provider, target.model
-    at = {"settings": account.settings, "env": env}
-    base = "" if account.base_url == row.base_url else account.base_url
-    address = endpoint_url(row, endpoint, model, stream=stream, base_url=base, **at)
-    fixed = {
-        name: fill_template(row, value, model, **at) for name, value in {**row.headers, **endpoint.headers}.items()
+    convert: ConvertOptions = {
+        "max_output": facts.max_output or None,
+        "max_input": facts.max_input or facts.context or None,
+        "profile": request_profile(row, endpoint.protocol),
+        "thinking": facts.thinking,
     }
-    return Job(
-        provider=row, endpoint=endpoint, operation=operation, model=model, url=address, stream=stream,
-        protocol=endpoint.answer or endpoint.protocol, headers=merged_headers(fixed, options.headers), options=options,
-        body=_filled(row, endpoint.body, model, account, env), settings=account.settings,
-        base_url=fill_template(row, base or endpoint.base_url or row.base_url, model, **at).rstrip("/"),
-    )  # fmt: skip
+    return RequestPlan(template=template, operation_reason=why, convert=convert)
 
 
-def trimmed(body: dict[str, Any], row: Provider, endpoint: Endpoint) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """The body less what has no place there; what the provider would refuse is told of."""
+def build_request(request: Request, plan: RequestPlan, *, source: str, convert: ConvertOptions) -> UpstreamRequest:
+    """Returns the request for a turn: a copy of the plan's template with the converted body."""
+    upstream = replace(plan.template)
+    row = upstream.provider
+    if row.engine != "native":
+        upstream.request = replace(request, model=upstream.model)
+        return upstream
+    usage = True if request.stream and row.stream_options else None
+    upstream.request = replace(request, model=upstream.model, usage=usage)
+    if request.model != upstream.model and not request.model.endswith(f"/{upstream.model}"):
+        convert = {**convert, "renamed": True}
+    _write_body(upstream, request, upstream.request, plan, source, convert)
+    return upstream
+
+
+def forward_headers(upstream: UpstreamRequest, headers: Mapping[str, str]) -> None:
+    """Adds the client's headers that the provider's row lists in `passes`. Headers of the configuration win."""
+    passed = {name: headers[name] for name in upstream.provider.passes if name in headers}
+    if passed:
+        upstream.headers = merge_headers(passed, upstream.headers)
+        upstream.request_heads = {}  # the plan's cached heads lack these headers
+
+
+def _write_body(
+    upstream: UpstreamRequest,
+    request: Request,
+    canonical: Request,
+    plan: RequestPlan,
+    source: str,
+    convert: ConvertOptions,
+) -> None:
+    """Fills in the converted body and the diagnostics of what the body cannot carry."""
+    row, endpoint = upstream.provider, upstream.endpoint
+    options: ConvertOptions = {**plan.convert, **convert, "profile": plan.convert.get("profile"), "strict": False}
+    converted = convert_request(canonical, source, endpoint.protocol, **options)
+    json_by_prompt = any(diagnostic.code == ANY_JSON for diagnostic in converted.diagnostics)
+    if json_by_prompt:
+        canonical = emulation.request_json_by_prompt(canonical)
+        converted = convert_request(canonical, source, endpoint.protocol, **options)
+    body, dropped = drop_refused_fields(converted.body, row, endpoint)
+    upstream.body = merge_bodies(merge_bodies(body, upstream.body), upstream.options.extra_body)
+    upstream.diagnostics, upstream.cleared = [*converted.diagnostics, *dropped], converted.cleared
+    upstream.transforms = converted.restore.stages()
+    if upstream.diagnostics or json_by_prompt:
+        strict = convert.get("strict", False)
+        emulation.apply_emulations(
+            upstream, request, ["any-json"] if json_by_prompt else (), strict=strict, client=source
+        )
+
+
+def start_request(
+    target: Target,
+    operation: str,
+    endpoint: Endpoint,
+    *,
+    options: RequestOptions,
+    account: Account,
+    env: Mapping[str, str],
+    stream: bool = False,
+) -> UpstreamRequest:
+    """Returns a request with its URL, its headers and the body fields that the provider's row fixes."""
+    row, model = target.provider, target.model
+    variables = {"settings": account.settings, "env": env}
+    base = "" if account.base_url == row.base_url else account.base_url
+    fixed_headers = {**row.headers, **endpoint.headers}
+    headers = {name: fill_template(row, value, model, **variables) for name, value in fixed_headers.items()}
+    fixed_body = {
+        name: fill_template(row, value, model, **variables) if isinstance(value, str) else value
+        for name, value in endpoint.body.items()
+    }
+    return UpstreamRequest(
+        provider=row,
+        endpoint=endpoint,
+        operation=operation,
+        model=model,
+        stream=stream,
+        options=options,
+        url=endpoint_url(row, endpoint, model, stream=stream, base_url=base, **variables),
+        protocol=endpoint.answer or endpoint.protocol,
+        headers=merge_headers(headers, options.headers),
+        body=fixed_body,
+        settings=account.settings,
+        base_url=fill_template(row, base or endpoint.base_url or row.base_url, model, **variables).rstrip("/"),
+    )
+
+
+def drop_refused_fields(
+    body: dict[str, Any], row: Provider, endpoint: Endpoint
+) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """Returns the body without the fields the provider does not take, and a diagnostic for each refused one."""
     if not row.refuses and not endpoint.drop:
         return body, []
     refused = [name for name in row.refuses if name in body]
     gone = {*endpoint.drop, *refused}
-    where = row.name
-    told = [
-        Diagnostic(REFUSED, f"{name} is left out: {where} answers it with an error", where, name=name)
+    diagnostics = [
+        Diagnostic(REFUSED, f"{name} is left out: {row.name} answers it with an error", row.name, name=name)
         for name in refused
     ]
-    return ({name: value for name, value in body.items() if name not in gone} if gone else body), told
+    return ({name: value for name, value in body.items() if name not in gone} if gone else body), diagnostics
 
 
-def relieved(job: Job, error: ProviderError) -> str:
-    """Take a field of our own adding out of the body, if it is what was refused; gives its name."""
-    said = f"{error.message} {error.body}"
-    found = next((name for name in ADDED if name in job.body and name in said), "")
-    if found:
-        job.body = {name: value for name, value in job.body.items() if name != found}
-    return found
+def drop_optional_field(upstream: UpstreamRequest, error: ProviderError) -> str:
+    """Removes the field that penstock added and the error complains about; returns its name, or nothing."""
+    text = f"{error.message} {error.body}"
+    field = next((name for name in OPTIONAL_FIELDS if name in upstream.body and name in text), "")
+    if field:
+        upstream.body = {name: value for name, value in upstream.body.items() if name != field}
+    return field
 
 
-def over(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """One body over another, objects merged."""
+def merge_bodies(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `body` with the fields of `more` over it; objects are merged."""
     if not more:
         return body
-    made = dict(body)
+    merged = dict(body)
     for name, value in more.items():
-        below = made.get(name)
-        made[name] = over(below, value) if isinstance(value, dict) and isinstance(below, dict) else value  # pyright: ignore[reportUnknownArgumentType]
-    return made
+        below = merged.get(name)
+        merged[name] = merge_bodies(below, value) if isinstance(value, dict) and isinstance(below, dict) else value  # pyright: ignore[reportUnknownArgumentType]
+    return merged
 
 
-def _filled(
-    row: Provider, fields: Mapping[str, Any], model: str, account: Account, env: Mapping[str, str]
-) -> dict[str, Any]:
-    return {
-        name: fill_template(row, value, model, settings=account.settings, env=env) if isinstance(value, str) else value
-        for name, value in fields.items()
-    }
-
-
-# ── a row's demands ───────────────────────────────────────────────────────────────────────────────
+# ── profiles ───────────────────────────────────────────────────────────────────────────────
 
 _profiles: dict[tuple[str, str, str], Profile] = {}
 
 
-def profile(row: Provider, protocol: str) -> Profile:
-    """What a provider demands of a request in a protocol."""
+def request_profile(row: Provider, protocol: str) -> Profile:
+    """Returns what a provider requires of a request in a protocol."""
     key = (row.name, row.base_url, protocol)
     found = _profiles.get(key)
     if found is None:
-        if len(_profiles) > 1000:  # noqa: PLR2004 — providers of one's own may come and go
+        if len(_profiles) > 1000:  # noqa: PLR2004 — configured providers may change often
             _profiles.clear()
-        found = _profiles[key] = _profile(row, protocol)
+        found = _profiles[key] = _build_profile(row, protocol)
     return found
 
 
-def _profile(row: Provider, protocol: str) -> Profile:
+def _build_profile(row: Provider, protocol: str) -> Profile:
     base = profile_of(protocol)
     try:
-        said = {name: msgspec.convert(value, _SHAPES.get(name, Any)) for name, value in row.profile.items()}
+        fields = {name: msgspec.convert(value, _SHAPES.get(name, Any)) for name, value in row.profile.items()}
         shape = quirks_type(protocol)
         own = row.quirks.get(protocol)
         quirks = msgspec.convert(own, shape) if own and shape is not None else base.quirks
     except msgspec.ValidationError as error:
         raise InputError(f"provider {row.name!r}: {error}") from None
-    return replace(base, **{**said, "provider": row.name, "options": row.names, "quirks": quirks})
+    return replace(base, **{**fields, "provider": row.name, "options": row.names, "quirks": quirks})
 
 
 @dataclass(frozen=True, slots=True)
-class TurnRequest:
-    """`run` does what takes long for a large request, such as in a thread. `files` fetches files given by address."""
+class RoutedRequest:
+    """A turn as the router gets it: the request, and what holds for each attempt.
+
+    `run` does slow work elsewhere, such as in a thread. `files` fetches files that are given by URL.
+    """
 
     request: Request
     operation: str
@@ -250,56 +265,65 @@ class TurnRequest:
     engine: str
     options: RequestOptions | None
     convert: ConvertOptions
-    watch: Watch | None
-    run: Run | None
+    observer: RouteObserver | None
+    run: RunInThread | None
     files: RequestFiles | None
 
-    async def prepare(self, request: Request, plan: Plan, convert: ConvertOptions) -> Job:
-        """The job of a try, with the diagnostics of fetched files."""
+    async def build(self, request: Request, plan: RequestPlan, convert: ConvertOptions) -> UpstreamRequest:
+        """Builds the request of one attempt, with the diagnostics of fetched files."""
         if self.run is None:
-            job = prepare(request, plan, source=self.source, convert=convert)
+            upstream = build_request(request, plan, source=self.source, convert=convert)
         else:
-            job = await self.run(lambda: prepare(request, plan, source=self.source, convert=convert))
+            upstream = await self.run(lambda: build_request(request, plan, source=self.source, convert=convert))
         if self.files is not None:
-            self.files.report(job)
-        return job
+            self.files.report(upstream)
+        return upstream
 
 
-When: TypeAlias = Literal["needed", "all"]
+FetchWhen: TypeAlias = Literal["needed", "all"]
 
 
 class RequestFiles:
-    """The files of one request. `when`: for targets that take no addresses, or for all."""
+    """Fetches the files of a request that are given by URL, for targets that need data. The caller switches it on.
 
-    def __init__(self, limits: Limits, when: When = "needed") -> None:
+    `when`: for targets that take no URLs, or for all. Files are fetched once for all attempts. A file that cannot be
+    fetched stays a URL, with a diagnostic.
+    """
+
+    def __init__(self, limits: FetchLimits, when: FetchWhen = "needed") -> None:
         self._limits, self._when = limits, when
-        self._filled: Request | None = None
-        self._found: list[Diagnostic] = []
+        self._fetched: Request | None = None
+        self._diagnostics: list[Diagnostic] = []
         self._used = False  # whether the last target got the files
 
-    async def filled(self, request: Request, plan: Plan) -> Request:
-        """The request as a target gets it."""
-        profile = plan.given.get("profile")
+    async def fill(self, request: Request, plan: RequestPlan) -> Request:
+        """Returns the request as the target gets it."""
+        profile = plan.convert.get("profile")
         self._used = self._when == "all" or (profile is not None and not profile.addresses)
         if not self._used:
             return request
-        if self._filled is None:
-            self._filled, notes = await fetch_files(request, limits=self._limits)
-            self._found = list(notes)
-        return self._filled
+        if self._fetched is None:
+            self._fetched, diagnostics = await fetch_files(request, limits=self._limits)
+            self._diagnostics = list(diagnostics)
+        return self._fetched
 
-    def report(self, job: Job) -> None:
-        """Add what was found while fetching to a job."""
-        if self._used and self._found:
-            job.diagnostics = [*job.diagnostics, *self._found]
-
-
-Run: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Does some work, such as in a thread, and gives what it gives."""
+    def report(self, upstream: UpstreamRequest) -> None:
+        """Adds the diagnostics of fetching."""
+        if self._used and self._diagnostics:
+            upstream.diagnostics = [*upstream.diagnostics, *self._diagnostics]
 
 
-async def load_state(request: Request, source: str, convert: ConvertOptions, run: Run | None = None) -> ConvertOptions:
-    """The options with the rows that were found (`state`) in place of the store. Nothing to look up costs nothing."""
+RunInThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function elsewhere, such as in a thread, and returns its result."""
+
+
+async def load_state(
+    request: Request, source: str, convert: ConvertOptions, run: RunInThread | None = None
+) -> ConvertOptions:
+    """Returns the options with the rows found (`state`) in place of the store, so that conversion does no I/O.
+
+    A store with `aget` is awaited; any other store is called directly.
+    """
     store = convert.get("store")
     if store is None:
         return convert

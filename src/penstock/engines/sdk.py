@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from penstock.engines.environ import LIVE
-from penstock.engines.reading import Decoding
-from penstock.engines.sdk_vendors import VENDORS, keep
+from penstock.engines.reading import ReplyDecoder
+from penstock.engines.sdk_vendors import VENDOR_SDKS, capture_response
 from penstock.errors import ProviderError, provider_error
 from penstock.events import Fault
 from penstock.http.header_fields import check_request, check_url
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from penstock.diagnostics import Diagnostic
-    from penstock.engines.interface import Job, Outgoing, Pair
+    from penstock.engines.interface import ChunkEvents, HttpRequest, UpstreamRequest
     from penstock.engines.options import RequestOptions
-    from penstock.engines.sdk_vendors import Vendor
+    from penstock.engines.sdk_vendors import VendorSdk
     from penstock.events import AnyEvent
 
 T = TypeVar("T")
@@ -37,39 +37,39 @@ _MOMENT = 1.0  # seconds that the end of a whole answer is waited for
 _settling: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
 
 
-class Sdk:
+class SdkEngine:
     """Asks by the vendors' clients. What they lack it says, so that another engine is asked."""
 
     name = "sdk"
 
     def __init__(self, *, idle_seconds: float = 0.0) -> None:
-        self.clients = SdkClients(idle_seconds)
-        self._loaded: set[tuple[type[Vendor], str]] = set()
+        self.clients = SdkClientPool(idle_seconds)
+        self._loaded: set[tuple[type[VendorSdk], str]] = set()
 
     async def aclose(self) -> None:
         await self.clients.aclose()
 
-    def lacks(self, job: Job) -> str:
+    def unsupported_reason(self, upstream: UpstreamRequest) -> str:
         """Why no client can do this; nothing where one can."""
-        vendor = VENDORS.get(job.provider.sdk)
+        vendor = VENDOR_SDKS.get(upstream.provider.sdk)
         if vendor is None:
-            return f"no SDK is used for {job.provider.name}"
+            return f"no SDK is used for {upstream.provider.name}"
         can = vendor.ability
-        turn = job.operation in can.operations
-        if not turn and job.protocol not in can.fetches:
-            return f"the SDK is not used for {job.operation}"
-        if turn and (job.protocol not in can.streams or job.endpoint.framing not in {"auto", "sse"}):
-            return f"the SDK does not speak {job.protocol} as it is spoken there"
-        if job.provider.auth not in can.schemes:
-            return f"the SDK cannot sign as {job.provider.auth} does"
+        turn = upstream.operation in can.operations
+        if not turn and upstream.protocol not in can.fetches:
+            return f"the SDK is not used for {upstream.operation}"
+        if turn and (upstream.protocol not in can.streams or upstream.endpoint.framing not in {"auto", "sse"}):
+            return f"the SDK does not speak {upstream.protocol} as it is spoken there"
+        if upstream.provider.auth not in can.schemes:
+            return f"the SDK cannot sign as {upstream.provider.auth} does"
         if not find_spec(can.package.partition(".")[0]) or not find_spec(can.package):
             return f"{can.package} is not installed: pip install 'penstock[sdk]'"
-        return can.unknown(job.provider.sdk) or vendor.missing(job)
+        return can.unknown(upstream.provider.sdk) or vendor.missing(upstream)
 
-    async def open(self, job: Job) -> Speaking:
+    async def open(self, job: UpstreamRequest) -> SdkSource:
         """Ask, and wait for the answer to begin."""
         client = await self._client(job)
-        source = Speaking(_vendor(client, job), job, lambda: self.clients.give_back(client))
+        source = SdkSource(_vendor(client, job), job, lambda: self.clients.give_back(client))
         try:
             await _in_time(source.begin(), job)
         except BaseException:
@@ -77,7 +77,7 @@ class Sdk:
             raise
         return source
 
-    async def fetch(self, job: Job) -> tuple[Mapping[str, str], bytes]:
+    async def fetch(self, job: UpstreamRequest) -> tuple[Mapping[str, str], bytes]:
         """Ask for something that is no turn."""
         client = await self._client(job)
 
@@ -94,9 +94,9 @@ class Sdk:
             self.clients.give_back(client)
         return _headers(response), body
 
-    async def _client(self, job: Job) -> SdkClient:
+    async def _client(self, job: UpstreamRequest) -> SdkClient:
         """The HTTP client for these options, which keeps the connections."""
-        kind = VENDORS[job.provider.sdk]
+        kind = VENDOR_SDKS[job.provider.sdk]
         if (kind, job.protocol) not in self._loaded:
             await asyncio.to_thread(kind.load, job)  # others go on meanwhile, and no limit counts it
             self._loaded.add((kind, job.protocol))
@@ -112,36 +112,43 @@ class Sdk:
 def _http_client(web: Any, options: RequestOptions, proxy: str | None) -> Any:
     limits = options.timeouts
     patience = web.Timeout(
-        connect=limits.connect, read=max(limits.first_byte, limits.between_bytes), write=limits.first_byte,
+        connect=limits.connect,
+        read=max(limits.first_byte, limits.between_bytes),
+        write=limits.first_byte,
         pool=limits.connect,
-    )  # fmt: skip
+    )
     return web.AsyncClient(
-        verify=tls_context(options), proxy=proxy, trust_env=False, timeout=patience, follow_redirects=False,
-        limits=web.Limits(max_connections=None, max_keepalive_connections=None), event_hooks={"response": [keep]},
-    )  # fmt: skip
+        verify=tls_context(options),
+        proxy=proxy,
+        trust_env=False,
+        timeout=patience,
+        follow_redirects=False,
+        limits=web.Limits(max_connections=None, max_keepalive_connections=None),
+        event_hooks={"response": [capture_response]},
+    )
 
 
-def _vendor(client: SdkClient, job: Job) -> Vendor:
-    kind = VENDORS[job.provider.sdk]
+def _vendor(client: SdkClient, job: UpstreamRequest) -> VendorSdk:
+    kind = VENDOR_SDKS[job.provider.sdk]
     found = client.vendors.get(kind)
     if found is None:
         found = client.vendors[kind] = kind(client.http)
-    made: Vendor = found
+    made: VendorSdk = found
     return made
 
 
-class Speaking:
+class SdkSource:
     """The source of the SDK engine: payloads that somebody else parsed."""
 
     raw = False
 
-    def __init__(self, vendor: Vendor, job: Job, released: Callable[[], None] | None = None) -> None:
+    def __init__(self, vendor: VendorSdk, job: UpstreamRequest, released: Callable[[], None] | None = None) -> None:
         self._released = released  # called once, when the client is not needed any more
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self._vendor = vendor
         self._job = job
-        self._decoding = Decoding(job)
+        self._decoding = ReplyDecoder(job)
         self._payloads: AsyncIterator[Any] | None = None
         self._whole: Any = None
         self._response: Any = None
@@ -162,7 +169,7 @@ class Speaking:
         self.status = self._response.status_code
         self.headers = _headers(self._response)
 
-    async def read(self) -> Pair | None:
+    async def read(self) -> ChunkEvents | None:
         if self._done:
             return None
         if self._payloads is None:
@@ -209,9 +216,9 @@ class Speaking:
             raise await _told(error, self._job) from error
         return self._decoding.finish(self._decoding.decoder.take(payload))
 
-    def broken(self, fault: Fault) -> list[AnyEvent]:
+    def end_with(self, fault: Fault) -> list[AnyEvent]:
         self._done = True
-        return self._decoding.broken(fault)
+        return self._decoding.end_with(fault)
 
     def release(self) -> None:
         """Let go of the client."""
@@ -219,7 +226,7 @@ class Speaking:
         if released is not None:
             released()
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         self._done = True
         if self._payloads is None:
             self.release()
@@ -251,16 +258,16 @@ class Speaking:
         return self._decoding.diagnostics
 
 
-async def _signed(job: Job) -> Outgoing:
+async def _signed(job: UpstreamRequest) -> HttpRequest:
     """The request as it leaves, with a head that may be sent: what the clients check differs from one to the next."""
-    out = job.outgoing()
+    out = job.to_http()
     if job.sign is not None:
         out = await job.sign(out)
     check_request(out.method, out.url, out.headers)
     return out
 
 
-async def _in_time(asked: Coroutine[Any, Any, T], job: Job) -> T:
+async def _in_time(asked: Coroutine[Any, Any, T], job: UpstreamRequest) -> T:
     """What is asked for, within the limit on the first byte."""
     limits = job.options.timeouts
     try:
@@ -270,7 +277,7 @@ async def _in_time(asked: Coroutine[Any, Any, T], job: Job) -> T:
         raise timeout_error(error, limits) from error
 
 
-async def _told(error: Exception, job: Job) -> ProviderError:
+async def _told(error: Exception, job: UpstreamRequest) -> ProviderError:
     """A vendor's error as ours, from the bytes it came from."""
     if isinstance(error, ProviderError):
         return error
@@ -309,7 +316,7 @@ MAX_IDLE_CLIENTS = 64
 class SdkClient:
     """An HTTP client and the SDK objects made over it. `idle_since`: when its last user gave it back."""
 
-    def __init__(self, key: tuple[object, ...], http: Any, clients: SdkClients) -> None:
+    def __init__(self, key: tuple[object, ...], http: Any, clients: SdkClientPool) -> None:
         self.key, self.http = key, http
         self.vendors: dict[Any, Any] = {}
         self.users = 0
@@ -321,7 +328,7 @@ class SdkClient:
         self._clients.close(self)
 
 
-class SdkClients:
+class SdkClientPool:
     """The clients of an engine. `borrow` and `give_back` are called in the event loop that the key begins with."""
 
     def __init__(self, idle_seconds: float = 0.0) -> None:

@@ -25,7 +25,7 @@ from penstock.markers import replace_deep_inputs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from penstock.engines.interface import Job, Outgoing
+    from penstock.engines.interface import HttpRequest, UpstreamRequest
 
 _KEY = "held-by-penstock"  # the clients want one; the real one comes with the signed headers
 
@@ -34,14 +34,14 @@ _PLACE = "/models"  # where Google's addresses part into a root and a path
 _kept: ContextVar[list[Any] | None] = ContextVar("kept", default=None)
 
 
-async def keep(response: Any) -> None:
+async def capture_response(response: Any) -> None:
     """A hook for an HTTP client: the response of the request that this task is making."""
     kept = _kept.get()
     if kept is not None:
         kept.append(response)
 
 
-class Ability(msgspec.Struct, frozen=True, kw_only=True):
+class SdkCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a vendor's client can do: the types of payloads and bodies by protocol; no type: it is read as it is.
 
     `fetches` are the shapes of what is no turn. `oldest` and `newest` are the major versions that the parity tests were
@@ -76,10 +76,10 @@ def _major(package: str) -> int:
     return int(version(package).partition(".")[0])
 
 
-class Vendor(ABC):
+class VendorSdk(ABC):
     """One vendor's client over one HTTP client."""
 
-    ability: ClassVar[Ability]
+    ability: ClassVar[SdkCapabilities]
 
     def __init__(self, http: Any) -> None:
         self._http = http
@@ -90,24 +90,24 @@ class Vendor(ABC):
         return import_module("httpx2" if find_spec("httpx2") else "httpx")
 
     @classmethod
-    def load(cls, job: Job) -> None:  # noqa: ARG003 — what is imported may depend on it
+    def load(cls, job: UpstreamRequest) -> None:  # noqa: ARG003 — what is imported may depend on it
         """Import what the job needs: seconds, the first time."""
         import_module(cls.ability.package)
 
     @abstractmethod
-    async def stream(self, out: Outgoing, job: Job) -> tuple[Any, AsyncIterator[Any]]:
+    async def stream(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, AsyncIterator[Any]]:
         """The HTTP response, and the payloads as they come."""
 
     @abstractmethod
-    async def whole(self, out: Outgoing, job: Job) -> tuple[Any, Any]:
+    async def whole(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, Any]:
         """The HTTP response, and the one payload."""
 
     @abstractmethod
-    async def fetch(self, out: Outgoing, job: Job) -> tuple[Any, bytes]:
+    async def fetch(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, bytes]:
         """The HTTP response, and the body of something that is no turn."""
 
     @classmethod
-    def missing(cls, job: Job) -> str:  # noqa: ARG003 — the same
+    def missing(cls, job: UpstreamRequest) -> str:  # noqa: ARG003 — the same
         """Why this address will not do; nothing where it will."""
         return ""
 
@@ -116,7 +116,7 @@ class Vendor(ABC):
         return None
 
 
-class _Generated(Vendor):
+class _Generated(VendorSdk):
     """OpenAI's and Anthropic's clients are made by the same generator, and share its ways."""
 
     module: ClassVar[str]
@@ -131,7 +131,7 @@ class _Generated(Vendor):
         )
 
     @classmethod
-    def load(cls, job: Job) -> None:
+    def load(cls, job: UpstreamRequest) -> None:
         import_module(cls.module)
         for place in cls.ability.types(job.protocol):
             _build(_found(cls.types, place))
@@ -142,24 +142,24 @@ class _Generated(Vendor):
         roots = (kind.__module__.partition(".")[0] for kind in kinds)
         return import_module(next(root for root in roots if root.startswith("httpx")))
 
-    async def stream(self, out: Outgoing, job: Job) -> tuple[Any, AsyncIterator[Any]]:
+    async def stream(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, AsyncIterator[Any]]:
         shape = _found(self.types, self.ability.streams[job.protocol])
         made = await self._ask(out, job, cast_to=shape, stream=True, stream_cls=self._sdk.AsyncStream[shape])
         return made.response, _plainly(made)
 
-    async def whole(self, out: Outgoing, job: Job) -> tuple[Any, Any]:
+    async def whole(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, Any]:
         return await self._read(out, job, self.ability.wholes[job.protocol])
 
-    async def fetch(self, out: Outgoing, job: Job) -> tuple[Any, bytes]:
+    async def fetch(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, bytes]:
         response, made = await self._read(out, job, self.ability.fetches[job.protocol])
         return response, msgspec.json.encode(made)
 
-    async def _read(self, out: Outgoing, job: Job, place: str) -> tuple[Any, Any]:
-        kept = keeping()
+    async def _read(self, out: HttpRequest, job: UpstreamRequest, place: str) -> tuple[Any, Any]:
+        kept = start_capture()
         made = await self._ask(out, job, cast_to=_found(self.types, place) if place else object)
         return kept[-1], _plain(made)
 
-    async def _ask(self, out: Outgoing, job: Job, **more: Any) -> Any:
+    async def _ask(self, out: HttpRequest, job: UpstreamRequest, **more: Any) -> Any:
         # An authorization of our own or none: theirs would be the made-up key.
         without: dict[str, str | None] = {name: None for name in _THEIRS if name.lower() not in out.headers}
         options = {"headers": _omitted(self._sdk, {**without, **out.headers})}
@@ -168,32 +168,33 @@ class _Generated(Vendor):
         return await self._client.post(out.url, body=replace_deep_inputs(job.body), options=options, **more)
 
 
-class OpenAI(_Generated):
+class OpenAiSdk(_Generated):
     """Chat Completions, Responses and Completions, of OpenAI and of all who imitate it."""
 
     module, client, types = "openai", "AsyncOpenAI", "openai.types"
-    ability = Ability(
+    ability = SdkCapabilities(
         package="openai",
         oldest=3,
         streams={
-            "openai-chat": "chat:ChatCompletionChunk", "responses": "responses:ResponseStreamEvent",
+            "openai-chat": "chat:ChatCompletionChunk",
+            "responses": "responses:ResponseStreamEvent",
             "completions": ":Completion",
         },
         wholes={"openai-chat": "chat:ChatCompletion", "responses": "responses:Response", "completions": ":Completion"},
         fetches={"openai-embeddings": ":CreateEmbeddingResponse", "openai-models": ""},
         operations=frozenset({"chat", "responses", "completions", "fim"}),
-    )  # fmt: skip
+    )
 
     def in_band(self, error: Exception, *, begun: bool) -> Any:
         body: Any = getattr(error, "body", None)
         return {"error": body} if body is not None and getattr(error, "response", None) is None else None
 
 
-class Anthropic(_Generated):
+class AnthropicSdk(_Generated):
     """Messages."""
 
     module, client, types = "anthropic", "AsyncAnthropic", "anthropic.types"
-    ability = Ability(
+    ability = SdkCapabilities(
         package="anthropic",
         oldest=2,
         streams={"anthropic": "beta:BetaRawMessageStreamEvent"},
@@ -207,14 +208,14 @@ class Anthropic(_Generated):
         return getattr(error, "body", None) if response is not None and response.status_code // 100 == 2 else None  # noqa: PLR2004
 
 
-class Google(Vendor):
+class GoogleSdk(VendorSdk):
     """generateContent, of Gemini and of Vertex.
 
     Its typed layer drops what it has no field for, errors in a stream included, so the layer below it is used, which is
     not public: only the versions that were tried are used, and for others the native engine is asked.
     """
 
-    ability = Ability(
+    ability = SdkCapabilities(
         package="google.genai",
         oldest=3,
         newest=3,
@@ -234,30 +235,30 @@ class Google(Vendor):
         self._client = client  # it closes what it made when it goes
 
     @classmethod
-    def load(cls, job: Job) -> None:  # noqa: ARG003
+    def load(cls, job: UpstreamRequest) -> None:  # noqa: ARG003
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns about its own source, once, when it is compiled
             import_module("google.genai.types")
 
     @classmethod
-    def missing(cls, job: Job) -> str:
+    def missing(cls, job: UpstreamRequest) -> str:
         return "" if _PLACE in job.url else "the SDK cannot be sent to that address"
 
-    async def stream(self, out: Outgoing, job: Job) -> tuple[Any, AsyncIterator[Any]]:
-        kept = keeping()
+    async def stream(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, AsyncIterator[Any]]:
+        kept = start_capture()
         made = await self._below.async_request_streamed(*self._asked(out, job))
         return kept[-1], _bodies(made)
 
-    async def whole(self, out: Outgoing, job: Job) -> tuple[Any, Any]:
+    async def whole(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, Any]:
         response, body = await self.fetch(out, job)
         return response, msgspec.json.decode(body)
 
-    async def fetch(self, out: Outgoing, job: Job) -> tuple[Any, bytes]:
-        kept = keeping()
+    async def fetch(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, bytes]:
+        kept = start_capture()
         made = await self._below.async_request(*self._asked(out, job))
         return kept[-1], made.body.encode()
 
-    def _asked(self, out: Outgoing, job: Job) -> tuple[Any, ...]:
+    def _asked(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, ...]:
         root, _, rest = out.url.rpartition(_PLACE)
         options = self._options(base_url=root, api_version="", headers=out.headers)
         body = dict(replace_deep_inputs(job.body)) if out.method == "POST" else {}
@@ -268,7 +269,7 @@ class Google(Vendor):
         return details if begun and details else None
 
 
-VENDORS: Mapping[str, type[Vendor]] = {"openai": OpenAI, "anthropic": Anthropic, "google-genai": Google}
+VENDOR_SDKS: Mapping[str, type[VendorSdk]] = {"openai": OpenAiSdk, "anthropic": AnthropicSdk, "google-genai": GoogleSdk}
 
 
 def _found(types: str, place: str) -> Any:
@@ -311,7 +312,7 @@ async def _bodies(made: Any) -> AsyncIterator[Any]:
         await made.aclose()
 
 
-def keeping() -> list[Any]:
+def start_capture() -> list[Any]:
     """Where `keep` puts what this task gets from now on."""
     made: list[Any] = []
     _kept.set(made)

@@ -9,11 +9,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ProviderError
-from penstock.gateway.journal import Turn as Row
 from penstock.gateway.journal import usage_cost
+from penstock.store.journal import JournalEntry as Row
 
 if TYPE_CHECKING:
-    from penstock.engines.decisions import Record
+    from penstock.engines.decisions import DecisionLog
     from penstock.events import Fault, Usage
     from penstock.gateway.endpoints import IncomingRequest
     from penstock.gateway.limits import LimitSlot
@@ -30,10 +30,12 @@ class AuxRequest:
         self.slot: LimitSlot | None = None
         self.fault: Fault | None = None
         self.usage: Usage | None = None
-        self.record: Record | None = None
+        self.record: DecisionLog | None = None
         self.counted: int | None = None
 
-    def answered_by(self, provider: str, model: str, usage: Usage | None = None, record: Record | None = None) -> None:
+    def answered_by(
+        self, provider: str, model: str, usage: Usage | None = None, record: DecisionLog | None = None
+    ) -> None:
         """Set the provider that answered, its usage, and the router's decisions."""
         self.provider, self.model, self.usage, self.record = provider, model, usage, record
 

@@ -14,13 +14,19 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.engines.config_problems import find_missing_keys
-from penstock.engines.model_resolution import DEFAULT_STREAM, REPLAY, is_pattern, known, targets
+from penstock.engines.model_resolution import (
+    DEFAULT_STREAM,
+    REPLAY,
+    is_pattern,
+    list_configured_providers,
+    resolve_targets,
+)
 from penstock.errors import InputError, ProviderError
 from penstock.gateway.callers import make_refusal
 from penstock.providers.models import Model, max_input_tokens, output_limit
 from penstock.providers.models import model as find_model
 from penstock.providers.models import models as packaged_models
-from penstock.replay import offered
+from penstock.replay import describe_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +81,7 @@ class ModelCatalogue:
         config = self._upstream.router.config
         named = (
             self._provider_entry(row, find_model(row, name), name)
-            for row in known(config, self._upstream.router.env)
+            for row in list_configured_providers(config, self._upstream.router.env)
             for name in config.account(row.name).models
         )
         return [*self._aliases(), *named, *self._replay_models()]
@@ -89,7 +95,9 @@ class ModelCatalogue:
 
     async def _list_all(self) -> list[ModelEntry]:
         router = self._upstream.router
-        lists = await asyncio.gather(*(self._list_provider(row) for row in known(router.config, router.env)))
+        lists = await asyncio.gather(
+            *(self._list_provider(row) for row in list_configured_providers(router.config, router.env))
+        )
         entries = [*self._aliases(), *(entry for entries in lists for entry in entries), *self._replay_models()]
         return list({entry.name: entry for entry in entries}.values())
 
@@ -120,7 +128,7 @@ class ModelCatalogue:
         plain = Model(
             id="", provider=REPLAY, context=200_000, max_output=32_000, capabilities=_REPLAY_CAPABILITIES, version="1"
         )
-        models = (replace(plain, id=name, name=f"Replay: {name}", family="replay") for name in offered())
+        models = (replace(plain, id=name, name=f"Replay: {name}", family="replay") for name in describe_scripts())
         return [self._provider_entry(row, model) for model in models]
 
     def _provider_entry(self, row: Provider, model: Model, name: str = "") -> ModelEntry:
@@ -147,7 +155,7 @@ class ModelCatalogue:
             return DEFAULT_ALIAS
         names = [name for name in config.aliases if not is_pattern(name)]
         names += [f"{name}/{model}" for name, account in config.providers.items() for model in account.models]
-        if names or config.aliases or known(config, self._upstream.router.env):
+        if names or config.aliases or list_configured_providers(config, self._upstream.router.env):
             return names[0] if names else DEFAULT_ALIAS
         return f"{REPLAY}/{DEFAULT_STREAM}"
 
@@ -165,7 +173,7 @@ class ModelCatalogue:
     def is_listed(self, provider: str, model: str) -> bool:
         """Return whether a model is in the last list, in the packaged table, or a packaged stream."""
         if provider == REPLAY:
-            return model in offered()
+            return model in describe_scripts()
         config = self._upstream.router.config
         if not config.has(provider):
             return False
@@ -188,7 +196,7 @@ class ModelCatalogue:
         return not self._upstream.config.forward and bool(find_missing_keys(router.config, router.env))
 
     def _targets(self, name: str) -> list[Target]:
-        return targets(name, self._upstream.router.config, self._upstream.env)
+        return resolve_targets(name, self._upstream.router.config, self._upstream.env)
 
     def _find_targets(self, name: str) -> list[Target]:
         try:

@@ -43,8 +43,8 @@ from penstock.transforms.serialize import SerializeParts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engines.interface import Pair
-    from penstock.engines.reply import Reply
+    from penstock.engines.interface import ChunkEvents
+    from penstock.engines.reply import ModelReply
     from penstock.events import AnyEvent
     from penstock.framing import Frame
     from penstock.gateway.endpoints import TurnRequest
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.tracing import Verbatim
 
 
-def can_pass_through(turn_request: TurnRequest, reply: Reply) -> bool:
+def can_pass_through(turn_request: TurnRequest, reply: ModelReply) -> bool:
     """Return whether the client can get the provider's bytes unchanged."""
     return turn_request.allow_passthrough and reply.protocol == turn_request.protocol and reply.verbatim
 
@@ -84,7 +84,7 @@ class Translation:
         self._feed = self._pipe.feed
         self._begun = False
 
-    def feed(self, pair: Pair) -> bytes:
+    def feed(self, pair: ChunkEvents) -> bytes:
         events = pair[1]
         if not events:
             return b""
@@ -103,7 +103,7 @@ class Translation:
 _SEQUENCE_NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
 
 
-def client_stream(turn_request: TurnRequest, reply: Reply) -> Translation | Passthrough:
+def client_stream(turn_request: TurnRequest, reply: ModelReply) -> Translation | Passthrough:
     """Return the writer of the client's stream for a reply."""
     if can_pass_through(turn_request, reply) and reply.media.startswith("text/event-stream"):
         return Passthrough(turn_request, reply)
@@ -133,7 +133,7 @@ class Passthrough:
         "withheld",
     ]
 
-    def __init__(self, turn_request: TurnRequest, reply: Reply | None = None) -> None:
+    def __init__(self, turn_request: TurnRequest, reply: ModelReply | None = None) -> None:
         self._turn_request, self._reply = turn_request, reply
         self._protocol = protocols.protocol(turn_request.protocol)
         self._include_usage = turn_request.include_usage
@@ -148,7 +148,7 @@ class Passthrough:
         self._start: AnyEvent | None = None
         self.withheld = 0
 
-    def feed(self, pair: Pair) -> bytes:
+    def feed(self, pair: ChunkEvents) -> bytes:
         chunk, events = pair
         if events and self._start is None:
             self._start = events[0]

@@ -22,7 +22,7 @@ from penstock.gateway.toml_locations import TomlLocations, locate_error
 from penstock.input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
 from penstock.option_checks import read_toml
 from penstock.providers.models import Model, Policy, max_input_tokens
-from penstock.store.sqlite import ABSENT, folder
+from penstock.store.sqlite import IN_MEMORY, data_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -235,7 +235,7 @@ def load_config(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
 
     A file that was named is trusted. One that was found in the current folder is not: see `config_trust`.
     """
-    data = folder(env)
+    data = data_folder(env)
     named = path or (Path(env["PENSTOCK_CONFIG"]).expanduser() if env.get("PENSTOCK_CONFIG") else None)
     if named is not None:
         made = _build_config(named.read_bytes(), named)
@@ -294,7 +294,7 @@ def _merge_tables(tables: Any, most: int) -> bool:
 def data_path(said: str, data: Path | None, name: str) -> Path:
     """Return the path of a file: as configured, else by its name in the data folder, else in memory."""
     if said == "memory" or (not said and data is None):
-        return ABSENT
+        return IN_MEMORY
     return Path(said).expanduser() if said or data is None else data / name
 
 

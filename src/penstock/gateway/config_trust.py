@@ -171,21 +171,21 @@ class TrustStore:
     def add(self, path: Path, data: bytes) -> None:
         """Trust a content."""
         fresh = Trusted(locate_settings(path), content_hash(data), time.strftime("%Y-%m-%d", time.gmtime()))
-        with provider_keys.locked(self.path):
+        with provider_keys.lock_file(self.path):
             kept = [one for one in self.read() if (one.path, one.sha256) != (fresh.path, fresh.sha256)]
             self._write([*kept, fresh])
 
     def remove(self, path: Path) -> int:
         """Remove all trusted contents of a file. Returns their number."""
         place = locate_settings(path)
-        with provider_keys.locked(self.path):
+        with provider_keys.lock_file(self.path):
             rows = self.read()
             kept = [one for one in rows if one.path != place]
             self._write(kept)
         return len(rows) - len(kept)
 
     def _write(self, rows: list[Trusted]) -> None:
-        provider_keys.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        provider_keys.replace_file(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 def content_hash(data: bytes) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock.errors import PenstockError
 from penstock.gateway.config import data_path
-from penstock.store.history import History
+from penstock.store.history import JournalHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from penstock.events import Usage
     from penstock.gateway.config import GatewayConfig
     from penstock.request import Request
-    from penstock.store.journal import JournalRows
-    from penstock.store.journal import Turn as Row
+    from penstock.store.journal import JournalEntry as Row
+    from penstock.store.journal import JournalStore
 
 FILE = "tokens.sqlite"
 MIN_INTERVAL = 0.5  # seconds between two estimates
@@ -37,10 +37,10 @@ log = logging.getLogger("penstock.tokens")
 class TurnEstimates:
     """Estimates a sample of turns. `every` 0 estimates all, for tests. `told` is called with each estimated row."""
 
-    def __init__(self, config: GatewayConfig, rows: JournalRows | None, every: float = MIN_INTERVAL) -> None:
+    def __init__(self, config: GatewayConfig, rows: JournalStore | None, every: float = MIN_INTERVAL) -> None:
         self.told: Callable[[Row], None] | None = None
         self._on = rows is not None and config.features.estimates
-        self._history = History(rows) if rows is not None else None
+        self._history = JournalHistory(rows) if rows is not None else None
         self._path = data_path("", config.data, FILE)
         self._every = every
         self._next = 0.0

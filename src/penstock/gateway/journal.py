@@ -18,8 +18,8 @@ from penstock.errors import InputError
 from penstock.gateway.config import data_path
 from penstock.providers.models import model as model_of
 from penstock.redaction import redact, redact_cut
-from penstock.store.journal import JournalRows, Turn
-from penstock.store.sqlite import ABSENT
+from penstock.store.journal import JournalEntry, JournalStore
+from penstock.store.sqlite import IN_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,13 +37,13 @@ _MAX_PRICES = 1000  # models whose prices are cached; clients choose their names
 _GATEWAY_ID = re.compile("[0-9a-f]{32}")  # as `IncomingRequest` creates them
 log = logging.getLogger("penstock.journal")
 
-__all__ = ["Journal", "PriceList", "Turn", "usage_cost"]
+__all__ = ["Journal", "PriceList", "usage_cost"]
 
 
 class Journal:
     """Writes rows of turns. `rows` queries them; None if the journal is off."""
 
-    def __init__(self, rows: JournalRows | None, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, rows: JournalStore | None, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self.rows = rows
         self._secrets = secrets
 
@@ -55,19 +55,19 @@ class Journal:
         path = data_path(config.journal.path, config.data, FILE)
         age, size = config.journal.days * DAY, config.journal.size
         try:
-            return cls(JournalRows(path, time.time, age=age, size=size), secrets)
+            return cls(JournalStore(path, time.time, age=age, size=size), secrets)
         except OSError as error:
             if config.journal.path:
                 raise
             log.warning("the journal is kept in memory only: %s", error)
-            return cls(JournalRows(ABSENT, time.time, age=age, size=size), secrets)
+            return cls(JournalStore(IN_MEMORY, time.time, age=age, size=size), secrets)
 
-    def note(self, row: Turn) -> None:
+    def note(self, row: JournalEntry) -> None:
         """Write a row without blocking. A row without room in the queue is counted (`lost`) and logged."""
         if self.rows is not None and not self.rows.add(row, self._clean):
             log.error("a turn was not journaled: too many rows wait for the disk")
 
-    def _clean(self, row: Turn) -> Turn:
+    def _clean(self, row: JournalEntry) -> JournalEntry:
         """Shorten and redact all texts of a row. Runs in the writer's thread, because searching is slow.
 
         All text columns of the journal are redacted here.
@@ -102,10 +102,10 @@ class Journal:
 # All text columns except the request id, which is unique and would defeat the cache.
 _TEXT_COLUMNS = tuple(
     field.name
-    for field in fields(Turn)
+    for field in fields(JournalEntry)
     if isinstance(field.default, str) and field.name not in {"request_id", "status"}
 )
-_read_texts: Callable[[Turn], tuple[str, ...]] = attrgetter(*_TEXT_COLUMNS)
+_read_texts: Callable[[JournalEntry], tuple[str, ...]] = attrgetter(*_TEXT_COLUMNS)
 _SEPARATOR = "\n\0\n"  # no secret contains it
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.journal import Turn
+    from penstock.store.journal import JournalEntry
 
 MAX_ANONYMOUS_ROWS = 3  # of a kind in a minute, from callers without a key
 MAX_CALLER_ROWS = 30  # of a kind in a minute, from callers with a key
@@ -32,18 +32,18 @@ class _RowKind:
     def __init__(self, now: float) -> None:
         self.since = now
         self.count = self.skipped = 0
-        self.last: Turn | None = None
+        self.last: JournalEntry | None = None
 
 
 class JournalThrottle:
     """Writes the first rows of a kind per minute with `write`; counts the rest."""
 
-    def __init__(self, write: Callable[[Turn], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, write: Callable[[JournalEntry], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write, self._clock = write, clock
         self._kinds: dict[tuple[object, ...], _RowKind] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def note(self, row: Turn) -> None:
+    def note(self, row: JournalEntry) -> None:
         """Write a row, or count it."""
         kind = self._find_kind((row.key, row.http, row.fault, row.operation, row.model), self._clock())
         kind.count += 1

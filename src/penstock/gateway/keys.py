@@ -22,7 +22,7 @@ import msgspec
 from penstock.errors import InputError
 from penstock.gateway.config import GatewayConfig, Key, data_path
 from penstock.store import provider_keys
-from penstock.store.sqlite import ABSENT
+from penstock.store.sqlite import IN_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ def hash_key(key: str) -> str:
 def open_key_file(config: GatewayConfig) -> KeyFile | None:
     """Return the file of `penstock keys`; None if keys are kept in memory."""
     path = data_path(config.access.keys_file, config.data, FILE)
-    return None if path == ABSENT else KeyFile(path)
+    return None if path == IN_MEMORY else KeyFile(path)
 
 
 class KeyFile:
@@ -75,7 +75,7 @@ class KeyFile:
             raise InputError(f"{self.path}: {error}; `penstock keys` writes this file") from None
 
     def add(self, name: str, key: Key) -> None:
-        with provider_keys.locked(self.path):
+        with provider_keys.lock_file(self.path):
             rows = self.read()
             if name in rows:
                 raise InputError(f"there is a key {name!r} already; revoke it first, or choose another name")
@@ -83,7 +83,7 @@ class KeyFile:
             self._write({**rows, name: key})
 
     def revoke(self, name: str) -> None:
-        with provider_keys.locked(self.path):
+        with provider_keys.lock_file(self.path):
             rows = self.read()
             if name not in rows:
                 known = ", ".join(sorted(rows)) or "none"
@@ -93,14 +93,14 @@ class KeyFile:
 
     def reset(self) -> None:
         """Delete all keys and the marker. Without keys the gateway serves local programs."""
-        with provider_keys.locked(self.path):
-            provider_keys.remove(self.path)
-            provider_keys.remove(self.marker)
+        with provider_keys.lock_file(self.path):
+            provider_keys.remove_file(self.path)
+            provider_keys.remove_file(self.marker)
 
     def mark(self) -> None:
         """Write the marker: keys have existed."""
         if not self.marker.exists():
-            provider_keys.replace(self.marker, _MARKER_CONTENT)
+            provider_keys.replace_file(self.marker, _MARKER_CONTENT)
 
     @property
     def required(self) -> bool:
@@ -108,7 +108,7 @@ class KeyFile:
         return os.path.lexists(self.marker) or os.path.lexists(self.path)
 
     def _write(self, rows: Mapping[str, Key]) -> None:
-        provider_keys.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        provider_keys.replace_file(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 class KeyMatch(NamedTuple):

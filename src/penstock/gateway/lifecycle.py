@@ -12,8 +12,14 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from penstock.engines.config_problems import Problem, find_problems
-from penstock.engines.model_resolution import REPLAY, STAR, best_pattern, known, model_names
+from penstock.engines.config_problems import ConfigProblem, find_problems
+from penstock.engines.model_resolution import (
+    REPLAY,
+    WILDCARD,
+    best_pattern,
+    list_configured_providers,
+    list_known_models,
+)
 from penstock.errors import PenstockError
 from penstock.gateway.config import GatewayConfig, load_config
 from penstock.gateway.keys import open_key_file
@@ -22,7 +28,7 @@ from penstock.gateway.toml_locations import TomlLocations
 from penstock.protocols import MODULES, request_module
 from penstock.providers.models import model
 from penstock.providers.registry import providers
-from penstock.replay import offered
+from penstock.replay import describe_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,7 +60,7 @@ def _load_model_tables() -> None:
 
 def modules_to_preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) -> Iterator[str]:
     """Yield the modules of client protocols and of configured providers."""
-    rows = known(config, env)
+    rows = list_configured_providers(config, env)
     if any(row.engine == "native" for row in rows):
         yield from _NATIVE
     yield _REPLAY
@@ -230,7 +236,7 @@ def log_problems(config: GatewayConfig, env: Mapping[str, str]) -> None:
         log_config.warning("%s", line)
 
 
-def _format_problem(problem: Problem, place: TomlLocations | None) -> str:
+def _format_problem(problem: ConfigProblem, place: TomlLocations | None) -> str:
     if not problem.keys:
         return f"environment: {problem.message}"
     if place is None:
@@ -238,13 +244,13 @@ def _format_problem(problem: Problem, place: TomlLocations | None) -> str:
     return place.say(problem.keys, problem.message)
 
 
-def _key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[Problem]:
+def _key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[ConfigProblem]:
     """Yield configured keys whose variable is not set, or that match no model."""
     for name, key in config.keys.items():
         if key.env and not env.get(key.env):
-            yield Problem(("keys", name, "env"), f"{key.env} is not set: it must hold the key")
+            yield ConfigProblem(("keys", name, "env"), f"{key.env} is not set: it must hold the key")
         for said in _useless_patterns(key, config, env):
-            yield Problem(("keys", name, "models"), said)
+            yield ConfigProblem(("keys", name, "models"), said)
 
 
 def _stored_key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
@@ -269,7 +275,7 @@ def _pattern_matches(pattern: str, names: list[str], config: GatewayConfig, env:
     who, slash, _ = pattern.partition("/")
     if slash and any(fnmatchcase(name, who) for name in _provider_names(config, env)):
         return True
-    if best_pattern(pattern.replace(STAR, ""), list(config.engine.aliases)):
+    if best_pattern(pattern.replace(WILDCARD, ""), list(config.engine.aliases)):
         return True  # an alias pattern for the same names
     return any(fnmatchcase(name, pattern) for name in names)
 
@@ -277,7 +283,7 @@ def _pattern_matches(pattern: str, names: list[str], config: GatewayConfig, env:
 def _provider_names(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
     if config.forward:
         yield from providers()  # callers send their own keys
-    for row in known(config.engine, env):
+    for row in list_configured_providers(config.engine, env):
         yield row.name
         yield from row.names
     yield REPLAY
@@ -286,8 +292,8 @@ def _provider_names(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[s
 def _model_names(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
     """Yield the known model names that a client can use."""
     yield from config.engine.aliases
-    for row in known(config.engine, env):
-        for name in model_names(row, config.engine):
+    for row in list_configured_providers(config.engine, env):
+        for name in list_known_models(row, config.engine):
             yield name
             yield f"{row.name}/{name}"
-    yield from (f"{REPLAY}/{name}" for name in offered())
+    yield from (f"{REPLAY}/{name}" for name in describe_scripts())

@@ -30,8 +30,8 @@ from penstock.vscode_stream import LINE, TRACE, describe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock.engines.interface import Pair
-    from penstock.engines.reply import Reply
+    from penstock.engines.interface import ChunkEvents
+    from penstock.engines.reply import ModelReply
     from penstock.gateway.config import Log
     from penstock.gateway.endpoints import IncomingRequest, TurnRequest
     from penstock.tracing import Step
@@ -126,7 +126,7 @@ class TracedTurn(Protocol):
 
     incoming: IncomingRequest
     turn_request: TurnRequest | None
-    reply: Reply | None
+    reply: ModelReply | None
     fault: ev.Fault | None
 
 
@@ -145,7 +145,7 @@ class TraceLog:
         self._frames = 0
         self._write(f"request: {turn.incoming.raw.decode('utf-8', 'replace')}")
 
-    def on_reply(self, reply: Reply) -> None:
+    def on_reply(self, reply: ModelReply) -> None:
         """The answer has begun."""
         turn_request = self._turn.turn_request
         if self._observer is not None:
@@ -167,7 +167,7 @@ class TraceLog:
             self._observer.on_notice(payload)
         self._write(f"notice → output {payload.decode('utf-8', 'replace')}")
 
-    def on_read(self, pair: Pair) -> None:
+    def on_read(self, pair: ChunkEvents) -> None:
         """The provider has sent a chunk."""
         if self._observer is not None:
             self._observer.on_read(pair)

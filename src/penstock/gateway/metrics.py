@@ -16,7 +16,7 @@ from penstock.redaction import redact_cut
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from penstock.store.journal import Turn
+    from penstock.store.journal import JournalEntry
 
 AUX_OPERATIONS = frozenset({"embeddings", "rerank", "count"})  # operations that are not turns
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -127,7 +127,7 @@ class Metrics:
         )
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._counts: dict[str, tuple[str, Labels, Callable[[], Mapping[Labels, float]]]] = {}
-        self._ended: list[Turn] = []  # not counted yet
+        self._ended: list[JournalEntry] = []  # not counted yet
         self.open_streams = 0
         self.gauge("penstock_open_streams", "Streams that are open now.", lambda: self.open_streams)
 
@@ -151,7 +151,7 @@ class Metrics:
         """Count a refused request."""
         self._refused.add((str(status), reason))
 
-    def turn(self, row: Turn) -> None:
+    def turn(self, row: JournalEntry) -> None:
         """Count a finished turn. Turns are counted in batches, which is several times cheaper."""
         self._ended.append(row)
         if len(self._ended) >= BATCH_SIZE:
@@ -162,7 +162,7 @@ class Metrics:
         for row in ended:
             self._counted(row)
 
-    def _counted(self, row: Turn) -> None:
+    def _counted(self, row: JournalEntry) -> None:
         reason = row.finish or row.fault
         if row.status == "refused":
             self.refused(row.http, reason)

@@ -27,7 +27,7 @@ from penstock.store.recordings import SUFFIX, Header, write
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from penstock.engines.reply import Reply
+    from penstock.engines.reply import ModelReply
     from penstock.gateway.config import RecordTable
     from penstock.store.recordings import Recording
 
@@ -55,7 +55,7 @@ class RecordingSession:
         """Set the request body."""
         self._request = body
 
-    def answered(self, reply: Reply, spoken: str) -> None:
+    def answered(self, reply: ModelReply, spoken: str) -> None:
         """Set the head of the answer. `spoken` is the client's protocol, recorded if the engine has no bytes."""
         header = self.header
         header.status, header.headers = reply.status, dict(reply.headers)

@@ -12,7 +12,7 @@ from penstock.http.response_writer import BODY
 from penstock.text_runs import expand_runs, merge_runs
 
 if TYPE_CHECKING:
-    from penstock.engines.reply import Reply
+    from penstock.engines.reply import ModelReply
     from penstock.events import AnyEvent
     from penstock.gateway.client_stream import Passthrough, Translation
     from penstock.gateway.reasoning_capture import CiphertextCapture, ReasoningCapture
@@ -39,7 +39,7 @@ class StreamRelay:
 
     def __init__(
         self,
-        reply: Reply,
+        reply: ModelReply,
         writer: Translation | Passthrough,
         out: ResponseWriter,
         *,

@@ -32,7 +32,7 @@ from penstock.gateway.endpoints import (
 from penstock.gateway.metrics import CONTENT_TYPE
 from penstock.http.response_writer import EventStream
 from penstock.protocols import DEFAULT
-from penstock.replay import offered
+from penstock.replay import describe_scripts
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -349,7 +349,7 @@ def _readiness_page(services: Services) -> tuple[int, bytes, Headers]:
 def _home_page(host: str) -> str:
     rows = "".join(
         f"<tr><td><code>replay/{escape(name)}</code></td><td>{escape(about)}</td></tr>"
-        for name, about in offered().items()
+        for name, about in describe_scripts().items()
     )
     address = escape(f"http://{host}")
     return (

@@ -34,7 +34,7 @@ from penstock.gateway.upstream import Upstream, engine_config
 from penstock.http.response_channel import SMALL_BODY
 from penstock.providers.registry import client, clients
 from penstock.redaction import is_secret_name
-from penstock.store.key_value import Responses
+from penstock.store.key_value import StoredResponses
 from penstock.store.recordings import Header
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Services:
         self.journal, self.metrics = self.telemetry.journal, self.telemetry.metrics
         self.recorder = self.telemetry.recorder
         self.reasoning_store: ReasoningStore = self.telemetry.state.reasoning
-        self.response_store = Responses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
+        self.response_store = StoredResponses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
         self.background = BackgroundResponses()
         self.conversion_thread = ConversionThread()
         self.upstream = Upstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
@@ -252,6 +252,6 @@ def _plain_engines(config: GatewayConfig) -> dict[str, Any]:
     """Return a native engine over plain aiohttp if `features.direct_http` is off."""
     if config.features.direct_http:
         return {}
-    from penstock.engines.native import Native  # noqa: PLC0415 — aiohttp is loaded only when it is needed
+    from penstock.engines.native import NativeEngine  # noqa: PLC0415 — aiohttp is loaded only when it is needed
 
-    return {"native": Native(direct=False)}
+    return {"native": NativeEngine(direct=False)}

@@ -20,9 +20,9 @@ from penstock.gateway.journal_throttle import JournalThrottle
 from penstock.gateway.metrics import AUX_OPERATIONS, Metrics
 from penstock.gateway.recordings import Recorder
 from penstock.redaction import redact_cut
-from penstock.store.key_value import SqliteRows
-from penstock.store.sqlite import ABSENT
-from penstock.store.writer import Writer
+from penstock.store.key_value import SqliteKeyValueTable
+from penstock.store.sqlite import IN_MEMORY
+from penstock.store.writer import SqliteWriter
 from penstock.stores import HOUR, Bounds
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.gateway.config import GatewayConfig, StateTable
     from penstock.gateway.limits import CallerLimits
-    from penstock.store.journal import Turn
+    from penstock.store.journal import JournalEntry
 
 DAY = 86_400.0
 log = logging.getLogger("penstock.kept")
@@ -54,7 +54,7 @@ class Telemetry:
             "penstock_journal_lost", "The number of rows that were not written.", lambda: self.journal.lost
         )
 
-    def note(self, row: Turn, headers: Mapping[str, str] | None = None, *, throttle: bool = False) -> None:
+    def note(self, row: JournalEntry, headers: Mapping[str, str] | None = None, *, throttle: bool = False) -> None:
         """Record a finished turn. `throttle`: thousands of the kind may come, so only a few get a row."""
         (self.throttle if throttle else self.journal).note(row)
         self.metrics.turn(row)
@@ -104,12 +104,12 @@ class StateStore:
     """
 
     def __init__(self, table: StateTable, path: Path, clock: Callable[[], float] = time.time) -> None:
-        self._writer = Writer(path)
+        self._writer = SqliteWriter(path)
         age, size = table.hours * HOUR, table.size // 2
         rows = Bounds(rows=50_000, size=max(size // RESPONSES_SHARE, 1), total=size, age=age)
         try:
-            self.reasoning = SqliteRows(self._writer, "reasoning", clock, rows)
-            self.responses = SqliteRows(self._writer, "responses", clock, rows)
+            self.reasoning = SqliteKeyValueTable(self._writer, "reasoning", clock, rows)
+            self.responses = SqliteKeyValueTable(self._writer, "responses", clock, rows)
         except BaseException:
             self._writer.close()
             raise
@@ -123,7 +123,7 @@ class StateStore:
             if config.state.path:
                 raise
             log_state.warning("state is kept in memory only: %s", error)
-            return cls(config.state, ABSENT)
+            return cls(config.state, IN_MEMORY)
 
     async def read(self, work: Callable[[], T]) -> T:
         """Run a lookup in a thread. Raises a fault if the file cannot be read."""
@@ -190,7 +190,7 @@ class SpanExporter:
         self._tracer = trace.get_tracer("penstock", tracer_provider=provider)
         self._propagator = TraceContextTextMapPropagator()
 
-    def turn(self, row: Turn, headers: Mapping[str, str] | None = None) -> None:
+    def turn(self, row: JournalEntry, headers: Mapping[str, str] | None = None) -> None:
         """A turn has ended. `headers` are the client's: a `traceparent` among them makes the span its child."""
         parent = self._propagator.extract(dict(headers or {}))
         start, known = int(row.time * 1e9), tuple(self._secrets())
@@ -211,7 +211,7 @@ class SpanExporter:
             flush(FLUSH_MILLISECONDS)
 
 
-def _operation_name(row: Turn) -> str:
+def _operation_name(row: JournalEntry) -> str:
     if row.operation in AUX_OPERATIONS:
         return row.operation
     if row.route.endswith("/chat/completions"):
@@ -219,7 +219,7 @@ def _operation_name(row: Turn) -> str:
     return next((word for end, word in _OPERATIONS.items() if row.route.endswith(end)), "chat")
 
 
-def span_attributes(row: Turn, secrets: tuple[str, ...] = ()) -> dict[str, str | int | float | list[str]]:
+def span_attributes(row: JournalEntry, secrets: tuple[str, ...] = ()) -> dict[str, str | int | float | list[str]]:
     """What a span says, redacted."""
     said: dict[str, Any] = {
         "gen_ai.operation.name": _operation_name(row),

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock import protocols
-from penstock.engines.request_plan import pass_headers
+from penstock.engines.request_plan import forward_headers
 from penstock.errors import InputError, PenstockError
 from penstock.fold import Fold
 from penstock.framing import WRITERS
 from penstock.gateway import error_responses
 from penstock.gateway.client_stream import Passthrough, Translation, can_pass_through, client_stream, encode_body
 from penstock.gateway.endpoints import TurnRequest
-from penstock.gateway.journal import Turn as Row
 from penstock.gateway.journal import usage_cost
 from penstock.gateway.reasoning_capture import CiphertextCapture, ReasoningCapture
 from penstock.gateway.relay import StreamRelay
 from penstock.http_errors import redact_fault
 from penstock.messages import foreign_state
 from penstock.messages.state import encrypted_rows, remember
+from penstock.store.journal import JournalEntry as Row
 
 if TYPE_CHECKING:
-    from penstock.engines.interface import Job
-    from penstock.engines.reply import Reply
-    from penstock.engines.retries import Wait
+    from penstock.engines.interface import UpstreamRequest
+    from penstock.engines.reply import ModelReply
+    from penstock.engines.retries import RetryWait
     from penstock.gateway.endpoints import Endpoint, IncomingRequest
     from penstock.gateway.limits import LimitSlot
     from penstock.gateway.recordings import RecordingSession
@@ -76,7 +76,7 @@ class Turn:
     def __init__(self, services: Services, endpoint: Endpoint, incoming: IncomingRequest, out: ResponseWriter) -> None:
         self.endpoint, self.incoming = endpoint, incoming
         self.turn_request: TurnRequest | None = None
-        self.reply: Reply | None = None
+        self.reply: ModelReply | None = None
         self.fault: ev.Fault | None = None
         self.status = 200
         self.first_content = 0.0  # seconds from the request to the first content
@@ -163,7 +163,7 @@ class Turn:
 
     # ── answer ────────────────────────────────────────────────────────────────────────────────
 
-    async def _stream(self, turn_request: TurnRequest, reply: Reply) -> None:
+    async def _stream(self, turn_request: TurnRequest, reply: ModelReply) -> None:
         writer = self.writer = client_stream(turn_request, reply)
         self.passthrough = isinstance(writer, Passthrough)
         files = None if self.passthrough else self._services.upstream.stream_files(turn_request)
@@ -179,7 +179,7 @@ class Turn:
         await self.relay.run()
         self._log_file_problems(files)
 
-    async def _send_body(self, turn_request: TurnRequest, reply: Reply) -> None:
+    async def _send_body(self, turn_request: TurnRequest, reply: ModelReply) -> None:
         events: list[ev.AnyEvent] = []
         raw: list[bytes] = []
         while (pair := await reply.read()) is not None:
@@ -208,14 +208,14 @@ class Turn:
             200, body, (error_responses.JSON, *turn_request.headers, *self._id_header(), *self._out.late_headers)
         )
 
-    def chosen(self, job: Job) -> None:
+    def request_built(self, upstream: UpstreamRequest) -> None:
         """Forward the client's headers to the provider, and name conversion losses in a response header."""
-        pass_headers(job, self.incoming.headers)
+        forward_headers(upstream, self.incoming.headers)
         self._out.late_headers = (
-            ((b"x-penstock-losses", ",".join(job.losses[:MAX_LOSSES]).encode()),) if job.losses else ()
+            ((b"x-penstock-losses", ",".join(upstream.losses[:MAX_LOSSES]).encode()),) if upstream.losses else ()
         )
-        if job.diagnostics and log.isEnabledFor(logging.DEBUG):
-            for row in job.diagnostics:
+        if upstream.diagnostics and log.isEnabledFor(logging.DEBUG):
+            for row in upstream.diagnostics:
                 log.debug("%s: %s: %s", self.incoming.id, row.code, row.message)
 
     def _log_file_problems(self, files: RemoteFiles | None) -> None:
@@ -223,12 +223,12 @@ class Turn:
         for row in files.diagnostics if files is not None else ():
             log.info("%s: %s: %s", self.incoming.id, row.code, row.message)
 
-    async def waits(self, wait: Wait) -> None:
+    async def retry_waits(self, wait: RetryWait) -> None:
         """Send a notice of a wait before a retry, if the protocol has one."""
         if wait.seconds >= MIN_WAIT_NOTICE:
             await self._send_notice(wait)
 
-    async def _send_notice(self, notice: Wait | Cleared) -> None:
+    async def _send_notice(self, notice: RetryWait | Cleared) -> None:
         turn_request = self.turn_request
         if turn_request is not None and turn_request.encode_notice is not None and turn_request.request.stream:
             payload = turn_request.encode_notice(notice)
@@ -346,7 +346,7 @@ class Turn:
             **fields,
         )
 
-    def _reply_fields(self, reply: Reply) -> dict[str, Any]:
+    def _reply_fields(self, reply: ModelReply) -> dict[str, Any]:
         """Return the columns of the journal that describe the provider's reply."""
         usage, prices = reply.usage or ev.Usage(), self._services.upstream.price_list
         return {

@@ -16,8 +16,7 @@ from penstock.engines.model_resolution import REPLAY
 from penstock.engines.options import RequestOptions
 from penstock.engines.request_plan import RequestFiles
 from penstock.errors import InputError
-from penstock.fetch import Fetcher
-from penstock.fetch import Limits as FetchLimits
+from penstock.fetch import Fetcher, FetchLimits
 from penstock.gateway.endpoints import LARGE_BODY
 from penstock.gateway.journal import PriceList
 from penstock.protocols import protocol
@@ -26,8 +25,8 @@ from penstock.transforms.remote_files import RemoteFiles
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engines.reply import Reply
-    from penstock.engines.retries import Watch
+    from penstock.engines.reply import ModelReply
+    from penstock.engines.retries import RouteObserver
     from penstock.engines.router import Router
     from penstock.gateway.callers import Caller
     from penstock.gateway.config import GatewayConfig
@@ -73,7 +72,9 @@ class Upstream:
         if config.features.context_management:
             self._convert["context_management"] = True
 
-    async def open(self, incoming: IncomingRequest, turn_request: TurnRequest, watch: Watch | None = None) -> Reply:
+    async def open(
+        self, incoming: IncomingRequest, turn_request: TurnRequest, watch: RouteObserver | None = None
+    ) -> ModelReply:
         """Open a turn at a provider. Returns once the answer has begun; `watch` hears of retries before that."""
         caller: Caller = incoming.caller
         convert: ConvertOptions = {**self._convert, "tenant": caller.tenant}

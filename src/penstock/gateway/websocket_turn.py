@@ -21,7 +21,7 @@ from penstock.gateway.endpoints.stored_responses import PREVIOUS_ID
 from penstock.gateway.internal_turn import run_internal_turn
 from penstock.http.response_writer import BODY
 from penstock.jsontext import parse_lenient
-from penstock.store.key_value import Past
+from penstock.store.key_value import ConversationPast
 
 if TYPE_CHECKING:
     import asyncio
@@ -153,7 +153,7 @@ class _Segment(NamedTuple):
 
 
 class _RememberedResponse(NamedTuple):
-    past: Past
+    past: ConversationPast
     segments: tuple[_Segment, ...]
 
 
@@ -167,11 +167,11 @@ class ResponseMemory:
         self._account = account
         self._responses: OrderedDict[str, _RememberedResponse] = OrderedDict()
 
-    def find(self, id: str) -> Past | None:
+    def find(self, id: str) -> ConversationPast | None:
         found = self._responses.get(id)
         return found.past if found is not None else None
 
-    def keep(self, id: str, past: Past, size: int, previous: str = "") -> None:
+    def keep(self, id: str, past: ConversationPast, size: int, previous: str = "") -> None:
         """Remember a response. `size`: the bytes that this turn added to those of `previous`."""
         before = self._responses.get(previous)
         self._responses[id] = _RememberedResponse(
@@ -249,5 +249,5 @@ class WebSocketTurn:
         size = len(self._incoming.raw) + len(msgspec.json.encode(output))
         if past and memory.find(previous) is None:  # it came from the store
             size += len(msgspec.json.encode(past))
-        memory.keep(response["id"], Past([*past, *resolved.new, *output], chain), size, previous)
+        memory.keep(response["id"], ConversationPast([*past, *resolved.new, *output], chain), size, previous)
         self.done = True

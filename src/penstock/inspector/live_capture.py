@@ -27,11 +27,11 @@ from penstock.request import Request
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.engines.interface import Pair
-    from penstock.engines.reply import Reply
+    from penstock.engines.interface import ChunkEvents
+    from penstock.engines.reply import ModelReply
     from penstock.gateway.endpoints import TurnRequest
     from penstock.gateway.turn import Turn
-    from penstock.store.journal import Turn as Noted
+    from penstock.store.journal import JournalEntry as Noted
 
 MAX_TURN_BYTES = 4 * 2**20  # bytes of one turn
 LOOK, LARGE = 32, 4096  # chunks between two looks at their size; bytes of one that is looked at at once
@@ -94,7 +94,7 @@ class TurnCapture:
 
     # ── while it goes on ──────────────────────────────────────────────────────────────────────────
 
-    def on_reply(self, reply: Reply) -> None:
+    def on_reply(self, reply: ModelReply) -> None:
         """An answer has begun."""
         self.engine, self.raw, self.cleared = reply.engine, reply.raw, reply.cleared
         self.protocol = reply.protocol if reply.raw else "events"
@@ -108,7 +108,7 @@ class TurnCapture:
         """The client was told something before its answer: a frame's payload."""
         self.notices = (*self.notices, said)[:MAX_NOTICES]
 
-    def on_read(self, pair: Pair) -> None:
+    def on_read(self, pair: ChunkEvents) -> None:
         """What one read gave. Its size is looked at now and then, that of a large one at once."""
         data = pair[0] if self.raw else _encode(pair[1])
         if not data or self.cut:

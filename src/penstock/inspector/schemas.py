@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.diagnostics import Diagnostic
     from penstock.gateway.turn import Turn as Going
-    from penstock.store.journal import Turn
+    from penstock.store.journal import JournalEntry
     from penstock.tracing import Step, Tracer
 
 VERSION = 1
@@ -239,7 +239,7 @@ _COPIED = tuple(name for name in TurnRow.__struct_fields__ if name not in _COMPU
 """Columns of the journal that the list shows as they are."""
 
 
-def row_from_journal(turn: Turn, *, held: bool) -> TurnRow:
+def row_from_journal(turn: JournalEntry, *, held: bool) -> TurnRow:
     """Return the row of a finished turn."""
     copied: dict[str, Any] = {name: getattr(turn, name) for name in _COPIED}
     return TurnRow(
@@ -283,7 +283,7 @@ def row_from_turn(turn: Going, time: float, *, held: bool) -> TurnRow:
     )
 
 
-def _tokens_per_second(turn: Turn) -> float | None:
+def _tokens_per_second(turn: JournalEntry) -> float | None:
     """Tokens a second, once they began to come."""
     spent = turn.duration - (turn.ttft or 0.0)
     if turn.output is None or not turn.stream or turn.status == "refused" or spent <= 0:

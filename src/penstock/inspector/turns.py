@@ -15,7 +15,7 @@ from penstock.http.response_writer import EventStream
 from penstock.inspector import live_stream, schemas, usage_series
 from penstock.inspector.api import ApiResponse, encode_redacted, sse_event
 from penstock.inspector.traces import RecordingFolder, TraceSource, file_stamps
-from penstock.store.history import By, History
+from penstock.store.history import JournalHistory, UsageGroup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -39,9 +39,9 @@ class TurnRoutes:
         self._folder = RecordingFolder(services.recorder.folder)
 
     @property
-    def _history(self) -> History | None:
+    def _history(self) -> JournalHistory | None:
         found = self._services.journal.rows
-        return History(found) if found is not None else None
+        return JournalHistory(found) if found is not None else None
 
     def secrets(self) -> Iterable[str]:
         return self._services.secrets
@@ -177,18 +177,18 @@ class TurnRoutes:
         """`GET /inspector/usage`."""
         tenant, query = _visible_tenant(visit), visit.query
         by = query.get("by", "model")
-        if by not in get_args(By):
-            raise InputError(f"by: expected one of {', '.join(get_args(By))}, found {by[:40]!r}")
+        if by not in get_args(UsageGroup):
+            raise InputError(f"by: expected one of {', '.join(get_args(UsageGroup))}, found {by[:40]!r}")
         until = query_decimal(query, "until", time.time())
         since = query_decimal(query, "since", max(until - DAY, 0.0))
         step = usage_series.bucket_seconds(since, max(until, since + 1), query_decimal(query, "bucket", 0.0))
         made = await self._work.run(
-            lambda: self._read_usage(cast("By", by), since, max(until, since + 1), step, tenant)
+            lambda: self._read_usage(cast("UsageGroup", by), since, max(until, since + 1), step, tenant)
         )
         return ApiResponse(encode_redacted(made, self.secrets()))
 
     def _read_usage(
-        self, by: By, since: float, until: float, step: float, tenant: str | None
+        self, by: UsageGroup, since: float, until: float, step: float, tenant: str | None
     ) -> usage_series.UsageReport:
         self._services.journal.flush()
         history = self._history

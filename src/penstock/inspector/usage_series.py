@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.store.history import Point, Spent
+    from penstock.store.history import JournalEstimate, UsagePoint
 
 MAX_SERIES = 20  # those with the most turns; the others are one
 OTHERS = "others"
@@ -72,7 +72,7 @@ def bucket_seconds(since: float, until: float, wanted: float = 0.0) -> float:
     return max(wanted or fitting, least, 1.0)
 
 
-def build_usage(rows: list[Spent], by: str, since: float, until: float, step: float) -> UsageReport:
+def build_usage(rows: list[UsagePoint], by: str, since: float, until: float, step: float) -> UsageReport:
     """The rows in buckets, by name."""
     first = since // step * step
     count = max(1, int((until - first) / step) + (1 if (until - first) % step else 0))
@@ -81,7 +81,7 @@ def build_usage(rows: list[Spent], by: str, since: float, until: float, step: fl
         names[row.name] += row.turns
     most = sorted(names, key=lambda name: (-names[name], name))
     own = set(most if len(most) <= MAX_SERIES else most[: MAX_SERIES - 1])
-    groups: dict[str, list[Spent]] = {name: [] for name in most if name in own}
+    groups: dict[str, list[UsagePoint]] = {name: [] for name in most if name in own}
     for row in rows:
         groups.setdefault(row.name if row.name in own else OTHERS, []).append(row)
     return UsageReport(
@@ -95,8 +95,8 @@ def build_usage(rows: list[Spent], by: str, since: float, until: float, step: fl
     )
 
 
-def _build_series(name: str, rows: list[Spent], first: float, step: float, count: int) -> UsageSeries:
-    cells: list[list[Spent]] = [[] for _ in range(count)]
+def _build_series(name: str, rows: list[UsagePoint], first: float, step: float, count: int) -> UsageSeries:
+    cells: list[list[UsagePoint]] = [[] for _ in range(count)]
     for row in rows:
         cells[min(max(int((row.time - first) / step), 0), count - 1)].append(row)
     totals = [_sum_rows(cell) for cell in cells]
@@ -106,7 +106,7 @@ def _build_series(name: str, rows: list[Spent], first: float, step: float, count
     return UsageSeries(name=name, total=_sum_rows(rows), **columns)
 
 
-def _sum_rows(rows: list[Spent]) -> UsageTotal:
+def _sum_rows(rows: list[UsagePoint]) -> UsageTotal:
     if not rows:
         return UsageTotal()
     firsts = sorted(row.ttft for row in rows if row.ttft is not None)
@@ -158,15 +158,15 @@ class ModelAccuracy(msgspec.Struct):
     points: list[EstimatePoint]
 
 
-def build_accuracy(points: Iterable[Point]) -> list[ModelAccuracy]:
+def build_accuracy(points: Iterable[JournalEstimate]) -> list[ModelAccuracy]:
     """By model, those with the most turns first."""
-    groups: dict[str, list[Point]] = defaultdict(list)
+    groups: dict[str, list[JournalEstimate]] = defaultdict(list)
     for point in points:
         groups[point.model].append(point)
     return [_model_accuracy(name, group) for name, group in sorted(groups.items(), key=lambda row: -len(row[1]))]
 
 
-def _model_accuracy(name: str, points: list[Point]) -> ModelAccuracy:
+def _model_accuracy(name: str, points: list[JournalEstimate]) -> ModelAccuracy:
     within = sum(point.low <= point.actual <= point.high for point in points)
     errors = [abs(point.estimate - point.actual) / point.actual for point in points]
     history = [LearnedFactor(point.time, point.factor) for point in points if point.factor is not None]

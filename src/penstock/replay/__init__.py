@@ -3,8 +3,8 @@
 `answer` is what the provider says to a request, `play` one script by name, `wire` its bytes in any protocol.
 """
 
-from penstock.replay.provider import AGENT, FULL, NATURAL, Pace, answer, cases, named, paced, wire
-from penstock.replay.scripts import offered, play, scripts
+from penstock.replay.provider import AGENT, FULL, NATURAL, Pace, answer, find_script, iterate_wire_cases, paced, wire
+from penstock.replay.scripts import describe_scripts, play, scripts
 
 __all__ = [
     "AGENT",
@@ -12,9 +12,9 @@ __all__ = [
     "NATURAL",
     "Pace",
     "answer",
-    "cases",
-    "named",
-    "offered",
+    "describe_scripts",
+    "find_script",
+    "iterate_wire_cases",
     "paced",
     "play",
     "scripts",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock import request as rq
 from penstock.replay.scripts import scripts
-from penstock.replay.tools import chosen, filled
+from penstock.replay.tools import choose_tool, write_example_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,12 +43,12 @@ def reply(request: Request, given: list[rq.Result], id: str) -> list[rq.AnyPart]
     thought = _thoughts(request)
     if given:
         return [*thought, rq.Text("\n\n".join(_told(request, result) for result in given))]
-    tool = chosen(request)
+    tool = choose_tool(request)
     if tool is None:
         return [*thought, rq.Text("\n\n".join([scripts()["agent"]["parts"][0]["text"], *_heard(request)]))]
     command = next(_commands(request), _COMMAND)
     free = tool.kind == "custom"
-    json = command if free else filled(tool.schema or {}, command)
+    json = command if free else write_example_input(tool.schema or {}, command)
     return [
         *thought,
         rq.Text("I will look. "),

@@ -9,7 +9,7 @@ import msgspec
 from penstock import events as ev
 from penstock.errors import InputError
 from penstock.replay import agent
-from penstock.replay.scripts import offered, play, told
+from penstock.replay.scripts import describe_scripts, play, play_parts
 from penstock.testing.wire_encoding import speak
 
 if TYPE_CHECKING:
@@ -23,25 +23,25 @@ AGENT = "agent"
 _DEFAULT = "text"
 
 
-def named(model: str) -> str:
+def find_script(model: str) -> str:
     """The script that a model's name means, with or without `replay/`; the plain text for no name."""
     name = model.removeprefix(PREFIX)
-    if name in offered():
+    if name in describe_scripts():
         return name
     if not model:
         return _DEFAULT
-    raise InputError(f"no packaged model {model!r}; there are: {', '.join(PREFIX + one for one in offered())}")
+    raise InputError(f"no packaged model {model!r}; there are: {', '.join(PREFIX + one for one in describe_scripts())}")
 
 
 def answer(request: Request, *, id: str = "replay", created: int = 0, asked: int = 0) -> list[AnyEvent]:
     """The events of the answer, in the form that was asked for. `asked`: the size of the prompt, if it is known."""
-    name = named(request.model)
+    name = find_script(request.model)
     model = request.model or PREFIX + name
     results = agent.results(request)
     settings = request.settings
     if name == AGENT:
         parts = agent.reply(request, results, id)
-        return told(parts, id=id, model=model, created=created, asked=asked, settings=settings)
+        return play_parts(parts, id=id, model=model, created=created, asked=asked, settings=settings)
     if results:
         name = "after-tool"
     return play(name, id=id, model=model, created=created, asked=asked, settings=settings)
@@ -49,12 +49,12 @@ def answer(request: Request, *, id: str = "replay", created: int = 0, asked: int
 
 def wire(name: str, protocol: str, *, stream: bool = True) -> bytes:
     """A script's bytes, as a provider of that protocol would send them."""
-    return b"".join(speak(protocol, play(named(name)), stream=stream))
+    return b"".join(speak(protocol, play(find_script(name)), stream=stream))
 
 
-def cases(protocol: str) -> Iterator[tuple[str, bytes, list[AnyEvent]]]:
+def iterate_wire_cases(protocol: str) -> Iterator[tuple[str, bytes, list[AnyEvent]]]:
     """Every script in a protocol: its name, its bytes, and the events they were made of."""
-    for name in offered():
+    for name in describe_scripts():
         yield name, wire(name, protocol), play(name)
 
 

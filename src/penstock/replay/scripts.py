@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock import request as rq
 from penstock.fold import unfold
-from penstock.replay.tools import filled
+from penstock.replay.tools import write_example_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,15 +31,20 @@ def scripts() -> dict[str, dict[str, Any]]:
     return tomllib.loads(files("penstock.replay").joinpath("scripts.toml").read_text(encoding="utf-8"))
 
 
-def offered() -> dict[str, str]:
+def describe_scripts() -> dict[str, str]:
     """The scripts a person can choose, with a line about each."""
     return {name: script["about"] for name, script in scripts().items() if not script.get("hidden")}
 
 
 def play(
-    name: str, *, id: str = "replay", model: str = "", created: int = 0, asked: int = 0,
+    name: str,
+    *,
+    id: str = "replay",
+    model: str = "",
+    created: int = 0,
+    asked: int = 0,
     settings: rq.Settings | None = None,
-) -> list[AnyEvent]:  # fmt: skip
+) -> list[AnyEvent]:
     """The events of a script. `id` makes the ids of calls; `asked` is the size of the prompt in tokens."""
     script = scripts()[name]
     parts = [made for number, part in enumerate(script["parts"]) for made in _made(id, number, part)]
@@ -50,10 +55,15 @@ def play(
     return _played(turn, asked, settings)
 
 
-def told(
-    parts: list[rq.AnyPart], *, id: str, model: str, created: int = 0, asked: int = 0,
+def play_parts(
+    parts: list[rq.AnyPart],
+    *,
+    id: str,
+    model: str,
+    created: int = 0,
+    asked: int = 0,
     settings: rq.Settings | None = None,
-) -> list[AnyEvent]:  # fmt: skip
+) -> list[AnyEvent]:
     """The events of a turn of these parts."""
     turn = rq.Turn(id, model, created, parts)
     turn.finish = ev.Finish(_reason(turn))
@@ -62,12 +72,12 @@ def told(
 
 def _played(turn: rq.Turn, asked: int, settings: rq.Settings | None) -> list[AnyEvent]:
     if settings is not None:
-        turn = fit(turn, settings)
+        turn = apply_settings(turn, settings)
     if turn.fault is None:
-        every, thought = words(turn)
+        every, thought = count_words(turn)
         turn.usage = ev.Usage(asked, every, reasoning=thought or None)
     made = [small for event in unfold(turn) for small in _cut(event)]
-    return [sure(event) for event in made] if settings is not None and settings.logprobs else made
+    return [add_logprobs(event) for event in made] if settings is not None and settings.logprobs else made
 
 
 def _reason(turn: rq.Turn) -> Reason:
@@ -107,26 +117,26 @@ def _cut(event: AnyEvent) -> Iterator[AnyEvent]:
 
 
 WORD = re.compile(r"\s*\S+|\s+$")
-MOST = 8  # choices
+MAX_CHOICES = 8  # choices
 _ANSWER = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
-def fit(turn: rq.Turn, asked: rq.Settings) -> rq.Turn:
+def apply_settings(turn: rq.Turn, asked: rq.Settings) -> rq.Turn:
     """The turn, within what was asked."""
     if asked.format is not None and asked.format.kind != "text" and not turn.calls and turn.fault is None:
         schema = asked.format.schema or _ANSWER
         turn.parts = [part for part in turn.parts if isinstance(part, rq.Reasoning)]
-        turn.parts.append(rq.Text(filled(schema, "")))
+        turn.parts.append(rq.Text(write_example_input(schema, "")))
     if asked.stop:
         _stop(turn, asked.stop)
     if asked.max_output:
         _limit(turn, asked.max_output)
     if asked.choices and asked.choices > 1 and turn.finish is not None:
-        _repeat(turn, min(asked.choices, MOST))
+        _repeat(turn, min(asked.choices, MAX_CHOICES))
     return turn
 
 
-def words(turn: rq.Turn) -> tuple[int, int]:
+def count_words(turn: rq.Turn) -> tuple[int, int]:
     """How many there are in all, and how many of them were thought."""
     every = sum(len(WORD.findall(_said(part))) for part in turn.parts)
     return every, sum(len(WORD.findall(part.text)) for part in turn.parts if isinstance(part, rq.Reasoning))
@@ -176,7 +186,7 @@ def _repeat(turn: rq.Turn, times: int) -> None:
         turn.finish = replace(turn.finish, others=(reason,) * (times - 1))
 
 
-def sure(event: AnyEvent) -> AnyEvent:
+def add_logprobs(event: AnyEvent) -> AnyEvent:
     """A word with its odds."""
     if not isinstance(event, ev.TextDelta):
         return event

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.lenient_fields import Object
     from penstock.request import Request, Tool
 
-COMMANDS = ("command", "cmd", "commands", "script", "shell_command", "code")  # fields that hold what is to be run
+COMMAND_FIELDS = ("command", "cmd", "commands", "script", "shell_command", "code")  # fields that hold what is to be run
 _SHELLS = (  # words of a name, from the surest on
     frozenset({"bash", "shell", "terminal", "powershell", "sh"}),
     frozenset({"exec", "execute", "command", "commands", "cmd"}),
@@ -23,7 +23,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _CALLABLE = frozenset({"function", "custom"})
 
 
-def chosen(request: Request) -> Tool | None:
+def choose_tool(request: Request) -> Tool | None:
     """The tool to call; None where there is none, or none may be called."""
     choice = request.choice
     if choice is not None and choice.mode == "none":
@@ -44,13 +44,13 @@ def _rank(tool: Tool) -> tuple[bool, int, bool]:
 def runs_commands(tool: Tool) -> bool:
     """Whether there is a field for a command; a tool of free text takes anything."""
     fields = (tool.schema or {}).get("properties")
-    return tool.kind == "custom" or (isinstance(fields, dict) and any(name in fields for name in COMMANDS))
+    return tool.kind == "custom" or (isinstance(fields, dict) and any(name in fields for name in COMMAND_FIELDS))
 
 
 _DEPTH = 32  # schemas that hold schemas
 
 
-def filled(schema: Object, command: str) -> str:
+def write_example_input(schema: Object, command: str) -> str:
     """The input as JSON text."""
     made = _object(schema, command, schema, _DEPTH)
     return msgspec.json.encode(made).decode()
@@ -58,7 +58,7 @@ def filled(schema: Object, command: str) -> str:
 
 def _object(schema: Object, command: str, root: Object, depth: int) -> Object:
     fields = as_object(schema.get("properties"))
-    runs = next((name for name in COMMANDS if name in fields), "")
+    runs = next((name for name in COMMAND_FIELDS if name in fields), "")
     made: Object = {runs: _command(runs, as_object(fields[runs]), command, root)} if runs else {}
     for name in get_list(schema, "required"):
         if isinstance(name, str) and name in fields and name not in made:

@@ -9,25 +9,38 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock.store.journal import Turn, turn_of
+from penstock.store.journal import JournalEntry, read_entry
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from penstock.store.journal import JournalRows
+    from penstock.store.journal import JournalStore
 
-By: TypeAlias = Literal["model", "client", "key", "provider"]
-MOST = 200_000  # rows that figures are made of
-_FIELDS = Turn.__struct_fields__
+UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
+MAX_ROWS = 200_000  # rows that figures are made of
+_FIELDS = JournalEntry.__struct_fields__
 _NAMES = ", ".join(_FIELDS)
 _SEARCHED = (
-    "client", "asked", "model", "provider", "engine", "route", "protocol", "upstream", "key", "status", "finish",
-    "fault", "fault_message", "request_id", "operation",
-)  # fmt: skip
+    "client",
+    "asked",
+    "model",
+    "provider",
+    "engine",
+    "route",
+    "protocol",
+    "upstream",
+    "key",
+    "status",
+    "finish",
+    "fault",
+    "fault_message",
+    "request_id",
+    "operation",
+)
 
 
-class Spent(msgspec.Struct, gc=False):
+class UsagePoint(msgspec.Struct, gc=False):
     """A turn in a few numbers."""
 
     time: float
@@ -41,7 +54,7 @@ class Spent(msgspec.Struct, gc=False):
     duration: float | None
 
 
-class Point(msgspec.Struct, gc=False):
+class JournalEstimate(msgspec.Struct, gc=False):
     """What was estimated for a turn, and what it was."""
 
     time: float
@@ -53,15 +66,15 @@ class Point(msgspec.Struct, gc=False):
     factor: float | None
 
 
-class History:
+class JournalHistory:
     """Questions about turns that are over. Slow ones may take a second: not for the event loop."""
 
-    def __init__(self, rows: JournalRows) -> None:
+    def __init__(self, rows: JournalStore) -> None:
         self._rows = rows
 
     def page(
         self, *, before: int | None = None, search: str = "", limit: int = 200, tenant: str | None = None
-    ) -> list[tuple[int, Turn]]:
+    ) -> list[tuple[int, JournalEntry]]:
         """The latest turns, newest first, with their numbers; every word of `search` is found in each."""
         where, values = "id < ?", [before or 2**62]
         words: list[Any] = []
@@ -72,37 +85,39 @@ class History:
         where, whose = _of(where, tenant)
         query = f"SELECT id, {_NAMES} FROM turns WHERE {where} ORDER BY id DESC LIMIT ?"  # noqa: S608 — names are ours
         found = self._rows.read(query, (*values, *words, *whose, limit))
-        return [(int(row[0]), turn_of(row[1:])) for row in found]
+        return [(int(row[0]), read_entry(row[1:])) for row in found]
 
-    def find(self, id: str, tenant: str | None = None) -> Turn | None:
+    def find(self, id: str, tenant: str | None = None) -> JournalEntry | None:
         """The turn of that name."""
         where, whose = _of("request_id = ?", tenant)
         query = f"SELECT {_NAMES} FROM turns WHERE {where} ORDER BY id DESC LIMIT 1"  # noqa: S608 — as above
         found = self._rows.read(query, (id, *whose))
-        return turn_of(found[0]) if found else None
+        return read_entry(found[0]) if found else None
 
-    def spent(self, by: By, since: float, until: float, tenant: str | None = None) -> list[Spent]:
+    def spent(self, by: UsageGroup, since: float, until: float, tenant: str | None = None) -> list[UsagePoint]:
         """All turns of a time, the oldest first; if there are too many, the latest of them."""
         where, whose = _of("time >= ? AND time < ?", tenant)
         name = "provider || '/' || model" if by == "model" else by
         query = (
             f"SELECT time, {name}, coalesce(times, 1), status = 'fault', coalesce(input, 0), "  # noqa: S608 — as above
             f"coalesce(output, 0), coalesce(cost, 0.0), ttft, duration FROM turns WHERE {where} "
-            f"ORDER BY time DESC LIMIT {MOST}"
+            f"ORDER BY time DESC LIMIT {MAX_ROWS}"
         )
         found = self._rows.read(query, (since, until, *whose))
-        return [Spent(time, said or "", turns, bool(fault), *rest) for time, said, turns, fault, *rest in found][::-1]
+        return [UsagePoint(time, said or "", turns, bool(fault), *rest) for time, said, turns, fault, *rest in found][
+            ::-1
+        ]
 
-    def points(self, since: float, tenant: str | None = None, limit: int = 5_000) -> list[Point]:
+    def points(self, since: float, tenant: str | None = None, limit: int = 5_000) -> list[JournalEstimate]:
         """The latest turns that were estimated, the oldest first."""
         where, whose = _of("time >= ? AND estimate IS NOT NULL AND low IS NOT NULL AND input > 0", tenant)
         query = (
             f"SELECT time, provider || '/' || model, estimate, input, low, high, factor FROM turns "  # noqa: S608
             f"WHERE {where} ORDER BY time DESC LIMIT ?"
         )
-        return [Point(*row) for row in self._rows.read(query, (since, *whose, limit))][::-1]
+        return [JournalEstimate(*row) for row in self._rows.read(query, (since, *whose, limit))][::-1]
 
-    def estimated(self, turn: Turn) -> None:
+    def estimated(self, turn: JournalEntry) -> None:
         """Put what a turn was estimated at beside what it was."""
 
         def job(database: sqlite3.Connection) -> None:

@@ -15,21 +15,21 @@ import msgspec
 from msgspec.structs import astuple
 
 from penstock.errors import InputError
-from penstock.store.sqlite import ensure_table, size
-from penstock.store.writer import WAITING, Writer
+from penstock.store.sqlite import count_used_bytes
+from penstock.store.writer import MAX_WAITING_JOBS, SqliteWriter, ensure_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-TRIM = 256  # rows between two looks at the bounds
+TRIM_INTERVAL = 256  # rows between two looks at the bounds
 # Rows to a statement. SQLite runs one without the interpreter's lock; to give that up and get it back is what costs.
-TOGETHER = (100, 20, 5, 1)
+BATCH_SIZES = (100, 20, 5, 1)
 log = logging.getLogger("penstock.store")
-Status: TypeAlias = Literal["finish", "fault", "refused", "cancelled"]
+TurnStatus: TypeAlias = Literal["finish", "fault", "refused", "cancelled"]
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One turn. Times in seconds: `time` since the epoch, when it was asked; None is unknown.
 
     `asked` is the model as the client named it, `provider` and `model` who answered. `ttft` runs to the first content.
@@ -53,7 +53,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tries: int = 0
     decisions: str = ""  # one a line
     http: int = 0  # the status that the client saw
-    status: Status = "finish"
+    status: TurnStatus = "finish"
     finish: str = ""
     fault: str = ""
     fault_message: str = ""
@@ -81,7 +81,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL"}
-_FIELDS = Turn.__struct_fields__
+_FIELDS = JournalEntry.__struct_fields__
 _MADE = (
     "CREATE TABLE IF NOT EXISTS turns (id INTEGER PRIMARY KEY, time REAL NOT NULL, {columns});"
     "CREATE INDEX IF NOT EXISTS turns_time ON turns (time);"
@@ -90,16 +90,26 @@ _MADE = (
 _MARKS = f"({', '.join('?' * len(_FIELDS))})"
 _INSERT = {
     many: f"INSERT INTO turns ({', '.join(_FIELDS)}) VALUES {', '.join([_MARKS] * many)}"  # noqa: S608 — names are ours
-    for many in TOGETHER
+    for many in BATCH_SIZES
 }
-Group: TypeAlias = Literal[
-    "key", "provider", "model", "client", "route", "protocol", "engine", "status", "fault", "asked", "tenant",
+JournalGroup: TypeAlias = Literal[
+    "key",
+    "provider",
+    "model",
+    "client",
+    "route",
+    "protocol",
+    "engine",
+    "status",
+    "fault",
+    "asked",
+    "tenant",
     "operation",
-]  # fmt: skip
-GROUPS: tuple[str, ...] = get_args(Group)
+]
+JOURNAL_GROUPS: tuple[str, ...] = get_args(JournalGroup)
 
 
-class Sum(msgspec.Struct, frozen=True, omit_defaults=True):
+class UsageSum(msgspec.Struct, frozen=True, omit_defaults=True):
     """Turns counted together. `name` is what they share, `start` the beginning of their slice of time."""
 
     name: str = ""
@@ -130,18 +140,18 @@ _SUMS = """sum(coalesce(times, 1)), sum(status = 'fault'), sum(status = 'cancell
 _FOREVER = 1e12
 
 
-class JournalRows:
+class JournalStore:
     """The table in a file, or in memory. `age` in seconds, `size` in bytes. `read_only`: nothing is forgotten."""
 
     def __init__(
         self, path: Path, clock: Callable[[], float], *, age: float = 0, size: int = 0, read_only: bool = False
     ) -> None:
         self.path = path
-        self._writer = Writer(path, create=not read_only)
+        self._writer = SqliteWriter(path, create=not read_only)
         self._clock, self._age, self._size = clock, age, size
         self._added = self._refused = 0
         values = self._writer.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # 999 before SQLite 3.32
-        self._together = [many for many in TOGETHER if many * len(_FIELDS) <= values]
+        self._together = [many for many in BATCH_SIZES if many * len(_FIELDS) <= values]
         try:
             self._prepare(create=not read_only)
         except BaseException:
@@ -149,14 +159,16 @@ class JournalRows:
             raise
         if not read_only:
             self._writer.submit(self._trim)
-        self._given: deque[tuple[Turn, Callable[[Turn], Turn] | None]] = deque()  # not yet looked at
+        self._given: deque[tuple[JournalEntry, Callable[[JournalEntry], JournalEntry] | None]] = (
+            deque()
+        )  # not yet looked at
         self._taken: list[tuple[object, ...]] = []  # not yet committed
         self._called = False  # the writer knows that something was given
         self._writer.on_failure = self._uncalled
 
-    def add(self, row: Turn, clean: Callable[[Turn], Turn] | None = None) -> bool:
+    def add(self, row: JournalEntry, clean: Callable[[JournalEntry], JournalEntry] | None = None) -> bool:
         """Have a row written soon, cleaned first, in the writer's thread; False where there is no room for it."""
-        if self.waiting >= WAITING:
+        if self.waiting >= MAX_WAITING_JOBS:
             self._refused += 1
             return False
         self._given.append((row, clean))
@@ -213,31 +225,31 @@ class JournalRows:
 
     def turns(
         self, *, since: float = 0.0, until: float = _FOREVER, limit: int = 100, before: int | None = None, **same: str
-    ) -> list[tuple[int, Turn]]:
+    ) -> list[tuple[int, JournalEntry]]:
         """The latest turns, newest first, with their numbers; `before` a number pages on. `key="x"` filters."""
         where, values = _same(same)
         names = ", ".join(_FIELDS)
         query = f"SELECT id, {names} FROM turns WHERE time >= ? AND time < ? AND id < ?{where} ORDER BY id DESC LIMIT ?"  # noqa: S608 — names are ours
         rows = self._writer.read(query, (since, until, before or 2**62, *values, limit))
-        return [(int(str(row[0])), turn_of(row[1:])) for row in rows]
+        return [(int(str(row[0])), read_entry(row[1:])) for row in rows]
 
-    def total(self, *, since: float = 0.0, until: float = _FOREVER, without: str = "", **same: str) -> Sum:
+    def total(self, *, since: float = 0.0, until: float = _FOREVER, without: str = "", **same: str) -> UsageSum:
         """All turns of a time together; `without` an operation."""
         where, values = _same(same, without)
         row = self._writer.read(f"SELECT {_SUMS}{where}", (since, until, *values))[0]
         return _sum("", 0.0, row)
 
     def by(
-        self, group: Group, *, since: float = 0.0, until: float = _FOREVER, without: str = "", **same: str
-    ) -> list[Sum]:
+        self, group: JournalGroup, *, since: float = 0.0, until: float = _FOREVER, without: str = "", **same: str
+    ) -> list[UsageSum]:
         """Turns counted by what they share, those with the most first."""
-        where, values = _same({group: ""} if group not in GROUPS else same, without)
+        where, values = _same({group: ""} if group not in JOURNAL_GROUPS else same, without)
         query = f"SELECT {group}, {_SUMS}{where} GROUP BY {group} ORDER BY 2 DESC, 1 LIMIT 1000"
         return [_sum(str(row[0] or ""), 0.0, row[1:]) for row in self._writer.read(query, (since, until, *values))]
 
     def slices(
         self, step: float, *, since: float, until: float = _FOREVER, without: str = "", **same: str
-    ) -> list[Sum]:
+    ) -> list[UsageSum]:
         """Turns counted by slices of time; those without a turn are left out."""
         where, values = _same(same, without)
         query = f"SELECT CAST(time / ? AS INTEGER), {_SUMS}{where} GROUP BY 1 ORDER BY 1 LIMIT 10000"
@@ -257,12 +269,14 @@ class JournalRows:
         self._several(database, again)
         while self._given:
             rows: list[tuple[object, ...]] = []
-            for _ in range(min(len(self._given), TRIM)):
+            for _ in range(min(len(self._given), TRIM_INTERVAL)):
                 rows += self._cleaned(*self._given.popleft())
             self._several(database, rows)
         return self._taken.clear
 
-    def _cleaned(self, row: Turn, clean: Callable[[Turn], Turn] | None) -> list[tuple[object, ...]]:
+    def _cleaned(
+        self, row: JournalEntry, clean: Callable[[JournalEntry], JournalEntry] | None
+    ) -> list[tuple[object, ...]]:
         try:
             return [astuple(row if clean is None else clean(row))]
         except Exception:  # one row is not worth the journal
@@ -279,7 +293,7 @@ class JournalRows:
                 self._put(database, rows[at : at + many])
                 start = at + many
         self._added += len(rows)
-        if self._added >= TRIM:
+        if self._added >= TRIM_INTERVAL:
             self._added = 0
             self._trim(database)
 
@@ -298,7 +312,7 @@ class JournalRows:
     def _trim(self, database: sqlite3.Connection) -> None:
         """Forget what is too old, then the oldest tenth until the rest has room."""
         database.execute("DELETE FROM turns WHERE time < ?", (self._clock() - self._age,))
-        while size(database) > self._size:
+        while count_used_bytes(database) > self._size:
             count = database.execute("SELECT count(*) FROM turns").fetchone()[0]
             if not count:
                 break
@@ -309,7 +323,7 @@ class JournalRows:
 
 def _columns() -> dict[str, str]:
     made: dict[str, str] = {}
-    for field in msgspec.structs.fields(Turn):
+    for field in msgspec.structs.fields(JournalEntry):
         kinds = {field.type, *getattr(field.type, "__args__", ())}
         made[field.name] = next((word for kind, word in _TYPES.items() if kind in kinds), "TEXT")
     return made
@@ -317,18 +331,18 @@ def _columns() -> dict[str, str]:
 
 def _same(same: dict[str, str], without: str = "") -> tuple[str, tuple[str, ...]]:
     for name in same:
-        if name not in GROUPS:
+        if name not in JOURNAL_GROUPS:
             raise ValueError(name)
     but = " AND coalesce(operation, '') != ?" if without else ""
     return "".join(f" AND {name} = ?" for name in same) + but, (*same.values(), *([without] if without else ()))
 
 
-def turn_of(row: tuple[Any, ...]) -> Turn:
+def read_entry(row: tuple[Any, ...]) -> JournalEntry:
     """The fields of a turn, in order, as one."""
     given = {name: value for name, value in zip(_FIELDS, row, strict=True) if value is not None}
-    return msgspec.convert(given, Turn, strict=False)
+    return msgspec.convert(given, JournalEntry, strict=False)
 
 
-def _sum(name: str, start: float, row: tuple[Any, ...]) -> Sum:
+def _sum(name: str, start: float, row: tuple[Any, ...]) -> UsageSum:
     # Sums of no rows are NULL, which is nothing; means of none are unknown.
-    return Sum(name, start, *cast("Any", [*(value or 0 for value in row[:-2]), *row[-2:]]))
+    return UsageSum(name, start, *cast("Any", [*(value or 0 for value in row[:-2]), *row[-2:]]))

@@ -19,10 +19,10 @@ from penstock.stores import Bounds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from penstock.store.writer import Writer
+    from penstock.store.writer import SqliteWriter
 
-FRESH = 60.0  # seconds within which another use of a row is not written down
-SLACK = 50  # a bound is looked at again after this part of it was written: to look is to count all rows
+TOUCH_INTERVAL = 60.0  # seconds within which another use of a row is not written down
+CHECK_SHARE = 50  # a bound is looked at again after this part of it was written: to look is to count all rows
 _SOME = 200  # keys to a query, and rows to one step of forgetting
 _TENANTS = 10_000  # whose writing is counted
 log = logging.getLogger("penstock.store")
@@ -45,10 +45,12 @@ _QUERIES = {
 }
 
 
-class SqliteRows:
+class SqliteKeyValueTable:
     """One table of rows. `clock` gives seconds since the epoch: rows are older than the process."""
 
-    def __init__(self, writer: Writer, table: str, clock: Callable[[], float], bounds: Bounds | None = None) -> None:
+    def __init__(
+        self, writer: SqliteWriter, table: str, clock: Callable[[], float], bounds: Bounds | None = None
+    ) -> None:
         self._writer, self._clock = writer, clock
         self._bounds = bounds or Bounds()
         self._sql = {name: query.format(table=table) for name, query in _QUERIES.items()}
@@ -113,7 +115,7 @@ class SqliteRows:
         now = self._clock()
         query = f"{self._sql['get']}({','.join('?' * len(keys))})"
         rows = self._writer.read(query, (tenant, now - self._bounds.age, *keys))
-        stale = [str(key) for key, _, used in rows if now - cast("float", used) > FRESH]
+        stale = [str(key) for key, _, used in rows if now - cast("float", used) > TOUCH_INTERVAL]
         if stale:
             self._writer.submit(lambda database: self._touch(database, tenant, stale, now))
         return {str(key): bytes(cast("bytes", value)) for key, value, _ in rows}
@@ -158,7 +160,7 @@ class SqliteRows:
         """Whether so much was written since the last look that a bound may be passed; always at first."""
         count, held = self._since.get(whose, (self._bounds.rows, most))
         count, held = count + rows, held + size
-        due = count * SLACK >= self._bounds.rows or held * SLACK >= most
+        due = count * CHECK_SHARE >= self._bounds.rows or held * CHECK_SHARE >= most
         if len(self._since) > _TENANTS:
             self._since.clear()
         self._since[whose] = (0, 0) if due else (count, held)
@@ -188,7 +190,7 @@ class SqliteRows:
 T = TypeVar("T")
 
 
-class Rows(Protocol):
+class KeyValueTable(Protocol):
     """Where rows are kept: a `ReasoningStore` that can also forget."""
 
     def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]: ...
@@ -196,14 +198,14 @@ class Rows(Protocol):
     def drop(self, tenant: str, keys: Iterable[str], /) -> None: ...
 
 
-class Stored(msgspec.Struct):
+class StoredTurn(msgspec.Struct):
     """One turn: its own input, and the response as its client saw it."""
 
     input: list[Any]
     response: Object
 
 
-class Past(msgspec.Struct):
+class ConversationPast(msgspec.Struct):
     """All that was said up to a point. `chain` are its rows; None where it is in no table."""
 
     items: list[Any]
@@ -217,16 +219,18 @@ class _Head(msgspec.Struct):
 
 
 _encode = msgspec.json.Encoder().encode
-_decoders: dict[type, Callable[[bytes], Any]] = {kind: msgspec.json.Decoder(kind).decode for kind in (_Head, Stored)}
+_decoders: dict[type, Callable[[bytes], Any]] = {
+    kind: msgspec.json.Decoder(kind).decode for kind in (_Head, StoredTurn)
+}
 
 
-class Responses:
+class StoredResponses:
     """The responses of all tenants. `mint` makes names for rows that nothing else is called by."""
 
-    def __init__(self, rows: Rows, mint: Callable[[], str]) -> None:
+    def __init__(self, rows: KeyValueTable, mint: Callable[[], str]) -> None:
         self._rows, self._mint = rows, mint
 
-    def put(self, tenant: str, turn: Stored, before: tuple[str, ...] = (), key: str = "") -> str:
+    def put(self, tenant: str, turn: StoredTurn, before: tuple[str, ...] = (), key: str = "") -> str:
         """Keep a turn that came after others. Gives the key of its row, under which it may be put again."""
         key = key or self._mint()
         rows = {_turn(key): _encode(turn), _head(turn.response["id"]): _encode(_Head((*before, key)))}
@@ -234,18 +238,18 @@ class Responses:
         self._rows.put(tenant, rows)
         return key
 
-    def get(self, tenant: str, id: str) -> Stored | None:
+    def get(self, tenant: str, id: str) -> StoredTurn | None:
         """A response, and the input that was its own."""
         chain = self._chain(tenant, id)
         return self._turns(tenant, chain[-1:])[0] if chain else None
 
-    def past(self, tenant: str, id: str) -> Past | None:
+    def past(self, tenant: str, id: str) -> ConversationPast | None:
         """All items up to the end of a response; None where any of them is not known."""
         chain = self._chain(tenant, id)
         turns = self._turns(tenant, chain)
         if not chain or None in turns:
             return None
-        return Past([item for turn in turns if turn is not None for item in _said(turn)], chain)
+        return ConversationPast([item for turn in turns if turn is not None for item in _said(turn)], chain)
 
     def asked(self, tenant: str, id: str) -> list[Any] | None:
         """The items that a response is an answer to: its own input, behind what is known of the turns before it."""
@@ -279,9 +283,9 @@ class Responses:
         head = _read(_Head, self._rows.get(tenant, [_head(id)]).get(_head(id)))
         return head.chain if head is not None else ()
 
-    def _turns(self, tenant: str, chain: tuple[str, ...]) -> list[Stored | None]:
+    def _turns(self, tenant: str, chain: tuple[str, ...]) -> list[StoredTurn | None]:
         found = self._rows.get(tenant, [_turn(key) for key in chain]) if chain else {}
-        return [_read(Stored, found.get(_turn(key))) for key in chain]
+        return [_read(StoredTurn, found.get(_turn(key))) for key in chain]
 
 
 def _head(id: str) -> str:
@@ -300,7 +304,7 @@ def _ids(output: Any) -> list[str]:
     return [item["id"] for item in output or () if isinstance(item.get("id"), str)]
 
 
-def _said(turn: Stored) -> list[Any]:
+def _said(turn: StoredTurn) -> list[Any]:
     return [*turn.input, *turn.response["output"]]
 
 

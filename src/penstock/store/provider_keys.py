@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from penstock.errors import InputError
-from penstock.store.sqlite import folder
+from penstock.store.sqlite import data_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-FILE = "provider-keys.json"
-SERVICE = "penstock"  # what the entries are called in the keyring
-LOOK = 0.25  # seconds between two looks at the index
-AGAIN = 30.0  # seconds until a keyring that failed is asked again: it may have been locked
-PATIENCE = 20.0  # seconds for the keyring to answer: it may ask the user to unlock it
+INDEX_FILE = "provider-keys.json"
+KEYRING_SERVICE = "penstock"  # what the entries are called in the keyring
+CHECK_INTERVAL = 0.25  # seconds between two looks at the index
+KEYRING_RETRY = 30.0  # seconds until a keyring that failed is asked again: it may have been locked
+KEYRING_TIMEOUT = 20.0  # seconds for the keyring to answer: it may ask the user to unlock it
 _USABLE = 1  # the priority of a real backend; those that fail or forget have less
 log = logging.getLogger("penstock.keys")
 
@@ -59,15 +59,15 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ProviderKeys:
     """The stored keys of one data folder."""
 
-    def __init__(self, data: Path, *, service: str = SERVICE) -> None:
-        self.path = data / FILE
+    def __init__(self, data: Path, *, service: str = KEYRING_SERVICE) -> None:
+        self.path = data / INDEX_FILE
         self._service = service
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> ProviderKeys:
         """The keys of the data folder that the environment names. A folder of one's own has entries of its own."""
-        data = folder(env)
-        return cls(data, service=f"{SERVICE} {data}" if env.get("PENSTOCK_DATA") else SERVICE)
+        data = data_folder(env)
+        return cls(data, service=f"{KEYRING_SERVICE} {data}" if env.get("PENSTOCK_DATA") else KEYRING_SERVICE)
 
     def read(self) -> dict[str, StoredKey]:
         """The index."""
@@ -89,10 +89,13 @@ class ProviderKeys:
         why = self._into_keyring(provider, key) if keyring else "a file was asked for"
         place: Literal["keyring", "file"] = "file" if why else "keyring"
         row = StoredKey(
-            place=place, id=os.urandom(8).hex(), added=time.strftime("%Y-%m-%d", time.gmtime()), origin=origin,
+            place=place,
+            id=os.urandom(8).hex(),
+            added=time.strftime("%Y-%m-%d", time.gmtime()),
+            origin=origin,
             key=key if why else "",
-        )  # fmt: skip
-        with locked(self.path):
+        )
+        with lock_file(self.path):
             before = self.read()
             self._write({**before, provider: row})
         if why and provider in before and before[provider].place == "keyring":
@@ -101,7 +104,7 @@ class ProviderKeys:
 
     def remove(self, provider: str) -> bool:
         """Delete a key; False if there was none."""
-        with locked(self.path):
+        with lock_file(self.path):
             rows = self.read()
             row = rows.pop(provider, None)
             if row is None:
@@ -128,7 +131,7 @@ class ProviderKeys:
             log.warning("the key of %s was not deleted from the keyring: %s", provider, error)
 
     def _write(self, rows: Mapping[str, StoredKey]) -> None:
-        replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        replace_file(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 def _call(work: Callable[[Any], Any]) -> Any:
@@ -146,9 +149,9 @@ def _call(work: Callable[[Any], Any]) -> Any:
 
     thread = threading.Thread(target=run, name="penstock-keyring", daemon=True)
     thread.start()
-    thread.join(PATIENCE)
+    thread.join(KEYRING_TIMEOUT)
     if problem or not result:
-        raise KeyringError(problem[0] if problem else f"the keyring did not answer within {PATIENCE:g} s")
+        raise KeyringError(problem[0] if problem else f"the keyring did not answer within {KEYRING_TIMEOUT:g} s")
     return result[0]
 
 
@@ -163,7 +166,7 @@ def _backend() -> Any:
     return ring
 
 
-class KeyWatch:
+class StoredKeyWatcher:
     """The stored keys of this process's data folder, by provider, as they are now.
 
     The first look is made at once. Later changes of the index are read at once if all keys stand in the file, and
@@ -191,7 +194,7 @@ class KeyWatch:
         moved = place != self._place
         if not moved and now < self._look:
             return
-        self._look = now + LOOK
+        self._look = now + CHECK_INTERVAL
         store = ProviderKeys.of(env)
         stamp = _stamp(store.path)
         if not moved and stamp == self._stamp:
@@ -228,7 +231,7 @@ class KeyWatch:
                     found[name] = (row.id, store.key(name, row))
                 except KeyringError as error:
                     log.warning("the stored key of %s is not used: %s", name, error)
-                    self._stamp, self._look = None, time.monotonic() + AGAIN
+                    self._stamp, self._look = None, time.monotonic() + KEYRING_RETRY
             self._known = found
             self.origins = {name: row.origin for name, row in rows.items()}
             fresh = {name: key for name, (_, key) in found.items() if key}
@@ -246,7 +249,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
 
 
-TIMEOUT = 20.0  # seconds to wait for another process
+LOCK_TIMEOUT = 20.0  # seconds to wait for another process
 _PAUSE = 0.02
 _REPLACE_TRIES = 50  # Windows refuses to replace a file while somebody reads it
 
@@ -263,14 +266,14 @@ else:
 
 
 @contextmanager
-def locked(path: Path) -> Generator[None]:
+def lock_file(path: Path) -> Generator[None]:
     """Hold the lock of a file. Raises `InputError` if another process keeps it for longer than `TIMEOUT` seconds."""
     path = _real(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = path.with_name(f"{path.name}.lock")
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        _wait_for(descriptor, lock, TIMEOUT)
+        _wait_for(descriptor, lock, LOCK_TIMEOUT)
         yield
     finally:
         os.close(descriptor)  # closing the file releases the lock
@@ -290,7 +293,7 @@ def _wait_for(descriptor: int, lock: Path, timeout: float) -> None:
             return
 
 
-def replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Write a file so that a reader, or a crash, finds the old content or the new one. Only its owner can read it."""
     path = _real(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -308,7 +311,7 @@ def replace(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def remove(path: Path) -> bool:
+def remove_file(path: Path) -> bool:
     """Delete a file; False if there was none."""
     path = _real(path)
     try:

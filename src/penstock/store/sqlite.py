@@ -23,10 +23,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.store.writer import Writer
-
-BUSY = 5.0  # seconds to wait for somebody else's lock
-ABSENT = Path(":memory:")
+LOCK_TIMEOUT = 5.0  # seconds to wait for somebody else's lock
+IN_MEMORY = Path(":memory:")
 """In place of a file: kept in memory, gone with the process."""
 CACHE_SIZE = 512  # KiB of pages that a connection keeps; SQLite's own limit is four times that
 WAL_SIZE = 16 * 2**20  # bytes: a WAL that was emptied is cut to this size
@@ -43,7 +41,7 @@ class DamagedDatabaseError(OSError):
     """The file is not a database, or not a sound one. The message names the file and the fix."""
 
 
-def folder(env: Mapping[str, str] | None = None) -> Path:
+def data_folder(env: Mapping[str, str] | None = None) -> Path:
     """Where data stands: PENSTOCK_DATA, or the place that the system has for it. It need not exist yet."""
     env = os.environ if env is None else env
     if env.get("PENSTOCK_DATA"):
@@ -55,19 +53,19 @@ def folder(env: Mapping[str, str] | None = None) -> Path:
     return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "penstock"
 
 
-def connect(path: Path = ABSENT, *, create: bool = True) -> sqlite3.Connection:
+def connect(path: Path = IN_MEMORY, *, create: bool = True) -> sqlite3.Connection:
     """A connection that any one thread at a time may use. Statements commit by themselves; `BEGIN` where they must not.
 
     Folder and file are created if they are missing, unless `create` is false. What cannot be opened is an `OSError`
     that names the file. Any number of processes may do this at the same time.
     """
-    if path == ABSENT:
+    if path == IN_MEMORY:
         return _open(":memory:")
     real = os.path.realpath(path)  # SQLite follows links too; behind a dangling one it would create the file itself
     if create:
         Path(real).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _create_private(real)
-    ends = time.monotonic() + BUSY
+    ends = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             return _open(Path(real).as_uri() + "?mode=rw")
@@ -90,7 +88,7 @@ def _create_private(path: str) -> None:
 def _open(name: str) -> sqlite3.Connection:
     with _creating:  # see `_create_private`
         made = sqlite3.connect(
-            name, timeout=BUSY, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
+            name, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
         )
     try:
         made.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table, or it has no effect
@@ -103,8 +101,12 @@ def _open(name: str) -> sqlite3.Connection:
         made.close()
         raise
     if mode not in ("wal", "memory"):
-        log.warning("%s: the file system does not support WAL (journal mode %s); readers and writers will wait for "
-                    "each other. Keep the data folder on a local disk (PENSTOCK_DATA)", name, mode)  # fmt: skip
+        log.warning(
+            "%s: the file system does not support WAL (journal mode %s); readers and writers will wait for "
+            "each other. Keep the data folder on a local disk (PENSTOCK_DATA)",
+            name,
+            mode,
+        )
     return made
 
 
@@ -134,48 +136,15 @@ def open_error(path: Path, error: sqlite3.Error) -> OSError:
     if is_damaged(error):
         return DamagedDatabaseError(None, f"not a database, or damaged ({error}): {repair_hint(path)}", str(path))
     if error_code(error) in _CONTENDED:
-        said = f"{error}: another process has held its lock for {BUSY:g} s; end that process or its transaction"
+        said = f"{error}: another process has held its lock for {LOCK_TIMEOUT:g} s; end that process or its transaction"
         return OSError(None, said, str(path))
     return OSError(None, f"cannot be opened as a database: {error}", str(path))
 
 
-def size(connection: sqlite3.Connection) -> int:
+def count_used_bytes(connection: sqlite3.Connection) -> int:
     """The bytes that are in use in the file; freed pages are not counted."""
     pages, free, page = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0])
         for name in ("page_count", "freelist_count", "page_size")
     )
     return (pages - free) * page
-
-
-def ensure_table(writer: Writer, table: str, statements: str, columns: Mapping[str, str], *, create: bool) -> bool:
-    """Create a table and add the columns it lacks (name → type). Writes only where it must; true if the table exists.
-
-    Where `create` is false a missing table is not created. Errors are an `OSError` that names the file.
-    """
-    known = writer.change(lambda database: column_names(database, table))
-    if not known and create:
-        writer.create(statements)
-        known = writer.change(lambda database: column_names(database, table))
-    if known and not columns.keys() <= known:
-        writer.change(lambda database: _add_columns(database, table, columns))
-    return bool(known)
-
-
-def column_names(database: sqlite3.Connection, table: str) -> set[str]:
-    """The columns of a table; empty if there is no such table."""
-    return {str(row[1]) for row in database.execute(f"PRAGMA table_info({table})")}
-
-
-def _add_columns(database: sqlite3.Connection, table: str, columns: Mapping[str, str]) -> None:
-    """The missing columns are looked for under the write lock: another process may have added them by now."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        known = column_names(database, table)
-        for name, kind in columns.items():
-            if name not in known:
-                database.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")

@@ -21,18 +21,18 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-from penstock.store.sqlite import ABSENT, DamagedDatabaseError, connect, folder, is_damaged, open_error
+from penstock.store.sqlite import IN_MEMORY, DamagedDatabaseError, connect, data_folder, is_damaged, open_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from pathlib import Path
 
 T = TypeVar("T")
-ROWS = 200_000  # counts that are kept
-FRESH = 60.0  # seconds within which another use of a row is not written down
-SWEEP = 256  # rows put between two looks at how many there are
-SOME = 400  # keys to a query
-SIDES = ("-wal", "-shm")  # what SQLite keeps beside a database
+MAX_COUNTS = 200_000  # counts that are kept
+TOUCH_INTERVAL = 60.0  # seconds within which another use of a row is not written down
+TRIM_INTERVAL = 256  # rows put between two looks at how many there are
+KEYS_PER_QUERY = 400  # keys to a query
+SIDECAR_SUFFIXES = ("-wal", "-shm")  # what SQLite keeps beside a database
 log = logging.getLogger("penstock.store")
 _MADE = """
 CREATE TABLE IF NOT EXISTS counts (tenant TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, used REAL NOT NULL,
@@ -42,17 +42,19 @@ CREATE TABLE IF NOT EXISTS factors (tenant TEXT NOT NULL, key TEXT NOT NULL, val
     PRIMARY KEY (tenant, key))"""
 
 
-def place() -> Path:
+def default_path() -> Path:
     """Where the file stands if nobody says otherwise."""
-    return folder() / "tokens.sqlite"
+    return data_folder() / "tokens.sqlite"
 
 
 class TokenStore:
     """Both stores of the estimator: a `CountStore` by `get` and `put`, a `FactorStore` by `factors`."""
 
-    def __init__(self, path: Path = ABSENT, *, rows: int = ROWS, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path = IN_MEMORY, *, rows: int = MAX_COUNTS, clock: Callable[[], float] = time.time
+    ) -> None:
         self.path = path
-        self.factors = Factors(self)
+        self.factors = FactorTable(self)
         self.moved: list[Path] = []  # what was found broken, and where it is now
         self._rows = rows
         self._clock = clock
@@ -88,13 +90,13 @@ class TokenStore:
         found: dict[str, bytes] = {}
         old: list[str] = []
         now = self._clock()
-        for start in range(0, len(keys), SOME):
-            some = keys[start : start + SOME]
+        for start in range(0, len(keys), KEYS_PER_QUERY):
+            some = keys[start : start + KEYS_PER_QUERY]
             marks = ",".join("?" * len(some))
             query = f"SELECT key, value, used FROM {table} WHERE tenant = ? AND key IN ({marks})"  # noqa: S608 - marks only
             for key, value, used in self._connection.execute(query, (tenant, *some)):
                 found[key] = value
-                if now - used > FRESH:
+                if now - used > TOUCH_INTERVAL:
                     old.append(key)
         if old:
             touched = [(now, tenant, key) for key in old]
@@ -108,7 +110,7 @@ class TokenStore:
             [(tenant, key, value, now) for key, value in rows.items()],
         )
         self._put += len(rows)
-        if self._put >= min(SWEEP, self._rows):
+        if self._put >= min(TRIM_INTERVAL, self._rows):
             self._put = 0
             self._connection.execute(
                 "DELETE FROM counts WHERE rowid IN (SELECT rowid FROM counts ORDER BY used, rowid"
@@ -189,7 +191,7 @@ class TokenStore:
             os.replace(self.path, aside)  # noqa: PTH105 - atomic, and over nothing
             self.moved.append(aside)
             log.warning("%s is no database any more; it is now %s, and a new one is begun", self.path.name, aside.name)
-        for side in SIDES:
+        for side in SIDECAR_SUFFIXES:
             with suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + side).unlink()
 
@@ -219,7 +221,7 @@ def _locked(path: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-class Factors:
+class FactorTable:
     """The factors of a `TokenStore`, as a `FactorStore`."""
 
     def __init__(self, store: TokenStore) -> None:

@@ -24,31 +24,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from penstock.store.sqlite import ABSENT, WAL_SIZE, connect, error_code, is_damaged, open_error, repair_hint
+from penstock.store.sqlite import IN_MEMORY, WAL_SIZE, connect, error_code, is_damaged, open_error, repair_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Job: TypeAlias = Callable[[sqlite3.Connection], Callable[[], None] | None]
+    WriteJob: TypeAlias = Callable[[sqlite3.Connection], Callable[[], None] | None]
 
 T = TypeVar("T")
-PAUSE = 0.25  # seconds within which a job is committed, unless the database cannot be written: the documented bound
-GATHER = 0.15  # seconds of it that jobs gather for; the rest is for the transaction itself
-BATCH = 500  # jobs to a transaction
-WAITING = 100_000  # jobs that wait at most; beyond it the disk has been stuck for long, and new ones are refused
-PATIENCE = 10.0  # seconds that a close or flush waits
+COMMIT_SECONDS = 0.25  # a job is committed within this time, unless the database cannot be written: documented
+GATHER_SECONDS = 0.15  # seconds of it that jobs gather for; the rest is for the transaction itself
+JOBS_PER_COMMIT = 500  # jobs to a transaction
+MAX_WAITING_JOBS = 100_000  # new jobs are refused beyond it: the disk has been stuck for long
+CLOSE_TIMEOUT = 10.0  # seconds that a close or flush waits
 LARGE_WAL = 4 * WAL_SIZE  # bytes: a WAL beyond it is emptied even if readers must wait for that
-CHECK = 5.0  # seconds between two looks at the files
+FILE_CHECK_INTERVAL = 5.0  # seconds between two looks at the files
 _READERS_END = 100  # milliseconds that the emptying of a WAL waits for readers to end
 log = logging.getLogger("penstock.store")
 
 
-class Writer:
+class SqliteWriter:
     """Owns the writing connection of one database."""
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
@@ -57,10 +53,10 @@ class Writer:
         self.refused = 0  # jobs that there was no room for
         self.failed = 0  # jobs that could not be done
         self.on_failure: Callable[[], None] = lambda: None  # called for each, in the writer's thread
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[WriteJob] = deque()
         # Readers of a file have a connection of their own, and wait for no batch; one in memory has no other.
         try:
-            self._reader = connect(path, create=create) if path != ABSENT else self.connection
+            self._reader = connect(path, create=create) if path != IN_MEMORY else self.connection
         except BaseException:
             self.connection.close()
             raise
@@ -71,7 +67,7 @@ class Writer:
         self._todo = self._done = self._wanted = 0
         self._due = 0.0  # when the first job that waits is to be written
         self._closing = self._forked = False
-        self._held = Held(path, lambda: self._todo - self._done)
+        self._held = WriteBackoff(path, lambda: self._todo - self._done)
         self._name = os.path.realpath(path)
         self._inode = _inode(self._name)
         self._checked = 0.0
@@ -80,16 +76,16 @@ class Writer:
         _writers.add(self)
         atexit.register(self.close)  # a process that ends without a word still writes what it was given
 
-    def submit(self, job: Job) -> bool:
+    def submit(self, job: WriteJob) -> bool:
         """Have a job done soon. False: refused, because too many wait or the writer is closed."""
         with self._given:
-            if self._closing or len(self._jobs) >= WAITING:
+            if self._closing or len(self._jobs) >= MAX_WAITING_JOBS:
                 self.refused += 1
                 return False
             self._jobs.append(job)
             self._todo += 1
             if len(self._jobs) == 1:
-                self._due = time.monotonic() + GATHER
+                self._due = time.monotonic() + GATHER_SECONDS
                 self._given.notify_all()
         return True
 
@@ -123,13 +119,13 @@ class Writer:
             self._readers = ThreadPoolExecutor(1, f"penstock-reader-{self.path.name}")
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    def flush(self, patience: float = PATIENCE) -> bool:
+    def flush(self, patience: float = CLOSE_TIMEOUT) -> bool:
         """Wait until all that was given before now is written. False if it is not: too slow, or held."""
         with self._given:
             goal = self._wanted = self._todo
             self._given.notify_all()
             self._given.wait_for(lambda: self._done >= goal or self._held.told, patience)
-            return self._given.wait_for(lambda: self._done >= goal, min(SHORT, patience))
+            return self._given.wait_for(lambda: self._done >= goal, min(SHORT_LOCK, patience))
 
     def close(self) -> None:
         """Write what waits, then let go of the file. A second close does nothing."""
@@ -137,12 +133,12 @@ class Writer:
             if self._closing:
                 return
             self._closing = True
-            self._held.give_up_at = time.monotonic() + PATIENCE - 1
+            self._held.give_up_at = time.monotonic() + CLOSE_TIMEOUT - 1
             self._given.notify_all()
-        self._thread.join(PATIENCE)
+        self._thread.join(CLOSE_TIMEOUT)
         left = self._todo - self._done
         if left:
-            log.error("%s: %d changes were not written within %g s and are lost", self.path, left, PATIENCE)
+            log.error("%s: %d changes were not written within %g s and are lost", self.path, left, CLOSE_TIMEOUT)
         if self._thread.is_alive():
             return
         if self._readers is not None:
@@ -170,7 +166,7 @@ class Writer:
                 self._given.wait_for(lambda: self._jobs or self._closing)
                 gather = max(self._due - time.monotonic(), 0)
                 self._given.wait_for(lambda: self._closing or self._wanted > self._done, gather)
-                batch = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
+                batch = [self._jobs.popleft() for _ in range(min(JOBS_PER_COMMIT, len(self._jobs)))]
                 self._due = 0.0  # those that are left have waited long enough
                 if not batch:
                     return
@@ -181,12 +177,12 @@ class Writer:
                 self._given.notify_all()
             self._check_files()
 
-    def _write(self, batch: list[Job]) -> bool:
+    def _write(self, batch: list[WriteJob]) -> bool:
         """All in one transaction; where that fails, one by one, so that a bad row takes no other with it.
 
         False: given up, because the writer is closed and the database still cannot be written.
         """
-        while is_held(error := self._commit(batch)):
+        while is_retryable(error := self._commit(batch)):
             if not self._held.wait(error, self._tell_waiters):
                 return False
         self._held.clear()
@@ -203,7 +199,7 @@ class Writer:
         with self._given:
             self._given.notify_all()
 
-    def _commit(self, batch: list[Job]) -> Exception | None:
+    def _commit(self, batch: list[WriteJob]) -> Exception | None:
         """The error that kept a transaction from being committed; None where it was."""
         with self._lock if self._reader is self.connection else nullcontext():
             try:
@@ -223,12 +219,15 @@ class Writer:
     def _check_files(self) -> None:
         """Look at the files from time to time, by their names only: they are never opened beside SQLite."""
         now = time.monotonic()
-        if self.path == ABSENT or now - self._checked < CHECK:
+        if self.path == IN_MEMORY or now - self._checked < FILE_CHECK_INTERVAL:
             return
         self._checked = now
         if _inode(self._name) != self._inode:
-            log.error("%s was moved, replaced or deleted while it is in use: what is written from now on is in a file "
-                      "that nobody else sees; restart this process", self.path)  # fmt: skip
+            log.error(
+                "%s was moved, replaced or deleted while it is in use: what is written from now on is in a file "
+                "that nobody else sees; restart this process",
+                self.path,
+            )
         with suppress(OSError):
             if os.stat(f"{self._name}-wal").st_size > LARGE_WAL:  # noqa: PTH116 — as above
                 self._empty_wal()
@@ -245,6 +244,41 @@ class Writer:
             self.connection.execute("PRAGMA busy_timeout=0")
 
 
+def ensure_table(
+    writer: SqliteWriter, table: str, statements: str, columns: Mapping[str, str], *, create: bool
+) -> bool:
+    """Create a table and add the columns it lacks (name → type). Writes only where it must; true if the table exists.
+
+    Where `create` is false a missing table is not created. Errors are an `OSError` that names the file.
+    """
+    known = writer.change(lambda database: column_names(database, table))
+    if not known and create:
+        writer.create(statements)
+        known = writer.change(lambda database: column_names(database, table))
+    if known and not columns.keys() <= known:
+        writer.change(lambda database: _add_columns(database, table, columns))
+    return bool(known)
+
+
+def column_names(database: sqlite3.Connection, table: str) -> set[str]:
+    """The columns of a table; empty if there is no such table."""
+    return {str(row[1]) for row in database.execute(f"PRAGMA table_info({table})")}
+
+
+def _add_columns(database: sqlite3.Connection, table: str, columns: Mapping[str, str]) -> None:
+    """The missing columns are looked for under the write lock: another process may have added them by now."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        known = column_names(database, table)
+        for name, kind in columns.items():
+            if name not in known:
+                database.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
+
+
 def _inode(name: str) -> int:
     """The number of a file; 0 if there is none. Windows does not let go of a file in use."""
     try:
@@ -253,7 +287,7 @@ def _inode(name: str) -> int:
         return 0
 
 
-_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+_writers: weakref.WeakSet[SqliteWriter] = weakref.WeakSet()
 
 
 def _abandon_all() -> None:
@@ -267,25 +301,33 @@ if hasattr(os, "register_at_fork"):
 
 BUSY_DELAY = 0.005  # seconds until a lock is asked for again: other writers hold it for milliseconds
 OTHER_DELAY = 0.5  # seconds until a full disk and the like are tried again
-SHORT = 1.0  # seconds that a lock may be held by others before it is worth a line in the log
-REPEAT = 60.0  # seconds until the log says it again
+SHORT_LOCK = 1.0  # seconds that a lock may be held by others before it is worth a line in the log
+LOG_INTERVAL = 60.0  # seconds until the log says it again
 
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 # What is wrong with the database rather than with a row. https://www.sqlite.org/rescode.html
 _DATABASE = _BUSY | {
-    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_NOLFS,
-}  # fmt: skip
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_NOLFS,
+}
 
 
-def is_held(error: BaseException | None) -> bool:
+def is_retryable(error: BaseException | None) -> bool:
     """Whether the same transaction may succeed later."""
     return error is not None and error_code(error) in _DATABASE
 
 
-class Held:
+class WriteBackoff:
     """The wait of one writer. `told`: it has lasted so long that the log says so."""
 
     def __init__(self, path: Path, waiting: Callable[[], int]) -> None:
@@ -299,7 +341,7 @@ class Held:
         now = time.monotonic()
         self._since = self._since or now
         busy = error is not None and error_code(error) in _BUSY
-        if (not busy or now - self._since >= SHORT) and (not self.told or now - self._said >= REPEAT):
+        if (not busy or now - self._since >= SHORT_LOCK) and (not self.told or now - self._said >= LOG_INTERVAL):
             self._say(error)
             self.told, self._said = True, now
             on_told()

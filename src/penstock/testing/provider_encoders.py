@@ -23,7 +23,7 @@ Object: TypeAlias = dict[str, Any]
 _SAYING = (ev.TextStart, ev.RefusalStart)
 
 
-class Voice(ABC):
+class ProviderEncoder(ABC):
     """Events to frames. Handlers say `self.out`; what no handler is there for is not said."""
 
     framing: ClassVar[str] = "sse"
@@ -66,7 +66,7 @@ class Voice(ABC):
         return {"message": fault.message}
 
 
-class Bedrock(Voice):
+class BedrockProviderEncoder(ProviderEncoder):
     """Converse: an AWS event stream."""
 
     framing = "eventstream"
@@ -134,7 +134,7 @@ class Bedrock(Voice):
     }  # fmt: skip
 
 
-class Cohere(Voice):
+class CohereProviderEncoder(ProviderEncoder):
     """Chat, version 2."""
 
     reasons: ClassVar = {"stop": "COMPLETE", "length": "MAX_TOKENS", "calls": "TOOL_CALL", "filter": "ERROR_TOXIC"}
@@ -212,7 +212,7 @@ class Cohere(Voice):
     }  # fmt: skip
 
 
-class Ollama(Voice):
+class OllamaProviderEncoder(ProviderEncoder):
     """`/api/chat`: a line for each piece; a call comes whole."""
 
     framing = "ndjson"
@@ -258,7 +258,11 @@ class Ollama(Voice):
     }  # fmt: skip
 
 
-VOICES: Mapping[str, type[Voice]] = {"bedrock": Bedrock, "cohere": Cohere, "ollama": Ollama}
+PROVIDER_ENCODERS: Mapping[str, type[ProviderEncoder]] = {
+    "bedrock": BedrockProviderEncoder,
+    "cohere": CohereProviderEncoder,
+    "ollama": OllamaProviderEncoder,
+}
 
 
 def _format(media: str) -> Object:

@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 # What happens: bytes are sent, seconds are waited, `stall` waits for the other side to leave, `cut` drops it.
 Step: TypeAlias = bytes | float | Literal["stall", "cut"]
 _KINDS: dict[int, FaultKind] = {
-    401: "auth", 402: "quota", 403: "permission", 404: "not-found", 429: "rate-limit", 529: "overloaded",
-}  # fmt: skip
+    401: "auth",
+    402: "quota",
+    403: "permission",
+    404: "not-found",
+    429: "rate-limit",
+    529: "overloaded",
+}
 _SERVER = 500
 
 
@@ -45,9 +50,15 @@ class Reply(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, protocol: str, events: Sequence[AnyEvent], *, stream: bool = True, framing: str = "",
-        headers: Mapping[str, str] | None = None, options: Mapping[str, Any] | None = None,
-    ) -> Reply:  # fmt: skip
+        cls,
+        protocol: str,
+        events: Sequence[AnyEvent],
+        *,
+        stream: bool = True,
+        framing: str = "",
+        headers: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Reply:
         """Events as a provider of that protocol would send them."""
         chunks = speak(protocol, events, stream=stream, framing=framing, options=options)
         kind = media(protocol, stream=stream, framing=framing)
@@ -61,9 +72,15 @@ class Reply(msgspec.Struct, frozen=True):
 
     @classmethod
     def refusing(
-        cls, protocol: str, status: int = _SERVER, message: str = "it failed", *, kind: FaultKind | None = None,
-        code: str = "", headers: Mapping[str, str] | None = None,
-    ) -> Reply:  # fmt: skip
+        cls,
+        protocol: str,
+        status: int = _SERVER,
+        message: str = "it failed",
+        *,
+        kind: FaultKind | None = None,
+        code: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
         """A refusal in the protocol's own words."""
         sort = kind or _KINDS.get(status) or ("server" if status >= _SERVER else "invalid")
         return cls.body(error_body(protocol, Fault(sort, message, status, code)), status=status, headers=headers)

@@ -12,24 +12,31 @@ from penstock import protocols
 from penstock.bridge import encoding, write_body
 from penstock.framing import WRITERS
 from penstock.pipeline import Pipe
-from penstock.testing.provider_encoders import VOICES
+from penstock.testing.provider_encoders import PROVIDER_ENCODERS
 from penstock.transforms.serialize import SerializeParts as InOrder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TYPES = {
-    "sse": "text/event-stream", "ndjson": "application/x-ndjson", "eventstream": "application/vnd.amazon.eventstream",
-    "jsonarray": "application/json", "eventstream+sse": "application/vnd.amazon.eventstream",
+    "sse": "text/event-stream",
+    "ndjson": "application/x-ndjson",
+    "eventstream": "application/vnd.amazon.eventstream",
+    "jsonarray": "application/json",
+    "eventstream+sse": "application/vnd.amazon.eventstream",
     "sse+json": "text/event-stream",
-}  # fmt: skip
+}
 JSON = "application/json"
 
 
 def speak(
-    protocol: str, events: Sequence[ev.AnyEvent], *, stream: bool = True, framing: str = "",
+    protocol: str,
+    events: Sequence[ev.AnyEvent],
+    *,
+    stream: bool = True,
+    framing: str = "",
     options: Mapping[str, Any] | None = None,
-) -> list[bytes]:  # fmt: skip
+) -> list[bytes]:
     """A chunk for each event that says something; one chunk for a body. `framing`: another than the protocol's own."""
     if not stream:
         return [_whole(protocol, events, options)]
@@ -49,12 +56,12 @@ def error_body(protocol: str, fault: ev.Fault) -> bytes:
 
 
 def _framing(protocol: str) -> str:
-    voice = VOICES.get(protocol)
+    voice = PROVIDER_ENCODERS.get(protocol)
     return voice.framing if voice else protocols.protocol(protocol).writes
 
 
 def _pipe(protocol: str, options: Mapping[str, Any] | None, framing: str) -> Pipe:
-    voice = VOICES.get(protocol)
+    voice = PROVIDER_ENCODERS.get(protocol)
     write = WRITERS[framing or _framing(protocol)]()
     if voice is not None:
         return Pipe(InOrder(), voice(), write)
@@ -62,7 +69,7 @@ def _pipe(protocol: str, options: Mapping[str, Any] | None, framing: str) -> Pip
 
 
 def _whole(protocol: str, events: Sequence[ev.AnyEvent], options: Mapping[str, Any] | None) -> bytes:
-    voice = VOICES.get(protocol)
+    voice = PROVIDER_ENCODERS.get(protocol)
     if voice is not None:
         return voice.whole(events)
     body = protocols.protocol(protocol).body

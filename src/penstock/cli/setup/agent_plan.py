@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.cli.common_options import find_command
 from penstock.cli.setup.config_files import FileEdit
-from penstock.engines.model_resolution import REPLAY, known, targets
+from penstock.engines.model_resolution import REPLAY, list_configured_providers, resolve_targets
 from penstock.errors import InputError
 from penstock.providers.models import model as facts_of
 from penstock.providers.models import models as models_of
@@ -115,7 +115,7 @@ def choose_model(
 def _default_model(config: Config, env: Mapping[str, str]) -> str:
     if DEFAULT in config.aliases:
         return DEFAULT
-    rows = known(config, env)
+    rows = list_configured_providers(config, env)
     if not rows:
         return f"{REPLAY}/agent"
     names = [f"{row.name}/{one}" for row in rows for one in _offered_models(row.name, config)][:6]
@@ -134,7 +134,7 @@ def _offered_models(provider: str, config: Config) -> list[str]:
 
 def _model_facts(name: str, config: Config, env: Mapping[str, str]) -> Model:
     """What is known of a model. Of an alias with several, the smallest window counts: any of them may be asked."""
-    rows = [facts_of(target.provider, target.model) for target in targets(name, config, env)]
+    rows = [facts_of(target.provider, target.model) for target in resolve_targets(name, config, env)]
     return min((row for row in rows if row.context), key=lambda row: row.context, default=rows[0])
 
 

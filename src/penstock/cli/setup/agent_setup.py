@@ -312,12 +312,12 @@ class AgentBackup:
         rows += [
             SavedFile(str(one.path), one.form, edited.before, edited.after, edited.changes) for one, edited in edits
         ]
-        provider_keys.replace(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        provider_keys.replace_file(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
     def restore(self) -> list[str]:
         """Put everything back, the last change first. Gives a line for each file."""
         done = [_restore_file(row) for row in reversed(self.read())]
-        provider_keys.remove(self.path)
+        provider_keys.remove_file(self.path)
         return done
 
 

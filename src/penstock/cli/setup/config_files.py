@@ -374,6 +374,6 @@ def diff_lines(path: Path, edited: Edited) -> Iterator[StyledLine]:
 def write_file(path: Path, text: str) -> None:
     """Replace a file at once. A new one is its owner's alone: it may hold a key. An old one keeps its rights."""
     mode = path.stat().st_mode & 0o777 if path.is_file() else None
-    provider_keys.replace(path, text.encode("utf-8"))
+    provider_keys.replace_file(path, text.encode("utf-8"))
     if mode is not None:
         path.chmod(mode)

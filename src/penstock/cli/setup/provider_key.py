@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.cli.common_options import find_command
-from penstock.engines.credentials import origin_of
+from penstock.engines.credentials import address_origin
 from penstock.engines.environ import LIVE
 from penstock.errors import InputError, PenstockError, ProviderError
 from penstock.http.header_fields import check_key
@@ -74,7 +74,7 @@ def add_key(options: Namespace, config: Config) -> int:
     if not options.no_check and not _check_key(row, key, config):
         return 1
     store = ProviderKeys.of(LIVE)
-    origin = origin_of(row, config.account(row.name), LIVE)
+    origin = address_origin(row, config.account(row.name), LIVE)
     _, why = store.add(row.name, key, origin=origin, keyring=not options.file)
     where = f"{store.path}, which only you can read ({why})" if why else "the keyring of the system"
     bound = f"; it is sent to {origin} only" if origin else ""

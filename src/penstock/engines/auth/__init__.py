@@ -15,7 +15,7 @@ from penstock.errors import InputError
 from penstock.http.header_fields import check_text
 from penstock.providers.address import fill_template
 
-__all__ = ["NONE", "Auth", "Fetch", "Secret", "Signed", "auth_for", "chosen"]
+__all__ = ["NO_AUTH", "Auth", "Fetch", "Secret", "Signed", "auth_for", "choose_credential"]
 
 
 if TYPE_CHECKING:
@@ -25,21 +25,27 @@ if TYPE_CHECKING:
 
     Make = Callable[[Provider, Credential, str, Mapping[str, str], Mapping[str, str]], Auth]
 
-NONE: Auth = NoAuth()
+NO_AUTH: Auth = NoAuth()
 
 
 def auth_for(
-    provider: Provider, *, key: str = "", env: Mapping[str, str] | None = None,
-    settings: Mapping[str, str] | None = None, scheme: str = "",
-) -> Auth:  # fmt: skip
+    provider: Provider,
+    *,
+    key: str = "",
+    env: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    scheme: str = "",
+) -> Auth:
     """How to sign for a provider. `key` in place of what the environment holds; `scheme`: which of its ways."""
     around = env or {}
-    row = chosen(provider, key=key, env=around, scheme=scheme)
+    row = choose_credential(provider, key=key, env=around, scheme=scheme)
     found = key or next((around[name] for name in row.env if around.get(name)), "")
     return _SCHEMES[row.scheme](provider, row, found, around, settings or {})
 
 
-def chosen(provider: Provider, *, key: str = "", env: Mapping[str, str] | None = None, scheme: str = "") -> Credential:
+def choose_credential(
+    provider: Provider, *, key: str = "", env: Mapping[str, str] | None = None, scheme: str = ""
+) -> Credential:
     """The row of the credential that will be used."""
     rows = [row for row in provider.credentials if not scheme or row.scheme == scheme]
     if not rows:
@@ -52,12 +58,12 @@ def chosen(provider: Provider, *, key: str = "", env: Mapping[str, str] | None =
 
 
 def _none(*_: object) -> Auth:
-    return NONE
+    return NO_AUTH
 
 
 def _keyed(provider: Provider, row: Credential, key: str, *_: object) -> Auth:
     if not key and row.optional:
-        return NONE
+        return NO_AUTH
     return KeyAuth(_needed(provider, row, key), row)
 
 

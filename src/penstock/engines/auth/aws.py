@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from penstock.engines.auth.base import Signed, library
+from penstock.engines.auth.base import Signed, import_library
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _quiet(record: logging.LogRecord) -> bool:
 
 
 def _botocore(module: str) -> Any:
-    return library(f"botocore.{module}", "botocore", "aws")
+    return import_library(f"botocore.{module}", "botocore", "aws")
 
 
 def _signed(name: str) -> bool:

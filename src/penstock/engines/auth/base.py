@@ -43,7 +43,7 @@ class Auth(Protocol):
     def secrets(self) -> tuple[str, ...]: ...
 
 
-def library(name: str, package: str, extra: str) -> Any:
+def import_library(name: str, package: str, extra: str) -> Any:
     """A module of an optional package, imported when a scheme first needs it."""
     try:
         return import_module(name)
@@ -51,7 +51,7 @@ def library(name: str, package: str, extra: str) -> Any:
         raise MissingExtra(package, extra) from error
 
 
-class Tokens:
+class TokenCache:
     """A token that is kept until shortly before its end. Whoever comes while one is asked for waits for that one."""
 
     def __init__(self, ask: Callable[[Fetch | None], Awaitable[tuple[str, float]]]) -> None:
@@ -104,7 +104,7 @@ class NoAuth:
     """Nobody asks who is asking."""
 
     scheme = "none"
-    steady = True  # the same for every request
+    same_signature = True  # the same for every request
 
     async def sign(
         self, method: str, url: str, headers: Headers, body: bytes = b"", fetch: Fetch | None = None
@@ -118,7 +118,7 @@ class NoAuth:
 class KeyAuth:
     """A key in a header: `authorization: Bearer …`, `x-api-key: …`, `api-key: …`."""
 
-    steady = True
+    same_signature = True
 
     def __init__(self, key: Secret, row: Credential) -> None:
         self.scheme: str = row.scheme
@@ -139,7 +139,7 @@ class QueryAuth:
     """A key in the address: `?key=…`. Whoever shows the address must hide it."""
 
     scheme = "query"
-    steady = True  # the same for every request
+    same_signature = True  # the same for every request
 
     def __init__(self, key: Secret, row: Credential) -> None:
         self._key = key

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from penstock.engines.auth.base import Signed, Tokens, library
+from penstock.engines.auth.base import Signed, TokenCache, import_library
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
 from penstock.lenient_fields import as_object, get_integer, get_text
@@ -47,7 +47,7 @@ class GoogleAuth:
     scheme = "google"
 
     def __init__(self, scope: str, env: Mapping[str, str], key: str = "") -> None:
-        self._google: Any = library("google.auth", "google-auth", "google")
+        self._google: Any = import_library("google.auth", "google-auth", "google")
         self._scopes = [scope]
         self._path = env.get(_FILE, "")
         self._key = key if key.lstrip().startswith("{") else ""
@@ -100,7 +100,7 @@ class GoogleAuth:
         if kind not in _KINDS:
             raise ValueError(f"credentials of the type {kind!r}; known are: {', '.join(_KINDS)}")
         module, make = _KINDS[kind]
-        return getattr(library(module, "google-auth", "google").Credentials, make)(info, scopes=self._scopes)
+        return getattr(import_library(module, "google-auth", "google").Credentials, make)(info, scopes=self._scopes)
 
 
 class _Asking:
@@ -113,9 +113,14 @@ class _Asking:
         self.error: Exception | None = None
 
     def __call__(
-        self, url: str, method: str = "GET", body: bytes | str | None = None,
-        headers: Mapping[str, str] | None = None, timeout: float | None = None, **_: Any,
-    ) -> _Answer:  # fmt: skip
+        self,
+        url: str,
+        method: str = "GET",
+        body: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **_: Any,
+    ) -> _Answer:
         data = body.encode() if isinstance(body, str) else body or b""
         asked = asyncio.run_coroutine_threadsafe(
             _awaited(self._fetch, method, url, dict(headers or {}), data), self._loop
@@ -154,7 +159,7 @@ class IbmAuth:
     def __init__(self, key: Secret, token_url: str) -> None:
         self._key = key
         self._url = token_url
-        self._tokens = Tokens(self._ask)
+        self._tokens = TokenCache(self._ask)
 
     async def sign(
         self, method: str, url: str, headers: Headers, body: bytes = b"", fetch: Fetch | None = None

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock import protocols
 from penstock import request as rq
-from penstock.engines.retries import Wait
+from penstock.engines.retries import RetryWait
 from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.http.header_fields import read_headers
 from penstock.input_limits import NestingError, decode_bounded
@@ -158,7 +158,7 @@ class TurnRequest(msgspec.Struct):
     body: Callable[[Any], bytes] | None = None  # joins the encoder's frames to a body
     wrap_send: Callable[[Any], Any] | None = None  # wraps ASGI's `send`, to observe the answer
     turn_id: str = ""  # an id of the turn that the client sends back
-    encode_notice: Callable[[Wait | Cleared], bytes] | None = None  # encodes a notice beside the answer
+    encode_notice: Callable[[RetryWait | Cleared], bytes] | None = None  # encodes a notice beside the answer
 
 
 class Endpoint(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from penstock import lenient_fields as lenient
 from penstock import strict_fields as strict
-from penstock.client.embeddings import read
+from penstock.client.embeddings import decode_answer
 from penstock.errors import InputError, ProviderError
 from penstock.gateway.endpoints import read_request
 from penstock.messages import convert_request
@@ -17,7 +17,7 @@ from penstock.messages.request_codecs import reader
 
 if TYPE_CHECKING:
     from penstock import request as rq
-    from penstock.engines.decisions import Record
+    from penstock.engines.decisions import DecisionLog
     from penstock.engines.model_resolution import Target
     from penstock.gateway.aux_requests import AuxRequest
     from penstock.gateway.endpoints import IncomingRequest
@@ -111,7 +111,7 @@ async def count_request(
 
 
 def _record_count(
-    incoming: IncomingRequest, name: str, target: Target, count: int, record: Record | None = None
+    incoming: IncomingRequest, name: str, target: Target, count: int, record: DecisionLog | None = None
 ) -> None:
     """Set what the journal records of a count. Without `record` no provider was asked."""
     aux_request: AuxRequest | None = incoming.aux_request
@@ -122,7 +122,7 @@ def _record_count(
 
 async def _ask_provider(
     services: Services, incoming: IncomingRequest, request: rq.Request, source: str
-) -> tuple[int | None, Record | None]:
+) -> tuple[int | None, DecisionLog | None]:
     """Return the provider's count; None if it fails for any reason."""
 
     def body(target: Target, shape: str) -> dict[str, Any]:
@@ -135,7 +135,7 @@ async def _ask_provider(
         )
     except (ProviderError, InputError, KeyError):
         return None, None
-    answer = lenient.as_object(read(data))
+    answer = lenient.as_object(decode_answer(data))
     return next(
         (found for name in COUNT_NAMES if (found := lenient.get_integer(answer, name)) is not None), None
     ), record

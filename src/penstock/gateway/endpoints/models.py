@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from penstock.engines.model_resolution import REPLAY, known
+from penstock.engines.model_resolution import REPLAY, list_configured_providers
 from penstock.errors import InputError
 from penstock.gateway.callers import make_refusal
 from penstock.gateway.endpoints import ollama
@@ -119,7 +119,7 @@ async def show_model(services: Services, incoming: IncomingRequest) -> bytes:
 async def list_vscode_models(services: Services, incoming: IncomingRequest) -> bytes:
     """`/vscode/models`: the chat models, with what VS Code needs of each. `max_input`: a policy for prompt lengths."""
     entries = [entry for entry in await services.catalogue.entries(incoming.caller) if entry.model.chat]
-    rows = {row.name: row for row in known(services.upstream.router.config, services.env)}
+    rows = {row.name: row for row in list_configured_providers(services.upstream.router.config, services.env)}
     if incoming.query.get("max_input"):
         entries = _limit_inputs(entries, rows, incoming.query["max_input"])
     models = [_format_vscode(services, entry, rows.get(entry.model.provider)) for entry in entries]

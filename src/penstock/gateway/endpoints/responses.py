@@ -38,7 +38,7 @@ from penstock.http.response_writer import BODY, EventStream
 from penstock.input_limits import decode_deep
 from penstock.messages.request_codecs import reader
 from penstock.protocols.responses.body import DEFAULTS, build_usage_object
-from penstock.store.key_value import Stored
+from penstock.store.key_value import StoredTurn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ class ResponseSaver:
 
     def save(self, response: Object) -> tuple[str, ...]:
         """Store a response. Returns the ids of all rows of the conversation."""
-        self._key = self._store.put(self._tenant, Stored(self._input, response), self._before, self._key)
+        self._key = self._store.put(self._tenant, StoredTurn(self._input, response), self._before, self._key)
         return (*self._before, self._key)
 
 

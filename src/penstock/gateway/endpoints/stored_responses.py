@@ -15,14 +15,14 @@ import msgspec
 from penstock import lenient_fields as lenient
 from penstock import protocols
 from penstock.bridge import encoding
-from penstock.engines.model_resolution import targets
-from penstock.engines.request_plan import place
+from penstock.engines.model_resolution import resolve_targets
+from penstock.engines.request_plan import find_endpoint
 from penstock.errors import PenstockError, StreamFault
 from penstock.events import Fault
 from penstock.framing import SseParser, SseWriter
 from penstock.gateway.endpoints import query_integer
 from penstock.http.response_writer import EventStream
-from penstock.store.key_value import Past
+from penstock.store.key_value import ConversationPast
 from penstock.vendor_errors import PARAM
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ UNFINISHED = frozenset({"queued", "in_progress"})
 class ResponseLookup(Protocol):
     """Finds responses that a WebSocket remembers."""
 
-    def find(self, id: str) -> Past | None: ...
+    def find(self, id: str) -> ConversationPast | None: ...
 
 
 class ResolvedInput(msgspec.Struct):
@@ -48,7 +48,7 @@ class ResolvedInput(msgspec.Struct):
 
     body: Any
     new: list[Any]
-    past: Past | None = None
+    past: ConversationPast | None = None
 
 
 def responses_error(message: str, *, code: str = "", param: str = "", status: int = 400) -> StreamFault:
@@ -157,12 +157,12 @@ def _provider_may_know(incoming: IncomingRequest, body: Object) -> bool:
     if services.access.keyed and not incoming.caller.forward:
         return False
     try:
-        meant = targets(
+        meant = resolve_targets(
             lenient.get_text(body, "model") or services.catalogue.default_model,
             services.upstream.router.config,
             services.env,
         )
-        return all(place(target, "responses")[1].protocol == "responses" for target in meant)
+        return all(find_endpoint(target, "responses")[1].protocol == "responses" for target in meant)
     except PenstockError:
         return False
 

@@ -15,11 +15,11 @@ from penstock.protocols.vscode import wire
 from penstock.protocols.vscode.wire import encoded
 
 if TYPE_CHECKING:
-    from penstock.engines.retries import Wait
+    from penstock.engines.retries import RetryWait
     from penstock.gateway.endpoints import IncomingRequest
     from penstock.gateway.services import Services
     from penstock.lenient_fields import Object
-    from penstock.store.journal import JournalRows, Sum
+    from penstock.store.journal import JournalStore, UsageSum
 
 WAIT_REASONS = {
     "rate-limit": "{}'s rate limit",
@@ -39,7 +39,7 @@ def read_chat(incoming: IncomingRequest) -> TurnRequest:
     )
 
 
-def encode_notice(told: Wait | Cleared) -> bytes:
+def encode_notice(told: RetryWait | Cleared) -> bytes:
     """Encode a notice: a wait before a retry, or that the conversation was shortened."""
     if isinstance(told, Cleared):
         return encoded(wire.Compacted(told.before, told.after))
@@ -56,7 +56,7 @@ async def report_usage(services: Services, incoming: IncomingRequest) -> bytes:
     return msgspec.json.encode({"version": 1, **told})
 
 
-def _usage_report(rows: JournalRows, key: str) -> Object:
+def _usage_report(rows: JournalStore, key: str) -> Object:
     since = _last_midnight()
     models = rows.by("model", since=since, key=key, without=COUNT)
     return {
@@ -65,7 +65,7 @@ def _usage_report(rows: JournalRows, key: str) -> Object:
     }
 
 
-def _format_sum(row: Sum) -> Object:
+def _format_sum(row: UsageSum) -> Object:
     """Format a sum. `unpriced` counts requests with tokens but no known price."""
     return {
         "requests": row.turns,
