@@ -18,7 +18,7 @@ from penstock.store.writer import SqliteWriter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.store.writer import Job
+    from penstock.store.writer import WriteJob
 
 pytestmark = [pytest.mark.slow, pytest.mark.finding("REL-1")]
 
@@ -54,7 +54,7 @@ class WriterMachine(RuleBasedStateMachine):
             self.given.append(self.next)
             assert self.writer.submit(self.job(self.next))
 
-    def job(self, number: int) -> Job:
+    def job(self, number: int) -> WriteJob:
         def work(database: sqlite3.Connection) -> Callable[[], None]:
             database.execute("INSERT INTO t VALUES (?)", (number,))
             return lambda: self.confirmed.append(number)
