@@ -33,7 +33,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, *, direct_http: bool, direct_send: b
         url = f"{running.url}/v1/chat/completions"
         first, second = (httpx.post(url, json=BODY, timeout=20) for _ in range(2))
         assert (first.status_code, second.status_code) == (200, 200)
-        engine: Any = running.app.services.upstream.router.engines["native"]
+        engine: Any = running.app.services.upstream.router.engines.by_name["native"]
         return second.content, engine._http._direct is not None, bool(ends)
 
 
