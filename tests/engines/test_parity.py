@@ -102,12 +102,11 @@ def test_a_network_that_is_gone_is_told_alike(provider: str) -> None:
 @pytest.mark.slow
 @pytest.mark.row("P4:flag")
 def test_a_flag_flips_without_a_restart() -> None:
-    env: dict[str, str] = {}
+    env: dict[str, str] = {FLAG: ""}
 
     async def scene() -> None:
         async with Upstream(Reply.of("openai-chat", play("text"))) as up:
-            way = router(up, openai={"engine": "sdk"}, engine="native")
-            way.env = env
+            way = router(up, env=env, openai={"engine": "sdk"}, engine="native")
             used: list[str] = []
             for setting in ({}, {FLAG: "native"}, {FLAG: "native", f"{FLAG}_OPENAI": "sdk"}, {FLAG: " SDK "}, {}):
                 env.clear()
