@@ -37,16 +37,27 @@ def _counted(method: Callable[..., Any], spent: memoryview[int]) -> Callable[...
     return call
 
 
+def _find_class(*candidates: tuple[str, str]) -> Any:
+    """Return the first class that this revision has: its name and its module changed over time."""
+    for module, name in candidates:
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    raise SystemExit(f"none of {', '.join(name for _, name in candidates)} is there")
+
+
 def count_into(file: Path) -> None:
     """Have all streams from now on counted."""
     with file.open("r+b") as opened:
         spent = memoryview(mmap.mmap(opened.fileno(), SIZE)).cast("q")
-    reading: Any = import_module("penstock.engines.reading").Reading
-    try:
-        passthrough: Any = import_module("penstock.gateway.client_stream").Passthrough
-    except ImportError:
-        passthrough = import_module("penstock.gateway.client_stream").Tee
-    for owner, names in ((reading, ["_events"]), (passthrough, ["feed", "finish"])):
+    reader = _find_class(("penstock.engines.reading", "NativeSource"), ("penstock.engines.reading", "Reading"))
+    passthrough = _find_class(
+        ("penstock.gateway.client_stream", "Passthrough"),
+        ("penstock.gateway.passthrough", "Passthrough"),
+        ("penstock.gateway.writing", "Tee"),
+    )
+    for owner, names in ((reader, ["_events"]), (passthrough, ["feed", "finish"])):
         for name in names:
             setattr(owner, name, _counted(getattr(owner, name), spent))
 

@@ -137,7 +137,7 @@ def test_the_help_says_which_keys_there_are(streams: Page) -> None:
     streams.keyboard.press("Escape")
     expect(help_).to_be_hidden()
     streams.keyboard.press("3")
-    assert streams.url.endswith("#/usage")
+    expect(streams).to_have_url(re.compile("#/usage$"))
 
 
 def test_everything_is_reached_by_tab(streams: Page) -> None:
