@@ -18,6 +18,7 @@ from penstock.gateway.aux_requests import COUNT
 from penstock.gateway.endpoints import (
     Endpoint,
     chat,
+    compaction,
     count_tokens,
     embeddings,
     gemini,
@@ -226,7 +227,7 @@ HANDLERS: Mapping[tuple[str, str], Handler] = {
     ("POST", "/vscode/count"): Handler("vscode", count_tokens.count_vscode, operation=COUNT),
     ("GET", "/vscode/usage"): Handler("vscode", vscode.report_usage),
     ("POST", "/v1/messages/count_tokens"): Handler("anthropic", count_tokens.count_messages, operation=COUNT),
-    ("POST", "/v1/responses/compact"): Handler("responses", responses.compact_conversation),
+    ("POST", "/v1/responses/compact"): Handler("responses", compaction.compact_conversation),
     ("POST", "/v1/responses/input_tokens"): Handler("responses", responses.count_input_tokens, operation=COUNT),
     ("POST", "/v1/embeddings"): Handler("openai-chat", embeddings.embed_openai, operation="embeddings"),
     ("POST", "/v1/rerank"): Handler("openai-chat", embeddings.rerank_documents, operation="rerank"),

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import lenient_fields as lenient
+from penstock import provider_tools
 from penstock.jsontext import decode_or_keep_raw, decode_trusted
+from penstock.markers.marks import PROVIDER_CALL_PREFIX
 from penstock.protocols.anthropic import wire
 from penstock.protocols.anthropic.wire import NAME
 from penstock.vendor_errors import VendorError, provider_error_object, vendor_error, vendor_message
@@ -174,3 +176,18 @@ def _convert_usage(raw: dict[str, Any]) -> wire.MessageUsage | None:
 def _sum_counts(counted: list[wire.InputCounts], name: str) -> int | None:
     counts = [count for row in counted if (count := getattr(row, name)) is not None]
     return sum(counts) if counts else None
+
+
+def build_result_block(event: ev.Result, name: str) -> dict[str, Any]:
+    """Returns the result block of another provider's search or program."""
+    block = {"type": f"{name}_tool_result", "tool_use_id": PROVIDER_CALL_PREFIX + event.call}
+    if name == "code_execution":
+        text = provider_tools.program_output(event.json)
+        streams = {"stdout": "", "stderr": text} if event.failed else {"stdout": text, "stderr": ""}
+        result: dict[str, Any] = {"type": "code_execution_result", **streams}
+        return {**block, "content": {**result, "return_code": int(event.failed), "content": []}}
+    if event.failed:
+        return {**block, "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"}}
+    hidden = {"encrypted_content": "", "page_age": None}
+    rows = [(url, title or url) for url, title in provider_tools.found_pages(event.json)]
+    return {**block, "content": [{"type": "web_search_result", "url": u, "title": t, **hidden} for u, t in rows]}

@@ -20,7 +20,7 @@ from penstock import provider_tools
 from penstock.codec import Encoder, lost, nothing, verbatim
 from penstock.jsontext import is_json
 from penstock.markers.marks import PROVIDER_CALL_PREFIX
-from penstock.protocols.anthropic.body import build_error_body
+from penstock.protocols.anthropic.body import build_error_body, build_result_block
 from penstock.protocols.anthropic.losses import LOSSES
 from penstock.protocols.anthropic.wire import NAME
 from penstock.text_runs import NO_TEMPLATE, FrameTemplate
@@ -304,7 +304,7 @@ class AnthropicEncoder(Encoder):
         It is never last: clients take the last block for the answer, and Gemini reports its searches at the end.
         """
         if isinstance(event, ev.Result):
-            self._write_block(_build_result(event, _get_server_tool(self._provider_tools[event.call])))
+            self._write_block(build_result_block(event, _get_server_tool(self._provider_tools[event.call])))
             return
         name = _get_server_tool(event.name)
         block: dict[str, Any] = {
@@ -386,18 +386,3 @@ class AnthropicEncoder(Encoder):
 def _get_server_tool(tool: str) -> str:
     """Returns the server tool that another provider's tool is written as; empty if there is none."""
     return _SERVER_TOOLS.get(provider_tools.KINDS.get(tool, ""), "")
-
-
-def _build_result(event: ev.Result, name: str) -> dict[str, Any]:
-    """Returns the result block of another provider's search or program."""
-    block = {"type": f"{name}_tool_result", "tool_use_id": PROVIDER_CALL_PREFIX + event.call}
-    if name == "code_execution":
-        text = provider_tools.program_output(event.json)
-        streams = {"stdout": "", "stderr": text} if event.failed else {"stdout": text, "stderr": ""}
-        result: dict[str, Any] = {"type": "code_execution_result", **streams}
-        return {**block, "content": {**result, "return_code": int(event.failed), "content": []}}
-    if event.failed:
-        return {**block, "content": {"type": "web_search_tool_result_error", "error_code": "unavailable"}}
-    hidden = {"encrypted_content": "", "page_age": None}
-    rows = [(url, title or url) for url, title in provider_tools.found_pages(event.json)]
-    return {**block, "content": [{"type": "web_search_result", "url": u, "title": t, **hidden} for u, t in rows]}

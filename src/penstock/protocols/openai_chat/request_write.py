@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock.jsontext import as_json
 from penstock.markers import embed_markers
-from penstock.protocols.openai_chat.request_read import KEPT_SETTINGS, read_effort, read_format, read_reasoning
 from penstock.protocols.openai_chat.request_read_parts import read_cache_hint
+from penstock.protocols.openai_chat.request_read_settings import KEPT_SETTINGS, read_effort, read_format, read_reasoning
 from penstock.protocols.openai_chat.request_write_parts import (
     LACKS,
     LOSSES,
