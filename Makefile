@@ -112,7 +112,7 @@ lock: ## write requirements/*.lock anew from pyproject.toml
 .PHONY: clean distclean
 clean: ## remove caches and build output
 	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf vscode/bundle vscode/dist vscode/dist-tests src/penstock/inspector/static .venv/.stamp-web
+	rm -rf vscode/bundle vscode/dist vscode/dist-tests src/penstock/_inspector/static .venv/.stamp-web
 	find . \( -name .venv -o -name node_modules -o -name .git \) -prune -o -name __pycache__ -print0 | xargs -0 rm -rf
 
 distclean: clean ## the same, and the environment and npm packages too

@@ -12,8 +12,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.timing import Section, table
-from penstock.engines.router import Router
-from penstock.replay import play
+from penstock._engines.router import Router
+from penstock._replay import play
 from penstock.request import Message, Request, Text
 from penstock.testing import Reply, Upstream
 

@@ -9,8 +9,8 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from penstock.gateway.metrics import Metrics
-from penstock.store.journal import JournalEntry
+from penstock._gateway.metrics import Metrics
+from penstock._store.journal import JournalEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import floor
 from benchmarks.timing import Section, interleaved, table
-from penstock import protocols
-from penstock.bridge import parser
+from penstock import _protocols as protocols
+from penstock._bridge import parser
+from penstock._grammar import Guard
+from penstock._pipeline import Pipe
 from penstock.events import TextDelta
-from penstock.grammar import Guard
-from penstock.pipeline import Pipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -51,8 +51,13 @@ def count_into(file: Path) -> None:
     """Have all streams from now on counted."""
     with file.open("r+b") as opened:
         spent = memoryview(mmap.mmap(opened.fileno(), SIZE)).cast("q")
-    reader = _find_class(("penstock.engines.reading", "NativeSource"), ("penstock.engines.reading", "Reading"))
+    reader = _find_class(
+        ("penstock._engines.reading", "NativeSource"),
+        ("penstock.engines.reading", "NativeSource"),
+        ("penstock.engines.reading", "Reading"),
+    )
     passthrough = _find_class(
+        ("penstock._gateway.client_stream", "Passthrough"),
         ("penstock.gateway.client_stream", "Passthrough"),
         ("penstock.gateway.passthrough", "Passthrough"),
         ("penstock.gateway.writing", "Tee"),
@@ -63,7 +68,5 @@ def count_into(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    from penstock.cli import main
-
     count_into(Path(sys.argv.pop(1)))
-    sys.exit(main())
+    sys.exit(_find_class(("penstock._cli", "main"), ("penstock.cli", "main"))())

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchmarks.timing import Section, interleaved, table
-from penstock.messages.convert import convert
-from penstock.protocols.anthropic.request_write import write_request
-from penstock.protocols.openai_chat.request_read import read_request
+from penstock._messages.convert import convert
+from penstock._protocols.anthropic.request_write import write_request
+from penstock._protocols.openai_chat.request_read import read_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from penstock.cli import main
+from penstock._cli import main
 
 EVERY = 1.0
 

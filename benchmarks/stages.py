@@ -10,8 +10,8 @@ from functools import partial
 
 from benchmarks import floor
 from benchmarks.timing import Section, interleaved, table
-from penstock.bridge import bridge
-from penstock.pipeline import Pipe
+from penstock._bridge import bridge
+from penstock._pipeline import Pipe
 
 EVENTS, ROUNDS = 2000, 60
 

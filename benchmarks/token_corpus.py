@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock._protocols import request_module
 from penstock.errors import PenstockError
-from penstock.protocols import request_module
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 Each level begins with what the one above found and leaves it only as far as its own samples ask for, so that a family
 with three samples stays close to all others. Odd samples count less. The bounds come from samples that the constants
-were not fitted to. `python -m benchmarks.token_fit --corpus DIR --write` writes src/penstock/tokens/fitted.toml.
+were not fitted to. `python -m benchmarks.token_fit --corpus DIR --write` writes src/penstock/_tokens/fitted.toml.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import msgspec
 
 from benchmarks.ridge import Belief, Row, solve
 from benchmarks.token_corpus import load
-from penstock.tokens import features
-from penstock.tokens.families import DEFAULT_FAMILY, FEATURE_NAMES, Constants, Tables, load_tables
-from penstock.tokens.features import FeatureCounter, Features, constant_values, estimate_tokens
+from penstock._tokens import features
+from penstock._tokens.families import DEFAULT_FAMILY, FEATURE_NAMES, Constants, Tables, load_tables
+from penstock._tokens.features import FeatureCounter, Features, constant_values, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -49,7 +49,7 @@ TOLD = {
 OFF = 0.2
 """And of what it says: a long prompt for tools is told less surely than none."""
 TOKENS, SHARE, ODD, FIRST, ENOUGH, TURNS, FOLDS, KEPT = 3.0, 0.03, 2.0, 20.0, 8, 6, 6, 0.93
-FITTED_FILE = Path(__file__).resolve().parents[1] / "src/penstock/tokens/fitted.toml"
+FITTED_FILE = Path(__file__).resolve().parents[1] / "src/penstock/_tokens/fitted.toml"
 
 
 class Seen(NamedTuple):

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from benchmarks.token_fit import bounded, fold_of, seen, spread_of
-from penstock.tokens.bpe import Vocabulary
-from penstock.tokens.features import constant_values, estimate_tokens
+from penstock._tokens.bpe import Vocabulary
+from penstock._tokens.features import constant_values, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from benchmarks.token_corpus import Sample
     from benchmarks.token_fit import Seen
-    from penstock.tokens.families import Constants, Tables
+    from penstock._tokens.families import Constants, Tables
 
 DEALS = 3
 """So many ways of dealing conversations into halves: one deal alone would be luck."""
@@ -149,7 +149,7 @@ def _litellm() -> Callable[[Sample], float]:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     from litellm import token_counter  # type: ignore[import-not-found]
 
-    from penstock.protocols.openai_chat.request_write import write_request
+    from penstock._protocols.openai_chat.request_write import write_request
 
     def count(sample: Sample) -> float:
         try:

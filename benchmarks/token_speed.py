@@ -8,9 +8,9 @@ from typing import Any
 
 from benchmarks.requests import conversation
 from benchmarks.timing import Section, interleaved, table
-from penstock.protocols.openai_chat.request_read import read_request
+from penstock._protocols.openai_chat.request_read import read_request
+from penstock._tokens.bpe import MAX_CHARACTERS, counters
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.bpe import MAX_CHARACTERS, counters
 
 MEGABYTE, WARM, SMALL, ROUNDS = 60.0, 2.0, 50.0, 9  # ms
 MESSAGES, TOOLS, TEXTS = 200, 20, 5_000

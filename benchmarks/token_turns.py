@@ -9,22 +9,23 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.token_corpus import READERS
-from penstock import protocols
-from penstock.bridge import parser
+from penstock import _protocols as protocols
+from penstock._bridge import parser
+from penstock._fold import fold
+from penstock._grammar import Guard
+from penstock._tokens import count_cache
+from penstock._tokens.estimate import HybridTokenEstimator
 from penstock.errors import PenstockError
-from penstock.fold import fold
 from penstock.framing import BedrockChunks
-from penstock.grammar import Guard
-from penstock.tokens import HybridTokenEstimator, count_cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.token_corpus import Sample
+    from penstock._tokens.families import Tables
     from penstock.events import AnyEvent
     from penstock.request import Turn
     from penstock.tokens import Estimate
-    from penstock.tokens.families import Tables
 
 
 class Second(NamedTuple):

@@ -1,4 +1,4 @@
-"""Fits the weights of a vocabulary: what each count of `penstock.tokens.features` is worth, by a real tokeniser.
+"""Fits the weights of a vocabulary: what each count of `penstock._tokens.features` is worth, by a real tokeniser.
 
 `python -m benchmarks.token_weights NAME=VOCABULARY… --texts PLACE…` prints the tables for fitted.toml. A place is a
 file or a folder and one kind of text (prose, code, a language); kinds of which there is little count more. A vocabulary
@@ -17,8 +17,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.ridge import Belief, Row, solve
-from penstock.tokens.bpe import Vocabulary
-from penstock.tokens.families import ASCII_FEATURES, TEXT_FEATURES, count_text_features, load_tables
+from penstock._tokens.bpe import Vocabulary
+from penstock._tokens.families import ASCII_FEATURES, TEXT_FEATURES, count_text_features, load_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -25,7 +25,7 @@ from benchmarks.token_plot import picture
 from benchmarks.token_score import DEALS, Guess, fits, others, peer, score, shipped
 from benchmarks.token_speed import report
 from benchmarks.token_turns import seconds
-from penstock.tokens.families import load_tables
+from penstock._tokens.families import load_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

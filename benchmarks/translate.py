@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import floor
 from benchmarks.timing import Section, interleaved, table
-from penstock.bridge import bridge
+from penstock._bridge import bridge
 
 if TYPE_CHECKING:
     from benchmarks.floor import Pair

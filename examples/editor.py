@@ -10,7 +10,7 @@ import asyncio
 import json
 from typing import Any
 
-from penstock.gateway.app import App
+from penstock.gateway import App
 
 
 async def ask(app: App, method: str, path: str, body: Any = None) -> list[Any]:

@@ -6,8 +6,7 @@ Two scripted upstreams on this machine stand for the providers, so that the fail
 import asyncio
 
 import penstock
-from penstock.replay import play
-from penstock.testing import Reply, Upstream
+from penstock.testing import Reply, Upstream, play
 
 
 async def main() -> None:

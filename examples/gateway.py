@@ -9,7 +9,7 @@ import asyncio
 import json
 from typing import Any
 
-from penstock.gateway.app import App
+from penstock.gateway import App
 
 
 async def ask(app: App, path: str, body: dict[str, Any]) -> str:

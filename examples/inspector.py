@@ -5,8 +5,8 @@ With the inspector's page built (a released wheel has it), `penstock inspect --w
 
 from pathlib import Path
 
+from penstock import tracer
 from penstock.events import Fault
-from penstock.tracing import tracer
 
 STREAM = Path(__file__).with_name("tides.sse").read_bytes()
 

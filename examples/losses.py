@@ -11,9 +11,7 @@ import json
 from typing import Any
 
 from penstock import events as ev
-from penstock.engines.config import Account, Config
-from penstock.gateway.app import App
-from penstock.gateway.config import GatewayConfig, JournalTable, StateTable
+from penstock.gateway import Account, App, Config, GatewayConfig, JournalTable, StateTable
 from penstock.testing import Reply, scripted
 
 SAYS: list[ev.AnyEvent] = [

@@ -4,9 +4,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from penstock.bridge import bridge
-from penstock.gateway.recordings import paced_chunks, redact_chunks
-from penstock.store.recordings import Header, read, write
+from penstock import bridge
+from penstock.testing import RecordingHeader, paced_chunks, read_recording, redact_chunks, write_recording
 
 CHUNKS = [
     (0.00, b'data: {"id":"1","choices":[{"index":0,"delta":{"role":"assistant","content":"The tide "}}]}\n\n'),
@@ -20,8 +19,8 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tide.tape"
         chunks, hidden = redact_chunks(CHUNKS)  # also where a chunk ends in the middle of a secret
-        write(path, Header(protocol="openai-chat", model="example", hidden=hidden), chunks)
-        recording = read(path)
+        write_recording(path, RecordingHeader(protocol="openai-chat", model="example", hidden=hidden), chunks)
+        recording = read_recording(path)
     print(f"{len(recording.data)} bytes in {len(recording.chunks)} chunks, {recording.header.hidden} secret removed")
 
     pipe = bridge(recording.header.protocol, "vscode")

@@ -12,7 +12,7 @@ from typing import Any
 import uvicorn
 from websockets.sync.client import connect
 
-from penstock.gateway.app import App
+from penstock.gateway import App
 
 server = uvicorn.Server(uvicorn.Config(App(pace=0), port=0, log_level="error"))
 thread = threading.Thread(target=server.run)

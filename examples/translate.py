@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock import protocols
 from penstock.framing import SseParser
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ async def from_a_network() -> None:
 
 def as_a_turn() -> None:
     """A pipe of one's own, from bytes to canonical events, and the whole turn they fold into."""
-    pipe = penstock.Pipe(SseParser(), protocols.decoder("responses"))
+    pipe = penstock.Pipe(SseParser(), penstock.decoder("responses"))
     events = [*pipe.feed([STREAM.read_bytes()]), *pipe.finish()]
     turn = penstock.fold(events)[0]
     print(turn.text)

@@ -10,8 +10,7 @@ import asyncio
 from penstock import events as ev
 from penstock.client import Client
 from penstock.errors import ProviderError
-from penstock.replay import play
-from penstock.testing import Reply, Upstream
+from penstock.testing import Reply, Upstream, play
 
 ANSWER = Reply.of("anthropic", play("text"))  # any events, in any protocol
 

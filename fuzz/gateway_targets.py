@@ -17,12 +17,12 @@ from fuzz.mutation import JsonMutator, LinesMutator
 from fuzz.request_targets import bodies
 from fuzz.target import BrokenPromiseError, Target, Verdict, promise
 from fuzz.transport import FakeTransport, event_loop
+from penstock._gateway.app import App
+from penstock._gateway.byte_budget import websocket_protocol
+from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable, read_config
+from penstock._gateway.keys import KeyFile
+from penstock._http.uvicorn_server import uvicorn_config
 from penstock.errors import InputError
-from penstock.gateway.app import App
-from penstock.gateway.byte_budget import websocket_protocol
-from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable, read_config
-from penstock.gateway.keys import KeyFile
-from penstock.http.uvicorn_server import uvicorn_config
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence

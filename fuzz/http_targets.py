@@ -15,12 +15,12 @@ import h11
 from fuzz.mutation import BytesMutator, LinesMutator
 from fuzz.target import Target, Verdict, cut, promise
 from fuzz.transport import FakeTransport, event_loop
+from penstock._gateway.endpoints import IncomingRequest
+from penstock._gateway.request_body import decompress
+from penstock._gateway.routes import find_route
+from penstock._http.connection import UpstreamConnection
+from penstock._http.pool import load_httptools
 from penstock.errors import PenstockError
-from penstock.gateway.endpoints import IncomingRequest
-from penstock.gateway.request_body import decompress
-from penstock.gateway.routes import find_route
-from penstock.http.connection import UpstreamConnection
-from penstock.http.pool import load_httptools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +139,7 @@ HEADERS: tuple[bytes, ...] = (
 
 def check_header(data: bytes) -> Verdict:
     """What is accepted is written as one header, and h11 reads that header and no other."""
-    fields: Any = import_module("penstock.http.header_fields")
+    fields: Any = import_module("penstock._http.header_fields")
     name, _, value = data.decode("latin-1").partition(": ")
     try:
         lines: bytes = fields.encode_headers({name: value})
@@ -157,7 +157,7 @@ def check_header(data: bytes) -> Verdict:
 
 def check_head(data: bytes) -> Verdict:
     """What is accepted as a request line is read back by h11 as the same request, with nothing behind it."""
-    head: Any = import_module("penstock.http.header_fields")
+    head: Any = import_module("penstock._http.header_fields")
     pieces = [*data.decode("latin-1").split(" "), "", "", ""]
     method, target, authority = pieces[0], pieces[1], " ".join(pieces[2:-3])
     try:
@@ -231,10 +231,10 @@ def targets() -> list[Target]:
             _simple(ADDRESSES, BytesMutator(ADDRESS_WORDS), check_address),
         ),
     ]
-    if find_spec("penstock.http.header_fields"):
+    if find_spec("penstock._http.header_fields"):
         mutator = BytesMutator((b"\r\n", b": ", b"\t", b"\x7f"))
         made.append(Target("http-header", "the header is accepted", _simple(HEADERS, mutator, check_header)))
-    if find_spec("penstock.http.header_fields"):
+    if find_spec("penstock._http.header_fields"):
         heads = [b"POST /v1/messages?x=1 api.example.com:443", b"GET / [::1]:80", b"POST /a%20b localhost"]
         made.append(
             Target(

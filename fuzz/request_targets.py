@@ -10,12 +10,12 @@ import msgspec
 
 from fuzz.mutation import JsonMutator
 from fuzz.target import BrokenPromiseError, Target, Verdict, pick, promise
-from penstock import protocols
+from penstock import _protocols as protocols
+from penstock._gateway.endpoints import IncomingRequest
+from penstock._jsontext import parse_lenient, replace_surrogates
+from penstock._messages.convert import convert, convert_request
+from penstock._messages.request_codecs import reader, writer
 from penstock.errors import BadRequest, PenstockError
-from penstock.gateway.endpoints import IncomingRequest
-from penstock.jsontext import parse_lenient, replace_surrogates
-from penstock.messages.convert import convert, convert_request
-from penstock.messages.request_codecs import reader, writer
 from penstock.request import Request
 from penstock.tokens import HybridTokenEstimator
 from tests.support import request_cases

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from fuzz.mutation import BytesMutator, JsonMutator, StreamMutator
 from fuzz.target import BrokenPromiseError, Target, Verdict, cut, pick, promise
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
+from penstock._grammar import PARTS, Guard
+from penstock._jsontext import is_json
+from penstock._transforms.citations import CitationLinks
+from penstock._transforms.serialize import SerializeParts as Sequential
+from penstock._transforms.serialize import SerializeTexts
+from penstock._transforms.stop_sequences import StopAtSequences
+from penstock._transforms.think_tags import ThinkTags
+from penstock._transforms.tool_names import Namespace
 from penstock.errors import InputError
 from penstock.framing import PARSERS, WRITERS, BedrockChunks
-from penstock.grammar import PARTS, Guard
-from penstock.jsontext import is_json
-from penstock.transforms.citations import CitationLinks
-from penstock.transforms.serialize import SerializeParts as Sequential
-from penstock.transforms.serialize import SerializeTexts
-from penstock.transforms.stop_sequences import StopAtSequences
-from penstock.transforms.think_tags import ThinkTags
-from penstock.transforms.tool_names import Namespace
 from penstock.vscode import VSCodeStream
 from tests.support import run_streams as running
 from tests.support.stream_cases import Case, cases

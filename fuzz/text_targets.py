@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from fuzz.mutation import BytesMutator, JsonMutator
 from fuzz.stream_targets import seeds_of
 from fuzz.target import Target, Verdict, pick, promise
-from penstock.http_errors import read_http_error
-from penstock.media import sniff_media_type
-from penstock.redaction import MARK, find_secrets, redact, redact_headers
-from penstock.tokens.file_costs import count_pages, image_size
+from penstock._http_errors import read_http_error
+from penstock._media import sniff_media_type
+from penstock._redaction import MARK, find_secrets, redact, redact_headers
+from penstock._tokens.file_costs import count_pages, image_size
 from tests.support import run_streams as running
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
 from penstock.errors import StreamFault
 from penstock.vscode import VSCodeStreamAdapter
 from tests.support.stream_adapter import Log, outcome

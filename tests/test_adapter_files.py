@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
+from penstock._transforms.remote_files import RemoteFiles
 from penstock.errors import InputError, MissingExtra
 from penstock.fetch import Fetcher, FetchLimits
 from penstock.request import File
-from penstock.transforms.remote_files import RemoteFiles
 from penstock.vscode import DataPart, TextPart, VSCodeStreamAdapter
 from tests.support.file_server import ATTACKS, PNG, Files, file_servers
 from tests.support.stream_adapter import FINISH, PNG64, outcome, parts_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.bridge import bridge
+from penstock._bridge import bridge
+from penstock._vscode_stream import TRACE, WRITES_CONTENT
 from penstock.vscode import VSCodeStreamAdapter
-from penstock.vscode_stream import TRACE, WRITES_CONTENT
 from tests.support.stream_adapter import FINISH, outcome
 
 KEY = "sk-proj-abcdefghij1234567890"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.fold import fold
+from penstock._fold import fold
 from tests.oracles.ai_sdk import PROVIDERS, AiSdk
 from tests.support import corpus, outcomes
 from tests.support import recorded_streams as recorded

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from penstock import request as rq
+from penstock._protocols.aisdk.request_write import Quirks
 from penstock.errors import BadRequest
-from penstock.protocols.aisdk.request_write import Quirks
 from tests.node.oracle import UI_VERSIONS, Oracles, Version
 from tests.support import request_facets
 from tests.support import request_protocols as requesting
@@ -219,7 +219,7 @@ def test_what_the_sdk_ran_in_a_turn_is_a_call_and_its_result_in_messages(target:
 def test_a_page_gives_back_that_a_call_was_free_text() -> None:
     """What a stream said of it is in the page's messages, and is read there."""
     from penstock import events as ev
-    from penstock.protocols import encoder
+    from penstock._protocols import encoder
 
     frames = encoder("uistream").feed([
         ev.Start(), ev.CallStart(0, "c1", "patch", form="text"), ev.CallDelta(0, "*** x"),

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
 from penstock import request as rq
-from penstock.fold import fold
+from penstock._fold import fold
 from penstock.tokens import HybridTokenEstimator
 from penstock.vscode import ToolCallPart, VSCodeStreamAdapter
 from tests.support.stream_adapter import outcome

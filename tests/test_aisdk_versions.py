@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
 from penstock import request as rq
-from penstock.fold import fold, unfold
-from penstock.grammar import Guard
+from penstock._fold import fold, unfold
+from penstock._grammar import Guard
 from tests.node.oracle import VERSIONS, Oracles, StreamJob, Version
 from tests.oracles import expected
 from tests.support import corpus

@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks import against, floor, peers, provider_streams, sse, translate
 from benchmarks.timing import Times, table
-from penstock.bridge import bridge, parser
+from penstock._bridge import bridge, parser
+from penstock._protocols import decoder
 from penstock.events import Finish, TextDelta
-from penstock.protocols import decoder
 
 PAIRS = pytest.mark.parametrize("pair", floor.PAIRS, ids=lambda pair: f"{pair.source} to {pair.target}")
 

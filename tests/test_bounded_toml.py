@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.engines.config import Config
+from penstock._engines.config import Config
+from penstock._gateway.config import read_config
+from penstock._input_limits import MAX_TOML_BYTES, MAX_TOML_KEY_PARTS
+from penstock._option_checks import read_toml
 from penstock.errors import InputError
-from penstock.gateway.config import read_config
-from penstock.input_limits import MAX_TOML_BYTES, MAX_TOML_KEY_PARTS
-from penstock.option_checks import read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.bridge import encoding
+from penstock._bridge import encoding
 from tests.support import run_streams as running
 from tests.support import small_streams as small
 from tests.support.case_loop import over

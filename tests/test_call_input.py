@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.jsontext import is_json
-from penstock.protocols.openai_chat.decode_calls import SHORT, CallInput
+from penstock._jsontext import is_json
+from penstock._protocols.openai_chat.decode_calls import SHORT, CallInput
 
 PIECES = [
     "{",

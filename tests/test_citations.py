@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import events as ev
-from penstock.grammar import Guard
-from penstock.transforms.citations import CitationLinks, markdown_link
+from penstock._grammar import Guard
+from penstock._transforms.citations import CitationLinks, markdown_link
 
 pytestmark = pytest.mark.row("R6")
 LINK = r"\[\w+\]\(https://\w+\.example\)"

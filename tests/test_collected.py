@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import protocols
-from penstock.bridge import encoding, parser
+from penstock import _protocols as protocols
+from penstock._bridge import encoding, parser
 from tests.support.case_loop import over
 from tests.support.stream_cases import cases
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.bridge import parser
+from penstock._bridge import parser
 from tests.support import corpus
 from tests.support.case_loop import over
 from tests.support.stream_cases import Case, cases

@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock import events as ev
 from penstock import request as rq
-from penstock.fold import fold
+from penstock._fold import fold
 from tests.oracles import samples
 from tests.support import run_streams as running
 from tests.support import small_streams as small

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from penstock.fold import fold
+from penstock._fold import fold
 from tests.oracles import anthropic_sdk, expected, google_sdk, openai_chat_sdk, openai_responses, plain_json
 from tests.support import corpus, outcomes
 from tests.support import recorded_streams as recorded

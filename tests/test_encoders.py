@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.fold import fold
+from penstock._fold import fold
 from penstock.framing import WRITERS
 from tests.oracles import anthropic_sdk, google_sdk, openai_chat_sdk, openai_responses
 from tests.support import corpus, outcomes

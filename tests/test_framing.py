@@ -15,9 +15,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock._framing.auto import detect
+from penstock._framing.sse import KEEP_ALIVE
 from penstock.errors import FrameTooLarge, FramingError, InputError, MissingExtra
 from penstock.framing import (
-    KEEP_ALIVE,
     PARSERS,
     WRITERS,
     AutoParser,
@@ -35,7 +36,6 @@ from penstock.framing import (
     WebSocketParser,
     WebSocketWriter,
     Writer,
-    detect,
 )
 
 if TYPE_CHECKING:

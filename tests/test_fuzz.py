@@ -13,7 +13,7 @@ from fuzz.mutation import BytesMutator, JsonMutator
 from fuzz.target import Target, Verdict, promise
 from fuzz.targets import chosen, targets
 from fuzz.workers import Workers
-from penstock import protocols
+from penstock import _protocols as protocols
 from penstock.framing import PARSERS
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ SHARED_CLASSES = frozenset(
     """.split()
 )
 # Module names that stand in several folders: the same files in every protocol folder, and one subject at several levels
-# (`gateway/config.py` and `engines/config.py`).
+# (`_gateway/config.py` and `_engines/config.py`), or a public module and the internal one of its subject.
 SHARED_MODULES = frozenset(
     """
-    api app body chat config convert decode decode_calls embeddings encode journal keys models options recordings
-    replay request_parts request_read request_read_parts request_settings request_tools request_write
+    api app body chat config convert decode decode_calls embeddings encode journal keys messages models options providers
+    recordings replay request_parts request_read request_read_parts request_settings request_tools request_write
     request_write_parts thinking tokens tools turns upstream vscode wire
     """.split()
 )

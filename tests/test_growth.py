@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.bridge import encoding
-from penstock.detect import guess
-from penstock.fold import fold
-from penstock.framing import PARSERS, WRITERS, detect
-from penstock.http_errors import read_http_error
-from penstock.jsontext import complete_json, parse_lenient, replace_surrogates
-from penstock.media import parse_data_url, sniff_media_type
-from penstock.messages.convert import convert
-from penstock.redaction import find_secrets, redact, redact_bytes, redact_cut, redact_json
-from penstock.transforms.citations import CitationLinks
-from penstock.transforms.markdown_text import SentenceFinder
-from penstock.transforms.stop_sequences import StopAtSequences
-from penstock.transforms.think_tags import ThinkTags
-from penstock.translation import translate
+from penstock._bridge import encoding
+from penstock._detect import guess
+from penstock._fold import fold
+from penstock._framing.auto import detect
+from penstock._http_errors import read_http_error
+from penstock._jsontext import complete_json, parse_lenient, replace_surrogates
+from penstock._media import parse_data_url, sniff_media_type
+from penstock._messages.convert import convert
+from penstock._redaction import find_secrets, redact, redact_bytes, redact_cut, redact_json
+from penstock._transforms.citations import CitationLinks
+from penstock._transforms.markdown_text import SentenceFinder
+from penstock._transforms.stop_sequences import StopAtSequences
+from penstock._transforms.think_tags import ThinkTags
+from penstock._translation import translate
+from penstock.framing import PARSERS, WRITERS
 from tests.support.growth import assert_linear
 
 if TYPE_CHECKING:

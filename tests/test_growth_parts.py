@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.bridge import encoding
-from penstock.fold import fold
-from penstock.input_limits import MAX_PARTS
+from penstock._bridge import encoding
+from penstock._fold import fold
+from penstock._input_limits import MAX_PARTS
 from tests.support.growth import assert_linear
 
 if TYPE_CHECKING:

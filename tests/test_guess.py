@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import guess, protocols, translate
-from penstock.detect import FRAMES, DetectingDecoder, guess_protocol
+from penstock import _protocols as protocols
+from penstock import guess, translate
+from penstock._detect import FRAMES, DetectingDecoder, guess_protocol
 from penstock.errors import InputError, UnknownProtocol, Unrecognised
 from tests.cli.made import ANTHROPIC, CHAT_CALLS, sse
 from tests.support import corpus

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import events as ev
+from penstock._jsontext import is_json, parse_lenient
 from penstock.errors import InputError
-from penstock.jsontext import is_json, parse_lenient
 from tests.support import broken_frames as hostility
 from tests.support import run_streams as running
 from tests.support.case_loop import over

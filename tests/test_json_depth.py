@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock import _input_limits as input_limits
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import input_limits, protocols
-from penstock.bridge import bridge, encoding
-from penstock.diagnostics import Diagnostics
-from penstock.errors import BadRequest, InputError, TooDeep
-from penstock.fold import fold, unfold
-from penstock.grammar import Guard
-from penstock.input_limits import (
+from penstock._bridge import bridge, encoding
+from penstock._diagnostics import Diagnostics
+from penstock._fold import fold, unfold
+from penstock._grammar import Guard
+from penstock._input_limits import (
     MAX_JSON_DEPTH,
     MAX_PARTS,
     NestingError,
@@ -28,14 +28,15 @@ from penstock.input_limits import (
     is_valid,
     too_deep,
 )
-from penstock.jsontext import as_json, complete_json, decode_or_keep_raw, is_json, parse_lenient, replace_surrogates
-from penstock.ledger import Ledger
+from penstock._jsontext import as_json, complete_json, decode_or_keep_raw, is_json, parse_lenient, replace_surrogates
+from penstock._ledger import Ledger
+from penstock._pipeline import Pipe
+from penstock._protocols.vscode.objects import PartMaker
+from penstock._request_writer import collect_text
+from penstock._strict_fields import parse_object
+from penstock._translation import translate
+from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.messages import convert
-from penstock.pipeline import Pipe
-from penstock.protocols.vscode.objects import PartMaker
-from penstock.request_writer import collect_text
-from penstock.strict_fields import parse_object
-from penstock.translation import translate
 from penstock.vscode import ToolCallPart
 from tests.support import request_cases
 from tests.support import stream_cases as cases

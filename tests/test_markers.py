@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from penstock import request as rq
-from penstock.markers import (
+from penstock._markers import (
     NativeSupport,
     embed_markers,
     extract_markers,
@@ -15,8 +15,8 @@ from penstock.markers import (
     parse_free_text_schema,
     restore_input_text,
 )
-from penstock.markers.marks import split_system_parts
-from penstock.protocols.gemini.request_write import Quirks as Gemini
+from penstock._markers.marks import split_system_parts
+from penstock._protocols.gemini.request_write import Quirks as Gemini
 from tests.support import request_protocols as requesting
 from tests.support.conversations import PIXEL
 

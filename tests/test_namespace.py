@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock import bridge
 from penstock import events as ev
-from penstock.transforms.tool_names import Namespace
+from penstock._transforms.tool_names import Namespace
 
 pytestmark = pytest.mark.row("R3")
 HOST = "__vscode"

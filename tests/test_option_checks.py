@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock import protocols
+from penstock import _protocols as protocols
+from penstock._messages.options import CHECKS, ConvertOptions
+from penstock._option_checks import nearest_name
+from penstock._vscode_stream import OPTIONS
 from penstock.errors import InputError
-from penstock.messages.options import CHECKS, ConvertOptions
-from penstock.option_checks import nearest_name
 from penstock.vscode import AdapterOptions, VSCodeStreamAdapter
-from penstock.vscode_stream import OPTIONS
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Ahoy"}]}
 UNKNOWN: Any = {"zzz": 1}

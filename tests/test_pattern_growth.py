@@ -88,9 +88,9 @@ def test_every_expression_is_found() -> None:
     assert unnamed() == set(FACTORIES)
     places = {found.place for found in FOUND}
     assert {
-        "penstock.redaction._USERINFO",
-        "penstock.vendor_errors.KINDS_BY_MESSAGE",
-        "penstock.framing.sse._find_common",
+        "penstock._redaction._USERINFO",
+        "penstock._vendor_errors.KINDS_BY_MESSAGE",
+        "penstock._framing.sse._find_common",
     } <= places
     assert any(place.startswith("vscode/src/") for place in places)
     assert any(place.startswith("web/src/") for place in places)

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.protocols import MODULES
+from penstock._protocols import MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,41 +16,41 @@ SOURCE = Path(__file__).parents[1] / "src"
 AMBIGUOUS = {"events", "vscode", "completions"}
 # Modules and packages that may name protocols, each with the reason.
 ALLOWED = (
-    ("penstock.protocols", "the registry: names and folders"),
-    ("penstock.gateway.endpoints", "endpoints: one address, one protocol"),
-    ("penstock.gateway.routes", "endpoints: the table of addresses"),
-    ("penstock.gateway.websocket_turn", "the endpoint for Responses over a WebSocket"),
-    ("penstock.gateway.websocket", "the endpoint for Responses over a WebSocket"),
-    ("penstock.client.api", "one method per OpenAI operation"),
-    ("penstock.cli", "what users type, and the setup of their agents"),
-    ("penstock.inspector.traces", "the menu of target protocols, in its order"),
-    ("penstock.testing", "test helpers"),
-    ("penstock.aisdk", "the AI SDK's metadata is keyed by provider names"),
-    ("penstock.protocols.aisdk", "the AI SDK's metadata is keyed by provider names"),
-    ("penstock.protocols.uistream", "the AI SDK's metadata is keyed by provider names"),
-    ("penstock.vscode_stream", "the default source is the AI SDK"),
+    ("penstock._protocols", "the registry: names and folders"),
+    ("penstock._gateway.endpoints", "endpoints: one address, one protocol"),
+    ("penstock._gateway.routes", "endpoints: the table of addresses"),
+    ("penstock._gateway.websocket_turn", "the endpoint for Responses over a WebSocket"),
+    ("penstock._gateway.websocket", "the endpoint for Responses over a WebSocket"),
+    ("penstock._client.api", "one method per OpenAI operation"),
+    ("penstock._cli", "what users type, and the setup of their agents"),
+    ("penstock._inspector.traces", "the menu of target protocols, in its order"),
+    ("penstock._testing", "test helpers"),
+    ("penstock._aisdk", "the AI SDK's metadata is keyed by provider names"),
+    ("penstock._protocols.aisdk", "the AI SDK's metadata is keyed by provider names"),
+    ("penstock._protocols.uistream", "the AI SDK's metadata is keyed by provider names"),
+    ("penstock._vscode_stream", "the default source is the AI SDK"),
     ("penstock.messages", "convert_messages: the default target is the AI SDK"),
-    ("penstock.messages.foreign_state", "which protocol's state goes back to which vendor"),
-    ("penstock.protocols.openai_chat.wire", "reasoning_details and extra_content carry the state of other protocols"),
-    ("penstock.protocols.vscode.thinking", "thinking parts carry the state of other protocols"),
-    ("penstock.openai_errors", "the error object that OpenAI's three protocols share"),
-    ("penstock.vendor_errors", "shapes that are not protocols of turns"),
-    ("penstock.engines.sdk_vendors", "vendors' SDKs: the types that parse a protocol's stream"),
-    ("penstock.engines.missing_endpoints", "the operation `responses`"),
-    ("penstock.engines.request_plan", "the operation `responses`"),
-    ("penstock.gateway.telemetry", "the table `responses`"),
-    ("penstock.providers.registry", "vendors' shapes of the list of models"),
-    ("penstock.providers.identity", "Bedrock the provider"),
-    ("penstock.providers.registry", "the operation `responses`"),
-    ("penstock.replay.scripts", "a replayed turn names the stop sequence as Anthropic does"),
+    ("penstock._messages.foreign_state", "which protocol's state goes back to which vendor"),
+    ("penstock._protocols.openai_chat.wire", "reasoning_details and extra_content carry the state of other protocols"),
+    ("penstock._protocols.vscode.thinking", "thinking parts carry the state of other protocols"),
+    ("penstock._openai_errors", "the error object that OpenAI's three protocols share"),
+    ("penstock._vendor_errors", "shapes that are not protocols of turns"),
+    ("penstock._engines.sdk_vendors", "vendors' SDKs: the types that parse a protocol's stream"),
+    ("penstock._engines.missing_endpoints", "the operation `responses`"),
+    ("penstock._engines.request_plan", "the operation `responses`"),
+    ("penstock._gateway.telemetry", "the table `responses`"),
+    ("penstock._providers.registry", "vendors' shapes of the list of models"),
+    ("penstock._providers.identity", "Bedrock the provider"),
+    ("penstock._providers.registry", "the operation `responses`"),
+    ("penstock._replay.scripts", "a replayed turn names the stop sequence as Anthropic does"),
 )
 PACKAGES = (  # with all their modules
-    "penstock.gateway.endpoints",
-    "penstock.cli",
-    "penstock.testing",
-    "penstock.aisdk",
-    "penstock.protocols.aisdk",
-    "penstock.protocols.uistream",
+    "penstock._gateway.endpoints",
+    "penstock._cli",
+    "penstock._testing",
+    "penstock._aisdk",
+    "penstock._protocols.aisdk",
+    "penstock._protocols.uistream",
 )
 
 
@@ -75,7 +75,7 @@ def is_allowed(module: str) -> bool:
 def test_protocols_are_named_in_their_folders_only() -> None:
     wrong: dict[str, set[str]] = {}
     for module, path in modules():
-        own = {name for name, folder in MODULES.items() if f"{module}.".startswith(f"penstock.protocols.{folder}.")}
+        own = {name for name, folder in MODULES.items() if f"{module}.".startswith(f"penstock._protocols.{folder}.")}
         found = protocol_names(path) - own
         if found and not is_allowed(module):
             wrong[module] = found

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
 from tests.support import corpus
 from tests.support import recorded_streams as recorded
 from tests.support import run_streams as running

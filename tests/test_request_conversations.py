@@ -12,9 +12,9 @@ import hypothesis
 import pytest
 
 from penstock import request as rq
+from penstock._messages.convert import Converted, convert
+from penstock._messages.request_codecs import profile_of, reader
 from penstock.errors import BadRequest
-from penstock.messages.convert import Converted, convert
-from penstock.messages.request_codecs import profile_of, reader
 from tests.support import conversations
 from tests.support import request_contents as wiring
 from tests.support import request_protocols as requesting

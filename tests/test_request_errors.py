@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock import protocols
-from penstock import strict_fields as strict
+from penstock import _protocols as protocols
+from penstock import _strict_fields as strict
 from penstock.errors import BadRequest
 from penstock.events import Fault
 from tests.support import request_protocols as requesting

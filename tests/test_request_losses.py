@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from penstock import request as rq
-from penstock.protocols.aisdk.request_write import Quirks as Sdk
-from penstock.protocols.anthropic.request_write import Quirks as Anthropic
-from penstock.protocols.bedrock.request_write import Quirks as Bedrock
-from penstock.protocols.cohere.request_write import Quirks as Cohere
-from penstock.protocols.gemini.request_write import Quirks as Gemini
-from penstock.protocols.openai_chat.request_write import Quirks as Chat
-from penstock.protocols.responses.request_write import Quirks as Responses
+from penstock._protocols.aisdk.request_write import Quirks as Sdk
+from penstock._protocols.anthropic.request_write import Quirks as Anthropic
+from penstock._protocols.bedrock.request_write import Quirks as Bedrock
+from penstock._protocols.cohere.request_write import Quirks as Cohere
+from penstock._protocols.gemini.request_write import Quirks as Gemini
+from penstock._protocols.openai_chat.request_write import Quirks as Chat
+from penstock._protocols.responses.request_write import Quirks as Responses
 from tests.support import conversations, request_facets
 from tests.support import request_protocols as requesting
 from tests.support.request_cases import cases

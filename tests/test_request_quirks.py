@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock._protocols.anthropic.request_write import Quirks as Anthropic
+from penstock._protocols.bedrock.request_write import Quirks as Bedrock
+from penstock._protocols.openai_chat.request_write import Quirks as Chat
 from penstock.messages import convert, convert_request, profile_of
-from penstock.protocols.anthropic.request_write import Quirks as Anthropic
-from penstock.protocols.bedrock.request_write import Quirks as Bedrock
-from penstock.protocols.openai_chat.request_write import Quirks as Chat
 from tests.support import conversations
 from tests.support import request_protocols as requesting
 

@@ -28,8 +28,8 @@ from tests.support.request_protocols import MAIN, READERS, RECORDED, WRITERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock._request_writer import RequestDraft
     from penstock.request import Request
-    from penstock.request_writer import RequestDraft
 
 SOURCES = [name for name in WRITERS if name in RECORDED]
 INVALID = {

@@ -17,9 +17,9 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from penstock.jsontext import as_json
+from penstock._jsontext import as_json
+from penstock._protocols.responses.request_write import Quirks
 from penstock.messages import PROFILES, convert_request, profile_of
-from penstock.protocols.responses.request_write import Quirks
 from tests.support import conversations, corpus
 from tests.support import request_protocols as requesting
 from tests.support.request_cases import cases

@@ -13,10 +13,10 @@ import jsonschema
 import msgspec
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
 from penstock import request as rq
-from penstock.fold import fold
+from penstock._fold import fold
 from tests.oracles import openai_responses
 from tests.oracles.outcome import arguments
 from tests.support import run_streams as running

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock._fold import fold
+from penstock._protocols import decoder
+from penstock._protocols.completions.request_read import read_request as read_completion
+from penstock._protocols.completions.request_write import Quirks as CompletionQuirks
+from penstock._protocols.completions.request_write import write_request as write_completion
+from penstock._protocols.responses.request_read import read_request
+from penstock._protocols.responses.request_write import Quirks, write_request
 from penstock.errors import BadRequest
-from penstock.fold import fold
-from penstock.protocols import decoder
-from penstock.protocols.completions.request_read import read_request as read_completion
-from penstock.protocols.completions.request_write import Quirks as CompletionQuirks
-from penstock.protocols.completions.request_write import write_request as write_completion
-from penstock.protocols.responses.request_read import read_request
-from penstock.protocols.responses.request_write import Quirks, write_request
 from tests.support import corpus
 
 

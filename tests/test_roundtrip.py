@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock import protocols
+from penstock import _protocols as protocols
 from tests.support import corpus
 from tests.support import recorded_streams as recorded
 from tests.support import run_streams as running

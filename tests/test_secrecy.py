@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.input_limits import MAX_JSON_DEPTH
-from penstock.redaction import _EDGE, _MAKERS, DEEP, MARK, find_secrets, redact, redact_bytes, redact_cut, redact_json
+from penstock._input_limits import MAX_JSON_DEPTH
+from penstock._redaction import _EDGE, _MAKERS, DEEP, MARK, find_secrets, redact, redact_bytes, redact_cut, redact_json
 
 # All tokens in one pattern. Quadratic, so of no use outside a test; but its meaning is easy to see.
 _TOKENS = re.compile(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import events as ev
-from penstock.grammar import Guard
-from penstock.transforms.stop_sequences import StopAtSequences
+from penstock._grammar import Guard
+from penstock._transforms.stop_sequences import StopAtSequences
 
 pytestmark = pytest.mark.row("M8")
 TEXT = st.text("abn\n", max_size=24)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.fold import Fold
+from penstock._fold import Fold
+from penstock._grammar import ATOMS, FREE, PARTS, TERMINALS
+from penstock._vendor_errors import KINDS_BY_CODE, KINDS_BY_STATUS, fault_kind
 from penstock.framing import PARSERS, WRITERS
-from penstock.grammar import ATOMS, FREE, PARTS, TERMINALS
-from penstock.vendor_errors import KINDS_BY_CODE, KINDS_BY_STATUS, fault_kind
 from tests.support import run_streams as running
 from tests.support import turn_facets as facets
 from tests.support.stream_cases import Case, cases
@@ -32,10 +32,10 @@ REASONS = frozenset(get_args(ev.Reason))
 
 def modules(name: str) -> Iterator[ModuleType]:
     """Every module of a protocol's folder."""
-    folder = PROJECT / "src/penstock/protocols" / protocols.MODULES[name]
+    folder = PROJECT / "src/penstock/_protocols" / protocols.MODULES[name]
     for path in sorted(folder.glob("*.py")):
         tail = "" if path.stem == "__init__" else f".{path.stem}"
-        yield import_module(f"penstock.protocols.{folder.name}{tail}")
+        yield import_module(f"penstock._protocols.{folder.name}{tail}")
 
 
 @pytest.mark.parametrize("name", protocols.MODULES)

@@ -17,19 +17,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock import delta_templates, protocols
-from penstock.bridge import encoding, parser
-from penstock.engines.interface import UpstreamRequest
-from penstock.engines.reading import NativeSource
+from penstock import _delta_templates as delta_templates
+from penstock import _protocols as protocols
+from penstock._bridge import encoding, parser
+from penstock._engines.interface import UpstreamRequest
+from penstock._engines.reading import NativeSource
+from penstock._gateway.client_stream import Passthrough, Translation
+from penstock._gateway.endpoints import TurnRequest
+from penstock._messages.state import text_key
+from penstock._providers.registry import providers
+from penstock._text_runs import DELTAS, TextRun, expand_runs
 from penstock.errors import ProviderError
 from penstock.events import TextDelta
 from penstock.framing import WRITERS
-from penstock.gateway.client_stream import Passthrough, Translation
-from penstock.gateway.endpoints import TurnRequest
-from penstock.messages.state import text_key
-from penstock.providers.registry import providers
 from penstock.request import Request, Text
-from penstock.text_runs import DELTAS, TextRun, expand_runs
 from tests.gateway.written_streams import client_gets
 from tests.support import corpus
 from tests.support import recorded_streams as recorded
@@ -294,7 +295,7 @@ def test_frames_that_are_never_alike_are_soon_only_read() -> None:
 
 def test_what_comes_before_broken_framing_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = 50_000
-    monkeypatch.setattr("penstock.engines.reading.parser", partial(parser, limit=limit))
+    monkeypatch.setattr("penstock._engines.reading.parser", partial(parser, limit=limit))
     place = steady_place("openai-chat")
     frames = [*place.before, *(place.frame(b" word") for _ in range(100))]
     answer = compare("openai-chat", [written("openai-chat", frames) + b"data: " + b"x" * limit])

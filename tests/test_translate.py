@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
-from penstock.bridge import parser
+from penstock._bridge import parser
 from penstock.errors import FrameTooLarge, InputError, UnknownProtocol, Unrecognised
 from tests.cli.made import ANTHROPIC, CHAT_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from penstock.diagnostics import Diagnostic
+    from penstock._diagnostics import Diagnostic
 
 HALF = ANTHROPIC[: ANTHROPIC.index(b"event: content_block_stop")]
 

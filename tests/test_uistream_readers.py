@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock.fold import fold
+from penstock._fold import fold
 from tests.node.oracle import UI_VERSIONS, Oracles, Read, ReadJob, Version
 from tests.support import corpus
 from tests.support import run_streams as running

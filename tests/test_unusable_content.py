@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
 from tests.faults.answers import ANSWERS
 from tests.support import run_streams as running
 

@@ -8,10 +8,10 @@ from typing import get_args
 
 import pytest
 
-from penstock import protocols
+from penstock import _protocols as protocols
+from penstock._http_errors import read_http_error
+from penstock._vendor_errors import refused_by, token_counts
 from penstock.events import Fault, FaultKind
-from penstock.http_errors import read_http_error
-from penstock.vendor_errors import refused_by, token_counts
 
 VENDORS = ("openai-chat", "completions", "responses", "anthropic", "gemini")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock.transforms.serialize import SerializeTexts
+from penstock._transforms.serialize import SerializeTexts
 
 pytestmark = pytest.mark.row("R4")
 T, D, E = ev.TextStart, ev.TextDelta, ev.TextEnd

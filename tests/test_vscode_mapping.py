@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from penstock import events as ev
+from penstock._protocols.vscode.thinking import unpack
 from penstock.errors import StreamFault
-from penstock.protocols.vscode.thinking import unpack
 from penstock.vscode import (
     DataPart,
     TextPart,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import request as rq
+from penstock._protocols.vscode.request_write import Quirks
+from penstock._protocols.vscode.thinking import Thought, pack
 from penstock.errors import BadRequest
-from penstock.protocols.vscode.request_write import Quirks
-from penstock.protocols.vscode.thinking import Thought, pack
 from tests.support import request_protocols as requesting
 from tests.support.request_cases import cases
 

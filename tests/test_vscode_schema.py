@@ -17,11 +17,11 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.protocols.vscode import wire
-from penstock.protocols.vscode.request_parts import KINDS
-from penstock.protocols.vscode.wire import tokens
+from penstock._protocols.vscode import wire
+from penstock._protocols.vscode.request_parts import KINDS
+from penstock._protocols.vscode.wire import tokens
 from tests.support import corpus
 from tests.support import recorded_streams as recorded
 from tests.support import request_protocols as requesting
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tests.support.corpus import Entry
 
-SCHEMA: dict[str, Any] = json.loads(files("penstock.protocols.vscode").joinpath("wire-1.schema.json").read_bytes())
+SCHEMA: dict[str, Any] = json.loads(files("penstock._protocols.vscode").joinpath("wire-1.schema.json").read_bytes())
 DEFS: dict[str, Any] = SCHEMA["$defs"]
 DOCS = (corpus.PROJECT / "docs" / "vscode-parts.md").read_text()
 STREAMS = Path(__file__).with_name("streams")

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.grammar import Guard
-from penstock.protocols.vscode.decode import VSCodeDecoder
-from penstock.protocols.vscode.encode import EMPTY, LOSSES, VSCodeEncoder
-from penstock.protocols.vscode.encode_parts import HOST
+from penstock._grammar import Guard
+from penstock._protocols.vscode.decode import VSCodeDecoder
+from penstock._protocols.vscode.encode import EMPTY, LOSSES, VSCodeEncoder
+from penstock._protocols.vscode.encode_parts import HOST
 
 REPLY: list[Any] = [
     ev.TextStart(0), ev.TextDelta(0, "Let me look."), ev.TextEnd(0), ev.CallStart(1, "c1", "tide"),

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.bridge import encoding, write_body
+from penstock._bridge import encoding, write_body
+from penstock._gateway import client_stream, error_responses
+from penstock._gateway.client_stream import BodyStage
+from penstock._gateway.endpoints import TurnRequest
+from penstock._grammar import Guard
 from penstock.errors import BadAnswer
-from penstock.gateway import client_stream, error_responses
-from penstock.gateway.client_stream import BodyStage
-from penstock.gateway.endpoints import TurnRequest
-from penstock.grammar import Guard
 from penstock.request import Request
 
 TARGETS = [name for name in protocols.MODULES if protocols.protocol(name).body is not None]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock import protocols
-from penstock.engines.emulation import EMULATIONS
+from penstock import _protocols as protocols
+from penstock._engines.emulation import EMULATIONS
+from penstock._markers import CARRIED_FEATURES
+from penstock._messages.request_codecs import losses
 from penstock.errors import UnknownProtocol
-from penstock.markers import CARRIED_FEATURES
-from penstock.messages.request_codecs import losses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

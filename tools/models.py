@@ -1,4 +1,4 @@
-"""Write src/penstock/providers/models.json anew from a table of models: python tools/models.py FILE.
+"""Write src/penstock/_providers/models.json anew from a table of models: python tools/models.py FILE.
 
 FILE is JSON in the form of models.dev: provider → {models: {id: {name, context, output, cost, in, out, …}}}. Kept are
 the providers that providers.toml names, a line for each model, so that a difference can be read.
@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock.providers.identity import kind
-from penstock.providers.models import LETTERS
-from penstock.providers.registry import providers
+from penstock._providers.identity import kind
+from penstock._providers.models import LETTERS
+from penstock._providers.registry import providers
 
-OUT = Path(__file__).resolve().parents[1] / "src/penstock/providers/models.json"
+OUT = Path(__file__).resolve().parents[1] / "src/penstock/_providers/models.json"
 _KINDS = {"chat": "chat", "embeddings": "embeddings", "rerank": "rerank"}
 _INPUTS = {"image": "images", "pdf": "documents", "audio": "audio", "video": "video"}
 _OUTPUTS = {"image": "image-output", "audio": "audio-output"}

@@ -5,7 +5,7 @@
 # A page that is newer than all of web/ is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-static=src/penstock/inspector/static
+static=src/penstock/_inspector/static
 page=$static/index.html
 patience=180  # seconds
 say() { printf 'web: %s\n' "$*" >&2; }

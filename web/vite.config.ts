@@ -7,7 +7,7 @@ export default defineConfig({
   clearScreen: false,
   logLevel: "warn",
   build: {
-    outDir: "../src/penstock/inspector/static",
+    outDir: "../src/penstock/_inspector/static",
     emptyOutDir: true,
     assetsDir: "assets",
     assetsInlineLimit: 0,

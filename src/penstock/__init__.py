@@ -5,63 +5,67 @@ Only names live here, and none is imported before it is used: `import penstock` 
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from penstock._version import __version__
 
 if TYPE_CHECKING:
     from penstock import errors, events
-    from penstock.bridge import bridge
-    from penstock.client import Client, LlmApi, RequestOptions, SyncClient
-    from penstock.detect import guess
-    from penstock.diagnostics import Diagnostic
+    from penstock._bridge import bridge
+    from penstock._client.api import Client, LlmApi, SyncClient
+    from penstock._detect import guess
+    from penstock._diagnostics import Diagnostic
+    from penstock._engines.options import RequestOptions
+    from penstock._fold import fold, unfold
+    from penstock._messages.convert import convert
+    from penstock._pipeline import Hop, Pipe, Stage
+    from penstock._protocols import decoder, encoder
+    from penstock._tracing import tracer
+    from penstock._translation import translate
     from penstock.errors import PenstockError, ProviderError, StreamFault
     from penstock.events import Usage
-    from penstock.fold import fold, unfold
     from penstock.messages import convert_messages
-    from penstock.messages.convert import convert
-    from penstock.pipeline import Hop, Pipe, Stage
     from penstock.request import Turn
-    from penstock.translation import translate
     from penstock.vscode import DataPart, TextPart, ThinkingPart, ToolCallPart, VSCodeStreamAdapter
 
 # name → the module it is in; a module's own name is the module
 _NAMES = {
-    "Client": "client",
+    "Client": "_client.api",
     "DataPart": "vscode",
-    "Diagnostic": "diagnostics",
-    "Hop": "pipeline",
-    "LlmApi": "client",
+    "Diagnostic": "_diagnostics",
+    "Hop": "_pipeline",
+    "LlmApi": "_client.api",
     "PenstockError": "errors",
-    "Pipe": "pipeline",
+    "Pipe": "_pipeline",
     "ProviderError": "errors",
-    "RequestOptions": "client",
-    "Stage": "pipeline",
+    "RequestOptions": "_engines.options",
+    "Stage": "_pipeline",
     "StreamFault": "errors",
-    "SyncClient": "client",
+    "SyncClient": "_client.api",
     "TextPart": "vscode",
     "ThinkingPart": "vscode",
     "ToolCallPart": "vscode",
     "Turn": "request",
     "Usage": "events",
     "VSCodeStreamAdapter": "vscode",
-    "bridge": "bridge",
+    "bridge": "_bridge",
     "convert": "messages",
     "convert_messages": "messages",
-    "fold": "fold",
-    "guess": "detect",
-    "translate": "translation",
-    "unfold": "fold",
+    "decoder": "_protocols",
+    "encoder": "_protocols",
+    "fold": "_fold",
+    "guess": "_detect",
+    "tracer": "_tracing",
+    "translate": "_translation",
+    "unfold": "_fold",
 }
 _MODULES = ("errors", "events")
 __all__ = [
     "Client", "DataPart", "Diagnostic", "Hop", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",
     "Stage", "StreamFault", "SyncClient", "TextPart", "ThinkingPart", "ToolCallPart", "Turn", "Usage",
-    "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "errors", "events", "fold",
-    "guess", "translate", "unfold",
+    "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors",
+    "events", "fold", "guess", "tracer", "translate", "unfold",
 ]  # fmt: skip
 
 
@@ -79,18 +83,3 @@ if not TYPE_CHECKING:  # a type checker would take this for leave to use any nam
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """Keeps the public names in their places.
-
-    Python hangs a submodule on its package when it is first imported: `fold` the module would take the place of `fold`
-    the function, or not, depending on who imported what before.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _NAMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -35,8 +35,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.input_limits import MAX_JSON_DEPTH
-from penstock.redaction import redact, redact_headers
+from penstock._input_limits import MAX_JSON_DEPTH
+from penstock._redaction import redact, redact_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

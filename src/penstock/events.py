@@ -1,6 +1,6 @@
 """The canonical events: the one language between every decoder and every encoder.
 
-Grammar (held by `penstock.grammar.Guard`, guaranteed by decoders, assumed by encoders):
+Grammar (held by `penstock._grammar.Guard`, guaranteed by decoders, assumed by encoders):
 
     stream = turn*
     turn   = Start (part | Step | Usage | Data | Unknown)* (Finish | Fault)

@@ -19,12 +19,12 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
+from penstock._diagnostics import Diagnostics
+from penstock._http.header_fields import InvalidHeaderError, check_text
+from penstock._input_limits import MAX_REQUEST_HEAD
+from penstock._media import is_of_kind, sniff_media_type
+from penstock._messages.traversal import change_list, with_messages
 from penstock.errors import InputError, MissingExtra
-from penstock.http.header_fields import InvalidHeaderError, check_text
-from penstock.input_limits import MAX_REQUEST_HEAD
-from penstock.media import is_of_kind, sniff_media_type
-from penstock.messages.traversal import change_list, with_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock.diagnostics import Diagnostic
+from penstock._diagnostics import Diagnostic
 from penstock.events import By, CallForm, Data, Extra, Fault, Finish, ReasoningForm, Unknown, Usage, kebab
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]

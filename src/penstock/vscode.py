@@ -10,12 +10,12 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import Any, Unpack
 
+from penstock._fold import StreamUsage
+from penstock._protocols.vscode.encode_parts import HOST
+from penstock._protocols.vscode.wire import DataPart, HostPart, TextPart, ThinkingPart, ToolCallPart, usage_part
+from penstock._transforms.remote_files import Fetch, RemoteFiles
+from penstock._vscode_stream import AdapterOptions, Batch, Outcome, VSCodeStream, checked_options
 from penstock.events import Usage
-from penstock.fold import StreamUsage
-from penstock.protocols.vscode.encode_parts import HOST
-from penstock.protocols.vscode.wire import DataPart, HostPart, TextPart, ThinkingPart, ToolCallPart, usage_part
-from penstock.transforms.remote_files import Fetch, RemoteFiles
-from penstock.vscode_stream import AdapterOptions, Batch, Outcome, VSCodeStream, checked_options
 
 __all__ = [
     "HOST",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cli.setup.agents import AGENTS
+from penstock._cli.setup.agents import AGENTS
 from tools.agents import hints
 
 if TYPE_CHECKING:

@@ -185,7 +185,7 @@ def test_a_cell_is_valid_for_one_revision(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_cell_depends_on_its_own_protocols_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("src/penstock/protocols/gemini/a.py", "src/penstock/protocols/anthropic/a.py", "src/penstock/a.py"):
+    for name in ("src/penstock/_protocols/gemini/a.py", "src/penstock/_protocols/anthropic/a.py", "src/penstock/a.py"):
         place = tmp_path / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("")

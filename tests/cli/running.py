@@ -10,7 +10,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from penstock.cli import main
+from penstock._cli import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 

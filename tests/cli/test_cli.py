@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import __version__, cli
+from penstock import __version__
+from penstock import _cli as cli
 from tests.cli.made import ANTHROPIC, CHAT_LONG
 from tests.cli.running import PROJECT, environment, inside, penstock
 
@@ -145,7 +146,7 @@ def test_a_bug_of_ours_is_not_passed_off_as_bad_input(monkeypatch: pytest.Monkey
     def broken(*_: object) -> None:
         raise GrammarError("ours")
 
-    monkeypatch.setattr("penstock.cli.common_options.read_chunks", broken)
+    monkeypatch.setattr("penstock._cli.common_options.read_chunks", broken)
     path = tmp_path / "answer.sse"
     path.write_bytes(ANTHROPIC)
     with pytest.raises(GrammarError):

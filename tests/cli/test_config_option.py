@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.cli import COMMANDS
-from penstock.cli.common_options import CONFIG_HELP
+from penstock._cli import COMMANDS
+from penstock._cli.common_options import CONFIG_HELP
+from penstock._replay import play
 from penstock.providers import providers
-from penstock.replay import play
 from penstock.testing import Reply, scripted
 from tests.cli.running import inside
 

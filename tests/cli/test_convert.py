@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import cli
+from penstock import _cli as cli
 from penstock.messages import convert
 from tests.cli.running import inside, penstock
 

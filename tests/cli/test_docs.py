@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from penstock import protocols
+from penstock import _protocols as protocols
 from tests.cli.running import PROJECT, inside
 
 PAGE = (PROJECT / "docs" / "cli.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import cli
+from penstock import _cli as cli
 from tests.cli.made import ANTHROPIC, CHAT_CALLS, CHAT_LONG, chunk, sse
 from tests.cli.running import inside, penstock
 from tests.support import corpus

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from penstock.store.recordings import read
+from penstock._store.recordings import read_recording
 from tests.cli.running import PROJECT, environment, inside, penstock
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def tape(tmp_path: Path) -> Path:
 def test_byte_for_byte(tape: Path) -> None:
     assert inside("replay", str(tape)).stdout == STREAM
     assert inside("replay", "--full-speed", str(tape.parent)).stdout == STREAM
-    assert read(tape).header.protocol == "responses"
+    assert read_recording(tape).header.protocol == "responses"
     about = json.loads(inside("replay", "--about", str(tape)).stdout)
     assert (about["bytes"], about["protocol"]) == (len(STREAM), "responses")
 
@@ -53,7 +53,7 @@ def test_secrets_stay_out_of_the_file_only(tmp_path: Path) -> None:
     assert done.stdout == given
     assert b"1 secrets removed" in done.stderr
     assert "planted" not in path.read_text()
-    assert read(path).header.note == "a test"
+    assert read_recording(path).header.note == "a test"
 
 
 def test_what_makes_no_sense_is_one_line(tape: Path, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_what_makes_no_sense_is_one_line(tape: Path, tmp_path: Path) -> None:
         assert said in done.stderr.decode()
         assert done.stderr.count(b"\n") == 1
     assert inside("record", str(tape), "--force", "--quiet", given=b"data: {}\n\n").returncode == 0
-    assert read(tape).data == b"data: {}\n\n"
+    assert read_recording(tape).data == b"data: {}\n\n"
 
 
 @pytest.mark.row("G6")

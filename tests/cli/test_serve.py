@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.cli.serve import base_url, list_models, welcome_text
-from penstock.engines.config import Account, Config
-from penstock.gateway.config import AccessTable, GatewayConfig, RecordTable, Serve
+from penstock._cli.serve import base_url, list_models, welcome_text
+from penstock._engines.config import Account, Config
+from penstock._gateway.config import AccessTable, GatewayConfig, RecordTable, Serve
 from tests.cli.running import inside
 
 if TYPE_CHECKING:

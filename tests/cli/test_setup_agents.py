@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ruamel.yaml import YAML
 
-from penstock.cli.serve import list_models, welcome_text
-from penstock.cli.setup.agent_plan import GatewayAddress
-from penstock.cli.setup.agents import AGENTS
-from penstock.gateway.config import GatewayConfig, load_config
-from penstock.gateway.config_trust import TrustStore, sensitive_settings
+from penstock._cli.serve import list_models, welcome_text
+from penstock._cli.setup.agent_plan import GatewayAddress
+from penstock._cli.setup.agents import AGENTS
+from penstock._gateway.config import GatewayConfig, load_config
+from penstock._gateway.config_trust import TrustStore, sensitive_settings
 from tests.cli.running import inside, penstock
 
 if TYPE_CHECKING:

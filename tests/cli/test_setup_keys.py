@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.config import Account
-from penstock.engines.credentials import address_origin, find_stored_key
-from penstock.providers import registry
+from penstock._engines.config import Account
+from penstock._engines.credentials import address_origin, find_stored_key
+from penstock._providers import registry
 from tests.cli.running import PROJECT, environment, inside, penstock
 
 if TYPE_CHECKING:

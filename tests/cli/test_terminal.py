@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from penstock.cli import terminal
-from penstock.cli.terminal import Bar, Cell, Column
+from penstock._cli import terminal
+from penstock._cli.terminal import Bar, Cell, Column
 
 
 @pytest.mark.parametrize(

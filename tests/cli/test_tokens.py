@@ -83,7 +83,7 @@ def test_what_cannot_be_counted_is_one_line(words: tuple[str, ...], given: bytes
 
 
 def test_what_was_learned_here_can_be_used(tmp_path: Any) -> None:
-    from penstock.store.tokens import TokenStore
+    from penstock._store.tokens import TokenStore
 
     store = TokenStore(tmp_path / "tokens.sqlite")
     store.factors.update("", "/gpt-4o", lambda _: b'{"value": 1.5, "turns": 9}')

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cli.usage import parse_since
+from penstock._cli.usage import parse_since
+from penstock._store.journal import JournalEntry, JournalStore
 from penstock.errors import InputError
-from penstock.store.journal import JournalEntry, JournalStore
 from tests.cli.running import inside
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 
 import penstock
 from penstock import events as ev
+from penstock._replay import play
 from penstock.client import Client, LlmApi, SyncClient
 from penstock.errors import AuthError, BadRequest, InputError, ProviderError, explain
-from penstock.replay import play
 from penstock.request import Message, Request, Settings, Text
 from penstock.stores import MemoryStore
 from penstock.testing import Reply, Upstream

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock._replay import play
 from penstock.providers import providers
-from penstock.replay import play
 from penstock.testing import Reply, scripted
 from tests.cli.running import inside as penstock
 from tests.cli.running import penstock as process

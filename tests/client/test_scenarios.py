@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
+from penstock._engines.config import engine_variable
+from penstock._replay import play
 from penstock.client import Client
-from penstock.engines.config import engine_variable
 from penstock.errors import AuthError, NetworkError
-from penstock.replay import play
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import VENDORS, router, run
 from tests.engines.certifying import certified

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from penstock import events as ev
+from penstock._replay import play
 from penstock.client import SyncClient
 from penstock.errors import ProviderError
-from penstock.replay import play
 from penstock.testing import Reply, scripted
 from tests.engines.asking import KEY
 

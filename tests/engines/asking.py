@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.options import RequestOptions
-from penstock.engines.router import Router
-from penstock.fold import fold
-from penstock.replay import play
+from penstock._engines.options import RequestOptions
+from penstock._engines.router import Router
+from penstock._fold import fold
+from penstock._replay import play
 from penstock.request import Message, Request, Text
 from penstock.testing import Reply as Scripted
 from penstock.testing import Upstream
@@ -18,7 +18,7 @@ from penstock.testing import Upstream
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from penstock.engines.reply import ModelReply
+    from penstock._engines.reply import ModelReply
     from penstock.events import AnyEvent
     from penstock.request import Turn
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.replay import play
+from penstock._replay import play
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import VENDORS, asking, events, quick, router
 from tests.engines.certifying import certified

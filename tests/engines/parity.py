@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock import events as ev
-    from penstock.engines.router import Router
+    from penstock._engines.router import Router
     from penstock.testing import Reply, Upstream
 
 DEFECTS: dict[str, Any] = tomllib.loads((Path(__file__).parents[1] / "data/sdk_defects.toml").read_text())

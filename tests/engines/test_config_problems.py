@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.config import Config, choose_engine
-from penstock.engines.config_problems import find_missing_keys, find_problems
+from penstock._engines.config import Config, choose_engine
+from penstock._engines.config_problems import find_missing_keys, find_problems
 from penstock.errors import InputError
 
 OPENAI = {"OPENAI_API_KEY": "k"}

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from penstock.engines.interface import HttpRequest
-from penstock.engines.native import NativeEngine
-from penstock.engines.options import RequestOptions
+from penstock._engines.interface import HttpRequest
+from penstock._engines.native import NativeEngine
+from penstock._engines.options import RequestOptions
+from penstock._http.connection import INFLATE_CHUNK
+from penstock._http.pool import DirectPool, split_url
+from penstock._http.proxy_and_tls import tls_context
 from penstock.errors import ProviderError
-from penstock.http.connection import INFLATE_CHUNK
-from penstock.http.pool import DirectPool, split_url
-from penstock.http.proxy_and_tls import tls_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import errors
+from penstock._replay import play
 from penstock.events import Fault, Finish, Start, TextDelta
-from penstock.replay import play
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import (
     AGAIN,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.interface import HttpRequest
-from penstock.engines.native import NativeEngine
-from penstock.engines.options import RequestOptions
+from penstock._engines.interface import HttpRequest
+from penstock._engines.native import NativeEngine
+from penstock._engines.options import RequestOptions
+from penstock._http.connection import INFLATE_CHUNK, LINES, MEMBERS
 from penstock.errors import ProviderError
-from penstock.http.connection import INFLATE_CHUNK, LINES, MEMBERS
 from tests.engines.test_direct import HEAD, ask, packed, sent, serving
 
 LIMIT = 20.0

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.missing_endpoints import MISSING_SECONDS, MissingEndpoints, is_missing_endpoint
-from penstock.engines.model_resolution import resolve_targets
-from penstock.engines.router import Router
+from penstock._engines.missing_endpoints import MISSING_SECONDS, MissingEndpoints, is_missing_endpoint
+from penstock._engines.model_resolution import resolve_targets
+from penstock._engines.router import Router
+from penstock._http_errors import read_http_error
+from penstock._replay import play
 from penstock.errors import NotFound, ProviderError, provider_error
 from penstock.events import Fault
-from penstock.http_errors import read_http_error
-from penstock.replay import play
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import asking, quick, router, run, turn
 

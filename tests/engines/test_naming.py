@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.engines.config import Account, Config
-from penstock.engines.model_resolution import resolve_targets
-from penstock.engines.options import RequestOptions
-from penstock.engines.router import Router
+from penstock._engines.config import Account, Config
+from penstock._engines.model_resolution import resolve_targets
+from penstock._engines.options import RequestOptions
+from penstock._engines.router import Router
+from penstock._http.proxy_and_tls import proxy_for
 from penstock.errors import AuthError, InputError
-from penstock.http.proxy_and_tls import proxy_for
 from tests.engines.asking import KEY, asking, no_wait, run
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines import sdk_vendors
-from penstock.engines.sdk_vendors import VENDOR_SDKS as CLIENTS
+from penstock._engines import sdk_vendors
+from penstock._engines.sdk_vendors import VENDOR_SDKS as CLIENTS
+from penstock._replay import describe_scripts, play
 from penstock.errors import AuthError, NetworkError, RateLimited, ServerError
-from penstock.replay import describe_scripts, play
 from penstock.request import Request
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import ENGINES, VENDORS, asking, events, quick, router, run, turn

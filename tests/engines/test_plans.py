@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.auth.base import Signed
-from penstock.engines.environ import LIVE, EnvironmentChanges
-from penstock.engines.options import RequestOptions
-from penstock.engines.router import Router
+from penstock._engines.auth.base import Signed
+from penstock._engines.environ import LIVE, EnvironmentChanges
+from penstock._engines.options import RequestOptions
+from penstock._engines.router import Router
 from penstock.testing import Upstream
 from tests.engines.asking import asking, good, no_wait, run, turn
 
@@ -123,5 +123,5 @@ def test_only_what_is_signed_alike_leaves_under_the_head_of_the_last(
     auth: Any = Fleeting()
     if steady:
         auth.same_signature = True
-    monkeypatch.setattr("penstock.engines.credentials.auth_for", lambda *_, **__: auth)
+    monkeypatch.setattr("penstock._engines.credentials.auth_for", lambda *_, **__: auth)
     scene(lambda *_: None, ["1", "1", "1"] if steady else ["1", "2", "3"])

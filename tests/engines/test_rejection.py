@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import errors
+from penstock._http_errors import REQUEST_ID_HEADERS, parse_duration, read_http_error, retry_after
+from penstock._redaction import MARK, redact, redact_headers
 from penstock.errors import explain, provider_error
 from penstock.events import Fault
-from penstock.http_errors import REQUEST_ID_HEADERS, parse_duration, read_http_error, retry_after
-from penstock.redaction import MARK, redact, redact_headers
 from tests.engines.asking import KEY
 from tests.support import corpus
 

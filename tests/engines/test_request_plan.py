@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock.engines.config import Config
-from penstock.engines.model_resolution import Target
-from penstock.engines.options import RequestOptions
-from penstock.engines.request_plan import RequestPlan, build_request, plan_request
+from penstock._engines.config import Config
+from penstock._engines.model_resolution import Target
+from penstock._engines.options import RequestOptions
+from penstock._engines.request_plan import RequestPlan, build_request, plan_request
+from penstock._providers.registry import providers
 from penstock.errors import PenstockError
-from penstock.providers.registry import providers
 from tests.engines.asking import asking
 from tests.support.example_counts import examples
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.router import Router
+from penstock._engines.router import Router
 from penstock.errors import RateLimited
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import KEY, asking, quick, run

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from penstock.engines.retries import MAX_CIRCUITS, BreakerPolicy, CircuitBreakers, CircuitKey, compute_retry_delay
+from penstock._engines.retries import MAX_CIRCUITS, BreakerPolicy, CircuitBreakers, CircuitKey, compute_retry_delay
+from penstock._providers.registry import Retry
+from penstock._replay import play
 from penstock.errors import AuthError, InvalidRequest, NotFound, Overloaded, RateLimited, TooLarge, provider_error
 from penstock.events import Fault, Start
-from penstock.providers.registry import Retry
-from penstock.replay import play
 from penstock.request import Message, Request, Settings, Text
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import asking, each_engine, events, good, quick, router, run, turn
 
 if TYPE_CHECKING:
-    from penstock.engines.decisions import Decision
+    from penstock._engines.decisions import Decision
     from penstock.testing import Seen
 
 GOOD = Reply.of("openai-chat", play("text"))

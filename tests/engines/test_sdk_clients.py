@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from penstock.engines.sdk import SdkClientPool, SdkEngine
+from penstock._engines.sdk import SdkClientPool, SdkEngine
 from penstock.errors import PenstockError
 from tests.engines.asking import asking, router, run, turn
 from tests.gateway.raw_upstream import LIMIT, raw_upstream

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock._engines.request_plan import load_state
+from penstock._messages.convert import convert_request, state_keys
+from penstock._messages.request_codecs import reader
 from penstock.client import Client
-from penstock.engines.request_plan import load_state
 from penstock.messages import convert
-from penstock.messages.convert import convert_request, state_keys
-from penstock.messages.request_codecs import reader
 from penstock.stores import MemoryStore
 from penstock.testing import Reply, scripted
 from tests.support.thinking_turn import CALLING, THOUGHT, USER

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.http.transport_errors import EXCEPTIONS, connection_error
-from penstock.replay import play
+from penstock._http.transport_errors import EXCEPTIONS, connection_error
+from penstock._replay import play
 from penstock.testing import Reply
 from tests.gateway.asking import ask
 from tests.gateway.running import gateway

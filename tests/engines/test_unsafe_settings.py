@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.config import Config
-from penstock.engines.interface import HttpRequest
-from penstock.engines.native import NativeEngine
-from penstock.engines.options import RequestOptions
+from penstock._engines.config import Config
+from penstock._engines.interface import HttpRequest
+from penstock._engines.native import NativeEngine
+from penstock._engines.options import RequestOptions
+from penstock._gateway.config import read_config
+from penstock._http.proxy_and_tls import proxy_for
 from penstock.errors import InputError, PenstockError
 from penstock.fetch import FetchError, FetchLimits, fetch
-from penstock.gateway.config import read_config
-from penstock.http.proxy_and_tls import proxy_for
 from tests.engines.asking import asking, router, run
 from tests.gateway.raw_upstream import raw_upstream
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.sdk_vendors import VENDOR_SDKS
+from penstock._engines.sdk_vendors import VENDOR_SDKS
 
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.options import RequestOptions, Timeouts
+from penstock._engines.options import RequestOptions, Timeouts
+from penstock._replay import play
 from penstock.errors import InputError, NetworkError
-from penstock.replay import play
 from penstock.testing import Reply, Upstream
 from tests.engines.asking import KEY, VENDORS, asking, each_engine, quick, router, run, turn
 from tests.engines.certifying import PASSPHRASE

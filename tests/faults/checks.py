@@ -10,7 +10,7 @@ from tests.faults.readers import Raw, read
 from tests.faults.upstream import script_of
 
 if TYPE_CHECKING:
-    from penstock.store.journal import JournalEntry
+    from penstock._store.journal import JournalEntry
     from tests.faults.cells import Cell
     from tests.faults.readers import Outcome
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.engines.config import Account, Config
-from penstock.engines.retries import BreakerPolicy
-from penstock.gateway.app import App
-from penstock.gateway.config import GatewayConfig, JournalTable, StateTable
+from penstock._engines.config import Account, Config
+from penstock._engines.retries import BreakerPolicy
+from penstock._gateway.app import App
+from penstock._gateway.config import GatewayConfig, JournalTable, StateTable
 from tests.faults import readers
 from tests.faults.cells import ENGINES, UPSTREAMS, Cell
 from tests.faults.checks import wrong_outcome, wrong_row
@@ -29,7 +29,7 @@ from tests.gateway.running import PROVIDERS, Running
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from penstock.store.journal import JournalEntry
+    from penstock._store.journal import JournalEntry
 
 AT_ONCE = 48
 HANG = 40.0  # seconds after which a client is said to hang

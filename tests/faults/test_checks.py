@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from penstock.store.journal import JournalEntry
+from penstock._store.journal import JournalEntry
 from tests.faults.answers import ANSWERS, USAGE
 from tests.faults.cells import CLIENTS, CUTS, ENGINES, FAULTS, UPSTREAMS, Cell, cells, sample
 from tests.faults.checks import wrong_outcome, wrong_row

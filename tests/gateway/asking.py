@@ -8,8 +8,8 @@ import httpx
 import msgspec
 
 from penstock import events as ev
-from penstock.bridge import parser
-from penstock.protocols import decoder
+from penstock._bridge import parser
+from penstock._protocols import decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ import pytest
 from msgspec.structs import replace
 from websockets.sync.client import connect
 
-from penstock.gateway.config import Serve
+from penstock._gateway.config import Serve
 from tests.gateway.running import answer
 from tests.support.corpus import PROJECT
 

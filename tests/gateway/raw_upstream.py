@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import h11
 
-from penstock.replay import play
+from penstock._replay import play
 from penstock.testing import Reply
 
 if TYPE_CHECKING:

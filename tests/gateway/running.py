@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 import uvicorn
 
-from penstock.engines.config import Account, Config
-from penstock.gateway.app import App
-from penstock.gateway.byte_budget import websocket_protocol
-from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable
-from penstock.http.uvicorn_server import uvicorn_config
-from penstock.replay import play, scripts
+from penstock._engines.config import Account, Config
+from penstock._gateway.app import App
+from penstock._gateway.byte_budget import websocket_protocol
+from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable
+from penstock._http.uvicorn_server import uvicorn_config
+from penstock._replay import play, scripts
 from penstock.testing import Reply, Upstream, scripted
 
 if TYPE_CHECKING:

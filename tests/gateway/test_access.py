@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from penstock._gateway.access import Access
+from penstock._gateway.callers import Caller, Refusal
+from penstock._gateway.config import AccessTable, GatewayConfig, Key, Limit, Serve
+from penstock._gateway.keys import PREFIX, hash_key
 from penstock.errors import InputError
-from penstock.gateway.access import Access
-from penstock.gateway.callers import Caller, Refusal
-from penstock.gateway.config import AccessTable, GatewayConfig, Key, Limit, Serve
-from penstock.gateway.keys import PREFIX, hash_key
 
 ONE, TWO = f"{PREFIX}one-11111111", f"{PREFIX}two-22222222"
 KEYS = {"one": Key(hash=hash_key(ONE)), "two": Key(env="TWO", models=("fast", "lab/*"), tenant="team")}

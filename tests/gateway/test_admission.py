@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from penstock.gateway.app import App
-from penstock.gateway.callers import ANONYMOUS, Caller, Refusal
-from penstock.gateway.config import AccessTable, GatewayConfig, JournalTable, Key, Limit, Serve, StateTable
-from penstock.gateway.keys import hash_key
-from penstock.gateway.limits import CallerLimits
-from penstock.http.header_fields import UNIQUE_HEADERS, read_headers, repeated_header
-from penstock.input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
-from penstock.inspector.app import Inspector
+from penstock._gateway.app import App
+from penstock._gateway.callers import ANONYMOUS, Caller, Refusal
+from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable, Key, Limit, Serve, StateTable
+from penstock._gateway.keys import hash_key
+from penstock._gateway.limits import CallerLimits
+from penstock._http.header_fields import UNIQUE_HEADERS, read_headers, repeated_header
+from penstock._input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
+from penstock._inspector.app import Inspector
 from tests.gateway.raw_upstream import exchange, request, status_of
 from tests.gateway.running import Running
 

@@ -16,7 +16,7 @@ import pytest
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from penstock.gateway.config import Serve
+from penstock._gateway.config import Serve
 from tests.gateway import process
 from tests.gateway.openresponses import LIMIT, until
 from tests.gateway.running import SERVERS, answer, gateway
@@ -24,7 +24,7 @@ from tests.gateway.running import SERVERS, answer, gateway
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.gateway.byte_budget import ByteBudget
+    from penstock._gateway.byte_budget import ByteBudget
     from penstock.testing import Reply, Seen
     from tests.gateway.running import Running
 

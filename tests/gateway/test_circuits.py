@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.engines.retries import BreakerPolicy
-from penstock.gateway.app import App
-from penstock.gateway.config import AccessTable, Serve
+from penstock._engines.retries import BreakerPolicy
+from penstock._gateway.app import App
+from penstock._gateway.config import AccessTable, Serve
 from penstock.testing import Reply, scripted
 from tests.gateway.asking import ask, get
 from tests.gateway.running import Running, answer, config

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.gateway.config import Serve
-from penstock.gateway.routes import find_route
-from penstock.providers.registry import client
+from penstock._gateway.config import Serve
+from penstock._gateway.routes import find_route
+from penstock._providers.registry import client
 from penstock.testing import Reply
 from tests.gateway.asking import ask, get, post, read, told
 from tests.gateway.matrix import SAID, THOUGHT

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engines.config import GATEWAY_TABLES, Config
+from penstock._engines.config import GATEWAY_TABLES, Config
+from penstock._gateway.config import ConfigFile, GatewayConfig, Limit, data_path, load_config, read_config
+from penstock._gateway.toml_locations import index_lines
+from penstock._store.sqlite import IN_MEMORY
 from penstock.errors import InputError
-from penstock.gateway.config import ConfigFile, GatewayConfig, Limit, data_path, load_config, read_config
-from penstock.gateway.toml_locations import index_lines
-from penstock.store.sqlite import IN_MEMORY
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path("penstock.toml")
@@ -153,7 +153,7 @@ def test_every_key_is_found_on_its_line(tables: dict[str, dict[str, object]]) ->
 
 
 def test_the_page_names_every_key() -> None:
-    from penstock.gateway.config import (
+    from penstock._gateway.config import (
         AccessTable,
         Features,
         JournalTable,

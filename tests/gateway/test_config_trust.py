@@ -18,10 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.engines.options import RequestOptions
-from penstock.errors import InputError
-from penstock.gateway.config import ConfigFile, GatewayConfig, load_config
-from penstock.gateway.config_trust import (
+from penstock._engines.options import RequestOptions
+from penstock._gateway.config import ConfigFile, GatewayConfig, load_config
+from penstock._gateway.config_trust import (
     ANY,
     HARMLESS,
     TrustStore,
@@ -29,7 +28,8 @@ from penstock.gateway.config_trust import (
     is_harmless,
     sensitive_settings,
 )
-from penstock.gateway.lifecycle import Reloader
+from penstock._gateway.lifecycle import Reloader
+from penstock.errors import InputError
 from tests.cli.running import environment, inside
 from tests.gateway import process
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from penstock import events as ev
-from penstock.replay import play
+from penstock._replay import play
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, post, read
 from tests.gateway.running import gateway

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.engines.config import Config
-from penstock.gateway.app import App
-from penstock.gateway.config import AccessTable, Features, GatewayConfig, JournalTable, StateTable
-from penstock.replay import play
+from penstock._engines.config import Config
+from penstock._gateway.app import App
+from penstock._gateway.config import AccessTable, Features, GatewayConfig, JournalTable, StateTable
+from penstock._replay import play
 from penstock.testing import Reply, scripted
 from tests.gateway.asking import ASKING
 

@@ -124,7 +124,7 @@ def test_models_in_the_shape_that_a_client_expects(base: str, headers: dict[str,
 
 @cache
 def _schema(name: str) -> Any:
-    schema = json.loads(files("penstock.protocols.vscode").joinpath("wire-1.schema.json").read_text())
+    schema = json.loads(files("penstock._protocols.vscode").joinpath("wire-1.schema.json").read_text())
     return jsonschema.Draft202012Validator({**schema, "anyOf": [{"$ref": f"#/$defs/{name}"}]})
 
 

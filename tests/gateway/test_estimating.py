@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.config import Features
-from penstock.gateway.estimates import MAX_BODY, TurnEstimates
-from penstock.store.tokens import TokenStore
+from penstock._gateway.config import Features
+from penstock._gateway.estimates import MAX_BODY, TurnEstimates
+from penstock._store.tokens import TokenStore
 from penstock.testing import Reply
 from penstock.tokens import HybridTokenEstimator
 from tests.gateway.asking import ask, post

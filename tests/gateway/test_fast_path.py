@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from penstock import delta_templates
+from penstock import _delta_templates as delta_templates
 from penstock import events as ev
-from penstock.gateway.config import Features
+from penstock._gateway.config import Features
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, ask
 from tests.gateway.openresponses import until

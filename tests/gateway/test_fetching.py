@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock.gateway.config import FetchTable, read_config
-from penstock.gateway.config_trust import is_harmless
+from penstock._gateway.config import FetchTable, read_config
+from penstock._gateway.config_trust import is_harmless
 from penstock.testing import Reply
 from tests.gateway.asking import post
 from tests.gateway.running import gateway

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock.engines.config import Account, Config
-from penstock.gateway.app import App
-from penstock.gateway.config import AccessTable, GatewayConfig
+from penstock._engines.config import Account, Config
+from penstock._gateway.app import App
+from penstock._gateway.config import AccessTable, GatewayConfig
 from penstock.testing import Reply, scripted
 
 if TYPE_CHECKING:

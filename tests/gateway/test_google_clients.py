@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.config import Serve
-from penstock.replay import play
+from penstock._gateway.config import Serve
+from penstock._replay import play
 from penstock.testing import Reply, speak
 from tests.gateway.asking import ask, read
 from tests.gateway.running import gateway

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock.engines.config import Config
+from penstock._engines.config import Config
+from penstock._gateway.config import GatewayConfig, JournalTable
+from penstock._gateway.journal import Journal, PriceList, usage_cost
+from penstock._gateway.limits import CallerLimits
+from penstock._gateway.telemetry import Telemetry
+from penstock._store.journal import TRIM_INTERVAL, JournalEntry, JournalStore
+from penstock._store.sqlite import IN_MEMORY, connect
 from penstock.events import Usage
-from penstock.gateway.config import GatewayConfig, JournalTable
-from penstock.gateway.journal import Journal, PriceList, usage_cost
-from penstock.gateway.limits import CallerLimits
-from penstock.gateway.telemetry import Telemetry
-from penstock.store.journal import TRIM_INTERVAL, JournalEntry, JournalStore
-from penstock.store.sqlite import IN_MEMORY, connect
 from tests.gateway.serving import START_LIMIT
 
 if TYPE_CHECKING:

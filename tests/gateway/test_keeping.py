@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock.fold import fold
-from penstock.gateway import reasoning_capture
-from penstock.messages.state import state_rows, text_key
+from penstock._fold import fold
+from penstock._gateway import reasoning_capture
+from penstock._messages.state import state_rows, text_key
 from tests.support.case_loop import over
 from tests.support.stream_cases import Case, cases
 

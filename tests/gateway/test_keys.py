@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock._gateway import keys as keys_module
+from penstock._gateway.access import Access
+from penstock._gateway.callers import Refusal
+from penstock._gateway.config import AccessTable, GatewayConfig, Key
+from penstock._gateway.keys import PREFIX, VARIABLE, KeyFile, KeyRing, create_key, hash_key, open_key_file
+from penstock._store import provider_keys
 from penstock.errors import InputError
-from penstock.gateway import keys as keys_module
-from penstock.gateway.access import Access
-from penstock.gateway.callers import Refusal
-from penstock.gateway.config import AccessTable, GatewayConfig, Key
-from penstock.gateway.keys import PREFIX, VARIABLE, KeyFile, KeyRing, create_key, hash_key, open_key_file
-from penstock.store import provider_keys
 from tests.cli.running import PROJECT, environment, inside
 from tests.gateway import process
 from tests.gateway.openresponses import until

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock.gateway.endpoints import LARGE_BODY, chat, read_request
-from penstock.gateway.request_body import ConversionThread
-from penstock.replay import play
+from penstock._gateway.endpoints import LARGE_BODY, chat, read_request
+from penstock._gateway.request_body import ConversionThread
+from penstock._replay import play
 from penstock.testing import Reply, scripted
 from tests.gateway import process
 from tests.gateway.openresponses import LIMIT, until

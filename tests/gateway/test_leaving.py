@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.config import Serve
-from penstock.replay import play
+from penstock._gateway.config import Serve
+from penstock._replay import play
 from penstock.testing import Reply, speak
 from tests.gateway.asking import ASKING, ask
 from tests.gateway.running import SERVERS, gateway
@@ -121,8 +121,8 @@ def test_the_application_can_be_mounted() -> None:
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
-    from penstock.gateway.app import App
-    from penstock.gateway.config import GatewayConfig, JournalTable, StateTable
+    from penstock._gateway.app import App
+    from penstock._gateway.config import GatewayConfig, JournalTable, StateTable
     from tests.gateway.running import Running
 
     made = App(GatewayConfig(journal=JournalTable(path="off"), state=StateTable(path="memory")), pace=0, env={})

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock._gateway.callers import Caller, Refusal
+from penstock._gateway.config import Limit
+from penstock._gateway.limits import DAY, MAX_CALLERS, CallerLimits
 from penstock.events import Usage
-from penstock.gateway.callers import Caller, Refusal
-from penstock.gateway.config import Limit
-from penstock.gateway.limits import DAY, MAX_CALLERS, CallerLimits
 
 NOON = 20_000 * DAY + DAY / 2
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import httptools
 import pytest
 
+from penstock._http.response_channel import ResponseChannel, find_channel
+from penstock._replay import play
 from penstock.errors import InputError
-from penstock.http.response_channel import ResponseChannel, find_channel
-from penstock.replay import play
 from penstock.testing import Reply
 from tests.gateway.running import gateway
 

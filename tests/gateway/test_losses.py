@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.config import Features
+from penstock._gateway.config import Features
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, post, read, told
 from tests.gateway.running import gateway
@@ -198,7 +198,7 @@ def test_json_of_any_shape_is_asked_for_in_words(both: tuple[Running, Upstream],
 
 
 def test_the_header_is_of_who_answers_and_comes_with_the_first_sign_of_life() -> None:
-    from penstock.gateway.config import Serve
+    from penstock._gateway.config import Serve
 
     slow = Reply.of("anthropic", SCRIPT).late(0.3)
     with gateway(slow, serve=Serve(pace=0.0, ping=0.05)) as (running, _):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway import metrics
-from penstock.gateway.metrics import Metrics
-from penstock.store.journal import JournalEntry
+from penstock._gateway import metrics
+from penstock._gateway.metrics import Metrics
+from penstock._store.journal import JournalEntry
 from tests.gateway.asking import ask, get
 from tests.gateway.running import gateway
 

@@ -11,9 +11,9 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from penstock.engines.config import Account
-from penstock.gateway.config import Features, Serve
-from penstock.replay import play
+from penstock._engines.config import Account
+from penstock._gateway.config import Features, Serve
+from penstock._replay import play
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, ask, post, read, told
 from tests.gateway.running import gateway

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from penstock.gateway.config import Serve
+from penstock._gateway.config import Serve
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING
 from tests.gateway.openresponses import until

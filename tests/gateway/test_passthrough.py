@@ -12,19 +12,19 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.bridge import parser
-from penstock.engines.decisions import DecisionLog
-from penstock.engines.interface import UpstreamRequest
-from penstock.engines.reading import NativeSource
-from penstock.engines.reply import ModelReply
-from penstock.gateway.client_stream import Passthrough, client_stream
-from penstock.gateway.endpoints import TurnRequest
-from penstock.grammar import Guard
-from penstock.providers.registry import providers
+from penstock._bridge import parser
+from penstock._engines.decisions import DecisionLog
+from penstock._engines.interface import UpstreamRequest
+from penstock._engines.reading import NativeSource
+from penstock._engines.reply import ModelReply
+from penstock._gateway.client_stream import Passthrough, client_stream
+from penstock._gateway.endpoints import TurnRequest
+from penstock._grammar import Guard
+from penstock._providers.registry import providers
+from penstock._text_runs import expand_runs
 from penstock.request import Request
-from penstock.text_runs import expand_runs
 from tests.gateway import stream_frames
 from tests.gateway.stream_frames import (
     CHAT_OPENING,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from penstock import events as ev
-from penstock.engines.reply import PREAMBLE
+from penstock._engines.reply import PREAMBLE
 from penstock.errors import ProviderError
 from tests.gateway.stream_frames import CHAT_OPENING, GARBAGE, ODD, PROTOCOLS, TOO_DEEP, chat, said, split, stop
 from tests.gateway.test_passthrough import SETTINGS, Passed

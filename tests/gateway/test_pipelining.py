@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock.gateway.app import App
-from penstock.gateway.config import GatewayConfig, JournalTable, Key, Serve, StateTable
-from penstock.gateway.keys import hash_key
-from penstock.input_limits import MAX_PIPELINED
+from penstock._gateway.app import App
+from penstock._gateway.config import GatewayConfig, JournalTable, Key, Serve, StateTable
+from penstock._gateway.keys import hash_key
+from penstock._input_limits import MAX_PIPELINED
 from tests.gateway.raw_upstream import LIMIT, exchange
 from tests.gateway.running import Running
 

@@ -9,9 +9,9 @@ import sys
 import msgspec
 import pytest
 
-from penstock.engines.config import Account, Config
-from penstock.gateway.lifecycle import modules_to_preload
-from penstock.gateway.routes import client_protocols
+from penstock._engines.config import Account, Config
+from penstock._gateway.lifecycle import modules_to_preload
+from penstock._gateway.routes import client_protocols
 from penstock.testing import scripted
 from tests.gateway.running import answer, config
 
@@ -19,9 +19,9 @@ from tests.gateway.running import answer, config
 PROGRAM = """
 import asyncio, json, sys
 
-from penstock.engines.config import Config
-from penstock.gateway.app import App
-from penstock.gateway.config import GatewayConfig, JournalTable, StateTable
+from penstock._engines.config import Config
+from penstock._gateway.app import App
+from penstock._gateway.config import GatewayConfig, JournalTable, StateTable
 
 async def ask(app, path, body):
     sent = []
@@ -82,8 +82,8 @@ def test_no_request_imports_a_module() -> None:
 
 def test_only_what_is_configured_is_imported() -> None:
     nothing = set(modules_to_preload(Config(), {}, client_protocols()))
-    assert "penstock.protocols.anthropic.request_read" in nothing, "every client protocol is served"
-    assert not {"aiohttp", "penstock.protocols.bedrock", "penstock.protocols.cohere"} & nothing
+    assert "penstock._protocols.anthropic.request_read" in nothing, "every client protocol is served"
+    assert not {"aiohttp", "penstock._protocols.bedrock", "penstock._protocols.cohere"} & nothing
     some = set(modules_to_preload(Config(providers={"cohere": Account(key="made-up")}), {}, client_protocols()))
-    assert {"aiohttp", "penstock.protocols.cohere.request_write"} <= some
-    assert "penstock.protocols.bedrock" not in some
+    assert {"aiohttp", "penstock._protocols.cohere.request_write"} <= some
+    assert "penstock._protocols.bedrock" not in some

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock._gateway.config import RecordTable
+from penstock._gateway.recordings import PlaybackApp, Recorder, paced_chunks, redact_chunks
+from penstock._redaction import MARK
+from penstock._store.recordings import SUFFIX, Recording, RecordingHeader, is_recording, read_recording, write_recording
 from penstock.errors import InputError
-from penstock.gateway.config import RecordTable
-from penstock.gateway.recordings import PlaybackApp, Recorder, paced_chunks, redact_chunks
-from penstock.redaction import MARK
-from penstock.store.recordings import SUFFIX, Header, Recording, is_recording, read, write
 from tests.gateway.serving import serving
 
 if TYPE_CHECKING:
@@ -44,9 +44,11 @@ def joined(chunks: list[tuple[float, bytes]]) -> bytes:
 @given(st.lists(st.tuples(st.floats(0, 1e6).map(lambda at: round(at, 6)), st.binary(max_size=40))))
 def test_any_bytes_come_back(tmp_path_factory: pytest.TempPathFactory, chunks: list[tuple[float, bytes]]) -> None:
     path = tmp_path_factory.mktemp("tapes") / f"x{SUFFIX}"
-    header = Header(protocol="anthropic", request={"model": "m"}, headers={"content-type": "text/event-stream"})
-    write(path, header, chunks)
-    assert read(path) == Recording(header, chunks)
+    header = RecordingHeader(
+        protocol="anthropic", request={"model": "m"}, headers={"content-type": "text/event-stream"}
+    )
+    write_recording(path, header, chunks)
+    assert read_recording(path) == Recording(header, chunks)
     assert is_recording(path.read_bytes())
 
 
@@ -66,7 +68,7 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, said: str)
     path = tmp_path / "x.tape"
     path.write_text(text)
     with pytest.raises(InputError) as raised:
-        read(path)
+        read_recording(path)
     assert str(raised.value).startswith(f"{path}{said}")
 
 
@@ -95,7 +97,7 @@ def test_secrets_leave_no_trace_in_the_file(tmp_path: Path) -> None:
     recorder = Recorder(RecordTable(path=str(tmp_path)), lambda: [PLANTED])
     headers = {"Authorization": f"Bearer {TOKEN}", "x-api-key": "plain-words", "x-note": f"so {PLANTED}"}
     tape = recorder.begin(
-        Header(url=f"/v1?key={TOKEN}", model=f"m-{PLANTED}", request_headers=headers), ["forwarded-secret"]
+        RecordingHeader(url=f"/v1?key={TOKEN}", model=f"m-{PLANTED}", request_headers=headers), ["forwarded-secret"]
     )
     assert tape is not None
     tape.request(f'{{"metadata":"{TOKEN}","x":"{PLANTED} forwarded-secret"}}'.encode())
@@ -105,17 +107,17 @@ def test_secrets_leave_no_trace_in_the_file(tmp_path: Path) -> None:
     tape.close()
     recorder.close()
     [file] = tmp_path.iterdir()
-    text = file.read_text() + file.name + repr(read(file).data)
+    text = file.read_text() + file.name + repr(read_recording(file).data)
     for secret in (PLANTED, TOKEN, "plain-words", "abcdef123456", "forwarded-secret"):
         assert secret not in text
-    assert read(file).header.hidden == 4
+    assert read_recording(file).header.hidden == 4
 
 
 # ── bounds ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def record(recorder: Recorder, *chunks: bytes) -> None:
-    tape = recorder.begin(Header(time=time.time(), model="../../m", provider="p"))
+    tape = recorder.begin(RecordingHeader(time=time.time(), model="../../m", provider="p"))
     assert tape is not None
     for chunk in chunks:
         tape.chunk(chunk)
@@ -123,7 +125,7 @@ def record(recorder: Recorder, *chunks: bytes) -> None:
 
 
 def test_nothing_is_recorded_unless_said() -> None:
-    assert Recorder(RecordTable()).begin(Header()) is None
+    assert Recorder(RecordTable()).begin(RecordingHeader()) is None
 
 
 def test_a_tape_is_bounded_and_says_so(tmp_path: Path) -> None:
@@ -131,8 +133,8 @@ def test_a_tape_is_bounded_and_says_so(tmp_path: Path) -> None:
     record(recorder, b"12345", b"12345", b"1")
     recorder.close()
     [file] = tmp_path.glob(f"*{SUFFIX}")
-    assert read(file).data == b"1234512345"
-    assert read(file).header.cut
+    assert read_recording(file).data == b"1234512345"
+    assert read_recording(file).header.cut
 
 
 def test_the_folder_is_bounded_and_no_name_leads_out_of_it(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_the_folder_is_bounded_and_no_name_leads_out_of_it(tmp_path: Path) -> No
         record(recorder, b"%03d" % number + b"x" * 500)
     recorder.close()
     assert list(tmp_path.iterdir()) == [inside]
-    assert [read(file).data[:3] for file in sorted(inside.iterdir())] == [b"007", b"008", b"009"]
+    assert [read_recording(file).data[:3] for file in sorted(inside.iterdir())] == [b"007", b"008", b"009"]
 
 
 def test_what_is_too_old_is_forgotten(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_chunks_come_at_their_times() -> None:
     async def play() -> None:
         loop: Any = asyncio.get_running_loop()
         began = loop.time()
-        recording = Recording(Header(), [(0.0, b"a"), (0.1, b"b"), (0.4, b"c")])
+        recording = Recording(RecordingHeader(), [(0.0, b"a"), (0.1, b"b"), (0.4, b"c")])
         times.extend([loop.time() - began async for _ in paced_chunks(recording, 2.0)])
 
     asyncio.run(play())
@@ -188,12 +190,12 @@ def test_chunks_come_at_their_times() -> None:
 @pytest.fixture
 def asked() -> Iterator[httpx.Client]:
     """Two recordings behind an application, in this process."""
-    status = Header(
+    status = RecordingHeader(
         status=529, request={"model": "b"}, headers={"content-type": "application/json", "content-length": "9"}
     )
     app = PlaybackApp(
         [
-            Recording(Header(request={"model": "a"}, model="m"), [(0.0, b"A"), (5.0, b"a")]),
+            Recording(RecordingHeader(request={"model": "a"}, model="m"), [(0.0, b"A"), (5.0, b"a")]),
             Recording(status, [(0.0, b"B")]),
         ]
     )
@@ -234,7 +236,7 @@ def test_what_goes_through_the_gateway_is_recorded_and_replayed(tmp_path: Path) 
             body["messages"] = [{"role": "user", "content": f"is {TOKEN} safe?"}]
             seen[model] = httpx.post(f"{base}{path}", json=body, headers={"x-api-key": PLANTED}).content
     files = sorted(tmp_path.glob(f"*{SUFFIX}"))
-    found = {read(file).header.model: read(file) for file in files}
+    found = {read_recording(file).header.model: read_recording(file) for file in files}
     assert {model: one.data for model, one in found.items()} == seen
     assert {model: one.header.protocol for model, one in found.items()} == {
         "tools": "openai-chat", "text": "anthropic", "reasoning": "responses",

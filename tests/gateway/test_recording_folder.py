@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.gateway.config import RecordTable
-from penstock.gateway.recordings import Recorder
-from penstock.store.recordings import SUFFIX, Header, read
+from penstock._gateway.config import RecordTable
+from penstock._gateway.recordings import Recorder
+from penstock._store.recordings import SUFFIX, RecordingHeader, read_recording
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def test_recordings_of_the_same_second_are_all_there(tmp_path: Path) -> None:
     recorders = [Recorder(RecordTable(path=str(tmp_path))) for _ in range(3)]  # each counts from one
     for place, recorder in enumerate(recorders):
-        recorder.keep(Header(id=str(place), time=1.0, provider="p", model="m"), b"{}", [(0.0, b"data")])
+        recorder.keep(RecordingHeader(id=str(place), time=1.0, provider="p", model="m"), b"{}", [(0.0, b"data")])
         recorder.close()
-    assert sorted(read(path).header.id for path in tmp_path.glob(f"*{SUFFIX}")) == ["0", "1", "2"]
+    assert sorted(read_recording(path).header.id for path in tmp_path.glob(f"*{SUFFIX}")) == ["0", "1", "2"]
     assert not list(tmp_path.glob("*.part"))

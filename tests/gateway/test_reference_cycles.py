@@ -19,10 +19,10 @@ import pytest
 import uvloop
 
 import penstock
-from penstock.engines.config import Account, Config
-from penstock.gateway.config import GatewayConfig, Key, Serve
-from penstock.gateway.keys import hash_key, open_key_file
-from penstock.http.pool import DirectPool
+from penstock._engines.config import Account, Config
+from penstock._gateway.config import GatewayConfig, Key, Serve
+from penstock._gateway.keys import hash_key, open_key_file
+from penstock._http.pool import DirectPool
 from penstock.testing import Reply
 from tests.faults import readers
 from tests.faults.cells import FAULTS, HEAD, NO_HEAD, Cell

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.callers import Refusal
-from penstock.gateway.request_body import receive_body
+from penstock._gateway.callers import Refusal
+from penstock._gateway.request_body import receive_body
 
 BEGUN = {"type": "http.request", "body": b'{"model":"replay/text"}', "more_body": True}
 GONE = {"type": "http.disconnect"}

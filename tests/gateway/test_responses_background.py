@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.gateway.config import StateTable
-from penstock.store.key_value import StoredTurn
+from penstock._gateway.config import StateTable
+from penstock._store.key_value import StoredTurn
 from penstock.testing import Reply
 from tests.gateway.openresponses import FAST, ask, asking, events, named, resource, until
 from tests.gateway.running import answer, gateway

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.endpoints.responses import ResponseCapture
-from penstock.store.key_value import SqliteKeyValueTable, StoredResponses, StoredTurn
-from penstock.store.sqlite import IN_MEMORY
-from penstock.store.writer import SqliteWriter
+from penstock._gateway.endpoints.responses import ResponseCapture
+from penstock._store.key_value import SqliteKeyValueTable, StoredResponses, StoredTurn
+from penstock._store.sqlite import IN_MEMORY
+from penstock._store.writer import SqliteWriter
 from penstock.stores import Bounds
 from penstock.testing import Reply
 from tests.gateway.openresponses import asking, events, lawful, resource

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.gateway.config import Serve
+from penstock._gateway.config import Serve
 from tests.gateway.openresponses import asking, events, lawful, named, resource
 from tests.gateway.running import gateway
 from tests.support import corpus

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 
-from penstock.gateway.config import Key, StateTable
-from penstock.gateway.keys import hash_key
+from penstock._gateway.config import Key, StateTable
+from penstock._gateway.keys import hash_key
 from tests.gateway.openresponses import ask, asking, events, lawful, named, resource
 from tests.gateway.running import gateway
 

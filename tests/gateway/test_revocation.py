@@ -14,9 +14,9 @@ import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from penstock.gateway.config import GatewayConfig, Key, Serve
-from penstock.gateway.keys import hash_key, open_key_file
-from penstock.store import provider_keys
+from penstock._gateway.config import GatewayConfig, Key, Serve
+from penstock._gateway.keys import hash_key, open_key_file
+from penstock._store import provider_keys
 from tests.gateway.asking import ASKING
 from tests.gateway.openresponses import LIMIT, asking, lawful, socket, until
 from tests.gateway.running import SERVERS, answer, gateway
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.gateway.keys import KeyFile
+    from penstock._gateway.keys import KeyFile
     from penstock.testing import Reply, Seen
 
 pytestmark = [pytest.mark.finding("SEC-4"), pytest.mark.slow]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.routes import ENDPOINTS, error_protocol, find_route, parse_gemini_path
+from penstock._gateway.routes import ENDPOINTS, error_protocol, find_route, parse_gemini_path
 
 pytestmark = pytest.mark.slow
 

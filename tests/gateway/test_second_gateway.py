@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engines.config import Account, Config
-from penstock.gateway.app import App
-from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable
+from penstock._engines.config import Account, Config
+from penstock._gateway.app import App
+from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable
 from tests.gateway.openresponses import asking, check_life_of_call, fits, lawful, socket
 from tests.gateway.running import Running
 from tests.gateway.test_responses import ROWS, TOOL, streamed, whole

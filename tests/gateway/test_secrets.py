@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.config import Key
-from penstock.gateway.keys import KeyFile, hash_key
+from penstock._gateway.config import Key
+from penstock._gateway.keys import KeyFile, hash_key
 from penstock.testing import Reply, scripted
 from tests.cli.running import environment
 from tests.gateway.process import gateway

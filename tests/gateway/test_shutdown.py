@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock.store.journal import JournalEntry, JournalStore
+from penstock._store.journal import JournalEntry, JournalStore
 from penstock.testing import Reply, scripted
 from tests.gateway.process import LIMIT, gateway
 

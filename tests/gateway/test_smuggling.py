@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.engines.config import Account, Config
-from penstock.gateway.app import App
-from penstock.gateway.config import AccessTable, GatewayConfig, JournalTable, Serve, StateTable
+from penstock._engines.config import Account, Config
+from penstock._gateway.app import App
+from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable, Serve, StateTable
 from tests.gateway.raw_upstream import RawUpstream, exchange, raw_upstream, request, status_of
 from tests.gateway.running import Running
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from websockets.sync.client import connect
 
+from penstock._gateway.config import Serve
+from penstock._http.uvicorn_server import GatewayServer, bind_socket, listen
 from penstock.errors import InputError
-from penstock.gateway.config import Serve
-from penstock.http.uvicorn_server import GatewayServer, bind_socket, listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

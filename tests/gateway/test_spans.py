@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock.gateway.config import GatewayConfig
-from penstock.gateway.telemetry import SpanExporter, Telemetry
-from penstock.store.journal import JournalEntry
+from penstock._gateway.config import GatewayConfig
+from penstock._gateway.telemetry import SpanExporter, Telemetry
+from penstock._store.journal import JournalEntry
 from penstock.testing import Reply, scripted
 from tests.gateway.process import gateway
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.config import Key
-from penstock.gateway.keys import hash_key
+from penstock._gateway.config import Key
+from penstock._gateway.keys import hash_key
 from penstock.testing import Reply
 from tests.gateway.asking import post
 from tests.gateway.running import gateway

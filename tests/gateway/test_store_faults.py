@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.gateway.config import JournalTable, StateTable
+from penstock._gateway.config import JournalTable, StateTable
 from tests.gateway.openresponses import ask, asking, named
 from tests.gateway.running import gateway
 

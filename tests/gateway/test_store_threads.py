@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock.gateway.config import JournalTable, StateTable
+from penstock._gateway.config import JournalTable, StateTable
 from penstock.testing import Reply
 from tests.gateway.openresponses import ask, asking, named, socket, until
 from tests.gateway.running import answer, gateway

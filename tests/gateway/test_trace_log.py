@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock.gateway import logs
-from penstock.gateway.config import AccessTable, Key, Log, read_config
-from penstock.gateway.logs import TRACE_NEEDS_CONTENT, TRACE_WRITES_CONTENT
+from penstock._gateway import logs
+from penstock._gateway.config import AccessTable, Key, Log, read_config
+from penstock._gateway.logs import TRACE_NEEDS_CONTENT, TRACE_WRITES_CONTENT
 from penstock.testing import Reply
 from tests.cli.running import environment
 from tests.gateway.asking import ASKING, post

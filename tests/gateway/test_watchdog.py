@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.gateway import lifecycle
-from penstock.gateway.config import Log
+from penstock._gateway import lifecycle
+from penstock._gateway.config import Log
 from tests.gateway.asking import get
 from tests.gateway.running import gateway
 from tests.gateway.test_metrics import figure

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from penstock.gateway.config import Key, Serve
-from penstock.gateway.keys import hash_key
+from penstock._gateway.config import Key, Serve
+from penstock._gateway.keys import hash_key
 from tests.gateway import process
 from tests.gateway.openresponses import FAST, LIMIT, socket
 from tests.gateway.running import gateway

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
-from penstock.gateway.byte_budget import FRAMING_OVERHEAD, ByteBudget
-from penstock.gateway.config import Serve
-from penstock.gateway.websocket_turn import MAX_RESPONSES, ResponseMemory
-from penstock.store.key_value import ConversationPast
+from penstock._gateway.byte_budget import FRAMING_OVERHEAD, ByteBudget
+from penstock._gateway.config import Serve
+from penstock._gateway.websocket_turn import MAX_RESPONSES, ResponseMemory
+from penstock._store.key_value import ConversationPast
 from tests.gateway import process
 from tests.gateway.openresponses import LIMIT, socket, until
 from tests.gateway.running import SERVERS, answer, gateway
@@ -26,7 +26,7 @@ from tests.gateway.running import SERVERS, answer, gateway
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.gateway.byte_budget import ConnectionBytes
+    from penstock._gateway.byte_budget import ConnectionBytes
     from penstock.testing import Reply, Seen
 
 pytestmark = [pytest.mark.finding("SEC-6"), pytest.mark.slow]

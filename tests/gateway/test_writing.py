@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock import events as ev
-from penstock.bridge import parser
-from penstock.gateway.client_stream import Passthrough
-from penstock.gateway.endpoints import TurnRequest
-from penstock.protocols import decoder
+from penstock._bridge import parser
+from penstock._gateway.client_stream import Passthrough
+from penstock._gateway.endpoints import TurnRequest
+from penstock._protocols import decoder
 from penstock.request import Request
 from penstock.testing import cuts
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engines.decisions import DecisionLog
-from penstock.engines.options import Timeouts
-from penstock.engines.reading import NativeSource
-from penstock.engines.reply import ModelReply
-from penstock.gateway.client_stream import client_stream
-from penstock.gateway.endpoints import TurnRequest
-from penstock.gateway.reasoning_capture import ReasoningCapture
-from penstock.gateway.relay import StreamRelay
-from penstock.http.connection import UpstreamConnection
-from penstock.http.pool import load_httptools
-from penstock.http.response import UpstreamResponse
-from penstock.http.response_writer import ResponseWriter
+from penstock._engines.decisions import DecisionLog
+from penstock._engines.options import Timeouts
+from penstock._engines.reading import NativeSource
+from penstock._engines.reply import ModelReply
+from penstock._gateway.client_stream import client_stream
+from penstock._gateway.endpoints import TurnRequest
+from penstock._gateway.reasoning_capture import ReasoningCapture
+from penstock._gateway.relay import StreamRelay
+from penstock._http.connection import UpstreamConnection
+from penstock._http.pool import load_httptools
+from penstock._http.response import UpstreamResponse
+from penstock._http.response_writer import ResponseWriter
 from penstock.request import Request
 
 if TYPE_CHECKING:
-    from penstock.engines.interface import UpstreamRequest
+    from penstock._engines.interface import UpstreamRequest
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h11
 
-from penstock.http.connection import UpstreamConnection
-from penstock.http.pool import load_httptools
+from penstock._http.connection import UpstreamConnection
+from penstock._http.pool import load_httptools
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

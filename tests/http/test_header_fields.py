@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import InputError
-from penstock.http.header_fields import (
+from penstock._http.header_fields import (
     MANAGED,
     check_header,
     check_headers,
@@ -21,7 +20,8 @@ from penstock.http.header_fields import (
     response_header,
     unsafe_character,
 )  # fmt: skip
-from penstock.input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_REQUEST_HEAD
+from penstock._input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_REQUEST_HEAD
+from penstock.errors import InputError
 
 BYTES = st.one_of(st.binary(max_size=12), st.sampled_from([b"x", b"a b", b"x\r\ny: z", b" x", b"x ", b"\t", b"\x80"]))
 TEXTS = st.one_of(

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from penstock.engines.options import RequestOptions
-from penstock.http.pool import DirectPool
-from penstock.http.proxy_and_tls import tls_context
+from penstock._engines.options import RequestOptions
+from penstock._http.pool import DirectPool
+from penstock._http.proxy_and_tls import tls_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from penstock.http.connection import UpstreamConnection
-    from penstock.http.pool import IdleConnections
+    from penstock._http.connection import UpstreamConnection
+    from penstock._http.pool import IdleConnections
 
 SIZED = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 IDLE = 0.3

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.gateway.config import Features
-from penstock.http.response_channel import ResponseChannel
-from penstock.replay import play
+from penstock._gateway.config import Features
+from penstock._http.response_channel import ResponseChannel
+from penstock._replay import play
 from penstock.testing import Reply
 from tests.gateway.running import gateway
 

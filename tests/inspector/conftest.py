@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.gateway.app import App
-from penstock.gateway.config import Serve
-from penstock.inspector.api import StaticFiles
-from penstock.inspector.app import Inspector
+from penstock._gateway.app import App
+from penstock._gateway.config import Serve
+from penstock._inspector.api import StaticFiles
+from penstock._inspector.app import Inspector
 from penstock.testing import scripted
 from tests.gateway.running import Running, answer, config
 

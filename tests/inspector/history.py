@@ -6,7 +6,7 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.store.journal import JournalEntry, JournalStore
+from penstock._store.journal import JournalEntry, JournalStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.gateway.config import AccessTable, Key
-from penstock.gateway.keys import hash_key
+from penstock._gateway.config import AccessTable, Key
+from penstock._gateway.keys import hash_key
 from tests.gateway.asking import ask, get, post
 from tests.inspector.conftest import inspected
 from tests.inspector.watching import bearer, ended, watching
@@ -237,10 +237,10 @@ def test_more_than_there_is_room_for_is_refused(gateway: Inspected) -> None:
 
 
 def test_a_recording_has_its_times(gateway: Inspected, tmp_path: Path) -> None:
-    from penstock.store.recordings import Header, write
+    from penstock._store.recordings import RecordingHeader, write_recording
 
-    made = Header(protocol="openai-chat", model="m", provider="p", request={"a": 1}, cut=True)
-    write(tmp_path / "one.tape", made, [(0.25, STREAM), (1.5, STREAM)])
+    made = RecordingHeader(protocol="openai-chat", model="m", provider="p", request={"a": 1}, cut=True)
+    write_recording(tmp_path / "one.tape", made, [(0.25, STREAM), (1.5, STREAM)])
     trace = post(f"{gateway.url}/inspector/trace", content=(tmp_path / "one.tape").read_bytes()).json()
     assert [frame["t"] for frame in trace["frames"]] == [0.25, 1.5]
     assert (trace["timed"], trace["request"]) == (True, '{"a":1}')

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.gateway.callers import Refusal
-from penstock.inspector import live_capture as tapping
-from penstock.inspector import live_capture as watches
-from penstock.inspector import live_stream, single_file
+from penstock._gateway.callers import Refusal
+from penstock._inspector import live_capture as tapping
+from penstock._inspector import live_capture as watches
+from penstock._inspector import live_stream, single_file
 from penstock.testing import Reply
 from tests.gateway.asking import ask, get
 from tests.inspector.conftest import inspected
@@ -111,7 +111,7 @@ def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.inspector import turns
+    from penstock._inspector import turns
 
     monkeypatch.setattr(turns, "MAX_LISTENERS", 1)
     with inspected() as gateway, watching(gateway.url):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock.inspector import export
-from penstock.inspector.api import StaticFiles
-from penstock.inspector.export import export_html
-from penstock.inspector.traces import CONSUMERS, read_trace, source_from_file
+from penstock._inspector import export
+from penstock._inspector.api import StaticFiles
+from penstock._inspector.export import export_html
+from penstock._inspector.traces import CONSUMERS, read_trace, source_from_file
 from penstock.testing import Reply
 from tests.cli.running import inside
 from tests.gateway.asking import post
@@ -24,7 +24,7 @@ from tests.inspector.conftest import inspected
 from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
-    from penstock.inspector.traces import TraceSource
+    from penstock._inspector.traces import TraceSource
 
 SCRIPT = 'const a="</script>",b="<!--";import.meta.url;document.title=a+b'
 STYLE = "body{color:red}a{content:'</style>'}"
@@ -107,7 +107,7 @@ def test_it_holds_every_consumers_view(pages: StaticFiles) -> None:
 
 
 def _encoded(source: TraceSource, consumer: str) -> bytes:
-    from penstock.inspector.api import encode_redacted
+    from penstock._inspector.api import encode_redacted
 
     return encode_redacted(read_trace(source, consumer).trace())
 

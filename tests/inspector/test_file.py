@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from penstock.gateway.config import RecordTable, Serve
-from penstock.inspector.single_file import SingleFileApp
-from penstock.inspector.traces import source_from_file
-from penstock.replay import wire
+from penstock._gateway.config import RecordTable, Serve
+from penstock._inspector.single_file import SingleFileApp
+from penstock._inspector.traces import source_from_file
+from penstock._replay import wire
 from tests.gateway.running import Running
 from tests.inspector import wires
 from tests.inspector.axe import serious

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock.gateway.config import AccessTable, Key, RecordTable
-from penstock.redaction import MARK
+from penstock._gateway.config import AccessTable, Key, RecordTable
+from penstock._redaction import MARK
 from penstock.testing import Reply
 from tests.gateway.asking import ask, get, post
 from tests.inspector.conftest import inspected

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from penstock.gateway.config import JournalTable
-from penstock.store.history import UsagePoint
+from penstock._gateway.config import JournalTable
+from penstock._store.history import UsagePoint
 from tests.gateway.asking import ask, get
 from tests.inspector.conftest import inspected
 from tests.inspector.watching import watching
@@ -59,7 +59,7 @@ def test_without_a_journal_there_is_nothing_to_tell() -> None:
 
 
 def test_buckets_are_never_too_many() -> None:
-    from penstock.inspector.usage_series import MAX_BUCKETS, MAX_SERIES, OTHERS, bucket_seconds, build_usage
+    from penstock._inspector.usage_series import MAX_BUCKETS, MAX_SERIES, OTHERS, bucket_seconds, build_usage
 
     now = time.time()
     for span in (60.0, 3600.0, 86_400.0, 86_400.0 * 90, 86_400.0 * 3650):

@@ -12,7 +12,7 @@ from tests.vscode.e2e import script
 
 pytestmark = pytest.mark.node
 WEB = Path(__file__).parents[2] / "web"
-STATIC = WEB.parent / "src/penstock/inspector/static"
+STATIC = WEB.parent / "src/penstock/_inspector/static"
 LARGEST = 150_000  # bytes of the whole page, compressed
 # What would let a model's words become markup or code, or ask somebody outside.
 NEVER = re.compile(

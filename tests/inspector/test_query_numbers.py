@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock._gateway.endpoints import MAX_SAFE_INTEGER, YEAR_10000, query_decimal, query_integer
 from penstock.errors import InputError
-from penstock.gateway.endpoints import MAX_SAFE_INTEGER, YEAR_10000, query_decimal, query_integer
 from tests.gateway.asking import ask, post
 from tests.inspector.conftest import inspected
 

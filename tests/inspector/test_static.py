@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.inspector.api import INDEX, StaticFiles
+from penstock._inspector.api import INDEX, StaticFiles
 from tests.cli.running import environment
 from tests.gateway.asking import get, post
 from tests.inspector.conftest import inspected

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from penstock.gateway.config import Key
-from penstock.gateway.keys import hash_key
+from penstock._gateway.config import Key
+from penstock._gateway.keys import hash_key
 from tests.inspector.conftest import inspected
 from tests.inspector.sending import send, sending, wired
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from penstock.gateway.config import JournalTable
+from penstock._gateway.config import JournalTable
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
 from tests.inspector.history import MODELS, seed

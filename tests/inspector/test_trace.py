@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.bridge import parser
-from penstock.gateway.config import RecordTable
+from penstock._bridge import parser
+from penstock._gateway.config import RecordTable
 from penstock.testing import Reply
 from tests.gateway.asking import ASKING, ask, get, post
 from tests.gateway.openresponses import socket as web_socket
@@ -234,7 +234,7 @@ def test_a_turn_that_was_recorded_can_be_looked_at_later(tmp_path: Path, provide
 
 
 def test_a_long_frame_is_cut_and_has_an_address_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.inspector import schemas
+    from penstock._inspector import schemas
 
     monkeypatch.setattr(schemas, "MAX_FRAME_CHARACTERS", 1000)
     text = "long " * 2000
@@ -258,6 +258,6 @@ def test_a_long_frame_is_cut_and_has_an_address_of_its_own(monkeypatch: pytest.M
 
 
 def test_every_consumer_has_an_encoder() -> None:
-    from penstock.inspector.traces import CONSUMERS
+    from penstock._inspector.traces import CONSUMERS
 
     assert set(CONSUMERS) == {name for name in protocols.MODULES if protocols.protocol(name).encoder}

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock import protocols
-from penstock.bridge import bridge
+from penstock._bridge import bridge
+from penstock._pipeline import Pipe
+from penstock._tracing import Tracer, Whole, tracer
 from penstock.errors import FrameTooLarge
 from penstock.framing import WRITERS
-from penstock.pipeline import Pipe
-from penstock.tracing import Tracer, Whole, tracer
 from tests.support import run_streams as running
 from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.tracing import Step
+    from penstock._tracing import Step
     from tests.support.stream_cases import Case
 
 STREAMED = [case for case in cases() if case.streamed]

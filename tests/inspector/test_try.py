@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from penstock.gateway.config import Key, Serve
-from penstock.gateway.keys import hash_key
+from penstock._gateway.config import Key, Serve
+from penstock._gateway.keys import hash_key
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
 from tests.inspector.sending import wired

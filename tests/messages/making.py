@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
+from penstock._diagnostics import Diagnostics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
-from penstock.messages.context import limit_points, place_points
+from penstock._diagnostics import Diagnostics
+from penstock._messages.context import limit_points, place_points
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, result, steady, system, tool, user
 
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock.bridge import encoding
+from penstock._bridge import encoding
+from penstock._fold import fold, unfold
+from penstock._messages.convert import Converted, convert
+from penstock._messages.request_codecs import PROFILES, profile_of, reader, writer
+from penstock._messages.state import remember
+from penstock._pipeline import Pipe
+from penstock._protocols.responses.request_write import Quirks as ResponsesQuirks
+from penstock._request_profile import NINE
 from penstock.errors import BadRequest, UnknownProtocol
-from penstock.fold import fold, unfold
-from penstock.messages.convert import Converted, convert
-from penstock.messages.request_codecs import PROFILES, profile_of, reader, writer
-from penstock.messages.state import remember
-from penstock.pipeline import Pipe
-from penstock.protocols.responses.request_write import Quirks as ResponsesQuirks
-from penstock.request_profile import NINE
 from penstock.stores import MemoryStore
 from tests.messages.making import REQUESTS
 from tests.messages.test_pairing import lawful

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from penstock._protocols.openai_chat.request_write import Quirks as ChatQuirks
 from penstock.messages import convert, profile_of
-from penstock.protocols.openai_chat.request_write import Quirks as ChatQuirks
 from tests.messages.test_convert import TARGETS, codes
 
 CALLED: dict[str, Any] = {"functionCall": {"id": "c1", "name": "f", "args": {}}}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from penstock._messages.convert import Converted, convert
+from penstock._messages.request_codecs import profile_of
+from penstock._messages.turns import CONTINUE
 from penstock.errors import InputError
-from penstock.messages.convert import Converted, convert
-from penstock.messages.request_codecs import profile_of
-from penstock.messages.turns import CONTINUE
 
 USER = {"role": "user", "content": "How deep?"}
 HALF = {"role": "assistant", "content": "It is three me "}

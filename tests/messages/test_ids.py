@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
-from penstock.messages.identifiers import fit_ids, map_ids, restore_prefix
-from penstock.messages.pairing import pair
-from penstock.request_profile import NINE, PLAIN, IdentifierRule
-from penstock.transforms.tool_names import Namespace
+from penstock._diagnostics import Diagnostics
+from penstock._messages.identifiers import fit_ids, map_ids, restore_prefix
+from penstock._messages.pairing import pair
+from penstock._request_profile import NINE, PLAIN, IdentifierRule
+from penstock._transforms.tool_names import Namespace
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 
 RULES = [NINE, PLAIN, IdentifierRule(limit=40), IdentifierRule(limit=64), IdentifierRule("A-Za-z0-9", limit=12)]

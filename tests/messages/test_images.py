@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
+from penstock._diagnostics import Diagnostics
+from penstock._messages.content import Images, check_media, decoded_size, describe, detect_media_type, place_files
+from penstock._request_profile import FileSupport
 from penstock.errors import BadRequest
-from penstock.messages.content import Images, check_media, decoded_size, describe, detect_media_type, place_files
-from penstock.request_profile import FileSupport
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, shape, steady, tool, user
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
-from penstock.messages.settings import limit_output
+from penstock._diagnostics import Diagnostics
+from penstock._messages.settings import limit_output
 from tests.messages.making import codes
 
 

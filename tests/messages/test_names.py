@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
-from penstock.fold import fold, unfold
-from penstock.markers.marks import FREE_TEXT_KEY as CARRIED
-from penstock.messages.identifiers import fit_names
-from penstock.messages.request_codecs import PROFILES
-from penstock.messages.tools import map_names
-from penstock.request_profile import PLAIN, IdentifierRule, Profile
-from penstock.transforms.tool_names import INPUT, OriginalTool, RestoreToolNames, unwrap_free_text, wrap_free_text
+from penstock._diagnostics import Diagnostics
+from penstock._fold import fold, unfold
+from penstock._markers.marks import FREE_TEXT_KEY as CARRIED
+from penstock._messages.identifiers import fit_names
+from penstock._messages.request_codecs import PROFILES
+from penstock._messages.tools import map_names
+from penstock._request_profile import PLAIN, IdentifierRule, Profile
+from penstock._transforms.tool_names import INPUT, OriginalTool, RestoreToolNames, unwrap_free_text, wrap_free_text
 from tests.messages.making import NAMES, REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 
 if TYPE_CHECKING:

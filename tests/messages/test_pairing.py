@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
-from penstock.messages.pairing import UNANSWERED, Orphans, pair
+from penstock._diagnostics import Diagnostics
+from penstock._messages.pairing import UNANSWERED, Orphans, pair
 from tests.messages.making import (
     REQUESTS,
     ask,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.config import Config
-from penstock.engines.model_resolution import resolve_targets
-from penstock.engines.options import RequestOptions
-from penstock.engines.request_plan import build_request, plan_request
+from penstock._engines.config import Config
+from penstock._engines.model_resolution import resolve_targets
+from penstock._engines.options import RequestOptions
+from penstock._engines.request_plan import build_request, plan_request
+from penstock._messages.request_codecs import reader
 from penstock.errors import InputError
 from penstock.messages import convert, profile_of
-from penstock.messages.request_codecs import reader
 from penstock.providers import thinking_in_form
 
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 50_000}

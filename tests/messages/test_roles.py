@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
-from penstock.markers.marks import SYSTEM_MARKS
-from penstock.messages.turns import (
+from penstock._diagnostics import Diagnostics
+from penstock._markers.marks import SYSTEM_MARKS
+from penstock._messages.turns import (
     EMPTY,
     OPENING,
     alternate,
@@ -24,7 +24,7 @@ from penstock.messages.turns import (
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, result, shape, steady, system, tool, user
 
 if TYPE_CHECKING:
-    from penstock import request_profile
+    from penstock import _request_profile as request_profile
 
 
 def noted(change: Any, request: rq.Request, *more: Any) -> tuple[list[str], list[str]]:

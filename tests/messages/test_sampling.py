@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from penstock._messages.convert import convert
+from penstock._messages.request_codecs import profile_of
 from penstock.errors import InputError
-from penstock.messages.convert import convert
-from penstock.messages.request_codecs import profile_of
 
 ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 5000}
 REFUSING = ["claude-opus-4-7", "claude-fable-5", "claude-sonnet-5", "claude-haiku-5-5"]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock.diagnostics import Diagnostics
-from penstock.messages.content import mend_inputs, mend_texts
+from penstock._diagnostics import Diagnostics
+from penstock._messages.content import mend_inputs, mend_texts
 from tests.messages.making import REQUESTS, ask, assistant, call, codes, result, steady, tool, user
 
 HALF = "half \ud83d of it"

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from penstock import events as ev
+from penstock._framing.sse import KEEP_ALIVE
 from penstock.errors import FrameTooLarge
-from penstock.framing import KEEP_ALIVE, PARSERS, SseParser
+from penstock.framing import PARSERS, SseParser
 from tests.support import run_streams as running
 from tests.support import small_streams as small
 from tests.support import turn_facets as facets

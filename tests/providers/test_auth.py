@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from penstock.engines.auth import Auth, Secret, auth_for, choose_credential
+from penstock._engines.auth import Auth, Secret, auth_for, choose_credential
 from penstock.errors import AuthError, InputError, MissingExtra, NetworkError
 from penstock.providers import provider, providers
 from penstock.testing import Reply, Seen, Upstream

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock._providers.identity import kind
 from penstock.providers import client, clients, identify
-from penstock.providers.identity import kind
 
 # id → provider, maker, family, version
 SPELLINGS = """

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock._providers.models import FACTS, PROVIDER
 from penstock.errors import InputError
 from penstock.providers import (
     Model,
@@ -19,7 +20,6 @@ from penstock.providers import (
     providers,
     read_model_list,
 )
-from penstock.providers.models import FACTS, PROVIDER
 
 MODEL = Model(
     id="m", provider="p", context=200_000, max_output=64_000, prices=Prices(3, 15), capabilities=frozenset({"tools"})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock
-from penstock.protocols import MODULES
+from penstock._protocols import MODULES
 from penstock.providers import clients, providers
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from penstock.engines.config import Config
-from penstock.engines.model_resolution import list_known_models
+from penstock._engines.config import Config
+from penstock._engines.model_resolution import list_known_models
+from penstock._gateway.config import read_config
+from penstock._gateway.config_trust import sensitive_settings
+from penstock._providers.models import CONFIGURATION, FACTS, PROVIDER
 from penstock.errors import InputError
-from penstock.gateway.config import read_config
-from penstock.gateway.config_trust import sensitive_settings
 from penstock.providers import model, models, read_model_list
-from penstock.providers.models import CONFIGURATION, FACTS, PROVIDER
 
 
 def config(models: Any, name: str = "mine", **more: Any) -> Config:

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock import request as rq
+from penstock._engines.router import Router
+from penstock._fold import fold
+from penstock._messages.request_codecs import reader
+from penstock._replay import play
 from penstock.client import Client
-from penstock.engines.router import Router
-from penstock.fold import fold
-from penstock.messages.request_codecs import reader
 from penstock.providers import Provider, fill_template
-from penstock.replay import play
 from penstock.testing import Reply, Seen, Upstream
 from tests.providers.accounts import AWS_ID, AWS_SECRET, KEY, TOKEN, environment, exchange
 from tests.providers.addresses_rewrite import FILE

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock import protocols
-from penstock.engines.request_plan import request_profile
+from penstock import _protocols as protocols
+from penstock._engines.request_plan import request_profile
 from penstock.errors import InputError
 from penstock.framing import PARSERS
 from penstock.providers import Provider, custom, provider, providers, url

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from penstock._providers.identity import identify
 from penstock.errors import InputError
 from penstock.providers import model, thinking_in_form, thinking_of
-from penstock.providers.identity import identify
 
 # A model of each family of thinking.toml: its form, and the efforts or the bounds of the budget that it takes.
 FAMILIES = {
@@ -86,7 +86,7 @@ FAMILIES = {
     "MiniMax-M3": ("switch", ()),
     "minimax-text-01": ("none", ()),
 }  # fmt: skip
-ROWS = tomllib.loads(files("penstock.providers").joinpath("thinking.toml").read_text())["families"]
+ROWS = tomllib.loads(files("penstock._providers").joinpath("thinking.toml").read_text())["families"]
 
 
 @pytest.mark.finding("DEF-3")

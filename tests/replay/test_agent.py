@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from penstock import request as rq
+from penstock._fold import fold
+from penstock._messages.request_codecs import reader, writer
+from penstock._replay import NATURAL, answer, find_script, paced, play
+from penstock._replay.tools import write_example_input
 from penstock.errors import InputError
-from penstock.fold import fold
-from penstock.messages.request_codecs import reader, writer
-from penstock.replay import NATURAL, answer, find_script, paced, play
-from penstock.replay.tools import write_example_input
 
 ASK = (
     "<system-reminder>`rm -rf`</system-reminder>\nRun `cat nonce.txt` with your shell tool and tell me what it printed."
@@ -157,7 +157,7 @@ def test_no_schema_is_too_strange(schema: Any) -> None:
 
 
 def test_a_natural_pace_waits_before_words_and_full_speed_never() -> None:
-    from penstock.replay import FULL
+    from penstock._replay import FULL
 
     waits = [wait for wait, _ in paced(play("reasoning"))]
     assert waits[0] == 0

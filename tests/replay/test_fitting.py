@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
+from penstock._fold import fold
+from penstock._grammar import Guard
+from penstock._replay import answer, describe_scripts
 from penstock.events import TextDelta
-from penstock.fold import fold
-from penstock.grammar import Guard
-from penstock.replay import answer, describe_scripts
 
 SCHEMA = {
     "type": "object",

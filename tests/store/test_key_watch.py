@@ -9,8 +9,8 @@ import keyring
 import pytest
 from keyring.backend import KeyringBackend
 
-from penstock.store import provider_keys
-from penstock.store.provider_keys import ProviderKeys, StoredKeyWatcher
+from penstock._store import provider_keys
+from penstock._store.provider_keys import ProviderKeys, StoredKeyWatcher
 
 if TYPE_CHECKING:
     from pathlib import Path

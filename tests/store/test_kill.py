@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store.writer import COMMIT_SECONDS
+from penstock._store.writer import COMMIT_SECONDS
 from tests.cli.running import environment
 from tests.store.processes import LIMIT, READER, WRITER, deleted_files, holds_lock, integrity, needs_proc, run_python
 
@@ -27,9 +27,9 @@ pytestmark = [needs_proc, pytest.mark.slow, pytest.mark.finding("REL-1"), pytest
 WORKER = """
 import signal, sys, time
 from pathlib import Path
-from penstock.store.journal import JournalStore, JournalEntry
-from penstock.store.key_value import SqliteKeyValueTable
-from penstock.store.writer import SqliteWriter
+from penstock._store.journal import JournalStore, JournalEntry
+from penstock._store.key_value import SqliteKeyValueTable
+from penstock._store.writer import SqliteWriter
 from penstock.stores import Bounds
 folder, name = Path(sys.argv[1]), sys.argv[2]
 rows = JournalStore(folder / "journal.sqlite", time.time, age=1e9, size=10**9)
@@ -55,7 +55,7 @@ state.close()
 USAGE = """
 import os, sys
 os.environ["PENSTOCK_DATA"] = sys.argv[1]
-from penstock.cli import main
+from penstock._cli import main
 sys.exit(main(["usage", "--json"]))
 """
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store import key_value as module
-from penstock.store.key_value import SqliteKeyValueTable
-from penstock.store.sqlite import IN_MEMORY
-from penstock.store.writer import SqliteWriter
+from penstock._store import key_value as module
+from penstock._store.key_value import SqliteKeyValueTable
+from penstock._store.sqlite import IN_MEMORY
+from penstock._store.writer import SqliteWriter
 from penstock.stores import Bounds, MemoryStore, ReasoningStore
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store.sqlite import IN_MEMORY, DamagedDatabaseError, connect
-from penstock.store.writer import SqliteWriter
+from penstock._store.sqlite import IN_MEMORY, DamagedDatabaseError, connect
+from penstock._store.writer import SqliteWriter
 from tests.store.processes import deleted_files, holds_lock, needs_proc, run_python, start_python
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ def hook(event, args):
         if not (args[2] & os.O_EXCL):
             bad.append(args[0])
 sys.addaudithook(hook)
-from penstock.store.journal import JournalStore, JournalEntry
-from penstock.store.key_value import SqliteKeyValueTable
-from penstock.store.tokens import TokenStore
-from penstock.store.writer import SqliteWriter
-from penstock.cli import main
+from penstock._store.journal import JournalStore, JournalEntry
+from penstock._store.key_value import SqliteKeyValueTable
+from penstock._store.tokens import TokenStore
+from penstock._store.writer import SqliteWriter
+from penstock._cli import main
 folder = Path(os.environ["PENSTOCK_DATA"])
 for _ in range(2):
     rows = JournalStore(folder / "journal.sqlite", time.time, age=1e9, size=10**9)
@@ -233,7 +233,7 @@ def test_a_damaged_schema_is_found_when_the_file_is_opened(tmp_path: Path) -> No
 
 
 def test_a_lock_that_is_held_too_long_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.store.sqlite.LOCK_TIMEOUT", 0.2)
+    monkeypatch.setattr("penstock._store.sqlite.LOCK_TIMEOUT", 0.2)
     path = tmp_path / "x.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:  # not WAL: it keeps everybody out
         other.execute("CREATE TABLE t (x)")
@@ -245,9 +245,9 @@ def test_a_lock_that_is_held_too_long_is_said_to_be_one(tmp_path: Path, monkeypa
 MANY = """
 import sys
 from pathlib import Path
-from penstock.store.key_value import SqliteKeyValueTable
-from penstock.store.writer import SqliteWriter
-from penstock.store.journal import JournalStore, JournalEntry
+from penstock._store.key_value import SqliteKeyValueTable
+from penstock._store.writer import SqliteWriter
+from penstock._store.journal import JournalStore, JournalEntry
 sys.stdin.readline()
 rows = JournalStore(Path(sys.argv[1]) / "journal.sqlite", lambda: 0.0, age=1e9, size=10**9)
 state = SqliteWriter(Path(sys.argv[1]) / "state.sqlite")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.store import writer as writing
-from penstock.store.journal import JournalEntry, JournalStore
-from penstock.store.writer import COMMIT_SECONDS, SqliteWriter
+from penstock._store import writer as writing
+from penstock._store.journal import JournalEntry, JournalStore
+from penstock._store.writer import COMMIT_SECONDS, SqliteWriter
 from tests.store.processes import run_python
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test_what_a_closed_writer_could_not_write_is_counted_and_said(
 
 
 def test_a_journal_that_is_stuck_takes_so_many_rows_and_no_more(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.store.journal.MAX_WAITING_JOBS", 50)
+    monkeypatch.setattr("penstock._store.journal.MAX_WAITING_JOBS", 50)
     journal = JournalStore(path, time.time, age=1e12, size=10**9)
     assert journal._writer.flush()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:

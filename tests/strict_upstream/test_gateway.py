@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock.engines.config import Account, Config
-from penstock.gateway.app import App
-from penstock.gateway.config import GatewayConfig, JournalTable, Serve, StateTable
+from penstock._engines.config import Account, Config
+from penstock._gateway.app import App
+from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable
 from tests.gateway.running import Running
 from tests.strict_upstream.test_official_clients import CLIENTS, TURNED
 from tools.strict_upstream.model_facts import DEFAULT_MODELS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.ledger import TRUNCATED
+from penstock._ledger import TRUNCATED
 from tests.oracles.outcome import Outcome, arguments
 
 if TYPE_CHECKING:

@@ -148,20 +148,20 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def _clients() -> Iterable[re.Pattern[Any]]:
-    from penstock.providers.registry import clients
+    from penstock._providers.registry import clients
 
     return [re.compile(text) for row in clients().values() for text in row.headers.values()]
 
 
 def _tokens() -> Iterable[re.Pattern[Any]]:
-    from penstock.tokens.families import load_tables
+    from penstock._tokens.families import load_tables
 
     return [pattern for pattern, _ in load_tables()._patterns]
 
 
 def _identifier_rules() -> list[Any]:
-    from penstock import request_profile
-    from penstock.messages.request_codecs import PROFILES
+    from penstock import _request_profile as request_profile
+    from penstock._messages.request_codecs import PROFILES
 
     found = {rule for row in PROFILES.values() for rule in (row.names, row.ids)}
     # The same order in every worker: pytest numbers them.
@@ -169,7 +169,7 @@ def _identifier_rules() -> list[Any]:
 
 
 def _identifiers() -> Iterable[re.Pattern[Any]]:
-    from penstock import request_profile
+    from penstock import _request_profile as request_profile
 
     rules = _identifier_rules()
     return [
@@ -183,21 +183,21 @@ def _first_characters() -> Iterable[re.Pattern[Any]]:
 
 
 def _namespace() -> Iterable[re.Pattern[Any]]:
-    from penstock.messages.request_codecs import PROFILES
-    from penstock.transforms.tool_names import Namespace
+    from penstock._messages.request_codecs import PROFILES
+    from penstock._transforms.tool_names import Namespace
 
     made = [Namespace(reserved=word) for word in sorted({"", *(row.reserved for row in PROFILES.values())})]
     return [pattern for one in made for pattern in (one._plain, one._dashed)]
 
 
 def _aliases() -> Iterable[re.Pattern[Any]]:
-    from penstock.engines.model_resolution import _compile_pattern
+    from penstock._engines.model_resolution import _compile_pattern
 
     return [_compile_pattern(text) for text in ("claude-*", "*", "*-latest", "a*b*c*d", "*/gpt-*-mini")]
 
 
 def _thinking() -> Iterable[re.Pattern[Any]]:
-    from penstock.providers.thinking import _families
+    from penstock._providers.thinking import _families
 
     return [getattr(fits, "__self__") for rows in _families().values() for fits, _, _ in rows]  # noqa: B009
 

@@ -20,7 +20,7 @@ from penstock.request import Request
 from tests.support import request_protocols as requesting
 
 if TYPE_CHECKING:
-    from penstock.request_writer import RequestDraft
+    from penstock._request_writer import RequestDraft
 
 HOME = Path(__file__).parents[1] / "requests"
 

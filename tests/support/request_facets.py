@@ -19,7 +19,7 @@ from tests.oracles.outcome import arguments
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.diagnostics import Diagnostic
+    from penstock._diagnostics import Diagnostic
 
 Facets = dict[str, Any]
 VITAL = frozenset({"text", "refusal", "system", "calls", "results", "images", "tools", "shape", "texts-in-results"})

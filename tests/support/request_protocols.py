@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.protocols import MODULES, request_module
+from penstock._protocols import MODULES, request_module
 from tests.support import corpus
 from tests.support.recorded_streams import SOURCES
 
 if TYPE_CHECKING:
+    from penstock._request_writer import RequestDraft
     from penstock.request import Request
-    from penstock.request_writer import RequestDraft
 
 MAIN = ("openai-chat", "responses", "anthropic", "gemini")
 """The four between which nothing that a conversation needs may get lost."""

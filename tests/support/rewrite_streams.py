@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock import codec
+from penstock import _codec as codec
 from tests.support import run_streams as running
 from tests.support.rewriting import read_arguments, write_changed
 from tests.support.stream_cases import Case, cases, lines

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock import protocols
+from penstock import _protocols as protocols
+from penstock._grammar import Guard
+from penstock._pipeline import Pipe
+from penstock._transforms.serialize import SerializeParts as Sequential
 from penstock.framing import PARSERS, WRITERS, BedrockChunks
-from penstock.grammar import Guard
-from penstock.pipeline import Pipe
-from penstock.transforms.serialize import SerializeParts as Sequential
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from penstock.codec import Decoder, Encoder, Protocol
+    from penstock._codec import Decoder, Encoder, Protocol
+    from penstock._pipeline import Stage
     from penstock.events import AnyEvent
     from penstock.framing import Frame
-    from penstock.pipeline import Stage
 
 LONG = 20_000
 NAMES = tuple(protocols.MODULES)

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock.fold import fold
+from penstock._fold import fold
 from tests.oracles import samples
 from tests.support import run_streams as running
 from tests.support.stream_cases import Case, cases

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock import request as rq
-from penstock.fold import fold
+from penstock._fold import fold
 from tests.oracles.outcome import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.diagnostics import Diagnostic
+    from penstock._diagnostics import Diagnostic
     from penstock.events import AnyEvent
 
 Facets = dict[str, Any]

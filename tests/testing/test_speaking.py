@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import protocols
+from penstock import _protocols as protocols
 from penstock import request as rq
-from penstock.bridge import parser
-from penstock.fold import fold
-from penstock.replay import describe_scripts, iterate_wire_cases, play, wire
+from penstock._bridge import parser
+from penstock._fold import fold
+from penstock._replay import describe_scripts, iterate_wire_cases, play, wire
 from penstock.testing import cut, cuts, media, speak
 from tests.support.run_streams import decode
 

@@ -10,8 +10,8 @@ import aiohttp
 import httpx
 import pytest
 
+from penstock._replay import play
 from penstock.errors import InputError
-from penstock.replay import play
 from penstock.testing import Reply, Seen, Upstream, scripted
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from penstock._tokens.bpe import SEARCH_RANGE, counters, split_text
+from penstock._tokens.families import load_tables
 from penstock.errors import MissingExtra
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.bpe import SEARCH_RANGE, counters, split_text
-from penstock.tokens.families import load_tables
 from tests.tokens.samples import CODE, EMOJI, JSON
 
 

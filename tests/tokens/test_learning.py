@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from penstock._tokens.families import load_tables
 from penstock.events import Finish, Usage
 from penstock.request import Call, File, Message, Request, Result, Text, Tool, Turn
 from penstock.stores import MemoryStore
 from penstock.tokens import HybridTokenEstimator, warning
-from penstock.tokens.families import load_tables
 from tests.tokens.samples import JSON, PROSE
 
 ASKED = Message("user", [Text(text=PROSE)])

@@ -7,10 +7,10 @@ import struct
 
 import pytest
 
+from penstock._tokens.families import load_tables
+from penstock._tokens.file_costs import DEFAULT_SIZE, count_pages, decode_head, image_size, image_tokens
 from penstock.request import File, Message
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.families import load_tables
-from penstock.tokens.file_costs import DEFAULT_SIZE, count_pages, decode_head, image_size, image_tokens
 
 
 def png(width: int, height: int) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import token_corpus, token_fit, token_score, token_turns, tokens
 from benchmarks.ridge import Belief, Row, solve
-from penstock.tokens.families import load_tables
+from penstock._tokens.families import load_tables
 from tests.support import corpus
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock._store.tokens import TokenStore, default_path
 from penstock.request import Message, Text
-from penstock.store.tokens import TokenStore, default_path
 from penstock.stores import MemoryStore
 from penstock.tokens import HybridTokenEstimator
 from tests.cli.running import environment
@@ -26,7 +26,7 @@ LEARN = """
 import sys
 from pathlib import Path
 from penstock.request import Message, Text
-from penstock.store.tokens import TokenStore
+from penstock._store.tokens import TokenStore
 from penstock.tokens import HybridTokenEstimator
 store = TokenStore(Path(sys.argv[1]))
 estimator = HybridTokenEstimator(counts=store, learned=store.factors)
@@ -166,7 +166,7 @@ def test_the_file_has_a_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 OPEN = """
 import sys
 from pathlib import Path
-from penstock.store.tokens import TokenStore
+from penstock._store.tokens import TokenStore
 sys.stdin.readline()
 store = TokenStore(Path(sys.argv[1]))
 store.put("t", {sys.argv[2]: b"1"})

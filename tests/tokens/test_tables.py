@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import InputError
-from penstock.request import Request, Tool
-from penstock.tokens.families import (
+from penstock._tokens.families import (
     DEFAULT_FAMILY,
     FEATURE_NAMES,
     TEXT_FEATURES,
@@ -20,11 +18,13 @@ from penstock.tokens.families import (
     load_tables,
     weigh_text,
 )
-from penstock.tokens.features import TOOL, FeatureCounter
-from penstock.tokens.tool_rendering import render_json, render_tool
+from penstock._tokens.features import TOOL, FeatureCounter
+from penstock._tokens.tool_rendering import render_json, render_tool
+from penstock.errors import InputError
+from penstock.request import Request, Tool
 
-FACTS: dict[str, Any] = tomllib.loads(files("penstock.tokens").joinpath("tables.toml").read_text("utf-8"))
-FITS: dict[str, Any] = tomllib.loads(files("penstock.tokens").joinpath("fitted.toml").read_text("utf-8"))
+FACTS: dict[str, Any] = tomllib.loads(files("penstock._tokens").joinpath("tables.toml").read_text("utf-8"))
+FITS: dict[str, Any] = tomllib.loads(files("penstock._tokens").joinpath("fitted.toml").read_text("utf-8"))
 
 
 def test_every_rule_names_a_family_and_every_family_is_named() -> None:

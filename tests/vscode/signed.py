@@ -10,13 +10,13 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock.replay.tools import write_example_input
+from penstock._replay.tools import write_example_input
 from penstock.testing import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.testing.upstream import Seen
+    from penstock._testing.upstream import Seen
 
 PROTOCOL = "anthropic"
 TITLES = {"540 litres": "Filling a tank", "the turbine": "A turbine's speed", "there room": "Room to spare"}

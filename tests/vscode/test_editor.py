@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from penstock._testing.upstream import Seen
     from penstock.testing import Upstream
-    from penstock.testing.upstream import Seen
 
 pytestmark = [pytest.mark.slow, pytest.mark.node]
 
@@ -243,7 +243,7 @@ EVIL = {
     "penstock.commitMessage.model": "mistral/evil-1", "penstock.models.utility": "mistral/evil-1",
     "penstock.models.show": ["mistral/evil-1"], "penstock.python": "/evil/python",
     "penstock.gateway.url": "http://127.0.0.1:9", "penstock.gateway.arguments": ["--evil"],
-    "penstock.gateway.config": "/evil/penstock.toml",
+    "penstock._gateway.config": "/evil/penstock.toml",
 }  # fmt: skip
 
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock.messages.request_codecs import reader
+from penstock._messages.request_codecs import reader
+from penstock._tokens.families import TEXT_FEATURES, count_text_features
+from penstock._tokens.tool_rendering import render_tool
 from penstock.request import Tool
 from penstock.tokens import HybridTokenEstimator
-from penstock.tokens.families import TEXT_FEATURES, count_text_features
-from penstock.tokens.tool_rendering import render_tool
 from tests.vscode.e2e import EXTENSION, HERE, ROOT, Gateway, alone, need_packages, node, script
 from tests.vscode.signed import insisting, insisting_on_all, insisting_on_words
 

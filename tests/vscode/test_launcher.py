@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.gateway.config import GatewayConfig
-from penstock.gateway.keys import KeyRing
+from penstock._gateway.config import GatewayConfig
+from penstock._gateway.keys import KeyRing
 from tests.vscode.e2e import EXTENSION, HERE, ROOT, alone, need_packages, script
 
 if TYPE_CHECKING:

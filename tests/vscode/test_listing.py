@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.engines.config import Account, Config
-from penstock.gateway.app import App
-from penstock.gateway.config import Features, GatewayConfig, JournalTable, StateTable
+from penstock._engines.config import Account, Config
+from penstock._gateway.app import App
+from penstock._gateway.config import Features, GatewayConfig, JournalTable, StateTable
 from tests.test_vscode_schema import faults
 
 ACCOUNTS = {

@@ -1,0 +1,394 @@
+"""Parts that model messages and UI messages share: reasoning, inputs of calls, files, custom parts. Both ways."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import _lenient_fields as lenient
+from penstock import _strict_fields as strict
+from penstock import request as rq
+from penstock._aisdk import PENSTOCK, SDK, sdk_extra, to_json_text
+from penstock._aisdk.request_settings import (
+    METADATA,
+    OPTIONS,
+    add_extra,
+    read_extra_fields,
+    report_foreign_fields,
+    write_extra_fields,
+)
+from penstock._aisdk.wire import read_file_data, single_reference_id, write_file_data
+from penstock._jsontext import decode_or_keep_raw, is_json
+from penstock._request_writer import drop_empty, split_extra
+from penstock.errors import BadRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock._lenient_fields import Object
+    from penstock._request_writer import RequestDraft
+
+OPTION_KEYS = {SDK: (OPTIONS, METADATA, "experimental_providerMetadata"), "uistream": (METADATA,)}
+_REASONING_FORMS = ("full", "summary", "redacted")
+
+
+def read_text(part: Object, known: frozenset[str], protocol: str, **marks: Any) -> rq.Text:
+    """Reads text, and whether it is a refusal."""
+    made = rq.Text(strict.require_text(part, "text"))
+    made.refusal = bool(read_extra_fields(made, part, known, OPTION_KEYS[protocol], protocol, **marks).get("refusal"))
+    return made
+
+
+def read_reasoning(part: Object, known: frozenset[str], protocol: str, **marks: Any) -> rq.Reasoning:
+    """Reads reasoning with its state."""
+    made = rq.Reasoning(strict.require_text(part, "text"))
+    ours = read_extra_fields(made, part, known, OPTION_KEYS[protocol], protocol, **marks)
+    made.item = lenient.get_text(ours, "item")
+    form: Any = ours.get("form")
+    if form in _REASONING_FORMS:
+        made.form = form
+    elif "redacted" in (made.extra or {}).get("anthropic", ()) and not made.text:
+        made.form = "redacted"
+    return made
+
+
+def reasoning_fields(part: rq.Reasoning) -> Object:
+    """Returns the fields of reasoning that only our key has."""
+    sealed = "redacted" in (part.extra or {}).get("anthropic", ()) and not part.text
+    return drop_empty(item=part.item, form="" if part.form == ("redacted" if sealed else "full") else part.form)
+
+
+# ── calls ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def set_call_input(call: rq.Call, given: Any, *, free: bool, protocol: str) -> None:
+    """Sets the input of a call: text for free-text tools, else any JSON value."""
+    if not isinstance(given, str):
+        call.json = to_json_text(given)
+    elif free:
+        call.json, call.form = given, "text"
+    elif given.lstrip().startswith("{") and is_json(given):
+        call.json = given
+        _, marks = split_extra(call.extra, protocol)
+        add_extra(call, protocol, _={**marks, "text": True})
+    else:
+        call.json = to_json_text(given)
+
+
+def call_input_value(call: rq.Call, marks: Object) -> Any:
+    """Returns the input of a call as a value."""
+    return call.json if call.form == "text" or marks.get("text") else parse_json_or_text(call.json or "{}")
+
+
+def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq.File:
+    """Reads a file with its data in this field. UI messages have data URLs where model messages have base64."""
+    word = "mimeType" if "mediaType" not in part and "mimeType" in part else "mediaType"
+    label = strict.get_text(part, word)
+    try:
+        held = read_file_data(part.get(field), label, default)
+    except BadRequest as error:
+        raise error.at(field) from None
+    made = rq.File(
+        held.media,
+        held.url,
+        held.data,
+        name=strict.get_text(part, "filename"),
+        id=single_reference_id(held.reference),
+    )
+    kind = strict.get_text(part, "type")
+    usual = "data-url" if field == "url" else ""
+    form = "" if held.form == usual else held.form or ("bare" if held.data else "")
+    ours = read_extra_fields(
+        made,
+        part,
+        {"type", field, word, "filename"},
+        OPTION_KEYS[protocol],
+        protocol,
+        mime=word == "mimeType",
+        form=form,
+        kind="" if kind == "file" else kind,
+        media="" if held.media == label else label or "-",
+        reference=held.reference,
+    )
+    made.id, made.detail = made.id or lenient.get_text(ours, "id"), lenient.get_text(ours, "detail")
+    if kind == "reasoning-file":
+        add_extra(made, SDK, reasoning=True)
+    return made
+
+
+def write_file(file: rq.File, field: str, protocol: str = SDK) -> Object:
+    """Writes a file; an image part stays an image part."""
+    rest, _, marks = write_extra_fields(
+        file, word=OPTION_KEYS[protocol][0], protocol=protocol, id=_unreferenced_id(file, protocol), detail=file.detail
+    )
+    thought = (file.extra or {}).get(SDK, {}).get("reasoning")
+    kind = marks.get("kind") or ("reasoning-file" if thought else "file")
+    made: Object = {"type": kind}
+    form = marks.get("form") or ("data-url" if field == "url" else "")
+    made["image" if kind == "image" else field] = write_file_data(file, form, marks.get("reference"))
+    media = marks.get("media") or file.media
+    if media != "-":
+        made["mimeType" if marks.get("mime") else "mediaType"] = media
+    if file.name:
+        made["filename"] = file.name
+    return {**rest, **made}
+
+
+def _unreferenced_id(file: rq.File, protocol: str) -> str:
+    """Returns the file's id, unless a reference has it."""
+    return "" if split_extra(file.extra, protocol)[1].get("reference") else file.id
+
+
+def read_custom(part: Object, protocol: str = SDK) -> rq.Opaque:
+    """Reads a custom part: opaque state of ours if our key says so, else of the SDK."""
+    word = OPTION_KEYS[protocol][0]
+    owner, _, kind = strict.get_text(part, "kind").partition(".")
+    ours = lenient.get_object(lenient.get_object(part, word), PENSTOCK)
+    if "opaque" in ours and kind:
+        return rq.Opaque(owner, kind, ours["opaque"])
+    return rq.Opaque(SDK, "custom", {OPTIONS if key == word else key: value for key, value in part.items()})
+
+
+def write_custom(part: rq.Opaque, protocol: str = SDK) -> Object:
+    """Writes opaque state as a custom part, which every reader since version 7 keeps."""
+    word = OPTION_KEYS[protocol][0]
+    if part.protocol == SDK and part.kind == "custom":
+        return {word if key == OPTIONS else key: value for key, value in lenient.as_object(part.data).items()}
+    return {"type": "custom", "kind": f"{part.protocol}.{part.kind}", word: {PENSTOCK: {"opaque": part.data}}}
+
+
+DENIED_TEXT = "Tool call execution denied."  # the SDK's text if no reason is given
+MEDIA_ONLY_VERSION = 5  # the version whose content lists know text and `media` single_value
+CUSTOM, _CUSTOM_VERSION = "custom", 7  # content of no fixed kind, and since which version
+# kind of content → the field with its data, the field with its name at the provider's
+FILES: dict[str, tuple[str, str]] = {
+    "media": ("data", ""),
+    "file": ("data", ""),
+    "image": ("data", ""),
+    "file-data": ("data", ""),
+    "image-data": ("data", ""),
+    "file-url": ("url", ""),
+    "image-url": ("url", ""),
+    "file-id": ("", "fileId"),
+    "image-file-id": ("", "fileId"),
+    "file-reference": ("", "providerReference"),
+    "image-file-reference": ("", "providerReference"),
+}
+
+
+class ToolOutput(NamedTuple):
+    """The output of a tool."""
+
+    content: list[rq.ResultPart]
+    failed: bool = False
+    denied: bool = False
+    marks: Object | None = None
+
+
+def parse_json_or_text(json: str) -> Any:
+    """Returns the value of a JSON text; the text if it is not JSON."""
+    try:
+        return decode_or_keep_raw(json) if json else ""
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return json
+
+
+def value_as_content(value: Any) -> list[rq.ResultPart]:
+    """Returns a bare value as content: text, or JSON."""
+    return [rq.Text(value)] if isinstance(value, str) else [rq.Json(to_json_text(value))]
+
+
+def read_output(given: Object) -> ToolOutput:
+    """Reads an output (since version 5)."""
+    kind = strict.require_text(given, "type")
+    beside = strict.unknown_fields(given, {"type", "value"})
+    marks: Object = {"beside": beside} if beside else {}
+    if kind == "content":
+        return ToolOutput(strict.read_objects(given, "value", read_content, need=True), marks={**marks, "listed": True})
+    if kind == "execution-denied":
+        reason = strict.get_text(given, "reason")
+        return ToolOutput([rq.Text(reason or DENIED_TEXT)], failed=True, denied=True, marks=marks)
+    if kind not in ("text", "json", "error-text", "error-json"):
+        raise BadRequest("text, json, error-text, error-json, content or execution-denied", kind, "type")
+    if kind.endswith("text"):
+        content: list[rq.ResultPart] = [rq.Text(strict.require_text(given, "value"))]
+    else:
+        content = [rq.Json(to_json_text(given.get("value")))]
+    return ToolOutput(content, failed=kind.startswith("error-"), marks=marks)
+
+
+def read_content(part: Object) -> rq.ResultPart:
+    """Reads one part of an output's list."""
+    kind = strict.require_text(part, "type")
+    if kind == "text":
+        made = rq.Text(strict.require_text(part, "text"))
+        if not read_extra_fields(made, part, _TEXT).get("json"):
+            return made
+        return rq.Json(made.text, extra=made.extra, cache=made.cache)
+    if kind in FILES:
+        return _file(part, kind)
+    held = lenient.get_object(lenient.get_object(lenient.get_object(part, OPTIONS), PENSTOCK), "opaque")
+    if kind == CUSTOM and lenient.get_text(held, "protocol"):
+        return rq.Opaque(lenient.get_text(held, "protocol"), lenient.get_text(held, "kind"), held.get("data"))
+    return rq.Opaque(SDK, kind, part)
+
+
+_TEXT = frozenset({"type", "text"})
+
+
+def _file(part: Object, kind: str) -> rq.File:
+    field, stored = FILES[kind]
+    word = "mimeType" if "mediaType" not in part and "mimeType" in part else "mediaType"
+    said = strict.get_text(part, word)
+    given: Any = part.get(field or stored)
+    try:
+        value = {"": given} if stored and isinstance(given, str) else given
+        held = read_file_data(value, said, "image/*" if kind.startswith("image") else "application/octet-stream")
+    except BadRequest as error:
+        raise error.at(field or stored) from None
+    name, id = strict.get_text(part, "filename"), single_reference_id(held.reference)  # noqa: A001 — as the part calls it
+    made = rq.File(held.media, held.url, held.data, name=name, id=id)
+    read_extra_fields(
+        made,
+        part,
+        {"type", field or stored, word, "filename"},
+        kind=kind,
+        form=held.form,
+        mime=word == "mimeType",
+        media="" if held.media == said else said or "-",
+        reference=held.reference if value is given else None,
+    )
+    return made
+
+
+# ── writing outputs ──────────────────────────────────────────────────────────────────────────────────
+
+
+def write_output(result: rq.Result, draft: RequestDraft, version: int) -> Object:
+    """Writes the output of a result."""
+    own, marks = split_extra(result.extra, SDK)
+    beside: Object = marks.get("beside", {})
+    only = single_value(result)
+    if own.get("denied") and version > MEDIA_ONLY_VERSION:
+        reason = only.text if type(only) is rq.Text and only.text != DENIED_TEXT else ""
+        return {"type": "execution-denied", **({"reason": reason} if reason else {}), **beside}
+    error = "error-" if result.failed else ""
+    if type(only) is rq.Text:
+        return {"type": f"{error}text", "value": only.text, **beside}
+    if type(only) is rq.Json:
+        return {"type": f"{error}json", "value": parse_json_or_text(only.json), **beside}
+    if result.failed:
+        draft.report_loss("failed-content")
+    return {"type": "content", "value": write_content(result.content, draft, version), **beside}
+
+
+def single_value(result: rq.Result) -> rq.Text | rq.Json | None:
+    """Returns the only text or value of a result, if it has nothing else."""
+    if len(result.content) != 1 or split_extra(result.extra, SDK)[1].get("listed"):
+        return None
+    only = result.content[0]
+    if not isinstance(only, rq.Text | rq.Json) or only.cache:
+        return None
+    return None if any(own.keys() - {"_"} for own in (only.extra or {}).values()) else only
+
+
+def write_content(content: list[rq.ResultPart], draft: RequestDraft, version: int) -> list[Object]:
+    """Writes the parts of an output's list."""
+    for part in content:
+        if not isinstance(part, rq.Opaque) and part.extra is not None:
+            report_foreign_fields(draft, part.extra)
+    return [made for part in content for made in _WRITES[type(part)](part, draft, version)]
+
+
+def _text(part: rq.Text, _: RequestDraft, __: int) -> list[Object]:
+    return [{"type": "text", "text": part.text, **write_extra_fields(part)[0]}]
+
+
+def _json(part: rq.Json, _: RequestDraft, __: int) -> list[Object]:
+    return [{"type": "text", "text": part.json, **write_extra_fields(part, json=True)[0]}]
+
+
+def _opaque(part: rq.Opaque, draft: RequestDraft, version: int) -> list[Object]:
+    if part.protocol == SDK:
+        return [part.data]
+    if version >= _CUSTOM_VERSION:
+        held = {"protocol": part.protocol, "kind": part.kind, "data": part.data}
+        return [{"type": CUSTOM, OPTIONS: {PENSTOCK: {"opaque": held}}}]
+    draft.report_loss("opaque")
+    return []
+
+
+def _source(_: rq.Source, draft: RequestDraft, __: int) -> list[Object]:
+    draft.report_loss("source")
+    return []
+
+
+def _write_file(file: rq.File, draft: RequestDraft, version: int) -> list[Object]:
+    rest, _, marks = write_extra_fields(file)
+    draft.report_image_detail(file)
+    kind = _kind(file, marks.get("kind", ""), version)
+    if not kind:
+        draft.report_loss("result-url")
+        return [{"type": "text", "text": f"[{file.name or file.media}]({file.url or file.id})"}]
+    field, stored = FILES[kind]
+    made: Object = {"type": kind}
+    if stored:
+        made[stored] = marks.get("reference") or file.id
+    else:
+        made[field] = write_file_data(file, marks.get("form", ""), marks.get("reference"))
+    media = marks.get("media") or file.media
+    if media != "-" and (marks or not media.endswith("*")):
+        made["mimeType" if marks.get("mime") else "mediaType"] = media
+    if file.name:
+        made["filename"] = file.name
+    return [{**rest, **made}]
+
+
+def _kind(file: rq.File, said: str, version: int) -> str:
+    """Returns the content type for a file; empty if there is none."""
+    if said:
+        return said
+    if version <= MEDIA_ONLY_VERSION:
+        return "media" if file.data else ""
+    head = "image-" if file.media.startswith("image/") else "file-"
+    if file.data:
+        return head + "data"
+    return head + "url" if file.url else "image-file-id" if head == "image-" else "file-id"
+
+
+_WRITES: dict[type, Callable[[Any, RequestDraft, int], list[Object]]] = {
+    rq.Text: _text,
+    rq.Json: _json,
+    rq.File: _write_file,
+    rq.Opaque: _opaque,
+    rq.Source: _source,
+}
+
+
+def split_sdk_runs(messages: Iterable[rq.Message]) -> list[rq.Message]:
+    """Turns calls that the SDK ran into client calls, and splits each turn where their results come."""
+    return [row for message in messages for row in _split_message(message)]
+
+
+def _split_message(message: rq.Message) -> list[rq.Message]:
+    ran = {part.id for part in message.parts if type(part) is rq.Call and sdk_extra(part.extra).get("sdk")}
+    if not ran:
+        return [message]
+    rows = [replace(message, parts=[])]
+    for part in message.parts:
+        answer = type(part) is rq.Result and part.call in ran
+        role: rq.Role = "tool" if answer else "assistant"
+        if rows[-1].role != role:
+            rows.append(rq.Message(role, []))
+        rows[-1].parts.append(_as_client_part(part) if answer or (type(part) is rq.Call and part.id in ran) else part)
+    return rows
+
+
+def _as_client_part(part: rq.AnyPart) -> rq.AnyPart:
+    if not isinstance(part, rq.Call | rq.Result):
+        return part
+    left = {key: value for key, value in sdk_extra(part.extra).items() if key != "sdk"}
+    others = {protocol: fields for protocol, fields in (part.extra or {}).items() if protocol != SDK}
+    return replace(part, by="client", extra={**others, **({SDK: left} if left else {})} or None)

@@ -1,0 +1,215 @@
+"""Frames and events in a few words: what is new in them first, what only numbers or repeats last or not at all.
+
+Leans on `ink` for spans. Knows no protocol: a payload is its JSON, and what matters in it is told by how it varies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock._cli.terminal import StyledLine, printable, truncate
+from penstock._jsontext import parse_lenient
+from penstock._lenient_fields import as_object, get_list, get_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock._framing.frame import Frame
+    from penstock.events import Event
+
+# What is said comes first, then nested types, then ids, then mere numbering.
+_RANK = (
+    {"type": 1}
+    | dict.fromkeys(
+        (
+            "id",
+            "item_id",
+            "message_id",
+            "messageId",
+            "toolCallId",
+            "callId",
+            "call_id",
+            "response_id",
+            "responseId",
+            "role",
+            "status",
+            "model",
+            "modelVersion",
+            "provider",
+            "object",
+        ),
+        2,
+    )
+    | dict.fromkeys(
+        (
+            "index",
+            "output_index",
+            "content_index",
+            "summary_index",
+            "annotation_index",
+            "contentBlockIndex",
+            "sequence_number",
+            "created",
+            "created_at",
+            "system_fingerprint",
+            "service_tier",
+            "obfuscation",
+            "logprobs",
+            "avgLogprobs",
+            "native_finish_reason",
+            "p",
+        ),
+        3,
+    )
+)
+_LABELS = ("type", "kind", "event_type")  # what protocols call a payload's type
+_OBVIOUS_KEYS = frozenset({*_LABELS, "text", "value", "delta"})  # keys that need no mention
+_NEARLY_ALL = 0.8
+_MAX_QUOTE = 40  # columns for one string, so that others beside it can be seen too
+_IDS = frozenset({"id", "item", "call", "request_id"})
+_TEXT_FIELDS = frozenset({"text", "data", "message", "title", "quote"})
+_HIDDEN_FIELDS = frozenset({"extra", "logprobs"})
+_DEFAULT_VALUES = {"by": ("client",), "exact": (True,), "form": ("json", "full")}
+_STYLES = {
+    "text": "green",
+    "reasoning": "magenta",
+    "refusal": "red",
+    "call": "yellow",
+    "result": "cyan",
+    "ask": "cyan",
+    "file": "blue",
+    "source": "blue",
+    "opaque": "dim",
+    "data": "blue",
+    "usage": "dim",
+    "step": "dim",
+    "start": "bold",
+    "finish": "bold",
+    "fault": "bold red",
+    "unknown": "red",
+}
+
+
+def event_style(event: Event | None) -> str:
+    """The colour of an event and of all it brings about."""
+    return _STYLES[event_tag(event).partition("-")[0]] if event is not None else ""
+
+
+def event_tag(event: Event) -> str:
+    """`text-delta`: an event's name on the wire."""
+    return str(event.__struct_config__.tag)
+
+
+def event_line(event: Event) -> StyledLine:
+    """`text-delta #0 "Hello"`: an event's tag, its part, its values, its ids; opaque data is left out."""
+    line: StyledLine = [(event_tag(event), event_style(event))]
+    for name in sorted(event.__struct_fields__, key=_IDS.__contains__):
+        value = getattr(event, name)
+        if name == "index":
+            line.append((f" #{value}", "dim"))
+        elif name not in _HIDDEN_FIELDS and value not in (None, "", (), {}, False, 0, *_DEFAULT_VALUES.get(name, ())):
+            said = (f" {_format_field(name, value)}", "dim" if name in _IDS else "")
+            line += [said] if said not in line else []
+    return line
+
+
+def _format_field(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        return f"{name} {printable(_to_text(value))}"
+    return quote_text(value, 200) if name in _TEXT_FIELDS else printable(value)
+
+
+def quote_text(text: str, room: int = _MAX_QUOTE) -> str:
+    """Return the text in quotes, cut if it is long."""
+    return f'"{truncate(printable(text[: 4 * room]), room)}"'
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+
+
+class FrameShortener:
+    """Short forms of the frames of one stream. Made from all of them, so that it knows what never changes."""
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self._constant = _find_constants([parse_lenient(data) for _, data in frames])
+        self.prefix = _common_prefix([frame_label(frame) for frame in frames])
+
+    @property
+    def constant_line(self) -> StyledLine:
+        return [
+            span
+            for path, value in self._constant.items()
+            if _is_shown(value)
+            for span in _format_leaf(_last_key(path), value)
+        ]
+
+    def line(self, frame: Frame, style: str = "") -> StyledLine:
+        """A frame's name or type, then what is in it."""
+        payload = parse_lenient(frame[1])
+        if not isinstance(payload, dict):
+            words = [frame[0], frame[1][:400]]
+            return [(printable(b" ".join(filter(None, words)).decode("utf-8", "replace")), style)]
+        head = frame_label(frame)
+        leaves = [(path, value) for path, value in _iterate_leaves(payload) if self._constant.get(path) != value]
+        leaves.sort(key=lambda leaf: _RANK.get(_last_key(leaf[0]), 0))  # stable: otherwise in the payload's own order
+        line: StyledLine = [(printable(head.removeprefix(self.prefix)), style)] if head else []
+        for path, value in leaves:
+            if _is_shown(value) and not (value == head and path[1:] in _LABELS):
+                line += _format_leaf(_last_key(path), value)
+        return line if head or not line else [(line[0][0].lstrip(), line[0][1]), *line[1:]]
+
+
+def frame_label(frame: Frame) -> str:
+    """What a frame calls itself: its name in the framing, else the type of its payload."""
+    return frame[0].decode("utf-8", "replace") or get_text(as_object(parse_lenient(frame[1])), *_LABELS)
+
+
+def _common_prefix(labels: list[str]) -> str:
+    """`response.`: what nearly all labels begin with, up to a dot."""
+    begins = Counter(name[: name.find(".") + 1] for name in labels if name)
+    common, times = max(begins.items(), key=lambda row: row[1], default=("", 0))
+    return common if times >= max(len(labels) * _NEARLY_ALL, 3) else ""
+
+
+def _is_shown(value: Any) -> bool:
+    return value is not False and value not in (None, "", [], {})
+
+
+def _format_leaf(key: str, value: Any) -> StyledLine:
+    if isinstance(value, str):
+        value = printable(value) if key in _LABELS else quote_text(value)
+        return [(f" {value}", "")] if key in _OBVIOUS_KEYS else [(f" {key} ", "dim"), (value, "")]
+    return [(f" {key} ", "dim"), (_to_text(value), "")]
+
+
+def _last_key(path: str) -> str:
+    return path.rpartition(".")[2].partition("[")[0]
+
+
+def _iterate_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values in a JSON document with their paths; empty objects and lists count as values."""
+    inside: dict[str, Any] = {f".{key}": item for key, item in as_object(value).items()}
+    if isinstance(value, list):
+        inside = {f"[{place}]": item for place, item in enumerate(get_list({"": value}, ""))}
+    for step, item in inside.items():
+        yield from _iterate_leaves(item, path + step)
+    if not inside:
+        yield path, value
+
+
+def _find_constants(payloads: list[Any]) -> dict[str, Any]:
+    """The values that nearly all frames repeat and none changes: said once above the table."""
+    count: Counter[str] = Counter()
+    values: dict[str, Any] = {}
+    varied: set[str] = set()
+    for payload in payloads:
+        for path, value in _iterate_leaves(payload):
+            count[path] += 1
+            if values.setdefault(path, value) != value:
+                varied.add(path)
+    often = max(len(payloads) * _NEARLY_ALL, 3)
+    return {path: values[path] for path, times in count.items() if times >= often and path not in varied}

@@ -1,0 +1,379 @@
+"""Configuration files of other programs: values merged into JSON, TOML, YAML or .env text, a diff, a backup, an undo.
+
+Text that is there stays: comments and order are kept by tomlkit and ruamel.yaml. A file that cannot be edited without
+loss (JSON with comments, or a missing library) is refused, and its settings are printed instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
+
+import msgspec
+
+from penstock._store import provider_keys
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock._cli.terminal import StyledLine
+
+Form: TypeAlias = Literal["json", "toml", "yaml", "env"]
+Step: TypeAlias = "str | tuple[str, str]"  # a key of a table, or (key, value) that identify a table in a list
+IDENTITIES = ("id", "model_id", "name")  # what tells the tables of a list apart, the first that is there
+_ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_MISSING = object()
+
+
+def _is_table(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+class UneditableError(InputError):
+    """A file that cannot be edited without losing something. The message says why."""
+
+
+class FileEdit(msgspec.Struct, frozen=True):
+    """Values for one file. `defaults` are set only where the file has nothing."""
+
+    path: Path
+    form: Form
+    values: Any
+    defaults: dict[str, Any] = {}
+
+    @property
+    def whole(self) -> Any:
+        """All that stands in a new file."""
+        return {**self.defaults, **self.values} if _is_table(self.values) else self.values
+
+
+class ValueChange(msgspec.Struct, frozen=True):
+    """One value that was set: where, what was there before, and what is there now. `had` is false for a new one."""
+
+    path: tuple[Any, ...]
+    old: Any
+    new: Any
+    had: bool
+
+
+class Edited(NamedTuple):
+    """A file's text before and after, and the values that were set. `before` is None if there was no file."""
+
+    before: str | None
+    after: str
+    changes: list[ValueChange]
+
+
+# ── edits ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def edit_file(one: FileEdit) -> Edited:
+    """What a file becomes. Raises `UneditableError` if its text cannot be kept."""
+    before = one.path.read_text(encoding="utf-8") if one.path.is_file() else None
+    if before is None or not before.strip():
+        values = one.whole
+        after = write_text(one.form, values)
+        return Edited(before, after, [ValueChange(path, None, value, had=False) for path, value in _leaves(values)])
+    document, dump = _open_document(one, before)
+    changes: list[ValueChange] = []
+    for path, value in _leaves(one.values):
+        old = _get(document, path)
+        if _to_plain_value(old) != value:
+            had = old is not _MISSING
+            changes.append(ValueChange(path, _to_plain_value(old) if had else None, value, had=had))
+            _set(document, path, value)
+    for path, value in _leaves(one.defaults):
+        if _get(document, path) is _MISSING:
+            changes.append(ValueChange(path, None, value, had=False))
+            _set(document, path, value)
+    after = dump() if changes else before
+    _check_editable(one, after)
+    return Edited(before, after, changes)
+
+
+def undo_changes(one: FileEdit, text: str, changes: list[ValueChange]) -> str:
+    """The text with earlier values put back, as far as the values that were set are still there."""
+    document, dump = _open_document(one, text)
+    for change in reversed(changes):
+        path: tuple[Step, ...] = tuple((step[0], step[1]) if _is_list(step) else step for step in change.path)
+        if _to_plain_value(_get(document, path)) != change.new:
+            continue  # somebody has changed it since
+        if change.had:
+            _set(document, path, change.old)
+        else:
+            _delete(document, path)
+    return dump()
+
+
+def _check_editable(one: FileEdit, text: str) -> None:
+    """Every edited text is read again: what it says must be what was meant."""
+    document, _ = _open_document(one, text)
+    for path, value in _leaves(one.values):
+        if _to_plain_value(_get(document, path)) != value:
+            raise UneditableError(f"{one.path}: {_format_path(path)} could not be set without changing something else")
+
+
+def _format_path(path: tuple[Step, ...]) -> str:
+    return ".".join(step if isinstance(step, str) else step[1] for step in path)
+
+
+def _leaves(values: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[tuple[Step, ...], Any]]:
+    """The values by where they stand. Tables in lists are whole values, known by their identity."""
+    if _is_table(values) and (values or not path):
+        for key, value in values.items():
+            yield from _leaves(value, (*path, key))
+    elif _is_list(values) and values and all(_is_table(item) for item in values):
+        for item in values:
+            key = next((name for name in IDENTITIES if name in item), "")
+            yield (*path, (key, item[key])), item
+    else:
+        yield path, values
+
+
+def _get(document: Any, path: tuple[Step, ...]) -> Any:
+    for step in path:
+        if isinstance(step, str):
+            if not _is_table(document) or step not in document:
+                return _MISSING
+            document = document[step]
+        else:
+            place = _index(document, step)
+            if place is None:
+                return _MISSING
+            document = document[place]
+    return document
+
+
+def _index(document: Any, step: tuple[str, str]) -> int | None:
+    if not _is_list(document):
+        return None
+    rows = enumerate(document)
+    return next((place for place, row in rows if _is_table(row) and row.get(step[0]) == step[1]), None)
+
+
+def _set(document: Any, path: tuple[Step, ...], value: Any) -> None:
+    """Put a value in its place; tables and lists on the way are made."""
+    for place, step in enumerate(path):
+        rest = path[place + 1 :]
+        if isinstance(step, str):
+            if not rest or not isinstance(document.get(step), dict | list):
+                document[step] = _nest_value(rest, value)
+                return
+            document = document[step]
+        else:
+            found = _index(document, step)
+            if found is None:
+                document.append(_nest_value(rest, value))
+            else:
+                document[found] = value
+            return
+
+
+def _nest_value(path: tuple[Step, ...], value: Any) -> Any:
+    for step in reversed(path):
+        value = {step: value} if isinstance(step, str) else [value]
+    return value
+
+
+def _delete(document: Any, path: tuple[Step, ...]) -> None:
+    """Take a value out, and the tables that are empty without it."""
+    chain = [document]
+    for step in path[:-1]:
+        chain.append(_get(chain[-1], (step,)))
+    for parent, step in zip(reversed(chain), reversed(path), strict=True):
+        if isinstance(step, str):
+            del parent[step]
+        else:
+            del parent[_index(parent, step) or 0]
+        if parent:
+            return
+
+
+def _to_plain_value(value: Any) -> Any:
+    """A value without what a library hangs on it."""
+    if _is_table(value):
+        return {str(key): _to_plain_value(inner) for key, inner in value.items()}
+    if _is_list(value):
+        return [_to_plain_value(inner) for inner in value]
+    unwrap = getattr(value, "unwrap", None)
+    return unwrap() if unwrap is not None else value
+
+
+# ── forms ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _open_document(one: FileEdit, text: str) -> tuple[Any, Callable[[], str]]:
+    """A document that can be changed, and a function that gives its text."""
+    try:
+        return _OPENERS[one.form](text)
+    except ImportError as error:
+        raise UneditableError(
+            f"{one.path}: `{error.name}` is needed to edit it (pip install 'penstock[setup]')"
+        ) from None
+    except Exception as error:  # each library has errors of its own
+        if isinstance(error, InputError):
+            raise
+        why = " ".join(str(error).split())
+        raise UneditableError(f"{one.path}: not plain {one.form.upper()} ({why})") from None
+
+
+def _open_json(text: str) -> tuple[Any, Callable[[], str]]:
+    document = json.loads(text)
+    if not _is_table(document):
+        raise TypeError("expected an object")
+    found = re.search(r"\n([ \t]+)\"", text)
+    indent = found.group(1) if found else 2
+    return document, lambda: json.dumps(document, indent=indent, ensure_ascii=False) + "\n"
+
+
+def _open_toml(text: str) -> tuple[Any, Callable[[], str]]:
+    import tomlkit
+
+    tomllib.loads(text)
+    document = tomlkit.parse(text)
+    return document, lambda: tomlkit.dumps(document)
+
+
+def _open_yaml(text: str) -> tuple[Any, Callable[[], str]]:
+    from ruamel.yaml import YAML
+
+    yaml: Any = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    offset = _dash_offset(text)
+    yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
+    document = yaml.load(text)
+
+    def dump() -> str:
+        out = StringIO()
+        yaml.dump(document, out)
+        return out.getvalue()
+
+    return document, dump
+
+
+def _dash_offset(text: str) -> int:
+    """How far the first list of a YAML file is indented below its key."""
+    above = 0
+    for line in text.splitlines():
+        bare = line.lstrip(" ")
+        if bare.startswith("- "):
+            return max(len(line) - len(bare) - above, 0)
+        if bare and not bare.startswith("#"):
+            above = len(line) - len(bare)
+    return 2
+
+
+def _open_env(text: str) -> tuple[Any, Callable[[], str]]:
+    lines = text.splitlines()
+    found = {match.group(1): match.group(2).strip().strip("\"'") for match in map(_ENV_LINE.match, lines) if match}
+    document = dict(found)
+
+    def dump() -> str:
+        left = dict(document)
+        out: list[str] = []
+        for line in lines:
+            match = _ENV_LINE.match(line)
+            if match is None:
+                out.append(line)
+            elif match.group(1) in left:
+                name = match.group(1)
+                value = left.pop(name)
+                out.append(line if found[name] == value else f"{name}={value}")
+        return "\n".join([*out, *(f"{name}={value}" for name, value in left.items())]) + "\n"
+
+    return document, dump
+
+
+_OPENERS: dict[str, Callable[[str], tuple[Any, Callable[[], str]]]] = {
+    "json": _open_json,
+    "toml": _open_toml,
+    "yaml": _open_yaml,
+    "env": _open_env,
+}
+
+
+def write_text(form: Form, values: Any) -> str:
+    """A whole file. Needs no library."""
+    if form == "json":
+        return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    if form == "env":
+        return "".join(f"{name}={value}\n" for name, value in values.items())
+    lines = _toml_lines(values) if form == "toml" else _yaml_lines(values)
+    return "\n".join(lines) + "\n"
+
+
+def _toml_lines(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+    for key, value in values.items():
+        if not _is_table(value):
+            yield f"{_toml_key(key)} = {json.dumps(value, ensure_ascii=False)}"
+    for key, value in values.items():
+        if _is_table(value):
+            inner = (*path, key)
+            if not all(_is_table(one) for one in value.values()):
+                yield ""
+                yield f"[{'.'.join(map(_toml_key, inner))}]"
+            yield from _toml_lines(value, inner)
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+
+
+def _yaml_lines(values: Any, indent: str = "") -> Iterator[str]:
+    if _is_list(values):
+        for item in values:
+            first, *rest = list(_yaml_lines(item)) if _is_table(item) else [json.dumps(item)]
+            yield f"{indent}- {first}"
+            yield from (f"{indent}  {line}" for line in rest)
+        return
+    for key, value in values.items():
+        if _is_table(value) or (_is_list(value) and any(_is_table(item) for item in value)):
+            yield f"{indent}{key}:"
+            yield from _yaml_lines(value, indent + "  ")
+        else:
+            yield f"{indent}{key}: {_yaml_scalar(value)}"
+
+
+def _yaml_scalar(value: Any) -> str:
+    """A scalar, or a list of them. JSON is YAML; plain words need no quotes."""
+    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value)
+    if plain and value.lower() not in {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}:
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+# ── what a person sees, and the disk ──────────────────────────────────────────────────────────────
+
+
+def diff_lines(path: Path, edited: Edited) -> Iterator[StyledLine]:
+    """A unified diff, coloured, without the secrets that stand near."""
+    from penstock._cli.terminal import printable
+    from penstock._redaction import redact
+
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    old = (edited.before or "").splitlines()
+    name = str(path)
+    for line in difflib.unified_diff(
+        old, edited.after.splitlines(), name if edited.before is not None else "/dev/null", name, lineterm=""
+    ):
+        yield [(printable(redact(line)), "bold" if line.startswith(("+++", "---")) else styles.get(line[:1], "dim"))]
+
+
+def write_file(path: Path, text: str) -> None:
+    """Replace a file at once. A new one is its owner's alone: it may hold a key. An old one keeps its rights."""
+    mode = path.stat().st_mode & 0o777 if path.is_file() else None
+    provider_keys.replace_file(path, text.encode("utf-8"))
+    if mode is not None:
+        path.chmod(mode)

@@ -1,0 +1,1 @@
+"""`penstock.Client`: one interface to every provider, for Python programs."""

@@ -1,0 +1,405 @@
+"""What all codecs share: a table of handlers by payload or event type, and what to do with an odd frame.
+
+A decoder subclass names its protocol, its payload shape and its table; handlers write to `self.ledger`.
+An encoder subclass names its table; handlers append to `self.out`. Neither knows framing or IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from weakref import ref
+
+import msgspec
+
+from penstock import _delta_templates as delta_templates
+from penstock._delta_templates import Removers, TemplateReader
+from penstock._diagnostics import Diagnostics
+from penstock._framing.frame import Frame
+from penstock._input_limits import MAX_JSON_DEPTH, SHALLOW, NestingError, is_closed, nests_deeper, too_deep
+from penstock._jsontext import (
+    convert_pruned,
+    has_damaged_name,
+    parse_lenient,
+    parse_lenient_bounded,
+    replace_surrogates,
+)
+from penstock._ledger import Ledger, Part
+from penstock._lenient_fields import as_object, get_text
+from penstock._request_profile import Profile
+from penstock._text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, TextRun
+from penstock._vendor_errors import ErrorTable
+from penstock.events import CallDelta, Fault, TextDelta
+
+if TYPE_CHECKING:
+    from penstock.events import AnyEvent, Unknown
+
+Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
+ILL_SHAPED = (
+    TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError, RuntimeError,
+    msgspec.MsgspecError,
+)  # fmt: skip
+UNFINISHED = "the end of the stream could not be read"
+TOO_DEEP = f"the provider sent JSON that nests deeper than {MAX_JSON_DEPTH} levels"
+DAMAGED = "the provider sent JSON that is not valid UTF-8, with a bad byte in the name or the type of a field"
+STRICT = False  # tests over well-formed streams switch this on: there an ill-shaped payload is a bug of ours
+
+
+class Protocol(msgspec.Struct, frozen=True):
+    """A protocol's row: what it can do and how it is framed. Each protocol folder has one, named `PROTOCOL`."""
+
+    name: str
+    looks: Callable[[str, dict[str, Any]], bool]  # does a frame (its name, its JSON object) look like this protocol?
+    decoder: Callable[..., Decoder] | None = None
+    encoder: Callable[..., Encoder] | None = None
+    reads: str = "sse"
+    writes: str = "sse"
+    sequential: bool = False  # the encoder needs one part open at a time
+    versions: tuple[str, ...] = ()  # what may stand behind an @ in its name
+    body: Callable[[Sequence[Frame]], bytes] | None = None  # an encoder's frames as one non-stream body
+    end_marks: tuple[bytes, ...] = ()  # one of them is in the last frame of a stream; in a text, quotes are escaped
+    end_frame: bytes = b""  # the last frame of a stream, where it is always the same
+    requires_limit: bool = False  # a request without an output limit is refused
+    profile: Profile | None = None  # what its vendor demands of requests
+    messages_field: str = "messages"  # the field of a request that holds the conversation
+    snake_case: bool = False  # the names of its request fields are in snake_case
+    carries_options: bool = False  # a request has a field for the options of all providers
+    disables_thinking: bool = False  # every model accepts a request not to think
+    stop_sequence_field: str = ""  # the field of an answer that names the stop sequence it ended with
+    inline_files: bool = False  # its clients show data of files, not addresses
+    errors: ErrorTable | None = None  # what its vendor sends for each kind of fault
+    error_body: Callable[[Fault], dict[str, Any]] | None = None  # a fault as the body of an HTTP error
+
+
+class Decoder:
+    """Frames to events, for any bytes. The table maps a payload's type to the method that reads it."""
+
+    protocol: ClassVar[str]
+    shape: ClassVar[Any]  # the type of a payload: a Struct, or a union of tagged ones
+    read: Any  # msgspec.json.Decoder(shape).decode
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
+    prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
+    mark: ClassVar[bytes] = b""  # a frame that is no payload, where every stream has one
+    ignored: ClassVar[Removers] = ()  # fields that say nothing inside a turn: see `delta_templates`
+    counted: ClassVar[Removers] = ()  # values of which the last one stands
+
+    def __init__(self) -> None:
+        self.diagnostics = Diagnostics(f"{self.protocol} decoder")
+        self.ledger = Ledger(self.diagnostics)
+        self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
+        self.templates = TemplateReader(self.ledger, self.ignored, self.counted, weak_method(self.keep_texts))
+        self.irregular = 0  # frames that the strict reader refused; a passthrough looks at their bytes
+        self.malformed = 0  # those of them that nobody can read: they are skipped
+
+    @property
+    def pending(self) -> str:
+        """`finish` or `error` once the answer has said how it ends and only optional frames may follow."""
+        ledger = self.ledger
+        return "finish" if ledger.finishing and not ledger.has_open_part else ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """No decoder raises at the end of its input, whatever state the frames before have left it in."""
+        super().__init_subclass__(**options)
+        if "finish" in cls.__dict__:
+            setattr(cls, "finish", _never_raising(cls.finish))  # noqa: B010 — an assignment would be a type error
+
+    def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
+        out, templates = self.ledger.out, self.templates
+        number, many = templates.read_frames(frames, 0) if templates.known is not None else 0, len(frames)
+        while number < many:
+            frame = frames[number]
+            number += 1
+            size, templates.known = len(out), None
+            self._read_frame(frame)
+            if len(out) == size + 1 and type(out[size]) in DELTAS and delta_templates.enabled:
+                part = self._repeatable(out[size])
+                if part is not None:
+                    templates.learn(frame, out[size], part)
+                    if templates.known is not None and number < many:
+                        number = templates.read_frames(frames, number)
+        return self.ledger.drain()
+
+    def _read_frame(self, frame: Frame) -> None:
+        if self.templates.held is not None:
+            self._catch_up()
+        data = frame[1]
+        if data == self.mark:
+            self._odd(*frame)
+            return
+        try:
+            if len(data) > SHALLOW and too_deep(data):
+                self._too_deep()
+                return
+            payload = self.read(data)  # looked up each time: a handler may know of a quicker one from here on
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._odd(frame[0], data)
+            return
+        self.frame = frame
+        try:
+            self.table[type(payload)](self, payload)
+        except ILL_SHAPED as error:
+            self._ill(error)
+
+    def _catch_up(self) -> None:
+        """Read the counts of the last frame that was read by its template."""
+        held, self.templates.held = self.templates.held, None
+        if held is None:
+            return
+        self.frame = held
+        try:
+            self.recount(self.read(held[1]))
+        except (msgspec.DecodeError, UnicodeDecodeError, *ILL_SHAPED) as error:
+            self._ill(error)
+
+    def recount(self, payload: Any) -> None:
+        """Read all of a payload but its text. For decoders with `counted` values."""
+
+    def _repeatable(self, event: Any) -> Part | None:
+        """The part that a delta belongs to, if more of its texts would be read in the same way."""
+        part = self.ledger.last
+        if part is None or part.index != event.index or not part.open or self.ledger.fix_surrogates:
+            return None
+        return part if getattr(event, "logprobs", None) is None and self.is_steady(part) else None
+
+    def is_steady(self, part: Part) -> bool:
+        """Whether the texts of that part are delivered as they come, whatever they say."""
+        return True
+
+    def keep_texts(self, part: Part, texts: list[str]) -> None:
+        """Texts of a part that keeps them were read by a template."""
+        if part.pieces is not None:
+            part.pieces += texts
+
+    def take(self, payload: Any) -> list[AnyEvent]:
+        """Read one payload that is parsed already: the plain object its JSON would give."""
+        if nests_deeper(payload):
+            self._too_deep()
+        else:
+            self._fit("", payload, lambda: self._dumped(payload))
+        return self.ledger.drain()
+
+    def _dumped(self, payload: Any) -> bytes:
+        """A parsed payload as its frame would have been. What JSON cannot hold is shown, or mended from here on."""
+        try:
+            return msgspec.json.encode(payload, enc_hook=repr)
+        except UnicodeEncodeError:
+            self.ledger.fix_surrogates = True
+            return msgspec.json.encode(replace_surrogates(payload), enc_hook=repr)
+        except ILL_SHAPED:
+            return msgspec.json.encode(repr(payload))
+
+    def body(self, data: bytes) -> list[AnyEvent]:
+        """Read the whole body of a non-stream answer as one turn."""
+        events = self.feed_body(data)
+        self.settle()
+        return [*events, *self.finish()]
+
+    def feed_body(self, data: bytes) -> list[AnyEvent]:
+        """Read a whole body, but not its end.
+
+        Bytes that are not UTF-8 are replaced with U+FFFD in texts: some servers cut a character in two. In the name of
+        a field they are a fault: the strict reader would skip the field, and an answer without it would look complete.
+        """
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            self.diagnostics.add("invalid-utf-8", "the body is not valid UTF-8; bad bytes are replaced with U+FFFD")
+            if has_damaged_name(parse_lenient(data)):
+                self._break_off(DAMAGED)
+            else:
+                self._odd(b"", data)
+            return self.ledger.drain()
+        return self.feed([(b"", data)])
+
+    def settle(self) -> None:
+        """What was read is a whole body: it is complete, even where a stream would have had to say so."""
+
+    def shape_of(self, value: Any) -> Any:
+        """The shape a parsed payload is fitted to. A union of many types is dear to convert to, one type is cheap."""
+        return self.shape
+
+    def keep(self) -> None:
+        """Let the frame being read out as it is: well formed, but without a canonical word."""
+        name, data = self.frame
+        self.ledger.unknown(self.protocol, data.decode("utf-8", "replace"), name.decode("utf-8", "replace"))
+
+    def finish(self) -> list[AnyEvent]:
+        self._catch_up()
+        self.ledger.eof()
+        return self.ledger.drain()
+
+    def named(self, name: str, data: bytes) -> bool:
+        """Read a frame that is not a payload (`[DONE]`, `event: error`). True if it was understood."""
+        return False
+
+    def _odd(self, name: bytes, data: bytes) -> None:
+        try:
+            self._read_odd(name, data)
+        except NestingError:
+            if is_closed(data):
+                self._too_deep()
+            else:
+                self._skip_malformed(data)
+        except ILL_SHAPED as error:
+            self._ill(error)
+
+    def _skip_malformed(self, data: bytes) -> None:
+        self.malformed += 1
+        shown = data[:80].decode("utf-8", "replace")
+        self.diagnostics.add("malformed", f"a frame that is not JSON is skipped: {shown!r}")
+
+    def _too_deep(self) -> None:
+        self.diagnostics.add("too-deep", TOO_DEEP)
+        self._break_off(TOO_DEEP)
+
+    def _break_off(self, message: str) -> None:
+        """End the turn with a fault: what came cannot be read, and must not look complete."""
+        self.ledger.fault("malformed", message)
+
+    def _read_odd(self, name: bytes, data: bytes) -> None:
+        label = name.decode("utf-8", "replace")
+        if data != self.mark:
+            self.irregular += 1
+        if self.named(label, data):
+            return
+        value = parse_lenient_bounded(data)
+        if value is None:
+            self._skip_malformed(data)
+            return
+        self.ledger.fix_surrogates = True
+        self._fit(label, value, lambda: data)
+
+    def _ill(self, error: Exception) -> None:
+        """A payload whose insides are of no shape anyone foresaw costs itself, not the stream."""
+        if STRICT:
+            raise error
+        self.diagnostics.add(
+            "wrong-shape", "a payload could not be read to its end: part of it has an unexpected shape"
+        )
+
+    def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
+        try:
+            shape = self.shape_of(value)
+            payload, dropped = convert_pruned(value, shape) if self.prune else (msgspec.convert(value, shape), [])
+        except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+            kind = get_text(as_object(value), "type")
+            self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or kind)
+            return
+        self.frame = (name.encode(), raw())
+        for path in dropped:
+            self.diagnostics.add("wrong-shape", f"{path} is not of the shape it should have and is left out")
+        try:
+            self.table[type(payload)](self, payload)
+        except ILL_SHAPED as error:
+            self._ill(error)
+
+
+def _never_raising(finish: Callable[[Any], list[AnyEvent]]) -> Callable[[Any], list[AnyEvent]]:
+    """A decoder's `finish` that ends the turn with a fault where the decoder's own fails."""
+
+    @wraps(finish)
+    def finished(decoder: Decoder) -> list[AnyEvent]:
+        try:
+            return finish(decoder)
+        except ILL_SHAPED as error:
+            decoder._ill(error)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            decoder.ledger.fault("malformed", UNFINISHED)
+            return decoder.ledger.drain()
+
+    return finished
+
+
+def weak_method(method: Any) -> Any:
+    """A method for those whom its owner holds: what holds each other would only be freed by the collector."""
+    owner, call = ref(method.__self__), method.__func__
+
+    def called(*args: Any) -> Any:
+        return call(owner(), *args)
+
+    return called
+
+
+def _has_no_logprobs(event: Any) -> bool:
+    """Whether a delta has no log probabilities."""
+    return type(event) is not TextDelta or event.logprobs is None
+
+
+class Encoder:
+    """Events to frames. Every event type has its row in the table: nothing is left out by forgetting it."""
+
+    protocol: ClassVar[str]
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
+    losses: ClassVar[Losses]
+
+    def __init__(self) -> None:
+        self.diagnostics = Diagnostics(f"{self.protocol} encoder")
+        self.out: list[Any] = []  # frames, and runs of frames
+        self.template: FrameTemplate = NO_TEMPLATE  # of the deltas of an open part
+
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        """The frames of a batch. A run of deltas may give a `FrameRun`."""
+        self.out = []
+        for event in events:
+            self.write(event)
+        return self.out
+
+    def write(self, event: Any) -> None:
+        """The table's work; more of the part that is open is written by its template."""
+        kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
+        template = self.template
+        try:
+            if kind is template.kind and event.index == template.index and _has_no_logprobs(event):
+                self.out.append(template.frame(event.json if kind is CallDelta else event.text))
+            elif kind is TextRun:
+                self._write_text_run(event, template)
+            else:
+                self.table[kind](self, event)
+        except ILL_SHAPED as error:
+            self._ill(event, error)
+
+    def _write_text_run(self, run: TextRun, template: FrameTemplate) -> None:
+        if run.kind is template.kind and run.index == template.index:
+            self.out += template.run(run)
+            return
+        for event in run.events():
+            self.write(event)
+
+    def finish(self) -> list[Frame]:
+        return []
+
+    def _ill(self, event: AnyEvent, error: Exception) -> None:
+        """An event whose `extra` or data is of no shape its protocol gives it costs itself, not the stream."""
+        if STRICT:
+            raise error
+        self.diagnostics.add(
+            "wrong-shape", f"a {type(event).__name__} could not be written: it has an unexpected shape"
+        )
+
+    def report_loss(self, what: str) -> None:
+        """Report a row of this protocol's LOSSES: a loss that is not written down cannot be reported."""
+        self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what]}")
+
+
+# ── rows that most tables of encoders have ────────────────────────────────────────────────────────────────────────────
+
+
+def lost(what: str) -> Callable[[Encoder, Any], None]:
+    """The row of an event that a protocol has no word for."""
+
+    def row(encoder: Encoder, _: Any) -> None:
+        encoder.report_loss(what)
+
+    return row
+
+
+def nothing(_: Encoder, __: Any) -> None:
+    """The row of framing, of fragments that leave whole at their end, and of the rest of what was said to be lost."""
+
+
+def verbatim(encoder: Encoder, event: Unknown) -> None:
+    """The row of payloads without a canonical word: their own protocol gets them back as they were."""
+    if event.protocol == encoder.protocol:
+        encoder.out.append((event.name.encode(), event.data.encode()))
+    else:
+        encoder.report_loss("unknown")

@@ -1,0 +1,367 @@
+"""The fast path for reading text, shared by all protocols: frames that differ from those before in their text alone.
+
+Two frames in a row that gave one delta each, and are equal but for its string, are a template. A frame that fits it is
+decoded without parsing JSON; any other frame takes the normal path. Several travel as one `TextRun`.
+
+`enabled` turns the fast path off; what comes out is the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from penstock._text_runs import TextRun
+from penstock.events import CallDelta
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock._framing.frame import Frame
+    from penstock._ledger import Ledger, Part
+
+FEWEST, SHORTEST, LONGEST = 4, 4096, 2**22  # frames and bytes that are looked at together, at least; bytes at most
+ATTEMPTS = 16  # frames that may fail to become a template before no more are tried
+_decode_string = msgspec.json.Decoder(str).decode
+_decode_strings = msgspec.json.Decoder(list[str]).decode
+_encode = msgspec.json.Encoder().encode
+Remover: TypeAlias = Callable[[bytes], bytes]  # gives frames without a field that they may differ in
+Removers: TypeAlias = tuple[Remover, ...]
+enabled = True
+
+
+class DeltaTemplate:
+    """What stands before the text of a frame and behind it, and the part that the text belongs to.
+
+    `ignored` are the fields that the frames differ in. `counts`: among them are some of which the last one stands.
+    """
+
+    __slots__ = ("after", "before", "counts", "ignored", "name", "part")
+
+    def __init__(
+        self, name: bytes, around: tuple[bytes, bytes], part: Part, ignored: Removers, *, counts: bool
+    ) -> None:
+        self.name, self.part, self.ignored, self.counts = name, part, ignored, counts
+        self.before, self.after = around
+
+    def fits(self, frame: Frame, text: str) -> bool:
+        """Whether a frame is of this template, and says that text."""
+        data = without(frame[1], self.ignored)
+        if frame[0] != self.name or not (data.startswith(self.before) and data.endswith(self.after)):
+            return False
+        words, texts = sound_words([data[len(self.before) : len(data) - len(self.after)]])
+        return bool(words) and text == (texts[0] if texts else words[0].decode())
+
+
+class TemplateReader:
+    """What a decoder has learnt of its stream. `known` is the template, once a second frame has confirmed it. Any frame
+    that is read in the normal way may change what the next ones mean, so that it must be confirmed again.
+
+    `ignored` remove fields that say nothing inside a turn (a number, padding): frames may differ in them. `counted`
+    remove values of which the last one stands: of frames that differ in them the last is `held`, until the decoder
+    reads it for its counts.
+    """
+
+    __slots__ = (
+        "_counted",
+        "_former",
+        "_keep",
+        "_last",
+        "_reach",
+        "_variants",
+        "attempts",
+        "held",
+        "hits",
+        "known",
+        "ledger",
+    )
+
+    def __init__(
+        self, ledger: Ledger, ignored: Removers, counted: Removers, keep: Callable[[Part, list[str]], None]
+    ) -> None:
+        self.ledger, self._counted, self._keep = ledger, counted, keep
+        self._variants = _variants(ignored, counted)
+        self._last: tuple[Frame, str, Part] | None = None
+        self.known: DeltaTemplate | None = None
+        self._former: DeltaTemplate | None = None  # what was known last: one frame may confirm it
+        self.held: Frame | None = None
+        self.attempts = self.hits = 0
+        self._reach = 16 * FEWEST
+
+    def learn(self, frame: Frame, event: Any, part: Part) -> None:
+        """A frame was read in the normal way, and gave one delta and nothing else."""
+        text: str = event.json if type(event) is CallDelta else event.text
+        if self._former is not None and self._former.part is part and self._former.fits(frame, text):
+            self.known = self._former
+            return
+        self.attempts += 1
+        if self.attempts > self.hits + ATTEMPTS:
+            return
+        last, self._last = self._last, (frame, text, part)
+        if last is None or last[2] is not part or last[0][0] != frame[0]:
+            return
+        for ignored in self._variants:
+            around = _around(without(last[0][1], ignored), last[1])
+            if around is not None and around == _around(without(frame[1], ignored), text):
+                counts = not set(self._counted).isdisjoint(ignored)
+                self.known = self._former = DeltaTemplate(frame[0], around, part, ignored, counts=counts)
+                return
+
+    @property
+    def ready(self) -> DeltaTemplate | None:
+        """The template, while its part is open and texts need no mending."""
+        known = self.known
+        return known if known is not None and known.part.open and not self.ledger.fix_surrogates else None
+
+    def read_frames(self, frames: Sequence[Frame], number: int) -> int:
+        """Write the deltas of the frames from that one on that fit the template; the number of the next frame.
+
+        Where the last look went too far, the next one is short: what is looked at in vain is looked at again.
+        """
+        many = len(frames)
+        while number < many and (template := self.ready) is not None:
+            seen, taken = self._read_some(template, frames, number)
+            number += taken
+            if taken < seen or not seen or seen < self._reach:
+                self._reach = FEWEST if taken < seen else self._reach
+                break
+            self._reach *= 4
+        return number
+
+    def _read_some(self, template: DeltaTemplate, frames: Sequence[Frame], number: int) -> tuple[int, int]:
+        """How many frames within reach look like the template, and how many of them were taken."""
+        name, before, after, ignored = template.name, template.before, template.after, template.ignored
+        start, end = len(before), -len(after)
+        words: list[bytes] = []
+        for label, data in frames[number : number + self._reach]:
+            line = without(data, ignored) if ignored else data
+            if label != name or not (line.startswith(before) and line.endswith(after)):
+                break
+            words.append(line[start:end])
+        if not words:
+            return 0, 0
+        part = template.part
+        texts = self.take(part, *sound_words(words))
+        delta = part.delta
+        self.ledger.out += [delta(part.index, text) for text in texts]
+        if template.counts and texts:
+            self.held = frames[number + len(texts) - 1]
+        return len(words), len(texts)
+
+    def take(self, part: Part, words: list[bytes], texts: list[str] | None) -> list[str]:
+        """The texts of a run of that part. Of a call's input, up to one that might begin another input."""
+        if texts is None:
+            texts = [word.decode() for word in words]
+        if part.is_call:
+            many = next((at for at, text in enumerate(texts) if text.lstrip()[:1] == "{"), len(texts))
+            del texts[many:]
+        if texts and part.pieces is not None:
+            self._keep(part, texts)
+        self.hits += len(texts)
+        return texts
+
+    def take_run(self, part: Part, words: list[bytes], texts: list[str] | None) -> int:
+        """How many words of a run may be taken, which are then counted and kept."""
+        if part.pieces is not None:
+            return len(self.take(part, words, texts))
+        self.hits += len(words)
+        return len(words)
+
+
+def _variants(ignored: Removers, counted: Removers) -> tuple[Removers, ...]:
+    """What to leave out of frames that are compared: as little as will do."""
+    every = (*ignored, *counted)
+    return ((), *((one,) for one in every), *([every] if len(every) > 1 else []))
+
+
+def without(data: bytes, ignored: Removers) -> bytes:
+    """The data without what frames of a run may differ in."""
+    for remove in ignored:
+        data = remove(data)
+    return data
+
+
+def number_remover(name: bytes) -> Remover:
+    """For a field with a number. No text of JSON holds its name with both quotes and the colon."""
+    mark = b'%b":' % name
+
+    def remove(data: bytes) -> bytes:
+        first, *others = data.split(mark)
+        return first + b"".join([other.lstrip(b" 0123456789") for other in others]) if others else data
+
+    return remove
+
+
+def string_remover(name: bytes) -> Remover:
+    """For a field with a string."""
+    mark = b'"%b":' % name
+
+    def remove(data: bytes) -> bytes:
+        first, *others = data.split(mark)
+        return first + b"".join([_behind_string(other) for other in others]) if others else data
+
+    return remove
+
+
+def _behind_string(data: bytes) -> bytes:
+    """What follows a string. One with an escaped quote is not taken off whole, so that its frame fits no template."""
+    given = data.lstrip(b" ")
+    return given[1:].partition(b'"')[2] if given[:1] == b'"' else data
+
+
+def _around(data: bytes, text: str) -> tuple[bytes, bytes] | None:
+    """What stands before and behind a text in a frame.
+
+    Only a text that stands there once shows its place. An escaped quote elsewhere might look like one of its own.
+    """
+    word = _encode(text)
+    if b"\\u" in data and not text.isascii():
+        word = json.dumps(text).encode()  # as servers write it that escape all but ASCII
+    at = data.find(word)
+    if at < 0 or data.find(word, at + 1) >= 0 or data.count(b"\\") != word.count(b"\\"):
+        return None
+    return data[: at + 1], data[at + len(word) - 1 :]
+
+
+class RunReader:
+    """Finds runs in the bytes of a stream of lines: what `TemplateReader` knows, with the framing around it."""
+
+    __slots__ = (
+        "_between",
+        "_end",
+        "_head",
+        "_line",
+        "_lines",
+        "_parser",
+        "_place",
+        "_reach",
+        "_tail",
+        "_template",
+        "_templates",
+    )
+
+    def __init__(self, parser: Any, templates: TemplateReader) -> None:
+        self._parser, self._templates = parser, templates
+        self._template: DeltaTemplate | None = None
+        self._head = self._tail = self._between = self._end = b""
+        self._reach = 16 * SHORTEST  # bytes that are looked at together
+        self._lines, self._place = 0, 0  # of a frame: how many there are, and which of them has the text,
+        self._line = b"", b""  # and what stands in that one before and behind it
+
+    def read(self, chunk: bytes, start: int = 0) -> tuple[Any, int] | None:
+        """The run that begins there, or one delta, and where it ends. None where none does."""
+        template = self._templates.known
+        if template is None or not template.part.open or self._templates.ledger.fix_surrogates or not self._parser.idle:
+            return None
+        if template is not self._template:
+            self._learn(template)
+        given = chunk[start : start + self._reach] if start or len(chunk) > self._reach else chunk
+        data = without(given, template.ignored) if template.ignored else given
+        if not data.startswith(self._head):
+            return None
+        found = self._words(data)
+        part = template.part
+        words, texts = sound_words(found) if found else (found, None)
+        many = self._templates.take_run(part, words, texts) if words else 0
+        # Where the last look went too far, the next one is short: what is looked at in vain is looked at again.
+        self._reach = SHORTEST if many < len(found) else min(self._reach * 4, LONGEST)
+        if not many:
+            return None
+        size = sum(map(len, found[:many])) + many * len(self._between)
+        if data is not given:
+            size = len(given) if size == len(data) else _end_of(given, many, self._end)
+        if template.counts:
+            self._templates.held = template.name, _last_data(given[:size])
+        if many == 1:
+            return part.delta(part.index, texts[0] if texts else words[0].decode()), start + size
+        if many < len(words):
+            words, texts = words[:many], texts and texts[:many]
+        return TextRun(part.delta, part.index, words, texts), start + size
+
+    def _learn(self, template: DeltaTemplate) -> None:
+        head, end = self._parser.around(template.name)
+        self._end = end
+        self._template = template
+        self._head, self._tail = head + template.before, template.after + end
+        self._between = self._tail + self._head
+        self._place = self._head.count(b"\n")
+        self._lines = self._place + self._tail.count(b"\n")
+        self._line = self._head.rpartition(b"\n")[2], self._tail.partition(b"\n")[0]
+
+    def _words(self, chunk: bytes) -> list[bytes]:
+        """What stands between head and tail of the frames that the chunk begins with."""
+        head, tail = self._head, self._tail
+        if chunk.endswith(tail):
+            word = chunk[len(head) : -len(tail)]
+            if b"\n" not in word:
+                return [word]  # one frame
+        # Mostly all frames are alike: to cut them at their line ends, write them anew and compare is quickest.
+        before, after = self._line
+        lines = chunk.split(b"\n")[self._place : -1 : self._lines]
+        many = len(lines)
+        while many and not (lines[many - 1].startswith(before) and lines[many - 1].endswith(after)):
+            many -= 1
+        first, last = len(before), -len(after)
+        words = [line[first:last] for line in lines[:many]]
+        if chunk.startswith(head + self._between.join(words) + tail):
+            return words
+        words = chunk[len(head) :].split(self._between)
+        rest = words.pop()  # no string holds a line end: the first tail is that of the frame
+        end = rest.find(tail)
+        return [*words, rest[:end]] if end >= 0 else words
+
+
+def _last_data(frames: bytes) -> bytes:
+    """The data of the last of some frames of one line of data each."""
+    return frames.rstrip(b"\r\n").rpartition(b"\n")[2].removeprefix(b"data: ")
+
+
+def _end_of(chunk: bytes, many: int, end: bytes) -> int:
+    """The position behind so many frames."""
+    at = 0
+    for _ in range(many):
+        at = chunk.index(end, at) + len(end)
+    return at
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text stands in JSON as it is. For some that do the answer is no; they take the normal path."""
+    return bool(text) and '"' not in text and "\\" not in text and text.isprintable()
+
+
+def sound_words(words: list[bytes]) -> tuple[list[bytes], list[str] | None]:
+    """The words up to the first that is not the inside of a JSON string, or is empty; in their shortest spelling.
+
+    The texts that they spell stand beside them, unless they are their own.
+    """
+    joined = b"".join(words)
+    if joined.isascii() and b"" not in words and is_plain(joined.decode()):
+        return words, None  # mostly: one look at all of it is cheaper than one at each
+    if b"\\u" not in joined and b"\\/" not in joined:
+        # No string holds a raw line end, so none can reach beyond its own; one that ends early makes one too many.
+        try:
+            texts = _decode_strings(b'["%b"]' % b'",\n"'.join(words))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            texts = []
+        if len(texts) == len(words) and "" not in texts:
+            return words, texts
+    return _sound_beginning(words)
+
+
+def _sound_beginning(words: list[bytes]) -> tuple[list[bytes], list[str]]:
+    """The same, word by word."""
+    made: list[bytes] = []
+    texts: list[str] = []
+    for word in words:
+        try:
+            text = _decode_string(b'"%b"' % word)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            break
+        if not text:
+            break
+        made.append(_encode(text)[1:-1] if b"\\" in word else word)
+        texts.append(text)
+    return made, texts

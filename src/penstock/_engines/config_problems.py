@@ -1,0 +1,176 @@
+"""Finds settings that are valid but cannot work: unknown model names, unset variables, wrong engine names.
+
+`penstock serve --check` prints the problems, `serve` logs them, `/readyz` fails for missing keys. Sends no request.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock._engines.config import ENGINE_VARIABLE, ENGINES, engine_variable, is_engine_name
+from penstock._engines.credentials import find_stored_key
+from penstock._engines.model_resolution import (
+    REPLAY,
+    WILDCARD,
+    best_pattern,
+    find_alias,
+    is_pattern,
+    list_configured_providers,
+    list_known_models,
+    resolve_targets,
+)
+from penstock._providers.address import fill_template
+from penstock._providers.registry import providers
+from penstock._replay import describe_scripts
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock._engines.config import Config
+    from penstock._providers.registry import Provider
+
+_SAMPLE = "x"  # replaces the wildcard of a pattern
+
+
+class ConfigProblem(msgspec.Struct, frozen=True):
+    """A problem. `keys`: the path of the setting in the file; empty for a variable. The message names the fix."""
+
+    keys: tuple[str, ...]
+    message: str
+
+
+def find_problems(config: Config, env: Mapping[str, str], *, forward: bool = False) -> list[ConfigProblem]:
+    """Returns all problems. With `forward` callers bring the providers' keys, so none is missing."""
+    problems = [*_check_engines(config, env), *_check_accounts(config, env)]
+    for table in ("aliases", "fallbacks"):
+        problems += _check_names(config, env, table)
+    return problems if forward else [*problems, *find_missing_keys(config, env)]
+
+
+def find_missing_keys(config: Config, env: Mapping[str, str]) -> list[ConfigProblem]:
+    """Returns configured providers without a key, and aliases all of whose targets lack a key.
+
+    A provider with nothing but facts about models does not count as configured.
+    """
+    problems: list[ConfigProblem] = []
+    configured = [name for name, account in config.providers.items() if not account.only_facts]
+    for name in configured:
+        missing = describe_missing_key(config.provider(name), config, env)
+        if missing:
+            keys = ("providers", name, *(["env"] if config.account(name).env else []))
+            problems.append(ConfigProblem(keys, missing))
+    for name in config.aliases:
+        try:
+            targets = resolve_targets(_sample(name), config, env)
+        except InputError:
+            continue  # reported as an unknown name
+        missing_keys = [describe_missing_key(target.provider, config, env) for target in targets]
+        if all(missing_keys) and not any(target.provider.name in configured for target in targets):
+            problems.append(ConfigProblem(("aliases", name), "; ".join(dict.fromkeys(missing_keys))))
+    return problems
+
+
+def describe_missing_key(row: Provider, config: Config, env: Mapping[str, str]) -> str:
+    """Returns which key a provider lacks; empty if it has one or needs none."""
+    account = config.account(row.name)
+    if account.key or (account.env and env.get(account.env)):
+        return ""
+    stored = find_stored_key(row, account, env)
+    if account.env:
+        return "" if stored.key else stored.refusal or f"{account.env} is not set: {row.name} needs it as its key"
+    if row.engine != "native" or stored.key or any(env.get(name) for name in row.env):
+        return ""
+    if any(one.optional or one.ambient for one in row.credentials):
+        return ""
+    if all(one.scheme == "none" for one in row.credentials):
+        return ""
+    return stored.refusal or f"{' or '.join(row.env)} is not set: {row.name} needs it as its key"
+
+
+def _check_engines(config: Config, env: Mapping[str, str]) -> Iterator[ConfigProblem]:
+    """Yields wrong engine names in the file and in the environment."""
+    fix = f"expected {' or '.join(ENGINES)}, found"
+    if config.engine and not is_engine_name(config.engine):
+        yield ConfigProblem(("engine",), f"{fix} {config.engine!r}; native is used")
+    for name, account in config.providers.items():
+        if account.engine and not is_engine_name(account.engine):
+            yield ConfigProblem(("providers", name, "engine"), f"{fix} {account.engine!r}; native is used")
+    names = {ENGINE_VARIABLE: "", **{engine_variable(name): name for name in (*providers(), *config.providers)}}
+    for name, value in env.items():
+        if name != ENGINE_VARIABLE and not name.startswith(f"{ENGINE_VARIABLE}_"):
+            continue
+        if name not in names:
+            yield ConfigProblem((), f"{name}: no provider is meant by it{_suggest(name, names)}")
+        elif value and not is_engine_name(value):
+            yield ConfigProblem((), f"{name}: {fix} {value!r}; native is used")
+
+
+def _check_accounts(config: Config, env: Mapping[str, str]) -> Iterator[ConfigProblem]:
+    """Yields URLs whose settings are neither configured nor in the environment."""
+    for name, account in config.providers.items():
+        row = config.provider(name)
+        if row.name != name:
+            yield ConfigProblem(
+                ("providers", name), f"{row.title} is called {row.name} here: write providers.{row.name}"
+            )
+        try:
+            fill_template(row, account.base_url or row.base_url, settings=account.settings, env=env)
+        except InputError as error:
+            yield ConfigProblem(("providers", name), str(error))
+
+
+def _check_names(config: Config, env: Mapping[str, str], table: str) -> Iterator[ConfigProblem]:
+    """Yields aliases and fallbacks that resolve to no model."""
+    rows: Mapping[str, str | list[str]] = getattr(config, table)
+    for name, given in rows.items():
+        keys = (table, name)
+        if table == "fallbacks" and not is_pattern(name):
+            yield from _check_name(name, config, env, keys)
+        for one in [given] if isinstance(given, str) else given:
+            if is_pattern(one) and not is_pattern(name):
+                yield ConfigProblem(keys, f"{one!r} has a * that nothing fills in: {name!r} has none")
+            elif is_pattern(one) and _matches_any_model(one, config, env):
+                continue  # what the wildcard stands for is not known here; some model matches
+            else:
+                filled_in = (find_alias(_sample(name), {name: one}) or [one])[0]
+                yield from _check_name(filled_in, config, env, keys)
+
+
+def _check_name(name: str, config: Config, env: Mapping[str, str], keys: tuple[str, ...]) -> Iterator[ConfigProblem]:
+    try:
+        resolve_targets(name, replace(config, fallbacks={}), env)  # a wrong fallback is reported once, for its own key
+    except InputError as error:
+        yield ConfigProblem(keys, f"{name!r} means no model{_suggest_model(name, config, env) or f': {error}'}")
+
+
+def _matches_any_model(pattern: str, config: Config, env: Mapping[str, str]) -> bool:
+    """True if a target with a wildcard, such as `*` or `replay/*`, matches an alias or a known model."""
+    rows = [*list_configured_providers(config, env), config.provider(REPLAY)]
+    names = (f"{who}{one}" for row in rows for one in list_known_models(row, config) for who in ("", f"{row.name}/"))
+    exact = (one for one in config.aliases if not is_pattern(one))
+    scripts = (f"{REPLAY}/{one}" for one in describe_scripts())
+    return any(best_pattern(one, [pattern]) for one in (*exact, *names, *scripts))
+
+
+def _sample(name: str) -> str:
+    return name.replace(WILDCARD, _SAMPLE)
+
+
+def _suggest_model(name: str, config: Config, env: Mapping[str, str]) -> str:
+    """Returns a hint with the closest name: of a provider, if one is named; else of an alias or a model."""
+    who, slash, rest = name.partition("/")
+    if slash:
+        near = difflib.get_close_matches(who, [*config.providers, *providers()], 1)
+        return f"; did you mean {near[0]}/{rest}?" if near else ""
+    models = (one for row in list_configured_providers(config, env) for one in list_known_models(row, config))
+    return _suggest(name, [*config.aliases, *models])
+
+
+def _suggest(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, [one for one in names if one != name], 1)
+    return f"; did you mean {near[0]}?" if near else ""

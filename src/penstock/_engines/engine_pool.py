@@ -1,0 +1,78 @@
+"""The engines of a process, which engine sends a request, and what signs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock._engines.config import Config, choose_engine
+from penstock._engines.credentials import AuthCache, RequestSigner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock._engines.interface import Engine, UpstreamRequest
+    from penstock._engines.request_plan import RequestPlan
+
+
+class EnginePool:
+    """Creates each engine on first use, and keeps it with its connections. Keeps the tokens that sign requests."""
+
+    def __init__(self, config: Config, env: Mapping[str, str], by_name: dict[str, Engine]) -> None:
+        self.by_name = by_name
+        self._config, self._env = config, env
+        self._auth = AuthCache(config, env)
+
+    def get(self, name: str) -> Engine:
+        """Returns an engine by its name."""
+        if name not in self.by_name:
+            self.by_name[name] = create_engine(name)
+        return self.by_name[name]
+
+    def choose(self, upstream: UpstreamRequest, plan: RequestPlan, requested: str) -> tuple[Engine, str]:
+        """Returns the engine that sends a request, and why it is not the preferred one; empty if it is.
+
+        `requested` is the engine that the call names, if any. The configuration's choice is kept in the plan.
+        """
+        row = upstream.provider
+        if row.engine != "native":
+            return self.get(row.engine), ""
+        if requested:
+            name, who = choose_engine(row.name, self._config, self._env, requested)
+        else:
+            if plan.engine_choice is None:
+                plan.engine_choice = choose_engine(row.name, self._config, self._env, "")
+            name, who = plan.engine_choice
+        engine = self.get(name)
+        lacks = engine.unsupported_reason(upstream)
+        if lacks:
+            return self.get("native"), f"native in place of {name}, which {who} wishes for: {lacks}"
+        return engine, ""
+
+    def sign(self, upstream: UpstreamRequest, plan: RequestPlan) -> None:
+        """Gives a request its signer. The plan keeps the signer, because tokens are used until they expire."""
+        if upstream.provider.engine != "native":
+            return
+        signer = plan.signer
+        if signer is None:
+            signer = plan.signer = RequestSigner(self._auth.get(upstream), upstream.options, self.get("native"))
+        upstream.sign, upstream.secrets, upstream.same_signature = signer, signer.secrets(), signer.same_signature
+
+    async def aclose(self) -> None:
+        """Closes all connections."""
+        for engine in self.by_name.values():
+            await engine.aclose()
+
+
+def create_engine(name: str) -> Engine:
+    """Returns a new engine."""
+    if name == "native":
+        from penstock._engines.native import NativeEngine  # noqa: PLC0415 — aiohttp takes a tenth of a second to import
+
+        return NativeEngine()
+    if name == "sdk":
+        from penstock._engines.sdk import SdkEngine  # noqa: PLC0415 — the SDKs take seconds to import
+
+        return SdkEngine()
+    from penstock._engines.replay import ReplayEngine  # noqa: PLC0415 — it reads the packaged streams
+
+    return ReplayEngine()

@@ -1,0 +1,101 @@
+"""The process's environment, as it is at each request, and the keys that `penstock setup` stored.
+
+Stored keys have names that no variable has (`stored_name`). Any other mapping can take the environment's place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock._providers.registry import STORED
+from penstock._store.provider_keys import StoredKeyWatcher
+
+
+class ProcessEnvironment(Mapping[str, str]):
+    """A view of `os.environ` as it is now, and of the stored keys of providers."""
+
+    def __init__(self) -> None:
+        self._watch = StoredKeyWatcher()
+
+    @property
+    def stored(self) -> Mapping[str, str]:
+        """Stored keys by provider. Always the same object."""
+        self._watch.refresh(self)
+        return self._watch.keys
+
+    def origin(self, provider: str) -> str:
+        """Returns the origin that a stored key is for; empty if it is unknown."""
+        self._watch.refresh(self)
+        return self._watch.origins.get(provider, "")
+
+    def look(self) -> None:
+        """Reads stored keys that have changed in the same data folder."""
+        self._watch.look(self)
+
+    def __getitem__(self, name: str) -> str:
+        return self.stored[name.removeprefix(STORED)] if name.startswith(STORED) else os.environ[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(os.environ)
+
+    def __len__(self) -> int:
+        return len(os.environ)
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, str) and name.startswith(STORED):
+            return name.removeprefix(STORED) in self.stored
+        return name in os.environ
+
+    def get(self, key: str, /, default: Any = None) -> Any:  # Mapping's overloads are too many to repeat
+        if key.startswith(STORED):
+            return self.stored.get(key.removeprefix(STORED), default)
+        return os.environ.get(key, default)
+
+
+LIVE = ProcessEnvironment()
+
+
+def _snapshot() -> tuple[list[Any], list[Any]] | None:
+    """Names and values of all variables. As bytes where possible, which saves decoding them."""
+    env: Any = os.environb if os.supports_bytes_environ else os.environ
+    names = list(env)
+    try:
+        return names, list(map(env.__getitem__, names))
+    except KeyError:  # another thread removed one
+        return None
+
+
+class EnvironmentChanges:
+    """Detects changes of an environment. The process's own always counts, because it names the proxies."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._given: Mapping[str, str] = {} if env is LIVE else env
+        self._stored = LIVE.stored
+        self._seen: tuple[Any, ...] = ()
+
+    def any(self) -> bool:
+        """Returns True if something changed since the last call."""
+        LIVE.look()
+        variables = _snapshot()
+        if variables is not None and self._seen == (variables, self._given, self._stored):
+            return False
+        _ = LIVE.stored  # reads the keys again if the data folder is another one
+        self._seen = (variables, dict(self._given), dict(self._stored))
+        return True
+
+
+def live(env: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Returns the mapping to read: `LIVE` if none is given or it is `os.environ`."""
+    return LIVE if env is None or env is os.environ else env
+
+
+def stored_keys(env: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the stored keys by provider. Only the process's environment has them."""
+    return env.stored if isinstance(env, ProcessEnvironment) else {}
+
+
+def stored_origin(env: Mapping[str, str], provider: str) -> str:
+    """Returns the origin that a provider's stored key is for; empty if it is unknown."""
+    return env.origin(provider) if isinstance(env, ProcessEnvironment) else ""

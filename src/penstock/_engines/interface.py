@@ -1,0 +1,123 @@
+"""The interface of engines: the request they take, the response they return. Plain values and two Protocols; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import msgspec
+
+from penstock._diagnostics import Diagnostic
+from penstock._engines.options import RequestOptions
+from penstock._messages.context import Cleared
+from penstock._providers.registry import Endpoint, Provider
+from penstock.request import Request
+
+if TYPE_CHECKING:
+    from penstock.events import AnyEvent, Fault
+
+ChunkEvents: TypeAlias = "tuple[bytes, list[AnyEvent]]"
+ChunkHandler: TypeAlias = "Callable[[bytes, list[AnyEvent]], bool]"  # returns False to stop
+
+
+class HttpRequest(msgspec.Struct, kw_only=True):
+    """An HTTP request, ready to send."""
+
+    url: str
+    method: str = "POST"
+    headers: dict[str, str] = {}
+    body: bytes = b""
+    stream: bool = False
+
+
+_encode = msgspec.json.Encoder().encode
+SignFunction: TypeAlias = Callable[[HttpRequest], Awaitable[HttpRequest]]
+
+
+class UpstreamRequest(msgspec.Struct, kw_only=True):
+    """One attempt at one provider, with everything decided. `secrets` must not appear in logs, errors or headers."""
+
+    provider: Provider
+    endpoint: Endpoint
+    operation: str
+    model: str
+    protocol: str  # of the response
+    url: str
+    base_url: str = ""
+    headers: dict[str, str] = {}
+    body: dict[str, Any] = {}
+    stream: bool = False
+    options: RequestOptions = msgspec.field(default_factory=RequestOptions)
+    transforms: tuple[Any, ...] = ()  # event → event stages, new for each attempt
+    diagnostics: list[Diagnostic] = []
+    request: Request | None = None  # the canonical request, for an engine that answers by itself
+    settings: dict[str, str] = {}
+    sign: SignFunction | None = None
+    secrets: tuple[str, ...] = ()
+    same_signature: bool = False  # every request of the plan gets the same signature headers
+    request_heads: dict[Any, Any] = {}  # by engine: the encoded request line and headers, shared by the plan's requests
+    cleared: Cleared | None = None  # what context management removed
+    losses: tuple[str, ...] = ()  # names of settings that the provider cannot take
+
+    @property
+    def verbatim(self) -> bool:
+        """True if the response may be passed through unchanged: nothing to rename, nothing to repair."""
+        return not self.transforms and not self.provider.repair
+
+    def to_http(self) -> HttpRequest:
+        """Returns the HTTP request, not yet signed."""
+        body = self.encode_body()
+        return HttpRequest(
+            url=self.url, method=self.endpoint.method, headers=dict(self.headers), body=body, stream=self.stream
+        )
+
+    def encode_body(self) -> bytes:
+        """Returns the body as it is sent."""
+        return _encode(self.body) if self.endpoint.method == "POST" else b""
+
+
+class ResponseSource(Protocol):
+    """A response being read. `raw`: reads hold the provider's own bytes."""
+
+    status: int
+    headers: Mapping[str, str]
+    raw: bool
+
+    async def read(self) -> ChunkEvents | None:
+        """Returns the bytes received and the events decoded from them; None at the end. Raises `ProviderError`."""
+        ...
+
+    def end_with(self, fault: Fault) -> list[AnyEvent]:
+        """Returns the events that close what is open after an error."""
+        ...
+
+    def complete(self) -> None:
+        """Called at the end of the response: its connection can be reused."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes the connection at once."""
+        ...
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]: ...
+
+
+class Engine(Protocol):
+    """Sends requests to providers."""
+
+    name: str
+
+    def unsupported_reason(self, upstream: UpstreamRequest, /) -> str:
+        """Returns why this engine cannot send the request; empty if it can."""
+        ...
+
+    async def open(self, upstream: UpstreamRequest, /) -> ResponseSource:
+        """Sends a turn. An error response raises `ProviderError`."""
+        ...
+
+    async def fetch(self, upstream: UpstreamRequest, /) -> tuple[Mapping[str, str], bytes]:
+        """Sends any other request (embeddings, models …); returns the headers and the whole body."""
+        ...
+
+    async def aclose(self) -> None: ...

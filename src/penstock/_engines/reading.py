@@ -1,0 +1,265 @@
+"""Chunks of an answer → events: parser, decoder, guard and shaping, one batch for each read.
+
+Leans on `Incoming` for the bytes and on the codecs for their meaning. Decides nothing about retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock import _delta_templates as delta_templates
+from penstock import _lenient_fields as lenient
+from penstock import _protocols as protocols
+from penstock._bridge import parser
+from penstock._delta_templates import RunReader
+from penstock._grammar import Guard
+from penstock._http_errors import read_http_error
+from penstock._jsontext import parse_lenient
+from penstock._pipeline import Pipe
+from penstock._text_runs import ExpandRuns
+from penstock.errors import InputError, provider_error
+from penstock.events import Fault, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock._codec import Decoder
+    from penstock._diagnostics import Diagnostic
+    from penstock._engines.interface import ChunkEvents, ChunkHandler, UpstreamRequest
+    from penstock._http.response import UpstreamResponse
+    from penstock._pipeline import Stage
+    from penstock.errors import ProviderError
+    from penstock.events import AnyEvent
+
+EVENTS = "text/event-stream"
+_STREAMS = (EVENTS, "application/vnd.amazon.eventstream", "application/x-ndjson")
+# Seconds that optional frames are waited for after the answer has said how it ends: the usage and `[DONE]` after a
+# finish reason, `response.failed` after an `error`. A connection that stays open longer is closed.
+GRACE = {"finish": 2.0, "error": 0.1}
+_COUNTED = frozenset({"n", "prompt", "generationConfig"})  # fields that say how many answers are wanted
+_FEW = 3  # frames after which it may be known what the others look like
+_LONG = 4096  # bytes that are worth the look
+# Calls that come without an id get one. It must differ between answers, also of other processes and after a restart:
+# Claude Code drops a second call with an id that it knows.
+_PROCESS = token_hex(4)
+_answers = count()
+
+
+class ReplyDecoder:
+    """The stages between a decoder and whoever reads: shared by all engines, so that they cannot differ."""
+
+    def __init__(self, job: UpstreamRequest) -> None:
+        self.decoder = protocols.decoder(job.protocol)
+        self.decoder.ledger.seed = f"{_PROCESS}{next(_answers):x}"
+        guard = Guard()
+        self.after: Stage[Any, Any] = Pipe(guard, ExpandRuns(), *job.transforms) if job.transforms else guard
+        self._shaping = job.transforms
+        self._several = asks_for_several_choices(job.body)
+        self.pending = ""  # as `Decoder.pending` after the last read
+        self.until = 0.0  # the loop's time at which the grace period ends
+
+    def watch_end(self) -> None:
+        """Begin the grace period once the answer has said how it ends. Called after every read."""
+        pending = "" if self._several else self.decoder.pending
+        if pending and pending != self.pending:
+            self.until = asyncio.get_running_loop().time() + GRACE[pending]
+        self.pending = pending
+
+    @property
+    def over(self) -> bool:
+        """Whether the turn was ended here, before its provider ended it."""
+        return any(getattr(stage, "over", False) for stage in self._shaping)
+
+    def events(self, decoded: list[Any]) -> list[AnyEvent]:
+        return self.after.feed(decoded) if decoded else decoded
+
+    def finish(self, decoded: list[Any] | None = None) -> list[AnyEvent]:
+        tail = [*(decoded or ()), *self.decoder.finish()]
+        return [*self.after.feed(tail), *self.after.finish()]
+
+    def whole(self, decoded: list[Any]) -> list[AnyEvent]:
+        """The events of a whole answer, which is complete even where it does not say why it ends."""
+        self.decoder.settle()
+        return self.finish(decoded)
+
+    def end_with(self, fault: Fault) -> list[AnyEvent]:
+        """The last events; where the decoder can only say that the answer was cut short, the fault says why."""
+        tail = self.decoder.finish()
+        told = [fault if type(event) is Fault and event.kind == "truncated" else event for event in tail]
+        if not told and not self.decoder.ledger.turns:
+            told = [Start(), fault]
+        return [*self.after.feed(told), *self.after.finish()]
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return [*self.decoder.diagnostics, *getattr(self.after, "diagnostics", ())]
+
+
+class NativeSource:
+    """The source of the native engine."""
+
+    raw = True
+
+    def __init__(self, incoming: UpstreamResponse, job: UpstreamRequest) -> None:
+        self.status: int = incoming.status
+        self.headers: Mapping[str, str] = incoming.headers
+        self._incoming = incoming
+        kind = incoming.headers.get("content-type", "")
+        self._whole = not job.stream and not kind.startswith(_STREAMS)
+        self._decoding = ReplyDecoder(job)
+        self.framing = "body" if self._whole else job.endpoint.framing
+        self._parser = parser(job.endpoint.framing, content_type=kind)
+        self._runs: RunReader | None = None
+        self._done = False
+        self._wrong: InputError | None = None
+        self.end_frame_missing = False
+
+    async def read(self) -> ChunkEvents | None:
+        if self._wrong is not None:
+            raise self._malformed(self._wrong)
+        if self._done:
+            return None
+        if self._whole:
+            return await self._body()
+        chunk = await self._incoming.read() if not self._decoding.pending else await self._read_pending()
+        if chunk is None:
+            self._done = True
+            return b"", self._decoding.finish()
+        if chunk:
+            events = self._events(chunk)
+            if self._wrong is None or events:
+                return chunk, events
+            raise self._malformed(self._wrong)
+        try:
+            self._done = True
+            return b"", self._decoding.finish(self._decoding.decoder.feed(self._parser.finish()))
+        except InputError as error:
+            raise self._malformed(error) from error
+
+    async def _read_pending(self) -> bytes | None:
+        """What comes before the grace period ends; None if nothing does, and the connection is closed."""
+        try:
+            async with asyncio.timeout_at(self._decoding.until):
+                return await self._incoming.read()
+        except TimeoutError:
+            self._incoming.close()
+            self.end_frame_missing = True
+            self._decoding.decoder.diagnostics.add(
+                "no-end", "the answer said how it ends, but the provider neither sent its end mark nor closed"
+            )
+            return None
+
+    def _events(self, chunk: bytes) -> list[Any]:
+        """What a chunk says. Of a long one that begins with what is not known yet, a few frames are read first."""
+        made: list[Any] = []
+        decoder, few, at = self._decoding.decoder, _FEW, 0
+        try:
+            while at < len(chunk):
+                found = self._runs.read(chunk, at) if self._runs is not None else None
+                if found is not None:
+                    made.append(found[0])
+                    at = found[1]
+                    continue
+                end = _ahead(chunk, at, few, self._frame_end(chunk))
+                few *= 4  # what differs once may differ again: a stream without runs is read in few pieces
+                made += decoder.feed(self._parser.feed([chunk[at:end]]))
+                at = end
+                if self._runs is None:
+                    self._runs = self._run_reader()
+        except InputError as error:  # the bytes do not follow their framing; it is told behind what was read
+            self._wrong = error
+        made = self._decoding.events(made)
+        self._decoding.watch_end()
+        return made
+
+    def _frame_end(self, chunk: bytes) -> bytes:
+        """What stands behind a frame of this chunk."""
+        if self.framing == "ndjson":
+            return b"\n"
+        return b"\r\n\r\n" if chunk.endswith(b"\r\n") else b"\n\n"
+
+    def _run_reader(self) -> RunReader | None:
+        """What finds runs in the bytes, where frames are lines."""
+        parser: Any = getattr(self._parser, "settled", None) or self._parser
+        if not delta_templates.enabled or not hasattr(parser, "idle"):
+            return None
+        return RunReader(parser, self._decoding.decoder.templates)
+
+    async def pour(self, step: ChunkHandler) -> None:
+        """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there."""
+        if self._done or self._whole or self._decoding.pending:
+            return
+
+        def take(chunk: bytes) -> bool:
+            return step(chunk, self._events(chunk)) and self._wrong is None and not self._decoding.pending
+
+        await self._incoming.stream_to(take)
+
+    def _malformed(self, error: InputError) -> ProviderError:
+        self._wrong, self._done = None, True
+        self._incoming.close()
+        return provider_error(Fault("malformed", str(error)))
+
+    async def _body(self) -> ChunkEvents:
+        data = await self._incoming.read_all()
+        self._done = True
+        events = self._decoding.whole(self._decoding.decoder.feed_body(data))
+        last = events[-1] if events else None
+        if isinstance(last, Fault) and last.kind == "truncated" and parse_lenient(data) is None:
+            said = replace(read_http_error(None, self.headers, data), kind="malformed", extra=None)
+            events[-1] = replace(said, message=f"the answer is no JSON: {said.message[:200]}")
+        return data, events
+
+    def end_with(self, fault: Fault) -> list[AnyEvent]:
+        self._done = True
+        return self._decoding.end_with(fault)
+
+    def complete(self) -> None:
+        self._done = True
+        if self._decoding.over and not self._whole:
+            self._incoming.close()
+        else:
+            self._incoming.drain()
+
+    async def aclose(self) -> None:
+        self._done = True
+        self._incoming.close()
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return self._decoding.diagnostics
+
+    @property
+    def decoder(self) -> Decoder:
+        return self._decoding.decoder
+
+    @property
+    def malformed(self) -> int:
+        return self._decoding.decoder.malformed
+
+
+def asks_for_several_choices(body: dict[str, Any]) -> bool:
+    """Whether a request asks for several answers: the end of one is not the end of all."""
+    if _COUNTED.isdisjoint(body):
+        return False
+    config, prompt = lenient.get_object(body, "generationConfig"), body.get("prompt")
+    counts = (body.get("n"), config.get("candidateCount"), len(prompt) if isinstance(prompt, list) else 1)  # pyright: ignore[reportUnknownArgumentType]
+    return any(isinstance(count, int) and count > 1 for count in counts)
+
+
+def _ahead(chunk: bytes, start: int, few: int, frame_end: bytes) -> int:
+    """Where the next few frames of a long chunk end; of a short one, its end."""
+    size = len(chunk)
+    if size - start <= _LONG:
+        return size
+    for _ in range(few):
+        at = chunk.find(frame_end, start)
+        if at < 0:
+            return size
+        start = at + len(frame_end)
+    return start

@@ -1,0 +1,340 @@
+"""Builds the request for a provider: operation, URL, headers and body, from the provider's row.
+
+`plan_request` computes what all requests to a model share, `build_request` adds the converted body. `RequestFiles` and
+`load_state` do the I/O that must come first: files given by URL, and the stored state of earlier turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock._diagnostics import Diagnostic
+from penstock._engines import emulation
+from penstock._engines.credentials import RequestSigner
+from penstock._engines.emulation import REFUSED
+from penstock._engines.interface import UpstreamRequest
+from penstock._engines.options import merge_headers
+from penstock._messages.convert import convert_request, state_keys
+from penstock._messages.options import ConvertOptions
+from penstock._messages.request_codecs import profile_of, quirks_type
+from penstock._providers.address import endpoint_url, fill_template
+from penstock._providers.models import model as facts_of
+from penstock._request_profile import FileSupport, IdentifierRule, Profile
+from penstock.errors import InputError, provider_error
+from penstock.events import Fault
+from penstock.fetch import FetchLimits, fetch_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock._engines.config import Account
+    from penstock._engines.model_resolution import Target
+    from penstock._engines.options import RequestOptions
+    from penstock._engines.retries import RouteObserver
+    from penstock._providers.registry import Endpoint, Provider
+    from penstock.errors import ProviderError
+    from penstock.request import Request
+
+_SHAPES: dict[str, Any] = {"ids": IdentifierRule, "names": IdentifierRule, "holding": FileSupport}
+# The operations to use if a provider lacks one. The canonical request fits all of them.
+OTHER_OPERATIONS: dict[str, tuple[str, ...]] = {
+    "chat": ("responses",),
+    "responses": ("chat",),
+    "completions": ("chat", "responses"),
+    "fim": ("completions",),
+}
+ANY_JSON = "loss-any-json"
+OPTIONAL_FIELDS = ("stream_options",)  # fields that penstock adds and a request can do without
+
+
+class RequestPlan(msgspec.Struct, kw_only=True):
+    """What all requests for a model and operation share. `template` is copied for each request.
+
+    `operation_reason` says why another operation than the requested one is used, if so. `convert` holds the options
+    that the provider's row gives the converter. The router fills in `signer` and `engine_choice` when needed.
+    """
+
+    template: UpstreamRequest
+    operation_reason: str = ""
+    convert: ConvertOptions = {}
+    signer: RequestSigner | None = None
+    engine_choice: tuple[str, str] | None = None
+
+
+def find_endpoint(target: Target, operation: str) -> tuple[str, Endpoint, str]:
+    """Returns the operation to use at a provider, its endpoint, and why it is not the requested operation."""
+    row, model = target.provider, target.model
+    why = ""
+    if operation == "chat" and row.only_responses(model) and row.endpoint("responses", model):
+        operation, why = "responses", f"{model} is only to be had by Responses"
+    found = row.endpoint(operation, model)
+    if found is None:
+        for other in OTHER_OPERATIONS.get(operation, ()):
+            found = row.endpoint(other, model)
+            if found is not None:
+                return other, found, f"{row.name} has no {operation}"
+        known_here = ", ".join(row.endpoints) or "nothing"
+        fault = Fault("not-found", f"{row.name} has no {operation}; it has: {known_here}", code="no-operation")
+        raise provider_error(fault, provider=row.name, model=model)
+    return operation, found, why
+
+
+def plan_request(
+    target: Target, operation: str, *, options: RequestOptions, account: Account, env: Mapping[str, str], stream: bool
+) -> RequestPlan:
+    """Computes how to ask a model."""
+    row, model = target.provider, target.model
+    operation, endpoint, why = find_endpoint(target, operation)
+    template = start_request(target, operation, endpoint, options=options, account=account, env=env, stream=stream)
+    if row.engine != "native":
+        return RequestPlan(template=template, operation_reason=why)
+    facts = facts_of(row, model)
+    convert: ConvertOptions = {
+        "max_output": facts.max_output or None,
+        "max_input": facts.max_input or facts.context or None,
+        "profile": request_profile(row, endpoint.protocol),
+        "thinking": facts.thinking,
+    }
+    return RequestPlan(template=template, operation_reason=why, convert=convert)
+
+
+def build_request(request: Request, plan: RequestPlan, *, source: str, convert: ConvertOptions) -> UpstreamRequest:
+    """Returns the request for a turn: a copy of the plan's template with the converted body."""
+    upstream = replace(plan.template)
+    row = upstream.provider
+    if row.engine != "native":
+        upstream.request = replace(request, model=upstream.model)
+        return upstream
+    usage = True if request.stream and row.stream_options else None
+    upstream.request = replace(request, model=upstream.model, usage=usage)
+    if request.model != upstream.model and not request.model.endswith(f"/{upstream.model}"):
+        convert = {**convert, "renamed": True}
+    _write_body(upstream, request, upstream.request, plan, source, convert)
+    return upstream
+
+
+def forward_headers(upstream: UpstreamRequest, headers: Mapping[str, str]) -> None:
+    """Adds the client's headers that the provider's row lists in `passes`. Headers of the configuration win."""
+    passed = {name: headers[name] for name in upstream.provider.passes if name in headers}
+    if passed:
+        upstream.headers = merge_headers(passed, upstream.headers)
+        upstream.request_heads = {}  # the plan's cached heads lack these headers
+
+
+def _write_body(
+    upstream: UpstreamRequest,
+    request: Request,
+    canonical: Request,
+    plan: RequestPlan,
+    source: str,
+    convert: ConvertOptions,
+) -> None:
+    """Fills in the converted body and the diagnostics of what the body cannot carry."""
+    row, endpoint = upstream.provider, upstream.endpoint
+    options: ConvertOptions = {**plan.convert, **convert, "profile": plan.convert.get("profile"), "strict": False}
+    converted = convert_request(canonical, source, endpoint.protocol, **options)
+    json_by_prompt = any(diagnostic.code == ANY_JSON for diagnostic in converted.diagnostics)
+    if json_by_prompt:
+        canonical = emulation.request_json_by_prompt(canonical)
+        converted = convert_request(canonical, source, endpoint.protocol, **options)
+    body, dropped = drop_refused_fields(converted.body, row, endpoint)
+    upstream.body = merge_bodies(merge_bodies(body, upstream.body), upstream.options.extra_body)
+    upstream.diagnostics, upstream.cleared = [*converted.diagnostics, *dropped], converted.cleared
+    upstream.transforms = converted.restore.stages()
+    if upstream.diagnostics or json_by_prompt:
+        strict = convert.get("strict", False)
+        emulation.apply_emulations(
+            upstream, request, ["any-json"] if json_by_prompt else (), strict=strict, client=source
+        )
+
+
+def start_request(
+    target: Target,
+    operation: str,
+    endpoint: Endpoint,
+    *,
+    options: RequestOptions,
+    account: Account,
+    env: Mapping[str, str],
+    stream: bool = False,
+) -> UpstreamRequest:
+    """Returns a request with its URL, its headers and the body fields that the provider's row fixes."""
+    row, model = target.provider, target.model
+    variables = {"settings": account.settings, "env": env}
+    base = "" if account.base_url == row.base_url else account.base_url
+    fixed_headers = {**row.headers, **endpoint.headers}
+    headers = {name: fill_template(row, value, model, **variables) for name, value in fixed_headers.items()}
+    fixed_body = {
+        name: fill_template(row, value, model, **variables) if isinstance(value, str) else value
+        for name, value in endpoint.body.items()
+    }
+    return UpstreamRequest(
+        provider=row,
+        endpoint=endpoint,
+        operation=operation,
+        model=model,
+        stream=stream,
+        options=options,
+        url=endpoint_url(row, endpoint, model, stream=stream, base_url=base, **variables),
+        protocol=endpoint.answer or endpoint.protocol,
+        headers=merge_headers(headers, options.headers),
+        body=fixed_body,
+        settings=account.settings,
+        base_url=fill_template(row, base or endpoint.base_url or row.base_url, model, **variables).rstrip("/"),
+    )
+
+
+def drop_refused_fields(
+    body: dict[str, Any], row: Provider, endpoint: Endpoint
+) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """Returns the body without the fields the provider does not take, and a diagnostic for each refused one."""
+    if not row.refuses and not endpoint.drop:
+        return body, []
+    refused = [name for name in row.refuses if name in body]
+    gone = {*endpoint.drop, *refused}
+    diagnostics = [
+        Diagnostic(REFUSED, f"{name} is left out: {row.name} answers it with an error", row.name, name=name)
+        for name in refused
+    ]
+    return ({name: value for name, value in body.items() if name not in gone} if gone else body), diagnostics
+
+
+def drop_optional_field(upstream: UpstreamRequest, error: ProviderError) -> str:
+    """Removes the field that penstock added and the error complains about; returns its name, or nothing."""
+    text = f"{error.message} {error.body}"
+    field = next((name for name in OPTIONAL_FIELDS if name in upstream.body and name in text), "")
+    if field:
+        upstream.body = {name: value for name, value in upstream.body.items() if name != field}
+    return field
+
+
+def merge_bodies(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `body` with the fields of `more` over it; objects are merged."""
+    if not more:
+        return body
+    merged = dict(body)
+    for name, value in more.items():
+        below = merged.get(name)
+        merged[name] = merge_bodies(below, value) if isinstance(value, dict) and isinstance(below, dict) else value  # pyright: ignore[reportUnknownArgumentType]
+    return merged
+
+
+# ── profiles ───────────────────────────────────────────────────────────────────────────────
+
+_profiles: dict[tuple[str, str, str], Profile] = {}
+
+
+def request_profile(row: Provider, protocol: str) -> Profile:
+    """Returns what a provider requires of a request in a protocol."""
+    key = (row.name, row.base_url, protocol)
+    found = _profiles.get(key)
+    if found is None:
+        if len(_profiles) > 1000:  # noqa: PLR2004 — configured providers may change often
+            _profiles.clear()
+        found = _profiles[key] = _build_profile(row, protocol)
+    return found
+
+
+def _build_profile(row: Provider, protocol: str) -> Profile:
+    base = profile_of(protocol)
+    try:
+        fields = {name: msgspec.convert(value, _SHAPES.get(name, Any)) for name, value in row.profile.items()}
+        shape = quirks_type(protocol)
+        own = row.quirks.get(protocol)
+        quirks = msgspec.convert(own, shape) if own and shape is not None else base.quirks
+    except msgspec.ValidationError as error:
+        raise InputError(f"provider {row.name!r}: {error}") from None
+    return replace(base, **{**fields, "provider": row.name, "options": row.names, "quirks": quirks})
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedRequest:
+    """A turn as the router gets it: the request, and what holds for each attempt.
+
+    `run` does slow work elsewhere, such as in a thread. `files` fetches files that are given by URL.
+    """
+
+    request: Request
+    operation: str
+    source: str
+    engine: str
+    options: RequestOptions | None
+    convert: ConvertOptions
+    observer: RouteObserver | None
+    run: RunInThread | None
+    files: RequestFiles | None
+
+    async def build(self, request: Request, plan: RequestPlan, convert: ConvertOptions) -> UpstreamRequest:
+        """Builds the request of one attempt, with the diagnostics of fetched files."""
+        if self.run is None:
+            upstream = build_request(request, plan, source=self.source, convert=convert)
+        else:
+            upstream = await self.run(lambda: build_request(request, plan, source=self.source, convert=convert))
+        if self.files is not None:
+            self.files.report(upstream)
+        return upstream
+
+
+FetchWhen: TypeAlias = Literal["needed", "all"]
+
+
+class RequestFiles:
+    """Fetches the files of a request that are given by URL, for targets that need data. The caller switches it on.
+
+    `when`: for targets that take no URLs, or for all. Files are fetched once for all attempts. A file that cannot be
+    fetched stays a URL, with a diagnostic.
+    """
+
+    def __init__(self, limits: FetchLimits, when: FetchWhen = "needed") -> None:
+        self._limits, self._when = limits, when
+        self._fetched: Request | None = None
+        self._diagnostics: list[Diagnostic] = []
+        self._used = False  # whether the last target got the files
+
+    async def fill(self, request: Request, plan: RequestPlan) -> Request:
+        """Returns the request as the target gets it."""
+        profile = plan.convert.get("profile")
+        self._used = self._when == "all" or (profile is not None and not profile.addresses)
+        if not self._used:
+            return request
+        if self._fetched is None:
+            self._fetched, diagnostics = await fetch_files(request, limits=self._limits)
+            self._diagnostics = list(diagnostics)
+        return self._fetched
+
+    def report(self, upstream: UpstreamRequest) -> None:
+        """Adds the diagnostics of fetching."""
+        if self._used and self._diagnostics:
+            upstream.diagnostics = [*upstream.diagnostics, *self._diagnostics]
+
+
+RunInThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function elsewhere, such as in a thread, and returns its result."""
+
+
+async def load_state(
+    request: Request, source: str, convert: ConvertOptions, run: RunInThread | None = None
+) -> ConvertOptions:
+    """Returns the options with the rows found (`state`) in place of the store, so that conversion does no I/O.
+
+    A store with `aget` is awaited; any other store is called directly.
+    """
+    store = convert.get("store")
+    if store is None:
+        return convert
+    options = convert.copy()
+    del options["store"]
+    if run is None:
+        keys = state_keys(request, source, **options)
+    else:
+        keys = await run(lambda: state_keys(request, source, **options))
+    if keys:
+        tenant = options.get("tenant", "")
+        aget = getattr(store, "aget", None)
+        options["state"] = store.get(tenant, keys) if aget is None else await aget(tenant, keys)
+    return options

@@ -1,0 +1,338 @@
+"""Admits requests by Host, Origin and gateway key. Returns a `Caller`, or raises a `Refusal`.
+
+Local names and local pages are allowed; the configuration allows more. So no page on the web can use a gateway that
+listens on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from penstock._gateway.callers import (
+    ANONYMOUS,
+    AUTHORIZATION,
+    GATEWAY_KEY_HEADER,
+    Caller,
+    check_key,
+    is_local_caller,
+    is_loopback,
+    make_refusal,
+    parse_host,
+    parse_ip,
+    read_keys,
+)
+from penstock._gateway.keys import REFRESH_INTERVAL, KeyRing, hash_key
+from penstock._http.header_fields import read_headers, repeated_header, response_header
+from penstock._input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
+from penstock.events import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, MutableMapping
+
+    from penstock._gateway.config import GatewayConfig
+
+    End = Callable[[Fault], None]
+
+
+MAX_KNOWN_HOSTS = 100
+_WEBVIEWS = frozenset({"vscode-webview", "vscode-file", "app", "tauri"})  # local programs, not web pages
+
+
+class Access:
+    """Admits requests. `reload` replaces the configuration; requests that are running continue."""
+
+    def __init__(self, config: GatewayConfig, env: Mapping[str, str] | None = None) -> None:
+        self._ring = KeyRing(config, env)
+        self.reload(config)
+
+    def reload(self, config: GatewayConfig) -> None:
+        self._ring.reload(config)  # first: it raises if the keys cannot be read, and then nothing changes
+        self._config = config
+        self._familiar: set[str] = set()  # values of Host that were allowed
+        self._hosts = frozenset(name.lower() for name in (*config.access.hosts, config.serve.host))
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
+        self._anonymous_caller = Caller(limits=config.limits)
+        self._local_caller = Caller(limits=config.limits, sees="all")
+
+    @property
+    def keyed(self) -> bool:
+        """Whether callers need a gateway key."""
+        return self._ring.required
+
+    @property
+    def keys_version(self) -> int:
+        """A number that changes whenever the keys change."""
+        self._ring.refresh()
+        return self._ring.version
+
+    def revoked(self, caller: Caller, *, open_ended: bool = False) -> Fault | None:
+        """Return the fault that ends a caller's running work; None if it may continue.
+
+        A caller without a key may finish what it began before there were keys, unless it is `open_ended`: a feed
+        or a connection that would otherwise never end.
+        """
+        if caller.key_hash:
+            if self._ring.holds(caller.key, caller.key_hash):
+                return None
+            said = f"the gateway key {caller.key!r} was revoked"
+        elif open_ended and self._ring.required:
+            said = "this gateway now requires a key; connect again with one"
+        else:
+            return None
+        return Fault("auth", said, status=401, code="key_revoked")
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The origins that the configuration allows."""
+        return self._origins
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The keys that are known by value. They are redacted in everything that is written."""
+        return self._ring.secrets
+
+    def admit(
+        self, scope: MutableMapping[str, Any], headers: Mapping[str, str] | None = None, *, key: bool = True
+    ) -> Caller:
+        """Return the caller of a request, or raise a refusal. Without `key` only Host and Origin are checked.
+
+        `headers` are the scope's headers from `read_headers`. The work is linear in the size of the request,
+        because the caller is not known yet.
+        """
+        check_size(scope)
+        headers = _headers(scope) if headers is None else headers
+        if len(headers) != len(scope["headers"]):
+            _check_repeated(scope)
+        self.check_host(headers.get("host", ""))
+        self.check_origin(headers)
+        return self._caller(scope, headers) if key else Caller()
+
+    def watch(self, scope: MutableMapping[str, Any]) -> None:
+        """Admit a request for metrics, or raise a refusal."""
+        headers, open_to = _headers(scope), self._config.access.metrics
+        free = open_to == "open" or (open_to == "local" and self._local(scope, headers))
+        self.admit(scope, headers, key=not free)
+
+    # ── browsers ──────────────────────────────────────────────────────────────────────────────────
+
+    def check_host(self, host: str) -> None:
+        """Raise if the Host is not allowed. Stops DNS rebinding: such a page sends its own name as Host."""
+        if host in self._familiar:
+            return
+        name = parse_host(host)
+        if name and "*" not in self._hosts and name not in self._hosts and not self._ours(name):
+            said = f"this server does not answer to the name {name[:200]!r}: add it to access.hosts in penstock.toml"
+            raise make_refusal(403, "permission", said, code="host_not_allowed")
+        if len(self._familiar) < MAX_KNOWN_HOSTS:
+            self._familiar.add(host)
+
+    def _ours(self, name: str) -> bool:
+        """Return whether a host is always allowed: loopback, names without a dot, addresses if others are served."""
+        if "." not in name and ":" not in name:
+            return True
+        if name.endswith(".localhost"):
+            return True
+        address = parse_ip(name)
+        return address is not None and (address.is_loopback or not is_loopback(self._config.serve.host))
+
+    def check_origin(self, headers: Mapping[str, str]) -> None:
+        """Raise if the Origin is neither local nor allowed. Requests without Origin are not from pages."""
+        origin = headers.get("origin", "")
+        if not origin:
+            if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+                raise make_refusal(
+                    403, "permission", "a page of another site may not ask here", code="origin_not_allowed"
+                )
+            return
+        if not self._welcome(origin, headers.get("host", "")):
+            said = f"the page {origin[:200]!r} may not ask here: add it to access.origins in penstock.toml"
+            raise make_refusal(403, "permission", said, code="origin_not_allowed")
+
+    def _welcome(self, origin: str, host: str) -> bool:
+        if "*" in self._origins or origin.lower() in self._origins:
+            return True
+        try:
+            parts = urlsplit(origin)
+            name = parts.hostname or ""
+        except ValueError:
+            return False
+        if parts.scheme in _WEBVIEWS:
+            return True
+        return parts.scheme in {"http", "https"} and (parts.netloc.lower() == host.lower() or is_loopback(name))
+
+    def cors(self, scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]]:
+        """Return the CORS headers for an allowed page; none for other clients."""
+        headers = _headers(scope)
+        allowed = response_header("access-control-allow-origin", headers.get("origin", ""))
+        if allowed is None or not self._welcome(headers["origin"], headers.get("host", "")):
+            return []
+        return [allowed, (b"vary", b"origin"), _EXPOSED]
+
+    def preflight(self, scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]] | None:
+        """Return the headers of the response to a CORS preflight; None if the request is not a preflight."""
+        headers = _headers(scope)
+        if scope.get("method") != "OPTIONS" or "access-control-request-method" not in headers:
+            return None
+        self.admit(scope, headers, key=False)
+        wished = response_header("access-control-allow-headers", headers.get("access-control-request-headers", "*"))
+        if wished is None:
+            raise make_refusal(400, "invalid", "access-control-request-headers: expected the names of headers")
+        made = [*self.cors(scope), wished, *_PREFLIGHT]
+        if headers.get("access-control-request-private-network") == "true":
+            made.append((b"access-control-allow-private-network", b"true"))
+        return made
+
+    # ── keys ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _caller(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> Caller:
+        given = read_keys(scope, headers)
+        if not self._ring.required:
+            return self._stranger(scope, headers, given)
+        held = next((key for key in map(self._ring.find, given.values()) if key is not None), None)
+        if held is None:
+            raise make_refusal(401, "auth", self._unknown(bool(given)), code="invalid_api_key")
+        name, key, hashed = held
+        rest = {header: value for header, value in given.items() if self._ring.find(value) is None}
+        return Caller(
+            key=name,
+            tenant=key.tenant or name,
+            models=key.models,
+            limits=key.limits or self._config.limits,
+            sees=key.inspect,
+            key_hash=hashed,
+            **self._forward(headers, rest),
+        )
+
+    def _unknown(self, given: bool) -> str:  # noqa: FBT001 — whether a key was sent
+        """Return why a caller without a valid key is refused, and what to do."""
+        if self._ring:
+            said = "the gateway key is not known here" if given else "no gateway key was sent"
+            return f"{said}; `penstock keys add NAME` makes one"
+        anew = "`penstock keys reset` and a restart return to local use without keys"
+        if self._ring.problem:
+            return f"{self._ring.problem}, so nobody is let in: the log says what is wrong with it; {anew}"
+        said = "no gateway key is left, and this gateway has had keys, so it stays closed"
+        return f"{said}: `penstock keys add NAME` makes a new one; {anew}"
+
+    def _stranger(
+        self, scope: MutableMapping[str, Any], headers: Mapping[str, str], given: Mapping[str, str]
+    ) -> Caller:
+        """Return the caller if there are no gateway keys: a local program, one with a provider key, or anyone."""
+        config = self._config
+        own, local = self._forward(headers, given), self._local(scope, headers)
+        if not (config.access.anonymous or own or local):
+            said = (
+                "no gateway keys are set up, so only programs on this machine that connect to localhost, without a "
+                "proxy, are served; `penstock keys add NAME` makes a key"
+            )
+            raise make_refusal(401, "auth", said, code="invalid_api_key")
+        if not own:
+            return self._local_caller if local else self._anonymous_caller
+        tenant = f"{ANONYMOUS}:{hash_key(own['secret'])[7:23]}"
+        return Caller(tenant=tenant, limits=config.limits, sees="all" if local else "own", **own)
+
+    def _local(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
+        """Return whether a local program sent the request. Never true behind a proxy."""
+        return not self._config.access.proxy and is_local_caller(scope, headers)
+
+    def _forward(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
+        """Return what is forwarded to the provider. `x-penstock-key` is never forwarded: it is the gateway's."""
+        if not given or not self._config.forward:
+            return {}
+        theirs = {place: value for place, value in given.items() if place != GATEWAY_KEY_HEADER}
+        if not theirs:
+            return {}
+        place, secret = next(iter(theirs.items()))
+        check_key(place, secret, ascii_only=True)
+        passed = {name: headers[name] for name in theirs if name in headers}
+        return {"forward": passed or {AUTHORIZATION: f"Bearer {secret}"}, "secret": secret}
+
+
+_EXPOSED = (b"access-control-expose-headers", b"*")
+_PREFLIGHT = (
+    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+    (b"access-control-max-age", b"600"),
+)
+
+
+def check_size(scope: MutableMapping[str, Any]) -> None:
+    """Raise if the path or query is too long, or if there are too many headers."""
+    path, query = scope.get("raw_path") or scope["path"], scope.get("query_string") or b""
+    if len(path) > MAX_PATH or len(query) > MAX_QUERY:
+        what, most = ("path", MAX_PATH) if len(path) > MAX_PATH else ("query string", MAX_QUERY)
+        raise make_refusal(414, "invalid", f"the {what} is longer than {most} bytes", code="uri_too_long")
+    if len(scope["headers"]) > MAX_HEADERS:
+        raise make_refusal(431, "invalid", f"there are more than {MAX_HEADERS} headers", code="too_many_headers")
+
+
+def _headers(scope: MutableMapping[str, Any]) -> dict[str, str]:
+    return read_headers(scope["headers"])
+
+
+def _check_repeated(scope: MutableMapping[str, Any]) -> None:
+    name = repeated_header(scope["headers"])
+    if name:
+        raise make_refusal(400, "invalid", f"the header {name} was sent more than once", code="repeated_header")
+
+
+_NO_GUARD = nullcontext()
+
+
+class Revocations:
+    """Ends what a caller runs (streams, turns, connections) when its gateway key is revoked.
+
+    Checks for changed keys every `REFRESH_INTERVAL` seconds while anything runs.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._running: dict[object, tuple[Caller, End, bool]] = {}
+        self._seen = access.keys_version
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def guard(self, caller: Caller | None, end: End, *, open_ended: bool = False) -> AbstractContextManager[None]:
+        """Return a context that calls `end` once if the caller's key is revoked meanwhile. See `Access.revoked`."""
+        if caller is None or not (caller.key_hash or open_ended):
+            return _NO_GUARD
+        return self._guarded(caller, end, open_ended=open_ended)
+
+    @contextmanager
+    def _guarded(self, caller: Caller, end: End, *, open_ended: bool) -> Generator[None]:
+        fault = self._access.revoked(caller, open_ended=open_ended)
+        if fault is not None:  # revoked between the request's head and now
+            end(fault)
+            yield
+            return
+        name = object()
+        self._running[name] = (caller, end, open_ended)
+        self._watch()
+        try:
+            yield
+        finally:
+            self._running.pop(name, None)
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(REFRESH_INTERVAL, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        version = self._access.keys_version
+        if version != self._seen:
+            self._seen = version
+            self._end_revoked()
+        if self._running:
+            self._watch()
+
+    def _end_revoked(self) -> None:
+        for name, (caller, end, open_ended) in list(self._running.items()):
+            fault = self._access.revoked(caller, open_ended=open_ended)
+            if fault is not None:
+                self._running.pop(name, None)
+                end(fault)

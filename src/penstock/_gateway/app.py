@@ -1,0 +1,305 @@
+"""The ASGI application: admits a request, finds its route, and has it answered. It can be mounted in another app."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock import events as ev
+from penstock._gateway import error_responses
+from penstock._gateway.aux_requests import AuxRequest
+from penstock._gateway.config import GatewayConfig
+from penstock._gateway.endpoints import IncomingRequest
+from penstock._gateway.lifecycle import LoopWatchdog, preload
+from penstock._gateway.request_body import read_request_body
+from penstock._gateway.routes import (
+    Handler,
+    Route,
+    client_protocols,
+    error_protocol,
+    find_route,
+    is_public_page,
+    mounted_path,
+    serve_page,
+)
+from penstock._gateway.services import Services
+from penstock._gateway.turn import Turn
+from penstock._gateway.websocket import WebSocketServer
+from penstock._http.disconnect import CancellableTask, DisconnectWatch
+from penstock._http.response_channel import find_channel
+from penstock._http.response_writer import EventStream, ResponseWriter, end_with_error
+from penstock._input_limits import MAX_PATH
+from penstock._protocols import DEFAULT
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+
+    from penstock._gateway.endpoints import Endpoint, Headers
+    from penstock._http.response_channel import ResponseChannel
+    from penstock.events import Fault
+
+    Message = MutableMapping[str, Any]
+    Scope = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+
+log = logging.getLogger("penstock.gateway")
+
+
+class App:
+    """The gateway. It does not close `services` that it was given. `pace` 0 plays packaged streams at full speed."""
+
+    closes_websockets = True  # after `stopping`, each once its turn has ended
+
+    def __init__(
+        self,
+        config: GatewayConfig | None = None,
+        *,
+        services: Services | None = None,
+        pace: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        config = config or GatewayConfig()
+        if pace is not None:
+            config = replace(config, serve=replace(config.serve, pace=pace))
+        self._keeps_services = services is not None
+        self.services = services or Services(config, env=env)
+        self._sockets = WebSocketServer(self.services)
+        self._watchdog = LoopWatchdog(self.services.config.log.blocked)
+        self.services.metrics.counts(
+            "penstock_loop_blocked_total", "How often the event loop was blocked.", (), self._watchdog.counts
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await self._sockets.serve(mounted_path(scope), scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admit a request, then route it. A refused request is routed only to find the protocol of its error."""
+        incoming = IncomingRequest(scope)
+        incoming.path = mounted_path(scope)
+        if "origin" in incoming.headers:
+            send = self._with_cors(scope, send)
+        if is_public_page(incoming):
+            await self._page(incoming, scope, send, known=False)
+            return
+        refusal = self._admit(scope, incoming)
+        route = find_route(incoming.method, incoming.path) if len(incoming.path) <= MAX_PATH else Route()
+        if route.params:
+            incoming.params = route.params
+        if route.endpoint is not None or route.handler is not None:
+            try:
+                if route.endpoint is not None:
+                    await self._turn(route.endpoint, incoming, refusal, receive, send, find_channel(scope))
+                elif route.handler is not None:
+                    await self._handle(route.handler, incoming, refusal, receive, send)
+            finally:
+                incoming.release_body()
+        elif refusal is not None:
+            await _send_response(send, *error_responses.error_response(error_protocol(incoming.path), refusal))
+        else:
+            await self._page(incoming, scope, send, known=route.known)
+
+    def _admit(self, scope: Scope, incoming: IncomingRequest) -> Fault | None:
+        """Admit a request. Returns the fault if it is refused."""
+        try:
+            self.services.admit(scope, incoming)
+        except PenstockError as error:
+            return error_responses.fault_from_error(error)
+        return None
+
+    def _with_cors(self, scope: Scope, send: Send) -> Send:
+        """Return a `send` that adds CORS headers, if the page's origin is allowed."""
+        more = self.services.access.cors(scope)
+
+        async def send_with_cors(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        return send_with_cors if more else send
+
+    def stopping(self) -> None:
+        """Close WebSockets after their current turn, because the server stops."""
+        self.services.closing.set()
+
+    def end_answers(self) -> None:
+        """End unfinished answers: their time to finish is over."""
+        self.services.end_answers()
+
+    # ── turns ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def _turn(
+        self,
+        endpoint: Endpoint,
+        incoming: IncomingRequest,
+        refusal: Fault | None,
+        receive: Receive,
+        send: Send,
+        line: ResponseChannel | None,
+    ) -> None:
+        serve = self.services.config.serve
+        fault = await self._read_request(endpoint.protocol, incoming, refusal, receive, line)
+        gone, make = DisconnectWatch(receive, line), None
+        out = ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write, channel=line)
+        try:
+            if fault is not None:
+                status, body, headers = error_responses.error_response(endpoint.protocol, fault)
+                await out.send_response(status, body, headers)
+            elif (
+                endpoint.find_alternative is None
+                or (make := await self._find_alternative(endpoint, incoming, gone)) is None
+            ):
+                with self.services.revocations.guard(incoming.caller, gone.cancel_with):
+                    await Turn(self.services, endpoint, incoming, out).run(gone)
+        except asyncio.CancelledError:
+            if not gone.absorb_cancellation():
+                raise
+            if gone.fault is not None and not out.started:
+                await end_with_error(out, *error_responses.error_response(endpoint.protocol, gone.fault))
+        finally:
+            gone.close()
+        if make is not None:  # `_respond` has its own watch for disconnects
+            await self._respond(Handler(endpoint.protocol, make), None, incoming, receive, send)
+
+    async def _find_alternative(self, endpoint: Endpoint, incoming: IncomingRequest, gone: DisconnectWatch) -> Any:
+        """Return the handler of a request that needs no turn, or None."""
+        assert endpoint.find_alternative is not None  # noqa: S101
+        self.services.active.add(gone)
+        try:
+            return await incoming.offload(partial(endpoint.find_alternative, incoming))
+        finally:
+            self.services.active.discard(gone)
+
+    async def _read_request(
+        self,
+        protocol: str,
+        incoming: IncomingRequest,
+        refusal: Fault | None,
+        receive: Receive,
+        line: ResponseChannel | None = None,
+    ) -> Fault | None:
+        """Read the body of an admitted request. Returns the fault of the request or its body, if there is one."""
+        serve = self.services.config.serve
+        if refusal is not None:
+            self.services.record_refusal(incoming, protocol, refusal)
+            return refusal
+        small = line.take_body(serve.body) if line is not None and "content-encoding" not in incoming.headers else None
+        if small is not None:
+            incoming.raw = small
+            incoming.count_body(self.services.body_bytes)
+            return None
+        try:
+            await self._read_body(incoming, receive)
+        except PenstockError as error:
+            fault = error_responses.fault_from_error(error)
+            self.services.record_refusal(incoming, protocol, fault)
+            return fault
+        return None
+
+    async def _read_body(self, incoming: IncomingRequest, receive: Receive) -> None:
+        serve, reading = self.services.config.serve, CancellableTask()
+        self.services.active.add(reading)
+        try:
+            await read_request_body(
+                incoming, receive, reading, self.services.body_bytes, limit=serve.body, patience=serve.read
+            )
+        finally:
+            self.services.active.discard(reading)
+
+    # ── other requests ───────────────────────────────────────────────────────────────────────────
+
+    async def _handle(
+        self, handler: Handler, incoming: IncomingRequest, refusal: Fault | None, receive: Receive, send: Send
+    ) -> None:
+        fault = await self._read_request(handler.protocol, incoming, refusal, receive)
+        if handler.operation and fault is None:
+            incoming.aux_request = AuxRequest(handler.operation, handler.protocol)
+        await self._respond(handler, fault, incoming, receive, send)
+
+    async def _respond(
+        self, handler: Handler, fault: Fault | None, incoming: IncomingRequest, receive: Receive, send: Send
+    ) -> None:
+        serve, id_header = self.services.config.serve, (b"x-request-id", incoming.id.encode())
+        gone, status, out = DisconnectWatch(receive), error_responses.STATUSES["cancelled"], None
+        self.services.active.add(gone)
+        try:
+            with self.services.revocations.guard(incoming.caller, gone.cancel_with):
+                if fault is None:
+                    status, body, headers = await self._call_handler(handler, incoming)
+                else:
+                    status, body, headers = error_responses.error_response(handler.protocol, fault)
+                out = ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write)
+                if isinstance(body, EventStream):
+                    self.services.active.discard(gone)  # it ends with the response that it follows
+                    await body.send_to(out, (id_header,))
+                else:
+                    await out.send_response(status, body, (*headers, id_header))
+        except asyncio.CancelledError:
+            if incoming.aux_request is not None:
+                incoming.aux_request.failed(
+                    gone.fault or ev.Fault("cancelled", gone.reason or "the server is stopping")
+                )
+            if not gone.absorb_cancellation():
+                raise
+            if gone.fault is not None:
+                out = out or ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write)
+                status = await end_with_error(out, *error_responses.error_response(handler.protocol, gone.fault))
+        finally:
+            self.services.active.discard(gone)
+            gone.close()
+            if incoming.aux_request is not None:
+                self.services.finish_aux_request(incoming, status, out.body_size if out is not None else 0)
+
+    async def _call_handler(self, handler: Handler, incoming: IncomingRequest) -> tuple[int, bytes | EventStream, Any]:
+        why: Exception
+        try:
+            return 200, await handler.make(self.services, incoming), (error_responses.JSON,)
+        except PenstockError as error:
+            fault, why = error_responses.fault_from_error(error, handler.protocol), error
+        except Exception as error:
+            log.exception("an answer at %s failed", incoming.path)
+            fault, why = error_responses.fault_from_error(error), error
+        if incoming.aux_request is not None:
+            incoming.aux_request.failed(fault, why)
+        return error_responses.error_response(handler.protocol, fault)
+
+    async def _page(self, incoming: IncomingRequest, scope: Scope, send: Send, *, known: bool) -> None:
+        try:
+            status, body, headers = serve_page(self.services, incoming, scope, known=known)
+        except PenstockError as error:
+            status, body, headers = error_responses.error_response(DEFAULT, error_responses.fault_from_error(error))
+        await _send_response(send, status, body, headers)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":  # services that were given may outlive a server
+                self.services.closing.clear()
+                self.services.stopped = False
+                preload(
+                    self.services.upstream.router.config, self.services.env, client_protocols()
+                )  # nothing is served yet
+                self._watchdog.start()
+            if message["type"] == "lifespan.shutdown":
+                self._watchdog.stop()
+                if not self._keeps_services:
+                    await self.services.aclose()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+
+async def _send_response(send: Send, status: int, body: bytes, headers: Headers) -> None:
+    made = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": made})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

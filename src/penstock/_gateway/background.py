@@ -1,0 +1,117 @@
+"""Background responses: each is a turn in its own task, and clients may follow its stream.
+
+The stream is held in memory until the turn has ended; then the response is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from penstock._http.response_writer import BODY
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+MAX_RESPONSES = 200  # running at once
+MAX_BYTES = 32 * 2**20  # of one stream; a longer one is cancelled
+END_TIMEOUT = 1.0  # seconds for turns that were ended with an error
+CANCEL_TIMEOUT = 5.0  # seconds for cancelled turns
+
+
+class BackgroundResponse:
+    """A running response. Setting `off` cancels it; `response` is its current state."""
+
+    def __init__(self, response: dict[str, Any]) -> None:
+        self.response = response
+        self.off = asyncio.Event()
+        self.over = False
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._news = asyncio.Condition()
+
+    async def send(self, message: Any) -> None:
+        """Replace ASGI's `send`: hold the chunks."""
+        data: bytes = message.get("body", b"") if message["type"] == BODY else b""
+        if data and not data.startswith(b":"):  # keep-alives are not stored
+            async with self._news:
+                self._chunks.append(data)
+                self._size += len(data)
+                self._news.notify_all()
+        if self._size > MAX_BYTES:
+            self.off.set()
+
+    async def end(self) -> None:
+        """Mark the stream as complete."""
+        async with self._news:
+            self.over = True
+            self._news.notify_all()
+
+    async def follow(self) -> AsyncIterator[bytes]:
+        """Yield all chunks, past and future."""
+        place = 0
+        while True:
+            async with self._news:
+                await self._news.wait_for(lambda: self.over or len(self._chunks) > place)  # noqa: B023 — waited for here
+                chunks = self._chunks[place:]
+            if not chunks:
+                return
+            place += len(chunks)
+            for chunk in chunks:
+                yield chunk
+
+
+class BackgroundResponses:
+    """All running responses, by tenant and id."""
+
+    def __init__(self) -> None:
+        self._live: dict[tuple[str, str], BackgroundResponse] = {}
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    @property
+    def full(self) -> bool:
+        return len(self._live) >= MAX_RESPONSES
+
+    def get(self, tenant: str, id: str) -> BackgroundResponse | None:
+        return self._live.get((tenant, id))
+
+    def start(
+        self, tenant: str, live: BackgroundResponse, work: Callable[[BackgroundResponse], Awaitable[None]]
+    ) -> None:
+        """Start a response in a task."""
+        key = (tenant, str(live.response["id"]))
+
+        async def made() -> None:
+            try:
+                await work(live)
+            finally:
+                await live.end()
+
+        def done(_: asyncio.Task[None]) -> None:
+            del self._live[key], self._tasks[key]
+
+        self._live[key] = live
+        task = self._tasks[key] = asyncio.get_running_loop().create_task(made())
+        task.add_done_callback(done)
+
+    async def cancel(self, tenant: str, id: str) -> bool:
+        """Cancel a response and wait until it has ended. Returns whether it was running."""
+        task, live = self._tasks.get((tenant, id)), self._live.get((tenant, id))
+        if task is None or live is None:
+            return False
+        live.off.set()
+        await asyncio.wait([task], timeout=CANCEL_TIMEOUT)
+        return True
+
+    async def aclose(self) -> None:
+        """Wait until ended turns have stored their responses, then cancel the others."""
+        tasks = list(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=END_TIMEOUT)
+        for live in self._live.values():
+            live.off.set()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=CANCEL_TIMEOUT)

@@ -1,0 +1,185 @@
+"""The caller of a request: the gateway key it sent, what that key may do, and whether it is a local program."""
+
+from __future__ import annotations
+
+import ipaddress
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from penstock._gateway.config import Limit
+from penstock._http.header_fields import KEY_HEADERS, InvalidHeaderError, check_text
+from penstock.errors import StreamFault
+from penstock.events import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping
+
+    from penstock.events import FaultKind
+
+GATEWAY_KEY_HEADER = "x-penstock-key"  # a gateway key, beside a provider's key in another header
+AUTHORIZATION = "authorization"
+KEY_HEADER_NAMES = KEY_HEADERS
+_NAMES = frozenset(KEY_HEADER_NAMES)
+ANONYMOUS = "anonymous"
+_PROXY_HEADERS = frozenset(
+    {
+        "cdn-loop",
+        "cf-connecting-ip",
+        "cf-ray",
+        "client-ip",
+        "fly-client-ip",
+        "forwarded",
+        "max-forwards",
+        "proxy-connection",
+        "true-client-ip",
+        "via",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-envoy-external-address",
+        "x-original-host",
+        "x-original-url",
+        "x-real-ip",
+    }
+)
+_FORWARDED = "x-forwarded"  # -for, -host, -proto, -port, -prefix, -server …
+_OLD_HTTP = frozenset({"0.9", "1.0"})
+
+
+class Refusal(StreamFault):
+    """A request is refused. The fault has the reason; every protocol can write it."""
+
+    def __init__(self, status: int, fault: Fault) -> None:
+        super().__init__(fault)
+        self.status = status
+
+
+def make_refusal(
+    status: int, kind: FaultKind, message: str, *, code: str = "", retry_after: float | None = None
+) -> Refusal:
+    """Return a `Refusal`."""
+    return Refusal(status, Fault(kind, message, status=status, code=code, retry_after=retry_after))
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sent a request. `key` names the gateway key, `tenant` owns its state, `models` are patterns that it may use.
+
+    `forward` are the headers with the caller's own provider key and `secret` is that key; both are empty unless the
+    configuration forwards keys. `sees`: whose turns it may inspect. `key_hash` is the hash of the gateway key, which
+    distinguishes a revoked key from a new one of the same name; empty for callers without a key.
+    """
+
+    key: str = ANONYMOUS
+    tenant: str = ANONYMOUS
+    models: tuple[str, ...] = ("*",)
+    limits: Limit = Limit()
+    forward: dict[str, str] = {}
+    secret: str = ""
+    sees: Literal["own", "all"] = "own"
+    key_hash: str = ""
+
+    def may(self, *models: str) -> bool:
+        """Return whether the caller may use a model under one of these names."""
+        return "*" in self.models or any(fnmatchcase(model, pattern) for model in models for pattern in self.models)
+
+    def check(self, *models: str) -> None:
+        """Raise if the caller may not use a model under any of these names."""
+        if not self.may(*models):
+            said = f"the key {self.key!r} may not use the model {models[0]!r}"
+            raise make_refusal(403, "permission", said, code="model_not_allowed")
+
+    def __repr__(self) -> str:
+        return f"Caller(key={self.key!r}, tenant={self.tenant!r}, models={self.models!r})"
+
+    def __rich_repr__(self) -> Any:
+        yield "key", self.key
+
+
+def read_keys(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of a request by their header or parameter, in the order in which they are tried."""
+    query = scope.get("query_string") or b""
+    if not query and _NAMES.isdisjoint(headers):
+        return {}
+    made: dict[str, str] = {}
+    for name in KEY_HEADER_NAMES:
+        value = headers.get(name, "").strip()
+        if name == AUTHORIZATION:
+            scheme, _, value = value.partition(" ")
+            value = value.strip() if scheme.lower() == "bearer" else ""
+        if value:
+            made[name] = value
+    if b"key" in query or b"%" in query:  # its name may be percent-encoded
+        asked = [value for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if name == "key"]
+        if len(asked) > 1:
+            raise make_refusal(400, "invalid", "the query has more than one key=", code="repeated_key")
+        made |= {"?key": asked[0]} if asked and asked[0] else {}
+    for place, value in made.items():
+        check_key(place, value)
+    return made
+
+
+def check_key(place: str, value: str, *, ascii_only: bool = False) -> None:
+    """Raise if a key is not a valid header value. The message names its location, never its value."""
+    where = "the key in ?key=" if place == "?key" else f"the key in the header {place}"
+    try:
+        check_text(value, where, ascii_only=ascii_only)
+    except InvalidHeaderError as error:
+        raise make_refusal(400, "invalid", str(error), code="invalid_key_syntax") from None
+
+
+def is_local_caller(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
+    """Return whether a local program sent the request. A Unix socket is not enough: reverse proxies use those."""
+    client = scope.get("client")
+    if not client or not _loopback_address(client[0]):
+        return False
+    return _loopback_host(headers.get("host", "")) and not is_proxied(scope, headers)
+
+
+def is_proxied(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
+    """Return whether a request shows signs of a proxy.
+
+    HTTP/1.0 is such a sign: nginx long used it for upstreams by default, and adds no header by default.
+    https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_http_version
+    """
+    if scope.get("http_version") in _OLD_HTTP or not _PROXY_HEADERS.isdisjoint(headers):
+        return True
+    return _FORWARDED in " ".join(headers) and any(name.startswith(_FORWARDED) for name in headers)
+
+
+def parse_host(host: str) -> str:
+    """`name:80` → `name`, `[::1]:80` → `::1`."""
+    host = host.strip().lower().rstrip(".")
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+@lru_cache(1000)
+def parse_ip(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an IP address; None if the text is not one."""
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def is_loopback(name: str) -> bool:
+    """Return whether a name or address always means this machine."""
+    address = parse_ip(name)
+    return address.is_loopback if address is not None else name == "localhost" or name.endswith(".localhost")
+
+
+@lru_cache(1000)
+def _loopback_host(host: str) -> bool:
+    return is_loopback(parse_host(host))
+
+
+@lru_cache(1000)
+def _loopback_address(name: str) -> bool:
+    address = parse_ip(name)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback  # how a socket for both versions shows 127.0.0.1
+    return address is not None and address.is_loopback

@@ -1,0 +1,205 @@
+"""The models that clients can ask for: aliases, models that configured providers list, packaged streams.
+
+Lists are asked from providers and cached. If a provider cannot be asked, the packaged table of models is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock._engines.config_problems import find_missing_keys
+from penstock._engines.model_resolution import (
+    DEFAULT_STREAM,
+    REPLAY,
+    is_pattern,
+    list_configured_providers,
+    resolve_targets,
+)
+from penstock._gateway.callers import make_refusal
+from penstock._providers.models import Model, max_input_tokens, output_limit
+from penstock._providers.models import model as find_model
+from penstock._providers.models import models as packaged_models
+from penstock._replay import describe_scripts
+from penstock.errors import InputError, ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock._engines.model_resolution import Target
+    from penstock._gateway.callers import Caller
+    from penstock._gateway.upstream import Upstream
+    from penstock._providers.registry import Provider
+
+log = logging.getLogger("penstock.catalogue")
+DEFAULT_ALIAS = "default"  # for requests that name no model
+LIST_LIFETIME = 300.0  # seconds that a list is cached
+LIST_TIMEOUT = 5.0  # seconds that a provider has to return its list
+_REPLAY_CAPABILITIES = frozenset({"chat", "tools", "reasoning", "images", "temperature"})
+
+
+class ModelEntry(msgspec.Struct, frozen=True):
+    """A name that clients can ask for, and its model. The limits apply to requests that set none; 0 is unknown."""
+
+    name: str
+    model: Model
+    max_input: int = 0
+    max_output: int = 0
+
+
+class ModelCatalogue:
+    """Lists models and resolves their names, with the configuration that `upstream` has now."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._entries: list[ModelEntry] = []
+        self._names: set[str] = set()
+        self._expires = 0.0
+        self._router: object = None  # the router that the list was made with
+        self._lock = asyncio.Lock()
+        self._configured: set[tuple[str, str]] = set()
+        self._configured_router: object = None
+
+    # ── lists ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def entries(self, caller: Caller) -> list[ModelEntry]:
+        """Return the models that a caller may use."""
+        async with self._lock:
+            if time.monotonic() > self._expires or self._router is not self._upstream.router:
+                self._entries = await self._list_all()
+                self._names = {entry.name for entry in self._entries}
+                self._expires, self._router = time.monotonic() + LIST_LIFETIME, self._upstream.router
+        return [entry for entry in self._entries if caller.may(entry.name)]
+
+    def configured_entries(self) -> list[ModelEntry]:
+        """Return the models that are known without a request to a provider."""
+        config = self._upstream.router.config
+        named = (
+            self._provider_entry(row, find_model(row, name), name)
+            for row in list_configured_providers(config, self._upstream.router.env)
+            for name in config.account(row.name).models
+        )
+        return [*self._aliases(), *named, *self._replay_models()]
+
+    async def find(self, caller: Caller, name: str) -> ModelEntry:
+        """Return a model by its name. A model that is not listed is accepted if its provider is configured."""
+        for entry in await self.entries(caller):
+            if entry.name == name:
+                return entry
+        return self._target_entry(name, self.target(name))
+
+    async def _list_all(self) -> list[ModelEntry]:
+        router = self._upstream.router
+        lists = await asyncio.gather(
+            *(self._list_provider(row) for row in list_configured_providers(router.config, router.env))
+        )
+        entries = [*self._aliases(), *(entry for entries in lists for entry in entries), *self._replay_models()]
+        return list({entry.name: entry for entry in entries}.values())
+
+    async def _list_provider(self, row: Provider) -> list[ModelEntry]:
+        names = self._upstream.router.config.account(row.name).models
+        if names and not isinstance(names, dict):
+            return [self._provider_entry(row, find_model(row, name), name) for name in names]
+        try:
+            async with asyncio.timeout(LIST_TIMEOUT):
+                models = await self._upstream.client.list_models(row.name, chat=False)
+        except (ProviderError, InputError, TimeoutError):
+            models = list(packaged_models(row))
+        return [self._provider_entry(row, model) for model in models]
+
+    def _aliases(self) -> Iterator[ModelEntry]:
+        for name in self._upstream.router.config.aliases:
+            if is_pattern(name):
+                continue  # it matches names that clients choose
+            try:
+                target = self._targets(name)[0]
+            except InputError as error:
+                log.warning("the alias %s is not listed: %s", name, error)
+            else:
+                yield self._target_entry(name, target)
+
+    def _replay_models(self) -> list[ModelEntry]:
+        row = self._upstream.router.config.provider(REPLAY)
+        plain = Model(
+            id="", provider=REPLAY, context=200_000, max_output=32_000, capabilities=_REPLAY_CAPABILITIES, version="1"
+        )
+        models = (replace(plain, id=name, name=f"Replay: {name}", family="replay") for name in describe_scripts())
+        return [self._provider_entry(row, model) for model in models]
+
+    def _provider_entry(self, row: Provider, model: Model, name: str = "") -> ModelEntry:
+        return self._entry(f"{row.name}/{name or model.id}", model, row)
+
+    def _target_entry(self, name: str, target: Target) -> ModelEntry:
+        return self._entry(name, find_model(target.provider, target.model), target.provider)
+
+    def _entry(self, name: str, model: Model, row: Provider) -> ModelEntry:
+        policy = self._upstream.config.features.max_input
+        max_input = max_input_tokens(model, policy, row) or model.max_input
+        return ModelEntry(name, model, max_input, output_limit(model, row))
+
+    # ── names ─────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def default_model(self) -> str:
+        """The model of a request that names none: the alias `default`, else the first alias or configured model.
+
+        Without any configuration it is a packaged stream.
+        """
+        config = self._upstream.router.config
+        if DEFAULT_ALIAS in config.aliases:
+            return DEFAULT_ALIAS
+        names = [name for name in config.aliases if not is_pattern(name)]
+        names += [f"{name}/{model}" for name, account in config.providers.items() for model in account.models]
+        if names or config.aliases or list_configured_providers(config, self._upstream.router.env):
+            return names[0] if names else DEFAULT_ALIAS
+        return f"{REPLAY}/{DEFAULT_STREAM}"
+
+    def target(self, name: str) -> Target:
+        """Return the first provider and model that a name resolves to, or raise a 404 refusal."""
+        try:
+            return self._targets(name)[0]
+        except InputError as error:
+            raise make_refusal(404, "not-found", str(error), code="model_not_found") from None
+
+    def is_known(self, name: str) -> bool:
+        """Return whether a name resolves to a provider."""
+        return bool(self._find_targets(name))
+
+    def is_listed(self, provider: str, model: str) -> bool:
+        """Return whether a model is in the last list, in the packaged table, or a packaged stream."""
+        if provider == REPLAY:
+            return model in describe_scripts()
+        config = self._upstream.router.config
+        if not config.has(provider):
+            return False
+        rows = packaged_models(config.provider(provider))
+        return f"{provider}/{model}" in self._names or any(row.id == model for row in rows)
+
+    def is_configured(self, provider: str, model: str) -> bool:
+        """Return whether the configuration names a model: under its provider, or as the target of an alias."""
+        if self._configured_router is not self._upstream.router:
+            self._configured_router = self._upstream.router
+            config = self._upstream.router.config
+            self._configured = {(name, one) for name, account in config.providers.items() for one in account.models}
+            for name in (*config.aliases, *config.fallbacks):
+                self._configured |= {(target.provider.name, target.model) for target in self._find_targets(name)}
+        return (provider, model) in self._configured
+
+    def lacks_keys(self) -> bool:
+        """Return whether a configured provider has no key. Never true if callers send their own provider keys."""
+        router = self._upstream.router
+        return not self._upstream.config.forward and bool(find_missing_keys(router.config, router.env))
+
+    def _targets(self, name: str) -> list[Target]:
+        return resolve_targets(name, self._upstream.router.config, self._upstream.env)
+
+    def _find_targets(self, name: str) -> list[Target]:
+        try:
+            return self._targets(name)
+        except InputError:
+            return []

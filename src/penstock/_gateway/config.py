@@ -1,0 +1,327 @@
+"""The gateway's configuration from `penstock.toml`. Providers, aliases and options are in the engines' `Config`.
+
+Every error names the file, the line and the key (`toml_locations`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from penstock._engines.config import Config, check_account
+from penstock._engines.options import RequestOptions
+from penstock._gateway import HOST, PORT
+from penstock._gateway.config_trust import TrustStore, check_trust
+from penstock._gateway.toml_locations import TomlLocations, locate_error
+from penstock._input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
+from penstock._option_checks import read_toml
+from penstock._providers.models import Model, Policy, max_input_tokens
+from penstock._store.sqlite import IN_MEMORY, data_folder
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE = "penstock.toml"
+MIB = 2**20
+_MAX_DEPTH = 64  # tables and lists within each other; the deepest setting needs six
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A table of the file. An unknown key is an error."""
+
+
+class Serve(_Table, frozen=True):
+    """Where and how to listen. Sizes in bytes, times in seconds. With `pace` 0 packaged streams play at full speed."""
+
+    host: str = HOST
+    port: int = PORT
+    pace: float = 0.02
+    body: int = 32 * MIB
+    body_total: int = MAX_BODY_TOTAL_BYTES  # of all requests over HTTP that are not answered yet
+    headers: int = 64 * 1024
+    read: float = 60.0  # for a request body to arrive
+    idle: float = 75.0  # that a connection is kept open between two requests
+    ping: float = 15.0  # idle time after which a stream gets a keep-alive
+    write: float = 60.0  # that a client may read nothing of its stream
+    drain: float = 30.0  # for streams to end when the server stops
+    streams: int = 2_000  # open at once, for all callers
+    websocket_bytes: int = MAX_WEBSOCKET_BYTES  # of requests in flight on one WebSocket
+    websocket_total: int = MAX_WEBSOCKET_TOTAL_BYTES  # of requests and remembered turns of all WebSockets
+    websocket_age: float = 86_400.0  # after which a WebSocket is closed between two requests; 0: never
+
+
+class Limit(_Table, frozen=True):
+    """What one key may use; 0 is no limit. Tokens are what providers report, input and output together."""
+
+    requests: int = 0  # a minute
+    tokens: int = 0  # a minute
+    concurrent: int = 0
+    day_requests: int = 0
+    day_tokens: int = 0
+    day_cost: float = 0.0  # dollars
+
+
+class Key(_Table, frozen=True):
+    """A gateway key: its hash, as `penstock keys` prints it, or the variable that holds it. `tenant`: whose it is.
+
+    `inspect`: whose turns it sees in the inspector, those of its tenant or all.
+    """
+
+    hash: str = ""
+    env: str = ""
+    models: tuple[str, ...] = ("*",)
+    tenant: str = ""
+    inspect: Literal["own", "all"] = "own"
+    limits: Limit | None = None
+    note: str = ""
+    created: str = ""
+
+
+class AccessTable(_Table, frozen=True):
+    """Who may come in. `keys`: with "forward" the client's own key is passed on to the provider.
+
+    `hosts`: names the server answers to besides this machine's own. `origins`: pages that may ask it from a browser.
+    `proxy`: a reverse proxy is in front, so no caller counts as a program on this machine.
+    """
+
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    keys: Literal["own", "forward"] = "own"
+    keys_file: str = ""  # where `penstock keys` keeps them; empty: with the data
+    anonymous: bool = False  # other machines may ask without any key
+    proxy: bool = False
+    metrics: Literal["local", "open", "key"] = "local"  # who sees /metrics without a key: this machine, all, nobody
+
+
+class JournalTable(_Table, frozen=True):
+    """`path` empty: with the data; "memory": gone with the process; "off": none. Bounded in age (days) and size."""
+
+    path: str = ""
+    days: float = 90.0
+    size: int = 512 * MIB
+
+
+class RecordTable(_Table, frozen=True):
+    """Streams saved to `path`, a folder; none without. `size` bounds one, `total` all of them, `days` their age."""
+
+    path: str = ""
+    size: int = 16 * MIB
+    total: int = 1024 * MIB
+    days: float = 30.0
+
+
+class StateTable(_Table, frozen=True):
+    """Reasoning state and stored responses. `path` as in the journal. Hours since a row was last used; bytes of all."""
+
+    path: str = ""
+    hours: float = 24.0 * 30
+    size: int = 256 * MIB
+
+
+class Features(_Table, frozen=True):
+    """Optional behaviour of the gateway."""
+
+    prompt_caching: bool = False
+    context_management: bool = False
+    strict: bool = False  # refuse requests with 400 if a setting cannot be converted
+    estimates: bool = True  # compare estimates with providers' counts for a sample of turns
+    max_input: Policy = "reserve-output"  # how long a prompt may be, as lists of models say it
+    assumed_context: int = 128_000  # of models whose window is unknown, for editors that need a number
+    fast_path: bool = True  # text frames that match the last one are decoded without parsing JSON
+    direct_http: bool = True  # upstream requests use our own HTTP/1.1 connections; false: aiohttp's
+    direct_send: bool = True  # responses are written past ASGI; false: by uvicorn's `send`
+
+
+class FetchTable(_Table, frozen=True):
+    """Fetching of files that are given by their address. Only public addresses of http and https are asked.
+
+    `requests`: "needed" fetches for providers that take no addresses, "all" for every provider. `streams`: files of
+    answers become data for VS Code clients. Sizes in bytes, times in seconds.
+    """
+
+    requests: Literal["off", "needed", "all"] = "off"
+    streams: bool = False
+    size: int = 20 * MIB  # of one file
+    seconds: float = 15.0  # for one file, redirects included
+    redirects: int = 3
+    files: int = 32  # of one request, and of one stream
+
+
+class Log(_Table, frozen=True):
+    """Lines on standard error. `json`: one object each. `content`: with gateway keys, "trace" may write content."""
+
+    level: Literal["trace", "debug", "info", "warning", "error"] = "warning"
+    content: bool = False
+    form: Literal["text", "json"] = "text"
+    blocked: float = 0.25  # seconds that the event loop may be blocked for before it is logged; 0: never
+
+
+Keys: TypeAlias = dict[str, Key] | Literal["forward"]
+
+
+class ConfigFile(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`penstock.toml`, all of it. Its JSON Schema is docs/penstock.schema.json."""
+
+    serve: Serve = Serve()
+    keys: Keys = msgspec.field(default_factory=dict[str, Key])  # "forward" is short for access.keys
+    limits: Limit = Limit()
+    access: AccessTable = AccessTable()
+    journal: JournalTable = JournalTable()
+    record: RecordTable = RecordTable()
+    state: StateTable = StateTable()
+    features: Features = Features()
+    fetch: FetchTable = FetchTable()
+    log: Log = Log()
+
+    def __repr__(self) -> str:
+        return f"File(providers={sorted(self.providers)})"
+
+    def __rich_repr__(self) -> Any:
+        yield "providers", sorted(self.providers)
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A gateway's configuration. `path`: the file it was read from; None without a file.
+
+    `data`: the folder of files without a configured path; None keeps them in memory.
+    """
+
+    engine: Config = Config()
+    serve: Serve = Serve()
+    keys: dict[str, Key] = {}
+    limits: Limit = Limit()
+    access: AccessTable = AccessTable()
+    journal: JournalTable = JournalTable()
+    record: RecordTable = RecordTable()
+    state: StateTable = StateTable()
+    features: Features = Features()
+    fetch: FetchTable = FetchTable()
+    log: Log = Log()
+    path: Path | None = None
+    data: Path | None = None
+
+    def __repr__(self) -> str:
+        """Print nothing: options may contain keys and passwords."""
+        return f"GatewayConfig(path={str(self.path or '')!r}, providers={sorted(self.engine.providers)})"
+
+    def __rich_repr__(self) -> Any:
+        yield "path", self.path
+
+    @property
+    def forward(self) -> bool:
+        """Whether the client's own provider key is forwarded."""
+        return self.access.keys == "forward"
+
+    @classmethod
+    def of(cls, file: ConfigFile, path: Path | None = None) -> GatewayConfig:
+        """Split a file into the engines' part and the gateway's part."""
+        engine = Config(**{name: getattr(file, name) for name in Config.__struct_fields__})
+        own = {name: getattr(file, name) for name in cls.__struct_fields__ if name not in {"engine", "path", "data"}}
+        if file.keys == "forward":
+            own["keys"] = {}
+            own["access"] = msgspec.structs.replace(file.access, keys="forward")
+        return cls(engine=engine, path=path, **own)
+
+
+def load_config(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
+    """Load the configuration from the given file, from PENSTOCK_CONFIG, or from ./penstock.toml, if there is one.
+
+    A file that was named is trusted. One that was found in the current folder is not: see `config_trust`.
+    """
+    data = data_folder(env)
+    named = path or (Path(env["PENSTOCK_CONFIG"]).expanduser() if env.get("PENSTOCK_CONFIG") else None)
+    if named is not None:
+        made = _build_config(named.read_bytes(), named)
+    elif Path(FILE).is_file():
+        made = _build_config(Path(FILE).read_bytes(), Path(FILE), TrustStore(data))
+    else:
+        made = GatewayConfig()
+    return msgspec.structs.replace(made, data=data)
+
+
+def read_config(text: str, path: Path) -> GatewayConfig:
+    """Read the configuration from a text. Errors name the file, the line and the key."""
+    return _build_config(text.encode("utf-8"), path)
+
+
+def _build_config(data: bytes, path: Path, store: TrustStore | None = None) -> GatewayConfig:
+    """Read the configuration from bytes. With a `store`, the file must be harmless or trusted."""
+    text, raw = parse_config(data, path)
+    if store is not None:
+        check_trust(raw, data, path, store)
+    try:
+        file = msgspec.convert(raw, ConfigFile)
+    except msgspec.ValidationError as error:
+        raise InputError(locate_error(text, path, error, ConfigFile)) from None
+    made = GatewayConfig.of(file, path)
+    _check_config(made, TomlLocations(text, path))
+    return made
+
+
+def parse_config(data: bytes, path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text of a file, and its tables."""
+    try:
+        text, tables = read_toml(data, str(path))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(locate_error(data.decode("utf-8"), path, error)) from None
+    if _merge_tables(tables, _MAX_DEPTH):
+        raise InputError(f"{path}: not a configuration: it nests deeper than {_MAX_DEPTH} tables")
+    return text, tables
+
+
+def _merge_tables(tables: Any, most: int) -> bool:
+    """Return whether tables are nested too deep. Iterative, because dotted keys can nest to any depth."""
+    level = [tables]
+    for _ in range(most):
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def data_path(said: str, data: Path | None, name: str) -> Path:
+    """Return the path of a file: as configured, else by its name in the data folder, else in memory."""
+    if said == "memory" or (not said and data is None):
+        return IN_MEMORY
+    return Path(said).expanduser() if said or data is None else data / name
+
+
+def _check_config(config: GatewayConfig, place: TomlLocations) -> None:
+    """Raise for errors that the first request would otherwise find."""
+    engine = config.engine
+    with place.at("options"):
+        RequestOptions.read(engine.options)
+    for name, account in engine.providers.items():
+        with place.at("providers", name):
+            check_account(account, engine.provider(name))
+        with place.at("providers", name, "options"):
+            RequestOptions.read(account.options)
+    with place.at("features", "max_input"):
+        max_input_tokens(Model(id="", provider=""), config.features.max_input)
+    for name, key in config.keys.items():
+        with place.at("keys", name):
+            if bool(key.hash) == bool(key.env):
+                raise InputError("expected either `hash`, as `penstock keys add` makes it, or `env`, a variable's name")
+        with place.at("keys", name, "hash"):
+            if key.hash and not _HASH.fullmatch(key.hash):
+                raise InputError("expected sha256: and 64 hexadecimal digits, never the key itself")
+    with place.at("serve", "port"):
+        if not 0 <= config.serve.port <= 65_535:  # noqa: PLR2004
+            raise InputError(f"expected a port from 0 to 65535, found {config.serve.port}")
+    for table in ("serve", "limits", "journal", "record", "state", "features", "fetch", "log"):
+        for name, value in msgspec.structs.asdict(getattr(config, table)).items():
+            with place.at(table, name):
+                if isinstance(value, int | float) and not 0 <= value < math.inf:  # nan is neither
+                    raise InputError(f"expected a number of at least 0, found {value:g}")

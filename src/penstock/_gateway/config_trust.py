@@ -1,0 +1,198 @@
+"""Trust in a `penstock.toml` that was found in the current folder: which settings apply, and which need trust.
+
+A cloned repository may contain such a file. Settings that decide where keys and texts go, who may connect or where data
+is written are refused until the user runs `penstock trust` for this content. Every setting that is not listed in
+`HARMLESS` needs trust, so new settings are refused by default.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock._gateway.toml_locations import TomlLocations
+from penstock._store import provider_keys
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+STORE = "trusted.json"
+MAX_SHOWN = 8  # settings in a message
+ANY = "*"  # any name: an alias, a model, a provider
+HARMLESS: frozenset[tuple[str, ...]] = frozenset(
+    tuple(path.split("."))
+    for path in (
+        # Names of models and the order in which they are tried. `providers` decides what they mean.
+        "aliases.*",
+        "fallbacks.*",
+        "providers.*.models",
+        "providers.*.engine",
+        "engine",
+        "retries",
+        "providers.*.models.*.name",
+        "providers.*.models.*.context",
+        "providers.*.models.*.max_input",
+        "providers.*.models.*.max_output",
+        "providers.*.models.*.vision",
+        "providers.*.models.*.tools",
+        "providers.*.models.*.thinking",
+        "providers.*.models.*.prices.input",
+        "providers.*.models.*.prices.output",
+        "providers.*.models.*.prices.cached",
+        "providers.*.models.*.prices.written",
+        "breaker.failures",
+        "breaker.first",
+        "breaker.cool",
+        "breaker.share",
+        "breaker.reserve",
+        # Timeouts and sizes of this process.
+        "options.timeouts.connect",
+        "options.timeouts.first_byte",
+        "options.timeouts.between_bytes",
+        "options.timeouts.total",
+        "options.timeouts.retry_wait",
+        "providers.*.options.timeouts.retry_wait",
+        "providers.*.options.timeouts.connect",
+        "providers.*.options.timeouts.first_byte",
+        "providers.*.options.timeouts.between_bytes",
+        "providers.*.options.timeouts.total",
+        "serve.port",
+        "serve.pace",
+        "serve.body",
+        "serve.body_total",
+        "serve.headers",
+        "serve.read",
+        "serve.idle",
+        "serve.ping",
+        "serve.write",
+        "serve.drain",
+        "serve.streams",
+        "serve.websocket_bytes",
+        "serve.websocket_total",
+        "serve.websocket_age",
+        "limits.requests",
+        "limits.tokens",
+        "limits.concurrent",
+        "limits.day_requests",
+        "limits.day_tokens",
+        "limits.day_cost",
+        "features.prompt_caching",
+        "features.context_management",
+        "features.strict",
+        "features.estimates",
+        "features.fast_path",
+        "features.direct_http",
+        "features.direct_send",
+        "features.max_input",
+        "features.assumed_context",
+        "log.blocked",
+        "log.level",
+        "log.form",
+    )
+)
+
+
+def sensitive_settings(raw: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the settings of a parsed file that need trust, in their order."""
+    return [path for path in _settings(raw) if not is_harmless(path)]
+
+
+def is_harmless(path: tuple[str, ...]) -> bool:
+    """Return whether a setting needs no trust."""
+    return any(len(path) == len(known) and _matches(path, known) for known in HARMLESS)
+
+
+def _matches(path: tuple[str, ...], known: tuple[str, ...]) -> bool:
+    return all(name in {one, ANY} for one, name in zip(path, known, strict=True))
+
+
+def _settings(raw: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in raw.items():
+        path = (*before, name)
+        if isinstance(value, dict) and value:
+            yield from _settings(value, path)  # pyright: ignore[reportUnknownArgumentType]
+        elif not isinstance(value, dict):
+            yield path
+
+
+def check_trust(raw: Mapping[str, Any], data: bytes, path: Path, store: TrustStore) -> None:
+    """Raise if a found file needs trust and has none. `raw` was parsed from `data`."""
+    found = sensitive_settings(raw)
+    if not found or store.trusts(path, data):
+        return
+    place = TomlLocations(data.decode("utf-8"), path)
+    named = [f"line {place.line(keys)}: {'.'.join(keys)}" for keys in found[:MAX_SHOWN]]
+    more = f", and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
+    raise InputError(
+        f"{path} in this folder is not trusted, and has settings that decide where keys, texts or data go, or who may "
+        f"connect ({'; '.join(named)}{more}). Read it; then `penstock trust` trusts it as it is now, and "
+        f"`--config {path}` uses it once"
+    )
+
+
+class Trusted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A trusted content of a file."""
+
+    path: str
+    sha256: str
+    time: str = ""
+
+
+class TrustStore:
+    """The contents that the user trusts, in a private file that is changed under a lock.
+
+    A file is identified by path and content: a changed file or a copy elsewhere is not trusted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / STORE
+
+    def read(self) -> list[Trusted]:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        try:
+            return msgspec.json.decode(data, type=list[Trusted])
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.path}: {error}; delete it, and trust your files again") from None
+
+    def trusts(self, path: Path, data: bytes) -> bool:
+        """Return whether this content of this file is trusted."""
+        place, hashed = locate_settings(path), content_hash(data)
+        return any(one.path == place and one.sha256 == hashed for one in self.read())
+
+    def add(self, path: Path, data: bytes) -> None:
+        """Trust a content."""
+        fresh = Trusted(locate_settings(path), content_hash(data), time.strftime("%Y-%m-%d", time.gmtime()))
+        with provider_keys.lock_file(self.path):
+            kept = [one for one in self.read() if (one.path, one.sha256) != (fresh.path, fresh.sha256)]
+            self._write([*kept, fresh])
+
+    def remove(self, path: Path) -> int:
+        """Remove all trusted contents of a file. Returns their number."""
+        place = locate_settings(path)
+        with provider_keys.lock_file(self.path):
+            rows = self.read()
+            kept = [one for one in rows if one.path != place]
+            self._write(kept)
+        return len(rows) - len(kept)
+
+    def _write(self, rows: list[Trusted]) -> None:
+        provider_keys.replace_file(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+
+
+def content_hash(data: bytes) -> str:
+    """Return the hash of a content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def locate_settings(path: Path) -> str:
+    """Return the path of a file with its folder resolved. A link to a trusted file is another file."""
+    return str(Path(os.path.realpath(path.parent)) / path.name)

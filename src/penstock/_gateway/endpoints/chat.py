@@ -1,0 +1,67 @@
+"""Chat Completions, text completions, and fill-in-the-middle, whose answer is a chat completion."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock._gateway.endpoints import Endpoint, TurnRequest, read_request
+
+if TYPE_CHECKING:
+    from penstock import request as rq
+    from penstock._gateway.endpoints import IncomingRequest
+
+
+def read_chat(incoming: IncomingRequest) -> TurnRequest:
+    """`/v1/chat/completions`."""
+    _, request = read_request(incoming, "openai-chat")
+    return _build_chat_request(incoming, request)
+
+
+def read_fim(incoming: IncomingRequest) -> TurnRequest:
+    """`/v1/fim/completions`: the request is a completion, the answer a chat completion."""
+    _, request = read_request(incoming, "completions")
+    turn_request = _build_chat_request(incoming, request)
+    turn_request.source, turn_request.operation = "completions", "fim"
+    return turn_request
+
+
+def read_completions(incoming: IncomingRequest) -> TurnRequest:
+    """`/v1/completions`; with a suffix it is fill-in-the-middle."""
+    body, request = read_request(incoming, "completions")
+    usage = not request.stream or request.usage is True
+    options = {
+        "id": f"cmpl-{incoming.id}",
+        "model": request.model,
+        "created": int(time.time()),
+        "include_usage": usage,
+    }
+    operation = "fim" if body.get("suffix") else "completions"
+    return TurnRequest(request, "completions", operation=operation, options=options, include_usage=usage)
+
+
+def _build_chat_request(incoming: IncomingRequest, request: rq.Request) -> TurnRequest:
+    usage = not request.stream or request.usage is True
+    whole, thinking = incoming.client.whole_calls, incoming.client.thinking
+    options: dict[str, Any] = {
+        "id": f"chatcmpl-{incoming.id}",
+        "model": request.model,
+        "created": int(time.time()),
+        "include_usage": usage,
+        "whole_calls": whole,
+        "custom_tools": any(tool.kind == "custom" for tool in request.tools),
+    }
+    if thinking:
+        options["reasoning"] = "thinking"
+    return TurnRequest(
+        request,
+        "openai-chat",
+        options=options,
+        include_usage=usage,
+        allow_passthrough=not thinking and not (whole and request.stream),
+    )
+
+
+CHAT = Endpoint("openai-chat", read_chat)
+FIM = Endpoint("openai-chat", read_fim)
+COMPLETIONS = Endpoint("completions", read_completions)

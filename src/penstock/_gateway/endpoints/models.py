@@ -1,0 +1,230 @@
+"""Lists of models, in the form that each client expects (`models` in the table of clients)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock._engines.model_resolution import REPLAY, list_configured_providers
+from penstock._gateway.callers import make_refusal
+from penstock._gateway.endpoints import ollama
+from penstock._protocols import protocol
+from penstock._providers.models import NAME, detail, max_input_tokens
+from penstock._tokens.file_costs import DEFAULT_SIZE, image_tokens
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock._gateway.catalogue import ModelEntry
+    from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.services import Services
+    from penstock._lenient_fields import Object
+    from penstock._providers.models import Model
+    from penstock._providers.registry import Provider
+
+CREATED_AT = "2026-01-01T00:00:00Z"
+_CREATED = 1_767_225_600
+_GEMINI_METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
+_FRACTION = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
+_DEFAULT_MAX_OUTPUT = 16_000  # for unknown models: editors need a number
+
+
+# ── one model ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def format_openai(entry: ModelEntry) -> Object:
+    """Format a model as OpenAI lists it."""
+    return {"id": entry.name, "object": "model", "created": _CREATED, "owned_by": entry.model.provider}
+
+
+def format_anthropic(entry: ModelEntry) -> Object:
+    """Format a model as Anthropic lists it."""
+    return {"id": entry.name, "type": "model", "display_name": _display_name(entry), "created_at": CREATED_AT}
+
+
+def format_mistral(entry: ModelEntry) -> Object:
+    """Format a model as Mistral lists it. Its client requires the capabilities."""
+    can = entry.model.capabilities
+    abilities = {
+        "completion_chat": "chat" in can,
+        "completion_fim": "fim" in can,
+        "function_calling": "tools" in can,
+        "fine_tuning": False,
+        "vision": "images" in can,
+    }
+    made = {**format_openai(entry), "type": "base", "capabilities": abilities, "name": _display_name(entry)}
+    return made | ({"max_context_length": entry.model.context} if entry.model.context else {})
+
+
+def format_gemini(entry: ModelEntry) -> Object:
+    """Format a model as Google lists it. Unknown limits are left out."""
+    model = entry.model
+    limits = {"inputTokenLimit": entry.max_input, "outputTokenLimit": model.max_output}
+    return {
+        "name": f"models/{entry.name}",
+        "baseModelId": entry.name,
+        "version": model.version or "1",
+        "displayName": _display_name(entry),
+        "description": detail(model),
+        "supportedGenerationMethods": _GEMINI_METHODS,
+        **{name: limit for name, limit in limits.items() if limit},
+    }
+
+
+# ── all of them ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _openai_list(rows: list[Object]) -> Object:
+    return {"object": "list", "data": rows}
+
+
+def _anthropic_list(rows: list[Object]) -> Object:
+    first, last = (rows[0]["id"], rows[-1]["id"]) if rows else (None, None)
+    return {"data": rows, "has_more": False, "first_id": first, "last_id": last}
+
+
+def _models_list(rows: list[Object]) -> Object:
+    return {"models": rows}
+
+
+SHAPES: dict[str, tuple[Callable[[ModelEntry], Object], Callable[[list[Object]], Object]]] = {
+    "openai": (format_openai, _openai_list),
+    "anthropic": (format_anthropic, _anthropic_list),
+    "mistral": (format_mistral, _openai_list),
+    "gemini": (format_gemini, _models_list),
+    "ollama": (ollama.format_ollama_model, _models_list),
+}
+
+
+async def list_models(services: Services, incoming: IncomingRequest) -> bytes:
+    """`/v1/models`, and the lists of Gemini and Ollama, whose routes fix the form."""
+    one, many = SHAPES[incoming.params.get("shape") or incoming.client.models]
+    rows = [one(entry) for entry in await services.catalogue.entries(incoming.caller)]
+    return msgspec.json.encode(many(rows))
+
+
+async def show_model(services: Services, incoming: IncomingRequest) -> bytes:
+    """`/v1/models/{model}`."""
+    one, _ = SHAPES[incoming.params.get("shape") or incoming.client.models]
+    return msgspec.json.encode(one(await services.catalogue.find(incoming.caller, incoming.params["model"])))
+
+
+# ── an editor's ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def list_vscode_models(services: Services, incoming: IncomingRequest) -> bytes:
+    """`/vscode/models`: the chat models, with what VS Code needs of each. `max_input`: a policy for prompt lengths."""
+    entries = [entry for entry in await services.catalogue.entries(incoming.caller) if entry.model.chat]
+    rows = {row.name: row for row in list_configured_providers(services.upstream.router.config, services.env)}
+    if incoming.query.get("max_input"):
+        entries = _limit_inputs(entries, rows, incoming.query["max_input"])
+    models = [_format_vscode(services, entry, rows.get(entry.model.provider)) for entry in entries]
+    return msgspec.json.encode({"version": 1, "models": models})
+
+
+def _limit_inputs(entries: list[ModelEntry], rows: dict[str, Provider], said: str) -> list[ModelEntry]:
+    """Return the entries with the input limits of a policy."""
+    policy: Any = float(said) if _FRACTION.fullmatch(said) else said
+
+    def limit(model: Model) -> int:
+        return max_input_tokens(model, policy, rows.get(model.provider)) or model.max_input
+
+    try:
+        return [replace(entry, max_input=limit(entry.model)) for entry in entries]
+    except InputError as error:
+        raise make_refusal(400, "invalid", f"max_input: {error}") from None
+
+
+def _format_vscode(services: Services, entry: ModelEntry, row: Provider | None) -> Object:
+    model, assumed = entry.model, services.config.features.assumed_context
+    provider = _short_title(row.title) if row else _REPLAY_TITLES.get(model.provider, model.provider)
+    made: dict[str, Any] = {
+        "id": entry.name,
+        "name": _display_name(entry),
+        "family": model.family or model.id.rpartition("/")[2],
+        "version": model.version or "1",
+        "maxInputTokens": entry.max_input or assumed,
+        "maxOutputTokens": entry.max_output or _DEFAULT_MAX_OUTPUT,
+        "capabilities": _vscode_capabilities(entry),
+        "detail": provider,
+        "tooltip": _format_tooltip(entry, assumed),
+        "isUserSelectable": True,
+        "isBYOK": True,
+        "counting": _counting_factors(services, entry),
+    }
+    if model.context:
+        made["maxContextWindowTokens"] = model.context
+    if "reasoning" in model.capabilities:
+        made["configurationSchema"] = {
+            "type": "object",
+            "properties": {"reasoningEffort": _effort_schema(row, model.id)},
+        }
+    if model.prices and model.prices.input is not None and model.prices.output is not None:
+        made["prices"] = {"input": model.prices.input, "output": model.prices.output}
+        made["pricing"] = _format_pricing(model.prices.input, model.prices.output, model.source.get("context", ""))
+    if model.provider == REPLAY:
+        made["played"] = True
+    elif services.config.features.context_management:
+        made["compacts"] = True
+    return made
+
+
+def _vscode_capabilities(entry: ModelEntry) -> Object:
+    """Return the capabilities. An unknown model is said to call tools: an editor's agent hides models that cannot."""
+    can = entry.model.capabilities
+    guessed = entry.model.source.get("capabilities") == NAME
+    return {"toolCalling": guessed or "tools" in can, "imageInput": "images" in can}
+
+
+def _short_title(title: str) -> str:
+    """Return a provider's title without the explanation that follows it."""
+    return re.split(r"[:,(]", title)[0].strip()
+
+
+_REPLAY_TITLES = {REPLAY: "Replay"}
+_EFFORTS = ("low", "medium", "high")
+
+
+def _effort_schema(row: Provider | None, model: str) -> Object:
+    """Return the schema of the effort picker, lowest first. The choice comes back as modelConfiguration."""
+    endpoint = row.endpoint("chat", model) if row else None
+    words = ["none", *_EFFORTS] if endpoint and protocol(endpoint.protocol).disables_thinking else [*_EFFORTS]
+    return {
+        "type": "string",
+        "title": "Thinking Effort",
+        "enum": words,
+        "enumItemLabels": [word.title() for word in words],
+        "group": "navigation",
+    }
+
+
+def _format_pricing(given: float, made: float, told: str) -> str:
+    """Format prices. A host that shows them shows no tooltip, so they include the source of the limits."""
+    return f"${given:g} in · ${made:g} out per million tokens{f' (prices and limits: {told})' if told else ''}"
+
+
+def _format_tooltip(entry: ModelEntry, assumed: int) -> str:
+    """Format what is known of a model, and the source."""
+    told = entry.model.source.get("context")
+    if entry.model.context:
+        return f"{detail(entry.model)}{f' (limits: {told})' if told else ''}"
+    return f"{entry.name}: its limits are not known, {assumed // 1000}K of context are assumed"
+
+
+def _counting_factors(services: Services, entry: ModelEntry) -> Object:
+    """Return the factors with which a client counts tokens as the estimator does."""
+    found = services.upstream.estimator.factors(entry.model.id, entry.model.provider)
+    text = found.constants["text"]
+    factors = {name: max(0.0, round(weight * text * found.factor, 6)) for name, weight in found.weights.items()}
+    said = {name: round(found.constants[name], 4) for name in ("base", "message", "call", "result", "tools", "tool")}
+    of_text = {name: round(found.constants[name] / (text or 1.0), 4) for name in ("reasoning", "schema")}
+    image = round(image_tokens(found.picture, *DEFAULT_SIZE))
+    return {"factors": factors, **said, **of_text, "image": image, "rendering": found.rendering}
+
+
+def _display_name(entry: ModelEntry) -> str:
+    return entry.model.name or entry.name

@@ -1,0 +1,284 @@
+"""Ollama's API: chat and generate as JSON lines, and the routes for models.
+
+The gateway does not pull or load models: such requests succeed if that is harmless, and are refused otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import _lenient_fields as lenient
+from penstock import events as ev
+from penstock._gateway.callers import make_refusal
+from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, TurnRequest, read_body
+from penstock._input_limits import decode_deep
+from penstock._jsontext import decode_or_keep_raw
+from penstock._messages.request_codecs import reader
+from penstock._providers.models import NAME
+from penstock.errors import BadRequest, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock._framing.frame import Frame
+    from penstock._gateway.catalogue import ModelEntry
+    from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.services import Services
+    from penstock._lenient_fields import Object
+
+_FINISH_REASONS = {"length": "length"}
+
+
+class OllamaEncoder:
+    """Encodes events as Ollama's lines. Drops files, sources and calls that the provider ran: Ollama has no form."""
+
+    def __init__(self, model: str, *, generate: bool = False) -> None:
+        self._model, self._generate = model, generate
+        self._head: Object = {"model": model, "created_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
+        self._usage = ev.Usage()
+        self._began = time.monotonic_ns()
+        self._first = 0  # time of the first content
+        self._out: list[Frame] = []
+
+    def feed(self, events: Sequence[ev.AnyEvent], /) -> list[Frame]:
+        self._out = []
+        for event in events:
+            row = self.table.get(type(event))
+            if row is not None:
+                row(self, event)
+        return self._out
+
+    def finish(self) -> list[Frame]:
+        return []
+
+    def _say(self, message: Object, **more: Any) -> None:
+        self._first = self._first or time.monotonic_ns()
+        if self._generate:
+            said = {"response": message.pop("content", ""), **message}
+        else:
+            said = {"message": {"role": "assistant", "content": "", **message}}
+        self._out.append((b"", msgspec.json.encode({**self._head, **said, "done": False, **more})))
+
+    def _text(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
+        self._say({"content": event.text})
+
+    def _thought(self, event: ev.ReasoningDelta) -> None:
+        self._say({"thinking": event.text})
+
+    def _call(self, event: ev.CallEnd) -> None:
+        if event.by == "client" and not event.broken:
+            value: Any = decode_or_keep_raw(event.json or "{}") if event.form == "json" else {"input": event.json}
+            self._say({"tool_calls": [{"id": event.id, "function": {"name": event.name, "arguments": value}}]})
+
+    def _counted(self, event: ev.Usage) -> None:
+        self._usage = self._usage if event.step else event
+
+    def _finish(self, event: ev.Finish) -> None:
+        now = time.monotonic_ns()
+        first = self._first or now
+        counts = {
+            "total_duration": now - self._began,
+            "load_duration": 0,
+            "prompt_eval_count": self._usage.input or 0,
+            "prompt_eval_duration": first - self._began,
+            "eval_count": self._usage.output or 0,
+            "eval_duration": now - first,
+        }
+        self._say({"content": ""}, done=True, done_reason=_FINISH_REASONS.get(event.reason, "stop"), **counts)
+
+    def _fault(self, event: ev.Fault) -> None:
+        self._out.append((b"", msgspec.json.encode({"error": event.message})))
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.TextDelta: _text,
+        ev.RefusalDelta: _text,
+        ev.ReasoningDelta: _thought,
+        ev.CallEnd: _call,
+        ev.Usage: _counted,
+        ev.Finish: _finish,
+        ev.Fault: _fault,
+    }
+
+
+def join_lines(frames: Sequence[Frame]) -> bytes:
+    """Join lines to one body: the error alone, else the last line with all text, reasoning and calls."""
+    lines: list[Any] = [decode_deep(data, trusted=True) for _, data in frames]
+    last: Object = lines[-1]
+    if "error" in last:
+        return msgspec.json.encode({"error": last["error"]})
+    inner = [line.get("message", line) for line in lines]
+    key = "response" if "response" in last else "content"
+    said: Object = {key: "".join(row.get(key, "") for row in inner)}
+    if thought := "".join(row.get("thinking", "") for row in inner):
+        said["thinking"] = thought
+    if calls := [call for row in inner for call in row.get("tool_calls", ())]:
+        said["tool_calls"] = calls
+    made = {**last, **said} if key == "response" else {**last, "message": {"role": "assistant", **said}}
+    return msgspec.json.encode(made)
+
+
+def build_ollama_request(body: Object) -> TurnRequest:
+    """Build the turn of a chat or generate request. With a suffix it is fill-in-the-middle."""
+    generate = "messages" not in body
+    if generate and str(body.get("model", "")).startswith(REPLAY_PREFIX):
+        body.setdefault("prompt", "")
+    request = reader("ollama")(body)
+    fills = generate and bool(body.get("suffix"))
+    if fills:
+        given = {key: body.get(key) for key in ("model", "prompt", "suffix", "stream")}
+        filling = reader("completions")({**given, "stream": request.stream})
+        filling.settings, request = request.settings, filling
+
+    def encoder() -> OllamaEncoder:
+        return OllamaEncoder(request.model, generate=generate)
+
+    turn_request = TurnRequest(
+        request, "ollama", framing="ndjson", encoder=encoder, body=join_lines, allow_passthrough=False
+    )
+    if fills:
+        turn_request.source, turn_request.operation = "completions", "fim"
+    return turn_request
+
+
+def read_generate(incoming: IncomingRequest) -> TurnRequest:
+    """`/api/generate`."""
+    return read_body(incoming, build_ollama_request)
+
+
+def find_alternative(incoming: IncomingRequest) -> Any:
+    """Return the handler of a request that only loads a model."""
+    try:
+        body = incoming.json_body()
+        return (
+            answer_load_request
+            if is_load_request(body) and not str(body.get("model", "")).startswith(REPLAY_PREFIX)
+            else None
+        )
+    except PenstockError:
+        return None  # the turn reports the error
+
+
+GENERATE = Endpoint("ollama", read_generate, find_alternative)
+
+
+OLLAMA_VERSION = "0.12.6"  # the Ollama version whose API is implemented; clients check it
+MODIFIED_AT = "2026-01-01T00:00:00Z"
+# Our capability → Ollama's name.
+CAPABILITY_NAMES = {
+    "chat": "completion",
+    "tools": "tools",
+    "images": "vision",
+    "reasoning": "thinking",
+    "embeddings": "embedding",
+    "fim": "insert",
+}
+_encode = msgspec.json.encode
+
+
+def format_ollama_model(entry: ModelEntry) -> Object:
+    """Format a model for a list. The digest is a hash of its name."""
+    return {
+        "name": entry.name,
+        "model": entry.name,
+        "modified_at": MODIFIED_AT,
+        "size": 0,
+        "digest": sha256(entry.name.encode("utf-8", "replace")).hexdigest(),
+        "details": _model_details(entry),
+    }
+
+
+def _model_details(entry: ModelEntry) -> Object:
+    family = entry.model.family or entry.model.provider
+    return {
+        "parent_model": "",
+        "format": "",
+        "family": family,
+        "families": [family],
+        "parameter_size": "",
+        "quantization_level": "",
+    }
+
+
+async def show_ollama_model(services: Services, incoming: IncomingRequest) -> bytes:
+    """`POST /api/show`."""
+    name = read_model_name(incoming.json_body())
+    entry = await services.catalogue.find(incoming.caller, name)
+    incoming.caller.check(name)
+    model = entry.model
+    family = model.family or model.provider
+    info: Object = {"general.architecture": family, "general.basename": model.name or name}
+    if model.context or model.max_input:
+        info[f"{family}.context_length"] = model.context or model.max_input
+    made = {
+        "license": "",
+        "modelfile": f"FROM {name}\n",
+        "parameters": "",
+        "template": "{{ .Prompt }}",
+        "details": _model_details(entry),
+        "model_info": info,
+        "modified_at": MODIFIED_AT,
+        "capabilities": _ollama_capabilities(entry),
+    }
+    return _encode(made)
+
+
+def _ollama_capabilities(entry: ModelEntry) -> list[str]:
+    """Return the capabilities in Ollama's terms. An unknown model is said to call tools."""
+    can = entry.model.capabilities
+    if "chat" in can and entry.model.source.get("capabilities") == NAME:
+        can |= {"tools"}
+    return [word for ability, word in CAPABILITY_NAMES.items() if ability in can] or ["completion"]
+
+
+async def list_running_models(_: Services, __: IncomingRequest) -> bytes:
+    """`GET /api/ps`: no models are loaded."""
+    return _encode({"models": []})
+
+
+async def report_version(_: Services, __: IncomingRequest) -> bytes:
+    """`GET /api/version`."""
+    return _encode({"version": OLLAMA_VERSION})
+
+
+async def refuse_model_change(_: Services, incoming: IncomingRequest) -> bytes:
+    """Refuse a request that would change the set of models."""
+    what = incoming.path.rpartition("/")[2]
+    said = f"{what}: models are not kept here, only reached; GET /api/tags lists them, penstock.toml names more"
+    raise make_refusal(501, "invalid", said, code="not_served")
+
+
+def read_model_name(body: Object) -> str:
+    """Return the model's name, from `model` or the older `name`."""
+    found = lenient.get_text(body, "model") or lenient.get_text(body, "name")
+    if not found:
+        raise BadRequest("a model's name", body.get("model"), "model")
+    return found
+
+
+# ── loading ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_load_request(body: Object) -> bool:
+    """Return whether a request has no input: Ollama then loads or unloads the model."""
+    return not any(body.get(key) for key in ("prompt", "messages", "images", "suffix", "system"))
+
+
+async def answer_load_request(services: Services, incoming: IncomingRequest) -> bytes:
+    """Answer a load request. Nothing is loaded, but the model must exist."""
+    body = incoming.json_body()
+    name = read_model_name(body)
+    incoming.caller.check(name)
+    services.catalogue.target(name)
+    gone = body.get("keep_alive") in (0, "0", "0s", "0m")
+    said: dict[str, Any] = {"response": ""} if incoming.path.endswith("generate") else {}
+    if not said:
+        said = {"message": {"role": "assistant", "content": ""}}
+    when = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return _encode(
+        {"model": name, "created_at": when, **said, "done": True, "done_reason": "unload" if gone else "load"}
+    )

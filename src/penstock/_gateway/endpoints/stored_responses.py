@@ -1,0 +1,335 @@
+"""Stored responses: resolves the history of a request, and serves, lists, cancels and deletes them over HTTP.
+
+A request may continue a response, reference stored items, or contain compacted conversations. All become plain input.
+Responses belong to a tenant: another tenant's response is not found.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from penstock import _lenient_fields as lenient
+from penstock import _protocols as protocols
+from penstock._bridge import encoding
+from penstock._engines.model_resolution import resolve_targets
+from penstock._engines.request_plan import find_endpoint
+from penstock._framing.sse import SseParser, SseWriter
+from penstock._gateway.endpoints import query_integer
+from penstock._http.response_writer import EventStream
+from penstock._store.key_value import ConversationPast
+from penstock._vendor_errors import PARAM
+from penstock.errors import PenstockError, StreamFault
+from penstock.events import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.services import Services
+    from penstock._lenient_fields import Object
+    from penstock.events import FaultKind
+
+PREVIOUS_ID = "previous_response_id"
+UNFINISHED = frozenset({"queued", "in_progress"})
+
+
+class ResponseLookup(Protocol):
+    """Finds responses that a WebSocket remembers."""
+
+    def find(self, id: str) -> ConversationPast | None: ...
+
+
+class ResolvedInput(msgspec.Struct):
+    """A request with its history: the body, its own input, and the earlier items."""
+
+    body: Any
+    new: list[Any]
+    past: ConversationPast | None = None
+
+
+def responses_error(message: str, *, code: str = "", param: str = "", status: int = 400) -> StreamFault:
+    """Return an error of the Responses API."""
+    kind: FaultKind = "not-found" if status == 404 else "invalid"  # noqa: PLR2004
+    return StreamFault(
+        Fault(kind, message, status=status, code=code, extra={"responses": {PARAM: param}} if param else None)
+    )
+
+
+def previous_not_found(id: str) -> StreamFault:
+    """Return the error of an unknown previous response."""
+    said = f"Previous response with id {id[:200]!r} not found; send the whole conversation without {PREVIOUS_ID}."
+    return responses_error(said, code="previous_response_not_found", param=PREVIOUS_ID)
+
+
+async def resolve_input(incoming: IncomingRequest, body: Object, memory: ResponseLookup | None = None) -> ResolvedInput:
+    """Return a request with its history."""
+    new, previous = input_items(body), body.get(PREVIOUS_ID)
+    if previous is None:
+        return await _expand_items(incoming, ResolvedInput(body, new))
+    if not isinstance(previous, str):
+        raise responses_error(f"{PREVIOUS_ID}: expected a string", param=PREVIOUS_ID)
+    past = memory.find(previous) if memory else None
+    if past is None:
+        services, tenant = incoming.services, incoming.caller.tenant
+        past = await services.telemetry.state.read(lambda: services.response_store.past(tenant, previous))
+    if past is None and memory is None and _provider_may_know(incoming, body):
+        return await _expand_items(
+            incoming, ResolvedInput(body, new)
+        )  # the provider may have stored it before the gateway was used
+    if past is None or _is_running(incoming, previous):
+        raise previous_not_found(previous)
+    rest = {key: value for key, value in body.items() if key != PREVIOUS_ID}
+    made = await _expand_items(incoming, ResolvedInput(rest, new, past))
+    check_call_outputs([*past.items, *made.new])
+    return made
+
+
+def input_items(body: Object) -> list[Any]:
+    """Return the input as a list. The request reader refuses other types."""
+    given: Any = body.get("input")
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}] if given else []
+    return lenient.get_list(body, "input")
+
+
+def check_call_outputs(items: list[Any]) -> None:
+    """Raise if a tool output has no matching call."""
+    calls: set[str] = set()
+    for item in lenient.as_objects(items):
+        if _is_reference(item):
+            return  # it may be the call
+        kind, call = lenient.get_text(item, "type"), lenient.get_text(item, "call_id")
+        if kind.endswith("_call_output") and call and call not in calls:
+            said = (
+                f"No tool call found for {kind.removesuffix('_output').replace('_', ' ')} output with call_id {call}."
+            )
+            raise responses_error(said, param="input")
+        calls.add(call or lenient.get_text(item, "id"))
+
+
+def _is_running(incoming: IncomingRequest, id: str) -> bool:
+    return incoming.services.background.get(incoming.caller.tenant, id) is not None
+
+
+async def _expand_items(incoming: IncomingRequest, made: ResolvedInput) -> ResolvedInput:
+    """Replace references by their items, and expand compactions."""
+    items = [*(made.past.items if made.past else ()), *made.new]
+    names = [lenient.get_text(item, "id") for item in lenient.as_objects(made.new) if _is_reference(item)]
+    there = {lenient.get_text(item, "id") for item in lenient.as_objects(items) if not _is_reference(item)}
+    known = await _load_items(incoming, names) if names else {}
+    if known:
+        made.new = [_resolve_reference(item, known, there) for item in made.new]
+        made.new = [item for item in made.new if item is not None]
+        items = [*(made.past.items if made.past else ()), *made.new]
+    full = expand_compactions(items)
+    if made.past is not None or known or full is not items:
+        made.body = {**made.body, "input": full}
+    return made
+
+
+async def _load_items(incoming: IncomingRequest, names: list[str]) -> dict[str, Object]:
+    services, tenant = incoming.services, incoming.caller.tenant
+    found: dict[str, Object] = await services.telemetry.state.read(lambda: services.response_store.items(tenant, names))
+    return found
+
+
+def _is_reference(item: Object) -> bool:
+    kind = item.get("type", "" if "role" in item else "item_reference")
+    return bool(kind == "item_reference")
+
+
+def _resolve_reference(item: Any, known: dict[str, Object], there: set[str]) -> Any:
+    """Return the referenced item; None if the conversation already contains it."""
+    row = lenient.as_object(item)
+    if not row or not _is_reference(row):
+        return item
+    name = lenient.get_text(row, "id")
+    return None if name in there else known.get(name, row)
+
+
+def _provider_may_know(incoming: IncomingRequest, body: Object) -> bool:
+    """Return whether the provider may have the response itself. Never true if tenants share a provider key."""
+    services = incoming.services
+    if services.access.keyed and not incoming.caller.forward:
+        return False
+    try:
+        meant = resolve_targets(
+            lenient.get_text(body, "model") or services.catalogue.default_model,
+            services.upstream.router.config,
+            services.env,
+        )
+        return all(find_endpoint(target, "responses")[1].protocol == "responses" for target in meant)
+    except PenstockError:
+        return False
+
+
+SUMMARY_PREFIX = "penstock1."
+MAX_SUMMARY_BYTES = 2**20  # bytes of a summary
+SUMMARY_INTRODUCTION = "What was said before this point was cut short. A summary of it:\n\n"
+
+
+def pack_summary(summary: str) -> str:
+    """Encode a summary for a compaction item. It is not secret: the client has sent the conversation."""
+    return (
+        SUMMARY_PREFIX
+        + urlsafe_b64encode(zlib.compress(summary.encode("utf-8", "replace")[:MAX_SUMMARY_BYTES])).decode()
+    )
+
+
+def unpack_summary(content: str) -> str | None:
+    """Decode a summary; None if it is damaged or from another vendor."""
+    if not content.startswith(SUMMARY_PREFIX):
+        return None
+    try:
+        packed = urlsafe_b64decode(content.removeprefix(SUMMARY_PREFIX))
+        return zlib.decompressobj().decompress(packed, MAX_SUMMARY_BYTES).decode("utf-8", "replace")
+    except (ValueError, zlib.error):
+        return None
+
+
+def expand_compactions(items: list[Any]) -> list[Any]:
+    """Replace our compaction items by messages. Returns the same list if there are none."""
+    made = [_expand_compaction(item) for item in items]
+    return items if all(new is old for new, old in zip(made, items, strict=True)) else made
+
+
+def _expand_compaction(item: Any) -> Any:
+    row: Object = lenient.as_object(item)
+    if row.get("type") != "compaction":
+        return item
+    summary = unpack_summary(lenient.get_text(row, "encrypted_content"))
+    if summary is None:
+        return item
+    return {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": SUMMARY_INTRODUCTION + summary}],
+    }
+
+
+PREFIX = "/v1/responses/"
+PAGE_SIZE, MAX_PAGE_SIZE = 20, 100  # items
+
+STOPPED_ERROR = {"code": "server_error", "message": "the gateway was stopped before this response was done"}
+_encode = msgspec.json.encode
+
+
+# ── what there is ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def get_response(services: Services, incoming: IncomingRequest) -> bytes | EventStream:
+    """`GET /v1/responses/{id}`; with `?stream=true` as a stream."""
+    id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001 — as the protocol calls it
+    stream = incoming.query.get("stream") == "true"
+    after = query_integer(incoming.query, "starting_after", -1, least=-1)
+    live = services.background.get(tenant, id)
+    if live is not None:
+        return EventStream(frames_after(live.follow(), after)) if stream else _encode(live.response)
+    response = await _load_response(services, incoming)
+    return EventStream(frames_after(_replay_response(response), after)) if stream else _encode(response)
+
+
+async def delete_response(services: Services, incoming: IncomingRequest) -> bytes:
+    """`DELETE /v1/responses/{id}`. Later responses of the conversation lose this part of their history."""
+    id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
+    await services.background.cancel(tenant, id)
+    if not await services.telemetry.state.read(lambda: services.response_store.drop(tenant, id)):
+        raise _response_not_found(id)
+    return _encode({"id": id, "object": "response", "deleted": True})
+
+
+async def cancel_response(services: Services, incoming: IncomingRequest) -> bytes:
+    """`POST /v1/responses/{id}/cancel`: for background responses; one that has ended does not change."""
+    await services.background.cancel(incoming.caller.tenant, incoming.params["response"])
+    response = await _load_response(services, incoming)
+    if not response.get("background"):
+        raise responses_error("Only a response with background set to true can be cancelled: this one was waited for.")
+    return _encode(response)
+
+
+async def list_input_items(services: Services, incoming: IncomingRequest) -> bytes:
+    """`GET /v1/responses/{id}/input_items`: the input with its history, the latest first."""
+    id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
+    found = await services.telemetry.state.read(lambda: services.response_store.asked(tenant, id))
+    if found is None:
+        raise _response_not_found(id)
+    items = [_list_item(item, f"{id.removeprefix('resp_')}_{place}") for place, item in enumerate(found)]
+    if incoming.query.get("order", "desc") != "asc":
+        items.reverse()
+    names = [item["id"] for item in items]
+    after, size = (
+        incoming.query.get("after"),
+        min(max(query_integer(incoming.query, "limit", PAGE_SIZE), 1), MAX_PAGE_SIZE),
+    )
+    if after is not None and after not in names:
+        raise responses_error(f"after: there is no item {after[:200]!r} here", param="after")
+    start = names.index(after) + 1 if after is not None else 0
+    page = items[start : start + size]
+    ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
+    return _encode({"object": "list", "data": page, **ends, "has_more": start + size < len(items)})
+
+
+ROUTES: Mapping[tuple[str, str], Callable[[Any, Any], Awaitable[bytes | EventStream]]] = {
+    ("GET", ""): get_response,
+    ("DELETE", ""): delete_response,
+    ("POST", "cancel"): cancel_response,
+    ("GET", "input_items"): list_input_items,
+}
+
+
+async def _load_response(services: Services, incoming: IncomingRequest) -> Object:
+    id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
+    found = await services.telemetry.state.read(lambda: services.response_store.get(tenant, id))
+    if found is None:
+        raise _response_not_found(id)
+    response = found.response
+    if response.get("status") in UNFINISHED:
+        return {**response, "status": "failed", "error": STOPPED_ERROR}
+    return response
+
+
+def _response_not_found(id: str) -> StreamFault:
+    return responses_error(f"Response with id {id[:200]!r} not found.", code="response_not_found", status=404)
+
+
+def _list_item(item: Any, name: str) -> Object:
+    """Format an item for a list: content as parts, and an id."""
+    made: Object = {"type": "message", **item} if "role" in item else dict(item)
+    if made.get("type") == "message" and isinstance(made.get("content"), str):
+        kind = "output_text" if made["role"] == "assistant" else "input_text"
+        made["content"] = [{"type": kind, "text": made["content"]}]
+    return {**made, "id": made.get("id") or f"item_{name}"}
+
+
+# ── as a stream ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def _replay_response(response: Object) -> AsyncIterator[bytes]:
+    """Encode a stored response as a stream."""
+    decode = protocols.decoder("responses")
+    events = [*decode.feed([(b"", _encode(response))]), *decode.finish()]
+    pipe = encoding("responses", {"id": response["id"], "model": response["model"]})
+    for chunk in (*pipe.feed(events), *pipe.finish()):
+        yield chunk
+
+
+async def frames_after(chunks: AsyncIterator[bytes], after: int) -> AsyncIterator[bytes]:
+    """Yield the frames after a sequence number that the client has seen."""
+    parser, writer = SseParser(), SseWriter()
+    async for chunk in chunks:
+        frames = [frame for frame in parser.feed([chunk]) if _sequence_number(frame[1]) > after]
+        if frames:
+            yield b"".join(writer.feed(frames))
+
+
+def _sequence_number(data: bytes) -> int:
+    """Return a frame's number. The end mark has none and counts as the last."""
+    return msgspec.json.decode(data, type=_SequencedEvent).sequence_number if data[:1] == b"{" else 2**53
+
+
+class _SequencedEvent(msgspec.Struct):
+    sequence_number: int = 0

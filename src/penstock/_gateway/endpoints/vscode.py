@@ -1,0 +1,82 @@
+"""`/vscode/chat`: answers as JSON lines for the VS Code extension (docs/vscode-parts.md); and `/vscode/usage`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock._gateway.aux_requests import COUNT
+from penstock._gateway.endpoints import Endpoint, TurnRequest, read_request
+from penstock._messages.context import Cleared
+from penstock._protocols.vscode import wire
+from penstock._protocols.vscode.wire import encoded
+
+if TYPE_CHECKING:
+    from penstock._engines.retries import RetryWait
+    from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.services import Services
+    from penstock._lenient_fields import Object
+    from penstock._store.journal import JournalStore, UsageSum
+
+WAIT_REASONS = {
+    "rate-limit": "{}'s rate limit",
+    "overloaded": "{} is overloaded",
+    "timeout": "{} did not answer in time",
+}
+RETRY_REASON = "{} failed and is asked again"
+
+
+def read_chat(incoming: IncomingRequest) -> TurnRequest:
+    """Read a chat request. The answer is JSON lines, or one object with `"stream": false`."""
+    _, request = read_request(incoming, "vscode")
+    # VS Code sends the id back, so it must be unique; a provider's id may not be.
+    options = {"id": incoming.id, "model": request.model, "created": int(time.time()), "renames": True}
+    return TurnRequest(
+        request, "vscode", framing="ndjson", options=options, encode_notice=encode_notice, turn_id=incoming.id
+    )
+
+
+def encode_notice(told: RetryWait | Cleared) -> bytes:
+    """Encode a notice: a wait before a retry, or that the conversation was shortened."""
+    if isinstance(told, Cleared):
+        return encoded(wire.Compacted(told.before, told.after))
+    return encoded(wire.Wait(round(told.seconds, 1), WAIT_REASONS.get(told.kind, RETRY_REASON).format(told.provider)))
+
+
+CHAT = Endpoint("vscode", read_chat)
+
+
+async def report_usage(services: Services, incoming: IncomingRequest) -> bytes:
+    """`/vscode/usage`: the caller's usage since midnight, in total and by model. Empty without a journal."""
+    rows = services.journal.rows
+    told = await asyncio.to_thread(_usage_report, rows, incoming.caller.key) if rows is not None else {}
+    return msgspec.json.encode({"version": 1, **told})
+
+
+def _usage_report(rows: JournalStore, key: str) -> Object:
+    since = _last_midnight()
+    models = rows.by("model", since=since, key=key, without=COUNT)
+    return {
+        "today": _format_sum(rows.total(since=since, key=key, without=COUNT)),
+        "models": [{"model": row.name, **_format_sum(row)} for row in models],
+    }
+
+
+def _format_sum(row: UsageSum) -> Object:
+    """Format a sum. `unpriced` counts requests with tokens but no known price."""
+    return {
+        "requests": row.turns,
+        "input": row.input,
+        "output": row.output,
+        "cost": row.cost,
+        "unpriced": row.unpriced,
+    }
+
+
+def _last_midnight() -> float:
+    """Return the last local midnight, in seconds since the epoch."""
+    now = time.localtime()
+    return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))

@@ -1,0 +1,159 @@
+"""The journal: a row for every turn, written in a thread. `note` only appends to a list.
+
+It contains no prompt, no answer and no key. The table is in `store.journal`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import fields, replace
+
+from penstock._gateway.config import data_path
+from penstock._providers.models import model as model_of
+from penstock._redaction import redact, redact_cut
+from penstock._store.journal import JournalEntry, JournalStore
+from penstock._store.sqlite import IN_MEMORY
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock._engines.config import Config
+    from penstock._gateway.config import GatewayConfig
+    from penstock._providers.registry import Prices
+    from penstock.events import Usage
+
+FILE = "journal.sqlite"
+DAY = 86_400.0
+_MAX_LENGTH = 500  # characters of a text column
+_CUT_LENGTH = _MAX_LENGTH - 40  # leaves room for the note about the cut
+_MAX_PRICES = 1000  # models whose prices are cached; clients choose their names
+_GATEWAY_ID = re.compile("[0-9a-f]{32}")  # as `IncomingRequest` creates them
+log = logging.getLogger("penstock.journal")
+
+__all__ = ["Journal", "PriceList", "usage_cost"]
+
+
+class Journal:
+    """Writes rows of turns. `rows` queries them; None if the journal is off."""
+
+    def __init__(self, rows: JournalStore | None, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self.rows = rows
+        self._secrets = secrets
+
+    @classmethod
+    def open(cls, config: GatewayConfig, secrets: Callable[[], Iterable[str]] = tuple) -> Journal:
+        """Open the journal of a configuration. If the default file cannot be written, rows are kept in memory."""
+        if config.journal.path == "off":
+            return cls(None)
+        path = data_path(config.journal.path, config.data, FILE)
+        age, size = config.journal.days * DAY, config.journal.size
+        try:
+            return cls(JournalStore(path, time.time, age=age, size=size), secrets)
+        except OSError as error:
+            if config.journal.path:
+                raise
+            log.warning("the journal is kept in memory only: %s", error)
+            return cls(JournalStore(IN_MEMORY, time.time, age=age, size=size), secrets)
+
+    def note(self, row: JournalEntry) -> None:
+        """Write a row without blocking. A row without room in the queue is counted (`lost`) and logged."""
+        if self.rows is not None and not self.rows.add(row, self._clean):
+            log.error("a turn was not journaled: too many rows wait for the disk")
+
+    def _clean(self, row: JournalEntry) -> JournalEntry:
+        """Shorten and redact all texts of a row. Runs in the writer's thread, because searching is slow.
+
+        All text columns of the journal are redacted here.
+        """
+        known = tuple(self._secrets())
+        told = _read_texts(row)
+        shown = _redact_texts(told, known)
+        changed = {} if shown == told else dict(zip(_TEXT_COLUMNS, shown, strict=True))
+        if not _GATEWAY_ID.fullmatch(row.request_id):
+            changed["request_id"] = redact_cut(row.request_id, _MAX_LENGTH, known)
+        return replace(row, **changed) if changed else row
+
+    @property
+    def waiting(self) -> int:
+        return self.rows.waiting if self.rows is not None else 0
+
+    @property
+    def lost(self) -> int:
+        """The number of rows that were not written."""
+        return self.rows.lost if self.rows is not None else 0
+
+    def flush(self) -> None:
+        if self.rows is not None:
+            self.rows.flush()
+
+    def close(self) -> None:
+        """Write everything that waits."""
+        if self.rows is not None:
+            self.rows.close()
+
+
+# All text columns except the request id, which is unique and would defeat the cache.
+_TEXT_COLUMNS = tuple(
+    field.name
+    for field in fields(JournalEntry)
+    if isinstance(field.default, str) and field.name not in {"request_id", "status"}
+)
+_read_texts: Callable[[JournalEntry], tuple[str, ...]] = attrgetter(*_TEXT_COLUMNS)
+_SEPARATOR = "\n\0\n"  # no secret contains it
+
+
+@lru_cache(1000)
+def _redact_texts(told: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Redact the texts of a row. They are searched as one text and cached, because most rows are alike."""
+    short = [redact_cut(text, _CUT_LENGTH, known) if len(text) > _MAX_LENGTH else text for text in told]
+    joined = _SEPARATOR.join(short)
+    hidden = redact(joined, known)
+    made = short if hidden is joined else hidden.split(_SEPARATOR)
+    if len(made) != len(told):  # a text contains the separator
+        made = [redact(text, known) for text in short]
+    return tuple(made)
+
+
+class PriceList:
+    """The prices of models with one configuration, cached."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._known: dict[tuple[str, str], Prices | None] = {}
+
+    def prices(self, provider: str, model: str) -> Prices | None:
+        """Return the prices of a model; None if they are unknown."""
+        key = (provider, model)
+        if key not in self._known:
+            if len(self._known) >= _MAX_PRICES:
+                self._known.clear()
+            self._known[key] = self._find(provider, model)
+        return self._known[key]
+
+    def _find(self, provider: str, model: str) -> Prices | None:
+        try:
+            return model_of(self._config.provider(provider), model).prices
+        except InputError:  # a reload has removed the provider
+            return None
+
+
+def usage_cost(listed: PriceList, provider: str, model: str, usage: Usage | None) -> float | None:
+    """Return the cost in dollars; None if unknown. Cached tokens have their own price, else the input's."""
+    if usage is None or not model:
+        return None
+    prices = listed.prices(provider, model)
+    if prices is None or prices.input is None or prices.output is None:
+        return None
+    cached, written = usage.cached or 0, usage.written or 0
+    plain = max((usage.input or 0) - cached - written, 0)
+    spent = plain * prices.input + (usage.output or 0) * prices.output
+    spent += cached * (prices.input if prices.cached is None else prices.cached)
+    spent += written * (prices.input if prices.written is None else prices.written)
+    return spent / 1_000_000

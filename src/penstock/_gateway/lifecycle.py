@@ -1,0 +1,299 @@
+"""Start-up and operation: reports configuration problems, preloads modules, reloads, watches the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import threading
+import time
+from fnmatch import fnmatchcase
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from penstock._engines.config_problems import ConfigProblem, find_problems
+from penstock._engines.model_resolution import (
+    REPLAY,
+    WILDCARD,
+    best_pattern,
+    list_configured_providers,
+    list_known_models,
+)
+from penstock._gateway.config import GatewayConfig, load_config
+from penstock._gateway.keys import open_key_file
+from penstock._gateway.request_body import build_types
+from penstock._gateway.toml_locations import TomlLocations
+from penstock._protocols import MODULES, request_module
+from penstock._providers.models import model
+from penstock._providers.registry import providers
+from penstock._replay import describe_scripts
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from types import FrameType
+
+    from penstock._engines.config import Config
+    from penstock._gateway.config import Key
+
+log = logging.getLogger("penstock.gateway")
+_NATIVE = ("aiohttp", "penstock._engines.native")
+_REPLAY = "penstock._engines.replay"
+
+
+def preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) -> None:
+    """Import modules before the first request. Not in a thread: msgspec may crash if two threads build a type."""
+    for name in modules_to_preload(config, env, protocols):
+        try:
+            import_module(name)
+        except Exception as error:  # noqa: BLE001 — whoever needs the module says what is wrong, and to whom
+            log.debug("%s could not be imported at start-up: %s", name, error)
+    build_types()
+    _load_model_tables()
+
+
+def _load_model_tables() -> None:
+    """Read the tables of models. It takes 0.2 s, and the first request needs them."""
+    _ = model("openai", "gpt-5").thinking
+
+
+def modules_to_preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) -> Iterator[str]:
+    """Yield the modules of client protocols and of configured providers."""
+    rows = list_configured_providers(config, env)
+    if any(row.engine == "native" for row in rows):
+        yield from _NATIVE
+    yield _REPLAY
+    spoken = set(protocols)
+    for row in rows:
+        places = [*row.endpoints.values(), *(special.endpoint for special in row.special)]
+        spoken.update([row.protocol, *(name for place in places for name in (place.protocol, place.answer))])
+    names = {name for name in (one.partition("@")[0] for one in spoken) if name in MODULES}
+    for name in sorted(names):
+        yield f"penstock._protocols.{MODULES[name]}"
+        yield from filter(None, (request_module(name, direction) for direction in ("read", "write")))
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    Apply = Callable[[GatewayConfig], None]
+
+log_reload = logging.getLogger("penstock.reload")
+
+
+class Reloader:
+    """Reloads the configuration file. Running requests keep theirs. `overrides` applies the command line."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        env: Mapping[str, str],
+        apply: Apply,
+        overrides: Callable[[GatewayConfig], GatewayConfig] = lambda config: config,
+    ) -> None:
+        self._path, self._env, self._apply, self._overrides = path, env, apply, overrides
+        self.count = 0  # reloads that took effect
+
+    def now(self) -> bool:
+        """Reload now. Returns False and keeps the old configuration if the file is invalid."""
+        try:
+            config = self._overrides(load_config(self._path, self._env))
+            self._apply(config)
+        except (PenstockError, OSError) as error:
+            log_reload.error("the configuration was not reloaded, the old one stays: %s", error)  # noqa: TRY400
+            return False
+        self.count += 1
+        log_reload.warning("the configuration was reloaded from %s", config.path or "nowhere: there is no file")
+        return True
+
+    def listen(self, on_signal: Callable[[], object] | None = None) -> bool:
+        """Reload, or call `on_signal`, on SIGHUP. Returns False if the system has no SIGHUP."""
+        number = getattr(signal, "SIGHUP", None)
+        if number is None:
+            return False
+        try:
+            asyncio.get_running_loop().add_signal_handler(number, on_signal or self.now)
+        except (NotImplementedError, RuntimeError, ValueError):
+            return False
+        return True
+
+
+log_watchdog = logging.getLogger("penstock.watchdog")
+BEATS_PER_LIMIT = 5  # of the timer
+MAX_STACK_FRAMES = 12  # of a logged stack
+LOG_INTERVAL = 10.0  # seconds between two log lines
+LONG_BLOCK = 5.0  # seconds after which a block is logged while it lasts
+
+
+class LoopWatchdog:
+    """Logs when the event loop is blocked, for how long, and by what. `limit`: seconds; 0 turns it off.
+
+    A timer of the loop writes the time, and a thread checks it. If it is too old, the thread takes the stack of the
+    loop's thread: names and line numbers, no values. This also works for C code that holds the interpreter lock,
+    because the thread runs next when the lock is released.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self.blocks = 0
+        self.seconds = 0.0  # that the loop was blocked in total
+        self._last = 0.0  # when the timer last ran
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._thread: threading.Thread | None = None
+        self._watched = 0  # the id of the loop's thread
+        self._stopped = threading.Event()
+        self._logged = -LOG_INTERVAL
+        self._unlogged = 0
+
+    def start(self) -> None:
+        """Watch the running loop."""
+        if self._limit <= 0 or self._thread is not None:
+            return
+        self._loop, self._watched = asyncio.get_running_loop(), threading.get_ident()
+        self._stopped.clear()
+        self._beat()
+        self._thread = threading.Thread(target=self._watch, name="penstock-watchdog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._stopped.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._thread is not None:
+            self._thread.join(1.0)
+            self._thread = None
+
+    def counts(self) -> Mapping[tuple[str, ...], float]:
+        """Return how often the loop was blocked, for the metrics."""
+        return {(): float(self.blocks)}
+
+    def _beat(self) -> None:
+        self._last = time.monotonic()
+        if self._loop is not None:
+            self._timer = self._loop.call_later(self._limit / BEATS_PER_LIMIT, self._beat)
+
+    # ── in the watchdog's thread ──────────────────────────────────────────────────────────────────
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(max(self._last + self._limit - time.monotonic(), self._limit / BEATS_PER_LIMIT)):
+            if time.monotonic() - self._last > self._limit:
+                self._blocked(self._last)
+
+    def _blocked(self, since: float) -> None:
+        """Wait until the loop runs again, and log the block."""
+        stack, told = _format_thread_stack(self._watched), False
+        while self._last == since and not self._stopped.wait(self._limit / BEATS_PER_LIMIT):
+            if not told and time.monotonic() - since > LONG_BLOCK:
+                self._log(time.monotonic() - since, "still is", stack)
+                told = True
+        seconds = (self._last if self._last != since else time.monotonic()) - since
+        self.blocks += 1
+        self.seconds += seconds
+        self._log(seconds, "", stack)
+
+    def _log(self, seconds: float, still: str, stack: str) -> None:
+        now = time.monotonic()
+        if now - self._logged < LOG_INTERVAL:
+            self._unlogged += 1
+            return
+        also = f" ({self._unlogged} more times since the last such line)" if self._unlogged else ""
+        self._logged, self._unlogged = now, 0
+        what = f"the event loop was blocked for {seconds:.2f} s{f' and {still}' if still else ''}{also}"
+        log_watchdog.warning("%s: every request waited. It ran %s", what, stack)
+
+
+def _format_thread_stack(thread: int) -> str:
+    """Format the stack of a thread, the innermost function first."""
+    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 — documented, in spite of its name  # pyright: ignore[reportPrivateUsage]
+    lines: list[str] = []
+    while frame is not None and len(lines) < MAX_STACK_FRAMES:
+        lines.append(f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_name}:{frame.f_lineno}")
+        frame = frame.f_back
+    return " < ".join(lines) or "something that has ended"
+
+
+log_config = logging.getLogger("penstock.config")
+
+
+def report_problems(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
+    """Return one line for each problem of a configuration: file, line, setting, problem, fix."""
+    found = [*find_problems(config.engine, env, forward=config.forward), *_key_problems(config, env)]
+    place = (
+        TomlLocations(config.path.read_text(encoding="utf-8"), config.path)
+        if found and config.path is not None
+        else None
+    )
+    return [*(_format_problem(problem, place) for problem in found), *_stored_key_problems(config, env)]
+
+
+def log_problems(config: GatewayConfig, env: Mapping[str, str]) -> None:
+    """Log the problems of a configuration. The gateway serves what works."""
+    for line in report_problems(config, env):
+        log_config.warning("%s", line)
+
+
+def _format_problem(problem: ConfigProblem, place: TomlLocations | None) -> str:
+    if not problem.keys:
+        return f"environment: {problem.message}"
+    if place is None:
+        return f"{'.'.join(problem.keys)}: {problem.message}"
+    return place.say(problem.keys, problem.message)
+
+
+def _key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[ConfigProblem]:
+    """Yield configured keys whose variable is not set, or that match no model."""
+    for name, key in config.keys.items():
+        if key.env and not env.get(key.env):
+            yield ConfigProblem(("keys", name, "env"), f"{key.env} is not set: it must hold the key")
+        for said in _useless_patterns(key, config, env):
+            yield ConfigProblem(("keys", name, "models"), said)
+
+
+def _stored_key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the same problems of keys in the key file."""
+    file = open_key_file(config)
+    for name, key in file.read().items() if file is not None else ():
+        for said in _useless_patterns(key, config, env):
+            yield f"{file.path if file else ''}: the key {name!r}: {said}"
+
+
+def _useless_patterns(key: Key, config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
+    if "*" in key.models:
+        return
+    names = list(_model_names(config, env))
+    for pattern in key.models:
+        if not _pattern_matches(pattern, names, config, env):
+            yield f"{pattern!r} matches no alias, and no model of a configured provider: it allows nothing"
+
+
+def _pattern_matches(pattern: str, names: list[str], config: GatewayConfig, env: Mapping[str, str]) -> bool:
+    """Return whether a key's pattern matches anything. It may name unlisted models of a configured provider."""
+    who, slash, _ = pattern.partition("/")
+    if slash and any(fnmatchcase(name, who) for name in _provider_names(config, env)):
+        return True
+    if best_pattern(pattern.replace(WILDCARD, ""), list(config.engine.aliases)):
+        return True  # an alias pattern for the same names
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+def _provider_names(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
+    if config.forward:
+        yield from providers()  # callers send their own keys
+    for row in list_configured_providers(config.engine, env):
+        yield row.name
+        yield from row.names
+    yield REPLAY
+
+
+def _model_names(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the known model names that a client can use."""
+    yield from config.engine.aliases
+    for row in list_configured_providers(config.engine, env):
+        for name in list_known_models(row, config.engine):
+            yield name
+            yield f"{row.name}/{name}"
+    yield from (f"{REPLAY}/{name}" for name in describe_scripts())

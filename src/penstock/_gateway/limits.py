@@ -1,0 +1,141 @@
+"""Limits of callers: requests and tokens per minute, concurrent requests, and daily requests, tokens and cost.
+
+Tokens are known only afterwards: a caller may exceed its limit once, and then waits until the usage has decayed.
+The clock is a parameter. No IO.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from penstock._gateway.callers import ANONYMOUS, Caller, make_refusal
+from penstock._gateway.config import Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.events import Usage
+
+MINUTE, DAY = 60.0, 86_400.0
+MIN_REQUEST_COST = 0.01  # the budget that a request needs
+TOLERANCE = 1e-6  # for rounding errors
+UNLIMITED = Limit()
+MAX_CALLERS = 10_000  # whose usage is remembered
+
+
+class CallerUsage:
+    """The usage of one caller. `day` is the day number of the daily figures."""
+
+    __slots__ = ("at", "cost", "day", "day_requests", "day_tokens", "open", "requests", "tokens")
+
+    def __init__(self, now: float) -> None:
+        self.open = 0
+        self.at = now
+        self.requests = self.tokens = 0.0  # of the last minute, decaying
+        self.day = int(now // DAY)
+        self.day_requests = self.day_tokens = 0
+        self.cost = 0.0
+
+
+class LimitSlot:
+    """A slot of a running request. `leave` frees it; a second call does nothing."""
+
+    __slots__ = ("_left", "_limits", "_spent")
+
+    def __init__(self, limits: CallerLimits, spent: CallerUsage) -> None:
+        self._limits, self._spent = limits, spent
+        self._left = False
+
+    def leave(self, usage: Usage | None = None, cost: float = 0.0) -> None:
+        if not self._left:
+            self._left = True
+            self._limits.left(self._spent, (usage.input or 0) + (usage.output or 0) if usage is not None else 0, cost)
+
+
+class CallerLimits:
+    """The usage of all callers. `clock`: seconds since the epoch. `most`: open requests of all callers together."""
+
+    def __init__(self, clock: Callable[[], float], most: int = 0) -> None:
+        self.most = most
+        self.open = 0
+        self._clock = clock
+        self._callers: OrderedDict[str, CallerUsage] = OrderedDict()
+
+    def seed(self, key: str, requests: int, tokens: int, cost: float) -> None:
+        """Set what a key has used today, from the journal."""
+        spent = self._of(key)
+        spent.day_requests, spent.day_tokens, spent.cost = requests, tokens, cost
+
+    def enter(self, caller: Caller, model: str = "") -> LimitSlot:
+        """Take a slot for one request, or raise a refusal with the time to wait."""
+        if self.most and self.open >= self.most:
+            raise make_refusal(503, "overloaded", f"{self.open} requests are open already", retry_after=1.0)
+        # By gateway key. Callers without one are distinguished by their provider key.
+        spent = self._of(caller.tenant if caller.key == ANONYMOUS else caller.key)
+        self._check(caller.limits, spent, caller.key)
+        spent.open += 1
+        spent.requests += 1
+        spent.day_requests += 1
+        self.open += 1
+        return LimitSlot(self, spent)
+
+    def left(self, spent: CallerUsage, tokens: int, cost: float) -> None:
+        spent.open -= 1
+        self.open -= 1
+        spent.tokens += tokens
+        spent.day_tokens += tokens
+        spent.cost += cost
+
+    def _of(self, name: str) -> CallerUsage:
+        now = self._clock()
+        spent = self._callers.get(name)
+        if spent is None:
+            spent = self._callers[name] = CallerUsage(now)
+            self._forget()
+        self._callers.move_to_end(name)
+        if spent.day != int(now // DAY):
+            spent.day = int(now // DAY)
+            spent.day_requests = spent.day_tokens = 0
+            spent.cost = 0.0
+        return spent
+
+    def _forget(self) -> None:
+        """Drop the caller that was idle longest. Callers with open requests stay."""
+        if len(self._callers) > MAX_CALLERS:
+            idle = next((name for name, spent in self._callers.items() if not spent.open), None)
+            if idle is not None:
+                del self._callers[idle]
+
+    def _check(self, limit: Limit, spent: CallerUsage, key: str) -> None:
+        now = self._clock()
+        if limit == UNLIMITED:
+            spent.at = now
+            return
+        gone, spent.at = max(now - spent.at, 0.0), now
+        spent.requests = max(spent.requests - gone * limit.requests / MINUTE, 0.0)
+        spent.tokens = max(spent.tokens - gone * limit.tokens / MINUTE, 0.0)
+        tomorrow = (spent.day + 1) * DAY - now
+        # Limit, usage with one more request, and seconds until that is allowed.
+        rows = (
+            ("requests at once", limit.concurrent, spent.open + 1, 1.0),
+            (
+                "requests a minute",
+                limit.requests,
+                spent.requests + 1,
+                _seconds_until_allowed(spent.requests + 1, limit.requests),
+            ),
+            ("tokens a minute", limit.tokens, spent.tokens + 1, _seconds_until_allowed(spent.tokens + 1, limit.tokens)),
+            ("requests a day", limit.day_requests, spent.day_requests + 1, tomorrow),
+            ("tokens a day", limit.day_tokens, spent.day_tokens + 1, tomorrow),
+            ("dollars a day", limit.day_cost, spent.cost + MIN_REQUEST_COST, tomorrow),
+        )
+        over = [(wait, f"{most:g} {what}") for what, most, used, wait in rows if most and used > most + TOLERANCE]
+        if over:
+            wait, said = max(over)
+            said = f"the key {key!r} has used its {said}; try again in {max(wait, 1):.0f} s"
+            raise make_refusal(429, "rate-limit", said, code="rate_limit_exceeded", retry_after=max(wait, 0.001))
+
+
+def _seconds_until_allowed(used: float, limit: int) -> float:
+    return (used - limit) * MINUTE / limit if limit else 0.0

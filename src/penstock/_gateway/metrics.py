@@ -1,0 +1,258 @@
+"""Metrics in Prometheus' text format: counters, gauges and histograms of turns.
+
+Labels that clients can create are limited: `ModelLabels` decides which model has a label, and a counter has
+a budget of series for each kind of name. The rest is counted as `other`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter as Tally
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from penstock._redaction import redact_cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from penstock._store.journal import JournalEntry
+
+AUX_OPERATIONS = frozenset({"embeddings", "rerank", "count"})  # operations that are not turns
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+MAX_SERIES = 1_000  # of one metric, for listed models and other labels
+MAX_OPEN_SERIES = 100  # of one metric and provider, for unlisted models
+BATCH_SIZE = 100  # turns that are counted together
+TTFT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+Labels: TypeAlias = tuple[str, ...]
+
+
+OTHER = "other"
+_MAX_LABELS = 10_000  # cached labels
+_MAX_LABEL_LENGTH = 160  # characters of a label
+
+
+class SeriesBudget(Enum):
+    """The budget of series that a model counts against."""
+
+    CONFIGURED = "configured"  # unlimited: the operator chooses them
+    LISTED = "listed"
+    OPEN = "open"
+
+
+ModelLabel: TypeAlias = tuple[str, SeriesBudget]
+_OTHER: ModelLabel = (OTHER, SeriesBudget.CONFIGURED)
+
+
+class CounterMetric:
+    """A counter with labels."""
+
+    def __init__(self, name: str, about: str, labels: Labels = ()) -> None:
+        self.name, self._about, self._labels = name, about, labels
+        self._model = labels.index("model") if "model" in labels else -1
+        self._provider = labels.index("provider") if "provider" in labels else -1
+        self._values: dict[Labels, float] = {}
+        self._used: Tally[tuple[SeriesBudget, str]] = Tally()
+
+    def add(self, labels: Labels = (), amount: float = 1.0, budget: SeriesBudget = SeriesBudget.LISTED) -> None:
+        if labels not in self._values:
+            labels = self._admitted(labels, budget)
+        self._values[labels] = self._values.get(labels, 0.0) + amount
+
+    def _admitted(self, labels: Labels, budget: SeriesBudget) -> Labels:
+        """Return the labels of a new series, or of the `other` series if the budget is used up."""
+        if budget is SeriesBudget.CONFIGURED:
+            return labels
+        provider = labels[self._provider] if budget is SeriesBudget.OPEN else ""
+        if self._used[budget, provider] < (MAX_OPEN_SERIES if budget is SeriesBudget.OPEN else MAX_SERIES):
+            self._used[budget, provider] += 1
+            return labels
+        return tuple([OTHER if self._model in {place, -1} else one for place, one in enumerate(labels)])
+
+    def lines(self) -> Iterable[str]:
+        yield from _metric_header(self.name, self._about, "counter")
+        for labels, value in sorted(self._values.items()):
+            yield f"{self.name}{_format_labels(self._labels, labels)} {_format_number(value)}"
+
+
+class HistogramMetric:
+    """A histogram with labels."""
+
+    def __init__(self, name: str, about: str, bounds: tuple[float, ...], labels: Labels = ()) -> None:
+        self.name, self._about, self._bounds, self._labels = name, about, bounds, labels
+        self._values: dict[Labels, tuple[list[int], list[float]]] = {}
+
+    def add(self, labels: Labels, value: float) -> None:
+        if labels not in self._values and len(self._values) >= MAX_SERIES // 10:
+            labels = (OTHER,) * len(self._labels)
+        counts, total = self._values.setdefault(labels, ([0] * (len(self._bounds) + 1), [0.0]))
+        counts[bisect_left(self._bounds, value)] += 1
+        total[0] += value
+
+    def lines(self) -> Iterable[str]:
+        yield from _metric_header(self.name, self._about, "histogram")
+        names = (*self._labels, "le")
+        for labels, (counts, total) in sorted(self._values.items()):
+            running = 0
+            for bound, count in zip((*map(_format_number, self._bounds), "+Inf"), counts, strict=True):
+                running += count
+                yield f"{self.name}_bucket{_format_labels(names, (*labels, bound))} {running}"
+            yield f"{self.name}_sum{_format_labels(self._labels, labels)} {_format_number(total[0])}"
+            yield f"{self.name}_count{_format_labels(self._labels, labels)} {running}"
+
+
+class Metrics:
+    """All metrics. Gauges are read when the page is rendered."""
+
+    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self.models = ModelLabels(secrets)
+        who = ("protocol", "provider", "model")
+        self._turns = CounterMetric("penstock_turns_total", "Turns by how they ended.", (*who, "status", "reason"))
+        self._tokens = CounterMetric(
+            "penstock_tokens_total", "Tokens that providers report.", ("provider", "model", "kind")
+        )
+        self._calls = CounterMetric(
+            "penstock_calls_total", "What is no turn, by how it ended.", ("operation", *who, "status")
+        )
+        self._cost = CounterMetric(
+            "penstock_cost_dollars_total", "What turns cost, where known.", ("provider", "model")
+        )
+        self._refused = CounterMetric("penstock_refused_total", "Requests that were not let in.", ("status", "reason"))
+        self._bytes = CounterMetric("penstock_client_bytes_total", "Bytes from and to clients.", ("way",))
+        self._tries = CounterMetric("penstock_tries_total", "How often providers were asked.", ("provider",))
+        self._ttft = HistogramMetric("penstock_ttft_seconds", "Time to the first content.", TTFT_BUCKETS, ("provider",))
+        self._duration = HistogramMetric(
+            "penstock_turn_seconds", "Time of whole turns.", DURATION_BUCKETS, ("provider",)
+        )
+        self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._counts: dict[str, tuple[str, Labels, Callable[[], Mapping[Labels, float]]]] = {}
+        self._ended: list[JournalEntry] = []  # not counted yet
+        self.open_streams = 0
+        self.gauge("penstock_open_streams", "Streams that are open now.", lambda: self.open_streams)
+
+    def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """Add a gauge."""
+        self._gauges[name] = (about, value)
+
+    def counts(self, name: str, about: str, labels: Labels, values: Callable[[], Mapping[Labels, float]]) -> None:
+        """Add counters that are kept elsewhere, such as the router's decisions."""
+        self._counts[name] = (about, labels, values)
+
+    def opened(self) -> None:
+        """Count an open stream."""
+        self.open_streams += 1
+
+    def closed(self) -> None:
+        """Count a closed stream."""
+        self.open_streams -= 1
+
+    def refused(self, status: int, reason: str) -> None:
+        """Count a refused request."""
+        self._refused.add((str(status), reason))
+
+    def turn(self, row: JournalEntry) -> None:
+        """Count a finished turn. Turns are counted in batches, which is several times cheaper."""
+        self._ended.append(row)
+        if len(self._ended) >= BATCH_SIZE:
+            self._count()
+
+    def _count(self) -> None:
+        ended, self._ended = self._ended, []
+        for row in ended:
+            self._counted(row)
+
+    def _counted(self, row: JournalEntry) -> None:
+        reason = row.finish or row.fault
+        if row.status == "refused":
+            self.refused(row.http, reason)
+            return
+        model, budget = self.models.label(row.provider, row.model, answered=row.status == "finish")
+        if row.operation in AUX_OPERATIONS:
+            self._calls.add((row.operation, row.protocol, row.provider, model, row.status), budget=budget)
+        else:
+            self._turns.add((row.protocol, row.provider, model, row.status, reason), budget=budget)
+            self._duration.add((row.provider,), row.duration)
+        for kind in ("input", "output", "cached", "written", "reasoning"):
+            count = getattr(row, kind)
+            if count:
+                self._tokens.add((row.provider, model, kind), count, budget)
+        if row.cost:
+            self._cost.add((row.provider, model), row.cost, budget)
+        if row.tries:
+            self._tries.add((row.provider,), row.tries)
+        self._bytes.add(("in",), row.bytes_in)
+        self._bytes.add(("out",), row.bytes_out)
+        if row.ttft is not None:
+            self._ttft.add((row.provider,), row.ttft)
+
+    def render(self) -> bytes:
+        """Render the page."""
+        self._count()
+        made: list[str] = []
+        kept = (self._turns, self._calls, self._tokens, self._cost, self._refused, self._bytes, self._tries)
+        for one in (*kept, self._ttft, self._duration):
+            made += one.lines()
+        for name, (about, value) in self._gauges.items():
+            made += [*_metric_header(name, about, "gauge"), f"{name} {_format_number(value())}"]
+        for name, (about, labels, values) in self._counts.items():
+            made += _metric_header(name, about, "counter")
+            made += [
+                f"{name}{_format_labels(labels, key)} {_format_number(value)}"
+                for key, value in sorted(values().items())
+            ]
+        return ("\n".join(made) + "\n").encode("utf-8", "replace")
+
+
+def _metric_header(name: str, about: str, kind: str) -> list[str]:
+    return [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+
+
+def _format_labels(names: Labels, values: Labels) -> str:
+    pairs = (f'{name}="{_escape_label(value)}"' for name, value in zip(names, values, strict=True))
+    return f"{{{','.join(pairs)}}}" if names else ""
+
+
+def _escape_label(value: str) -> str:
+    return value[:200].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _format_number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+class ModelLabels:
+    """Chooses the label of a model. `configured` and `listed` tell whether it is in the configuration or a list."""
+
+    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self.configured: Callable[[str, str], bool] = lambda _provider, _model: False
+        self.listed: Callable[[str, str], bool] = lambda _provider, _model: False
+        self._secrets = secrets
+        self._labels: dict[tuple[str, str], ModelLabel] = {}
+
+    def clear(self) -> None:
+        """Drop cached labels, because the configuration has changed."""
+        self._labels.clear()
+
+    def label(self, provider: str, model: str, *, answered: bool) -> ModelLabel:
+        """Return the label and budget of a model. `answered`: it has just answered without a fault."""
+        found = self._labels.get((provider, model))
+        if found is None:
+            found = self._choose(provider, model, answered=answered)
+            if answered or (found[1] is SeriesBudget.CONFIGURED and found is not _OTHER):  # others may change
+                if len(self._labels) >= _MAX_LABELS:
+                    self._labels.clear()
+                self._labels[provider, model] = found
+        return found
+
+    def _choose(self, provider: str, model: str, *, answered: bool) -> ModelLabel:
+        if not model:
+            return "", SeriesBudget.CONFIGURED
+        if self.configured(provider, model):
+            budget = SeriesBudget.CONFIGURED
+        else:
+            listed = self.listed(provider, model)
+            if not (listed or answered):
+                return _OTHER
+            budget = SeriesBudget.LISTED if listed and answered else SeriesBudget.OPEN
+        return redact_cut(model, _MAX_LABEL_LENGTH, self._secrets()), budget

@@ -1,0 +1,302 @@
+"""Records streams to files, and plays them back. A recording is kept in memory and written when it is closed.
+
+Secrets are removed before writing, also if they span chunks. Writing happens in a thread. The playback server stands
+in for the recorded provider and looks at requests only to find the recording of the same request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import itertools
+import logging
+import re
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock._http.header_fields import is_token, response_header
+from penstock._input_limits import NestingError, decode_bounded
+from penstock._redaction import MARK, find_secrets, redact, redact_cut, redact_headers, redact_json
+from penstock._store.recordings import SUFFIX, RecordingHeader, write_recording
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+    from penstock._engines.reply import ModelReply
+    from penstock._gateway.config import RecordTable
+    from penstock._store.recordings import Recording
+
+DAY = 86_400.0
+log = logging.getLogger("penstock.recording")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+CLOSE_TIMEOUT = 10.0
+_MAX_TEXT = 2_000  # characters of a text in the header
+
+
+class RecordingSession:
+    """One recording. `close` writes it; a second call does nothing."""
+
+    def __init__(self, recorder: Recorder, header: RecordingHeader, secrets: tuple[str, ...] = ()) -> None:
+        self.header = header
+        self._secrets = secrets
+        self._recorder = recorder
+        self._chunks: list[tuple[float, bytes]] = []
+        self._request = b""
+        self._size = 0
+        self._began = time.perf_counter()
+        self._closed = False
+
+    def request(self, body: bytes) -> None:
+        """Set the request body."""
+        self._request = body
+
+    def answered(self, reply: ModelReply, spoken: str) -> None:
+        """Set the head of the answer. `spoken` is the client's protocol, recorded if the engine has no bytes."""
+        header = self.header
+        header.status, header.headers = reply.status, dict(reply.headers)
+        header.provider, header.model = reply.provider, reply.model
+        header.protocol = reply.protocol if reply.raw else spoken
+
+    def chunk(self, data: bytes) -> None:
+        """Add bytes. Bytes over the size limit are dropped, and the header says so."""
+        if self._size + len(data) > self._recorder.size:
+            self.header.cut = True
+            return
+        self._size += len(data)
+        self._chunks.append((time.perf_counter() - self._began, data))
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._recorder.keep(self.header, self._request, self._chunks, self._secrets)
+
+
+class Recorder:
+    """Starts recordings; `begin` returns None if the gateway does not record. `secrets` are redacted."""
+
+    def __init__(self, table: RecordTable, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self.folder = Path(table.path).expanduser() if table.path else None
+        self.size, self.total, self.age = table.size, table.total, table.days * DAY
+        self.failed = 0
+        self._secrets = secrets
+        self._numbers = itertools.count(1)
+        self._pool: ThreadPoolExecutor | None = None
+        self._last: Future[None] | None = None
+        if self.folder is not None:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def begin(self, info: RecordingHeader, secrets: Iterable[str] = ()) -> RecordingSession | None:
+        """Start a recording. `secrets` are redacted in addition."""
+        return RecordingSession(self, info, tuple(secrets)) if self.folder is not None else None
+
+    def keep(
+        self, header: RecordingHeader, request: bytes, chunks: list[tuple[float, bytes]], secrets: tuple[str, ...] = ()
+    ) -> None:
+        """Write a recording in the thread."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "penstock-recorder")
+            atexit.register(self.close)
+        self._last = self._pool.submit(self._write, header, request, chunks, secrets)
+
+    def close(self) -> None:
+        """Write everything that waits."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+            atexit.unregister(self.close)
+
+    # ── in the recorder's thread ──────────────────────────────────────────────────────────────────
+
+    def _write(
+        self, header: RecordingHeader, request: bytes, chunks: list[tuple[float, bytes]], secrets: tuple[str, ...]
+    ) -> None:
+        assert self.folder is not None  # noqa: S101 — set if there are recordings
+        known = (*self._secrets(), *secrets)
+        try:
+            cleaned, hidden = redact_chunks(chunks, known)
+            made = replace(redact_header(header, known), request=redact_body(request, known), hidden=hidden)
+            write_recording(self._path(self.folder, made), made, cleaned)
+            self._trim()
+        except Exception:
+            self.failed += 1
+            log.exception("a recording was not written to %s", self.folder)
+
+    def _path(self, folder: Path, header: RecordingHeader) -> Path:
+        """Return an unused path: another gateway may record to the same folder in the same second."""
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(header.time or time.time()))
+        who = _UNSAFE.sub("-", f"{header.provider}-{header.model}").strip("-.")[:80] or "stream"
+        names = (folder / f"{stamp}-{number:04}-{who}{SUFFIX}" for number in self._numbers)
+        return next(path for path in names if not path.exists())
+
+    def _trim(self) -> None:
+        """Delete recordings that are too old, then the oldest until the total size fits."""
+        assert self.folder is not None  # noqa: S101
+        found = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self.folder.glob(f"*{SUFFIX}"))
+        over, oldest = sum(size for _, size, _ in found) - self.total, time.time() - self.age
+        for made, size, path in found[:-1]:
+            if over <= 0 and made >= oldest:
+                return
+            path.unlink(missing_ok=True)
+            over -= size
+
+
+def redact_chunks(
+    chunks: list[tuple[float, bytes]], secrets: Iterable[str] = ()
+) -> tuple[list[tuple[float, bytes]], int]:
+    """Return the chunks with a mark for each secret, and the number of secrets. Chunk boundaries stay."""
+    whole = b"".join(data for _, data in chunks).decode("latin-1")
+    known = [secret.encode("utf-8", "surrogateescape").decode("latin-1") for secret in secrets]
+    spans = find_secrets(whole, known)
+    if not spans:
+        return chunks, 0
+    return list(_remove_spans(chunks, spans)), len(spans)
+
+
+def _remove_spans(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]]) -> Iterable[tuple[float, bytes]]:
+    """Remove the spans from the chunks in one pass. Spans are sorted and do not touch."""
+    start = number = 0
+    for at, data in chunks:
+        end = start + len(data)
+        pieces: list[bytes] = []
+        place = start
+        while number < len(spans) and spans[number][0] < end:
+            first, last = spans[number]
+            if first >= start:
+                pieces += (data[place - start : first - start], MARK.encode())
+            place = min(last, end)
+            if last > end:
+                break  # it continues in the next chunk
+            number += 1
+        yield at, b"".join([*pieces, data[place - start :]])
+        start = end
+
+
+def redact_header(header: RecordingHeader, secrets: tuple[str, ...] = ()) -> RecordingHeader:
+    """Redact a header."""
+    return replace(
+        header,
+        url=redact_cut(header.url, _MAX_TEXT, secrets),
+        headers=redact_headers(header.headers, secrets),
+        request_headers=redact_headers(header.request_headers, secrets),
+        note=redact_cut(header.note, _MAX_TEXT, secrets),
+        provider=redact_cut(header.provider, _MAX_TEXT, secrets),
+        model=redact_cut(header.model, _MAX_TEXT, secrets),
+    )
+
+
+def redact_body(body: bytes, secrets: tuple[str, ...] = ()) -> Any:
+    """Redact a request body: a JSON value, or a text."""
+    if not body:
+        return None
+    try:
+        return redact_json(decode_bounded(body), secrets)
+    except (msgspec.DecodeError, UnicodeDecodeError, NestingError):
+        return redact(body.decode("utf-8", "replace"), secrets)
+
+
+MAX_BODY_BYTES = 64 * 2**20
+JSON = (b"content-type", b"application/json")
+# Headers of the recorded connection or of a removed encoding.
+_DROPPED_HEADERS = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "date",
+        "keep-alive",
+        "server",
+        "set-cookie",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+async def paced_chunks(recording: Recording, speed: float) -> AsyncIterator[bytes]:
+    """Yield the chunks at their recorded times. `speed` 2 is twice as fast; 0 does not wait."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for at, chunk in recording.chunks:
+        wait = began + at / speed - loop.time() if speed else 0.0
+        if wait > 0:
+            await asyncio.sleep(wait)
+        yield chunk
+
+
+class PlaybackApp:
+    """An ASGI application that answers with the recording of the same request, else with the next one."""
+
+    def __init__(self, recordings: Sequence[Recording], speed: float = 0.0) -> None:
+        self._recordings = recordings
+        self._speed = speed
+        self._next = itertools.cycle(recordings)
+        self._asked = {
+            _request_key(one.header.request): one for one in reversed(recordings) if one.header.request is not None
+        }
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await _run_lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+
+    async def _http(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] != "POST":
+            models = [
+                {"id": name, "object": "model"} for name in sorted({one.header.model for one in self._recordings})
+            ]
+            await _send_body(send, msgspec.json.encode({"object": "list", "data": models}))
+            return
+        recording = self._chosen(await _read_body(receive))
+        said = recording.header.headers.items()
+        made = (
+            response_header(name, value)
+            for name, value in said
+            if name.lower() not in _DROPPED_HEADERS and is_token(name)
+        )
+        headers = [header for header in made if header is not None]
+        await send({"type": "http.response.start", "status": recording.header.status, "headers": headers or [JSON]})
+        async for chunk in paced_chunks(recording, self._speed):
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _chosen(self, body: bytes) -> Recording:
+        try:
+            asked = redact_json(decode_bounded(body))
+        except (msgspec.DecodeError, NestingError):
+            asked = None
+        return self._asked.get(_request_key(asked)) or next(self._next)
+
+
+def _request_key(request: Any) -> bytes:
+    return msgspec.json.encode(request, order="deterministic")
+
+
+async def _read_body(receive: Any) -> bytes:
+    """Receive the body, up to a limit."""
+    pieces: list[bytes] = []
+    more = True
+    while more and sum(map(len, pieces)) < MAX_BODY_BYTES:
+        message = await receive()
+        pieces.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(pieces)
+
+
+async def _send_body(send: Any, body: bytes) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [JSON]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _run_lifespan(receive: Any, send: Any) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,257 @@
+"""The long-lived objects of a gateway: access, limits, upstream, catalogue, telemetry, stores.
+
+They are created once and closed once. Without a configuration the gateway serves packaged streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock import _delta_templates as delta_templates
+from penstock._engines.environ import live, stored_keys
+from penstock._engines.router import Router
+from penstock._gateway.access import Access, Revocations
+from penstock._gateway.aux_requests import refused_row
+from penstock._gateway.background import BackgroundResponses
+from penstock._gateway.byte_budget import ByteBudget
+from penstock._gateway.callers import Refusal
+from penstock._gateway.catalogue import ModelCatalogue
+from penstock._gateway.config import GatewayConfig
+from penstock._gateway.error_responses import SHUTTING_DOWN, error_status
+from penstock._gateway.estimates import TurnEstimates
+from penstock._gateway.limits import CallerLimits
+from penstock._gateway.logs import TRACE, TRACE_NEEDS_CONTENT, TraceLog, log_trace
+from penstock._gateway.request_body import ConversionThread
+from penstock._gateway.telemetry import Telemetry
+from penstock._gateway.upstream import Upstream, engine_config
+from penstock._http.response_channel import SMALL_BODY
+from penstock._providers.registry import client, clients
+from penstock._redaction import is_secret_name
+from penstock._store.key_value import StoredResponses
+from penstock._store.recordings import RecordingHeader
+from penstock.errors import StreamFault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock._gateway.aux_requests import AuxRequest
+    from penstock._gateway.callers import Caller
+    from penstock._gateway.endpoints import IncomingRequest, TurnRequest
+    from penstock._gateway.limits import LimitSlot
+    from penstock._gateway.logs import TracedTurn
+    from penstock._http.disconnect import CancellableTask
+    from penstock._providers.registry import ClientProfile
+    from penstock.events import Fault
+    from penstock.stores import ReasoningStore
+
+log = logging.getLogger("penstock.access")
+MIN_SECRET_LENGTH = 8  # characters: shorter values of secret variables occur in ordinary text
+_MAX_CLIENTS = 1000  # combinations of headers whose client program is cached
+
+
+class Services:
+    """All long-lived objects. `router` and `telemetry` replace those that the configuration would create."""
+
+    def __init__(
+        self,
+        config: GatewayConfig | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        router: Router | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.config = config or GatewayConfig()
+        delta_templates.enabled = self.config.features.fast_path
+        self.env = live(env)  # read at every use: flags and stored keys may change
+        router = router or Router(engine_config(self.config), env=self.env, engines=_plain_engines(self.config))
+        self.access = Access(self.config, self.env)
+        self.revocations = Revocations(self.access)
+        self.websocket_bytes = ByteBudget(self.config.serve.websocket_total)
+        self.body_bytes = ByteBudget(_body_total(self.config), SMALL_BODY)
+        self.limits = CallerLimits(time.time, self.config.serve.streams)
+        self.telemetry = telemetry or Telemetry(self.config, self.env, lambda: self.secrets)
+        self.journal, self.metrics = self.telemetry.journal, self.telemetry.metrics
+        self.recorder = self.telemetry.recorder
+        self.reasoning_store: ReasoningStore = self.telemetry.state.reasoning
+        self.response_store = StoredResponses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
+        self.background = BackgroundResponses()
+        self.conversion_thread = ConversionThread()
+        self.upstream = Upstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
+        self.catalogue = ModelCatalogue(self.upstream)
+        self.estimates = TurnEstimates(self.config, self.journal.rows)
+        self.active: set[CancellableTask] = set()  # requests that are not answered yet
+        self.closing = asyncio.Event()  # the server accepts no more requests
+        self.stopped = False  # unfinished answers have been ended
+        self.ready = True
+        self.watch: Any = None  # the inspector, while somebody watches turns live
+        self._secrets: tuple[str, ...] | None = None
+        self._stored_keys: dict[str, str] = {}  # stored provider keys that `_secrets` contains
+        self._warned_of_trace = False
+        self._clients: dict[tuple[str, ...], ClientProfile] = {}
+        self._client_headers = tuple({name for row in clients().values() for name in row.headers})
+        self.telemetry.seed(self.limits)
+        self._register_metrics()
+
+    def _register_metrics(self) -> None:
+        metrics = self.metrics
+        metrics.gauge(
+            "penstock_body_bytes", "Bytes of requests over HTTP that are held.", lambda: float(self.body_bytes.used)
+        )
+        metrics.gauge("penstock_background", "Responses made in the background.", lambda: len(self.background))
+        metrics.gauge(
+            "penstock_circuits_open",
+            "Circuits that are open now.",
+            lambda: float(self.upstream.router.breakers.open_count()),
+        )
+        metrics.counts(
+            "penstock_decisions_total",
+            "What was decided on the way.",
+            ("what", "code", "provider"),
+            lambda: {(*key,): float(count) for key, count in self.upstream.router.counts.items()},
+        )
+        metrics.models.configured, metrics.models.listed = self.catalogue.is_configured, self.catalogue.is_listed
+
+    # ── start and end ─────────────────────────────────────────────────────────────────────────────
+
+    async def aclose(self) -> None:
+        """Close everything. All journal rows are written."""
+        self.ready = False
+        self.end_answers()
+        await self.background.aclose()
+        await self.upstream.router.aclose()
+        self.telemetry.throttle.flush()
+        await asyncio.to_thread(self._close_stores)
+
+    def _close_stores(self) -> None:
+        """Close what waits for disks or threads. Runs in a thread, not on the event loop."""
+        self.conversion_thread.close()
+        self.estimates.close()
+        self.telemetry.close()
+
+    def end_answers(self) -> None:
+        """End every unfinished answer with an error in its client's protocol, because the server stops."""
+        self.stopped = True
+        for request in list(self.active):
+            request.cancel_with(SHUTTING_DOWN)
+
+    def reload(self, config: GatewayConfig) -> None:
+        """Use another configuration from the next request on. Listening addresses and storage paths stay."""
+        self.access.reload(config)
+        self.limits.most = config.serve.streams
+        self.websocket_bytes.limit = config.serve.websocket_total
+        self.body_bytes.limit = _body_total(config)
+        self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
+        self.upstream.reload(self.config)
+        self._secrets = None
+        self.metrics.models.clear()
+        self._warned_of_trace = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Secrets that are known by value. They are redacted in everything that is written."""
+        stored = stored_keys(self.env)
+        # Cached: the environment is large, and a row is written for every turn.
+        if self._secrets is None or stored != self._stored_keys:
+            self._stored_keys = dict(stored)
+            accounts = self.config.engine.providers.values()
+            keys = [account.key or self.env.get(account.env, "") for account in accounts]
+            keys += [value for name, value in self.env.items() if is_secret_name(name)]
+            keys += self._stored_keys.values()
+            self._secrets = (*self.access.secrets, *(key for key in keys if len(key) >= MIN_SECRET_LENGTH))
+        return self._secrets
+
+    # ── admission ─────────────────────────────────────────────────────────────────────────────────
+
+    def admit(self, scope: Any, incoming: IncomingRequest) -> None:
+        """Set the caller of a request, or raise the refusal."""
+        try:
+            incoming.caller = self.access.admit(scope, incoming.headers)
+        except Refusal as error:
+            log.info("refused: %s", error.fault.message, extra={"status": error.status, "path": incoming.path})
+            raise
+        incoming.client = self._find_client(incoming.headers)
+        incoming.services = self
+
+    def enter(self, incoming: IncomingRequest, model: str) -> LimitSlot:
+        """Take a slot of the caller's limits for a request, or raise the refusal."""
+        if self.stopped:
+            raise StreamFault(SHUTTING_DOWN)
+        caller: Caller = incoming.caller
+        caller.check(model)
+        return self.limits.enter(caller, model)
+
+    def record_refusal(self, incoming: IncomingRequest, protocol: str, fault: Fault) -> None:
+        """Count and journal a request that was not admitted."""
+        status = error_status(fault, protocol)
+        self.metrics.refused(status, fault.code or fault.kind)
+        self.telemetry.throttle.note(refused_row(incoming, protocol, status, fault))
+
+    def _find_client(self, headers: dict[str, str]) -> ClientProfile:
+        key = tuple([headers.get(name, "") for name in self._client_headers])
+        found = self._clients.get(key)
+        if found is None:
+            if len(self._clients) >= _MAX_CLIENTS:
+                self._clients.clear()
+            found = self._clients[key] = client(headers)
+        return found
+
+    # ── observation ───────────────────────────────────────────────────────────────────────────────
+
+    def observe(self, turn: TracedTurn) -> Any:
+        """Return what sees the reads of a turn: the inspector, the trace log, both, or None."""
+        observer = self.watch.begin(turn) if self.watch is not None else None
+        if not log_trace.isEnabledFor(TRACE) or not self._may_trace():
+            return observer
+        return TraceLog(turn, observer, self.secrets)
+
+    def _may_trace(self) -> bool:
+        """Return whether content may be logged. With gateway keys the configuration must allow it."""
+        if self.config.log.content or not (self.access.keyed or self.config.forward):
+            return True
+        if not self._warned_of_trace:
+            self._warned_of_trace = True
+            log_trace.warning(TRACE_NEEDS_CONTENT)
+        return False
+
+    def record(self, incoming: IncomingRequest, turn_request: TurnRequest) -> Any:
+        """Return the recording of a turn; None if the gateway does not record."""
+        header = RecordingHeader(
+            id=incoming.id,
+            time=time.time(),
+            url=incoming.path,
+            model=turn_request.request.model,
+            request_headers=incoming.headers,
+        )
+        recording = self.recorder.begin(header, (incoming.caller.secret,))
+        if recording is not None:
+            recording.request(incoming.raw)
+        return recording
+
+    def finish_aux_request(self, incoming: IncomingRequest, http: int, size: int) -> None:
+        """Journal a request that was not a turn, and free its slot."""
+        aux_request: AuxRequest = incoming.aux_request
+        row = aux_request.row(incoming, http, size)
+        aux_request.leave(row.cost or 0.0)
+        self.telemetry.note(row, incoming.headers, throttle=aux_request.is_throttled)
+        if self.watch is not None:
+            self.watch.on_journal_row(row)
+
+
+def _body_total(config: GatewayConfig) -> int:
+    """Return the bytes that all bodies together may have. One body of the largest size always fits."""
+    return max(config.serve.body_total, config.serve.body)
+
+
+def _plain_engines(config: GatewayConfig) -> dict[str, Any]:
+    """Return a native engine over plain aiohttp if `features.direct_http` is off."""
+    if config.features.direct_http:
+        return {}
+    from penstock._engines.native import NativeEngine  # noqa: PLC0415 — aiohttp is loaded only when it is needed
+
+    return {"native": NativeEngine(direct=False)}

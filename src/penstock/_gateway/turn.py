@@ -1,0 +1,371 @@
+"""One turn: opens a request at a provider and writes the answer to the client, one write for each read.
+
+However a turn ends, the upstream connection is released and the turn is journaled once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from penstock import _protocols as protocols
+from penstock import events as ev
+from penstock._engines.request_plan import forward_headers
+from penstock._fold import Fold
+from penstock._framing import WRITERS
+from penstock._gateway import error_responses
+from penstock._gateway.client_stream import Passthrough, Translation, can_pass_through, client_stream, encode_body
+from penstock._gateway.endpoints import TurnRequest
+from penstock._gateway.journal import usage_cost
+from penstock._gateway.reasoning_capture import CiphertextCapture, ReasoningCapture
+from penstock._gateway.relay import StreamRelay
+from penstock._http_errors import redact_fault
+from penstock._messages import foreign_state
+from penstock._messages.state import encrypted_rows, remember
+from penstock._store.journal import JournalEntry as Row
+from penstock.errors import InputError, PenstockError
+
+if TYPE_CHECKING:
+    from penstock._engines.interface import UpstreamRequest
+    from penstock._engines.reply import ModelReply
+    from penstock._engines.retries import RetryWait
+    from penstock._gateway.endpoints import Endpoint, IncomingRequest
+    from penstock._gateway.limits import LimitSlot
+    from penstock._gateway.recordings import RecordingSession
+    from penstock._gateway.services import Services
+    from penstock._http.disconnect import DisconnectWatch
+    from penstock._http.response_writer import ResponseWriter
+    from penstock._messages.context import Cleared
+    from penstock._transforms.remote_files import RemoteFiles
+
+log = logging.getLogger("penstock.gateway")
+MAX_LOSSES = 20  # names of losses in the header x-penstock-losses
+END_TIMEOUT = 0.5  # seconds for writing the error that ends an answer early
+MIN_WAIT_NOTICE = 1.0  # seconds: a notice sends the response head, after which the status can no longer be an error
+# Events with state that a provider may expect back: reasoning, opaque parts, extras of calls.
+STATE_EVENTS = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
+_NO_END = ev.Fault("truncated", "the turn has no end")
+
+
+class Turn:
+    """A turn while it is answered; afterwards its result, for the journal and the inspector."""
+
+    __slots__ = [
+        "_capture",
+        "_ciphertexts",
+        "_out",
+        "_services",
+        "endpoint",
+        "fault",
+        "first_content",
+        "incoming",
+        "observer",
+        "passthrough",
+        "recording",
+        "relay",
+        "reply",
+        "slot",
+        "status",
+        "turn_request",
+        "writer",
+    ]
+
+    def __init__(self, services: Services, endpoint: Endpoint, incoming: IncomingRequest, out: ResponseWriter) -> None:
+        self.endpoint, self.incoming = endpoint, incoming
+        self.turn_request: TurnRequest | None = None
+        self.reply: ModelReply | None = None
+        self.fault: ev.Fault | None = None
+        self.status = 200
+        self.first_content = 0.0  # seconds from the request to the first content
+        self.passthrough = False
+        self.relay: StreamRelay | None = None
+        self.writer: Translation | Passthrough | None = None
+        self.slot: LimitSlot | None = None
+        self.recording: RecordingSession | None = None
+        self.observer: Any = None  # sees the reads go by: the inspector, the trace log
+        self._services = services
+        self._out = out
+        self._capture: ReasoningCapture | None = None
+        self._ciphertexts: CiphertextCapture | None = None
+
+    @property
+    def out(self) -> ResponseWriter:
+        return self._out
+
+    @property
+    def malformed(self) -> int:
+        """The number of malformed frames from the provider: withheld from the client, or skipped by the decoder."""
+        if isinstance(self.writer, Passthrough):
+            return self.writer.withheld
+        return self.reply.malformed if self.reply is not None else 0
+
+    async def run(self, gone: DisconnectWatch) -> None:
+        """Answer the request. `gone` cancels this task when the client disconnects or the server stops."""
+        self._services.active.add(gone)
+        try:
+            await self._answer()
+        except asyncio.CancelledError:
+            self.fault = gone.fault or ev.Fault("cancelled", gone.reason or "the server is stopping")
+            if not gone.absorb_cancellation():
+                raise
+            if gone.fault is not None:
+                await self._end_with(gone.fault)
+        except PenstockError as error:
+            await self._refuse(self._convert_error(error))
+        except Exception as error:
+            log.exception("a turn at %s failed", self.incoming.path)
+            await self._refuse(error_responses.fault_from_error(error))
+        finally:
+            self._services.active.discard(gone)
+            self._out.stop_keep_alives()
+            if self.reply is not None:
+                await self.reply.aclose()
+            self._finish()
+
+    async def _answer(self) -> None:
+        services, incoming = self._services, self.incoming
+        read = await incoming.offload(lambda: self.endpoint.read(incoming))
+        turn_request = self.turn_request = read if isinstance(read, TurnRequest) else await read
+        if turn_request.wrap_send is not None:
+            self._out.wrap_send(turn_request.wrap_send)
+        turn_request.request.model = turn_request.request.model or services.catalogue.default_model
+        self.slot = services.enter(incoming, turn_request.request.model)
+        self.recording = services.record(incoming, turn_request)
+        self.observer = services.observe(self)
+        if turn_request.request.stream:
+            self._out.prepare_stream(turn_request.framing, (*turn_request.headers, *self._id_header()))
+        reply = self.reply = await services.upstream.open(incoming, turn_request, self)
+        incoming.release_body()  # it is converted and sent; a long answer must not block the budget
+        if self.recording is not None:
+            self.recording.answered(reply, turn_request.protocol)
+        if self.observer is not None:
+            self.observer.on_reply(reply)
+        self.first_content = time.monotonic() - incoming.started
+        if reply.cleared is not None:
+            await self._send_notice(reply.cleared)
+        if reply.protocol != turn_request.protocol:
+            self._capture = ReasoningCapture()
+        elif reply.protocol == foreign_state.PROTOCOL:
+            self._ciphertexts = CiphertextCapture()
+        if turn_request.request.stream:
+            services.metrics.opened()
+            try:
+                await self._stream(turn_request, reply)
+            finally:
+                services.metrics.closed()
+                self._remember()
+        else:
+            await self._send_body(turn_request, reply)
+            self._remember()
+
+    # ── answer ────────────────────────────────────────────────────────────────────────────────
+
+    async def _stream(self, turn_request: TurnRequest, reply: ModelReply) -> None:
+        writer = self.writer = client_stream(turn_request, reply)
+        self.passthrough = isinstance(writer, Passthrough)
+        files = None if self.passthrough else self._services.upstream.stream_files(turn_request)
+        self.relay = StreamRelay(
+            reply,
+            writer,
+            self._out,
+            capture=self._capture or self._ciphertexts,
+            observer=self.observer,
+            recording=self.recording,
+            files=files,
+        )
+        await self.relay.run()
+        self._log_file_problems(files)
+
+    async def _send_body(self, turn_request: TurnRequest, reply: ModelReply) -> None:
+        events: list[ev.AnyEvent] = []
+        raw: list[bytes] = []
+        while (pair := await reply.read()) is not None:
+            raw.append(pair[0])
+            events += pair[1]
+            if self.observer is not None:
+                self.observer.on_read(pair)
+        data = b"".join(raw)
+        if self.recording is not None and reply.raw:
+            self.recording.chunk(data)
+        if isinstance(reply.end, ev.Fault):
+            await self._refuse(reply.end)
+            return
+        capture = self._capture or self._ciphertexts
+        if capture is not None:
+            capture.add(events)
+        self.passthrough = can_pass_through(turn_request, reply) and data[:1] == b"{"
+        files = None if self.passthrough else self._services.upstream.stream_files(turn_request)
+        if files is not None:
+            events = await files.fill(events)
+            self._log_file_problems(files)
+        body = data if self.passthrough else encode_body(turn_request, events, reply.cleared)
+        if self.recording is not None and not reply.raw:
+            self.recording.chunk(body)
+        await self._out.send_response(
+            200, body, (error_responses.JSON, *turn_request.headers, *self._id_header(), *self._out.late_headers)
+        )
+
+    def request_built(self, upstream: UpstreamRequest) -> None:
+        """Forward the client's headers to the provider, and name conversion losses in a response header."""
+        forward_headers(upstream, self.incoming.headers)
+        self._out.late_headers = (
+            ((b"x-penstock-losses", ",".join(upstream.losses[:MAX_LOSSES]).encode()),) if upstream.losses else ()
+        )
+        if upstream.diagnostics and log.isEnabledFor(logging.DEBUG):
+            for row in upstream.diagnostics:
+                log.debug("%s: %s: %s", self.incoming.id, row.code, row.message)
+
+    def _log_file_problems(self, files: RemoteFiles | None) -> None:
+        """Log files of an answer that could not be fetched."""
+        for row in files.diagnostics if files is not None else ():
+            log.info("%s: %s: %s", self.incoming.id, row.code, row.message)
+
+    async def retry_waits(self, wait: RetryWait) -> None:
+        """Send a notice of a wait before a retry, if the protocol has one."""
+        if wait.seconds >= MIN_WAIT_NOTICE:
+            await self._send_notice(wait)
+
+    async def _send_notice(self, notice: RetryWait | Cleared) -> None:
+        turn_request = self.turn_request
+        if turn_request is not None and turn_request.encode_notice is not None and turn_request.request.stream:
+            payload = turn_request.encode_notice(notice)
+            if self.observer is not None:
+                self.observer.on_notice(payload)
+            await self._out.write(b"".join(WRITERS[turn_request.framing]().feed([(b"", payload)])))
+
+    def _id_header(self) -> tuple[tuple[bytes, bytes], ...]:
+        return ((b"x-request-id", self.incoming.id.encode()),)
+
+    # ── end ───────────────────────────────────────────────────────────────────────────────────
+
+    def _convert_error(self, error: PenstockError) -> ev.Fault:
+        """Return the fault of an error. An input error of an unknown model is reported as not found."""
+        model = self.turn_request.request.model if self.turn_request is not None else None
+        if type(error) is InputError and model is not None and not self._services.catalogue.is_known(model):
+            return error_responses.unknown_model_fault(error)
+        return error_responses.fault_from_error(error, self.endpoint.protocol)
+
+    async def _refuse(self, fault: ev.Fault) -> None:
+        """Send an error: as a status and body, or, once the response has begun, at the end of the stream."""
+        fault = self.fault = redact_fault(fault, self._services.secrets)
+        protocol = self.turn_request.protocol if self.turn_request is not None else self.endpoint.protocol
+        if self.turn_request is not None and (self._out.started or self._fails_in_stream(protocol, fault)):
+            writer = self.writer or Translation(self.turn_request)
+            unsent = self.relay.take_unsent() if self.relay is not None else b""
+            await self._out.end(unsent + writer.fail(fault) + writer.finish())
+        else:
+            self.status, body, headers = error_responses.error_response(protocol, fault)
+            await self._out.send_response(self.status, body, (*headers, *self._id_header()))
+
+    def _fails_in_stream(self, protocol: str, fault: ev.Fault) -> bool:
+        """Return whether the client's vendor sends this error inside a stream. If so, add the error headers."""
+        if not self._out.prepared or not protocols.is_error_in_stream(protocol, fault):
+            return False
+        self._out.late_headers = (*self._out.late_headers, *error_responses.error_headers(fault))
+        return True
+
+    async def _end_with(self, fault: ev.Fault) -> None:
+        """End an unfinished answer with an error. Releases the provider first; gives up if the client does not read."""
+        if self.reply is not None:
+            await self.reply.aclose()
+        with suppress(TimeoutError, OSError):
+            async with asyncio.timeout(END_TIMEOUT):
+                await self._refuse(fault)
+
+    def _remember(self) -> None:
+        """Store state that the client cannot send back with its next request. Also after a broken answer."""
+        capture, reply = self._capture, self.reply
+        if self._ciphertexts is not None and reply is not None and self._ciphertexts.found:
+            rows = encrypted_rows(self._ciphertexts.found, reply.provider)
+            self._services.reasoning_store.put(self.incoming.caller.tenant, rows)
+        if capture is None or reply is None or not capture.has(STATE_EVENTS):  # most turns have none
+            return
+        events = capture.events()
+        if any(_has_state(event) for event in events if type(event) in STATE_EVENTS):
+            fold = Fold()
+            fold.feed(events)
+            turn_id = self.turn_request.turn_id if self.turn_request is not None else ""
+            tenant, store = self.incoming.caller.tenant, self._services.reasoning_store
+            remember(fold.whole_turn(), store, tenant, turn_id, capture.text_key, reply.provider)
+
+    def _finish(self) -> None:
+        """Journal the turn, and free its slot."""
+        row, services, reply = self.journal_row(), self._services, self.reply
+        if row.malformed:
+            log.warning("%s: %d malformed frames from %s were left out", row.request_id, row.malformed, row.provider)
+        if self.slot is not None:
+            self.slot.leave(reply.usage if reply is not None else None, row.cost or 0.0)
+        if self.recording is not None:
+            self.recording.close()
+        services.telemetry.note(row, self.incoming.headers, throttle=self.slot is None)
+        if self.turn_request is not None and reply is not None:
+            services.estimates.note(self.turn_request.request, len(self.incoming.raw), reply.usage, row)
+        if self.observer is not None:
+            self.observer.on_end(self, row)
+        if services.watch is not None:
+            services.watch.on_journal_row(row)
+
+    def journal_row(self) -> Row:
+        """Return the journal row of the finished turn: numbers and names, no content."""
+        incoming, request, reply = self.incoming, self.turn_request, self.reply
+        duration = time.monotonic() - incoming.started
+        end = self.fault or (reply.end if reply is not None else None) or _NO_END
+        fields: dict[str, Any] = {"protocol": self.endpoint.protocol}
+        if request is not None:
+            fields = {
+                "protocol": request.protocol,
+                "stream": bool(request.request.stream),
+                "asked": request.request.model,
+                "user": request.request.settings.user,
+                "operation": request.operation,
+            }
+        if isinstance(end, ev.Finish):
+            fields["finish"] = end.reason
+        else:
+            fields |= {"fault": end.kind, "fault_message": end.message, "upstream_id": end.request_id}
+            refused = "fault" if reply is not None else "refused"
+            fields["status"] = "cancelled" if end.kind == "cancelled" else refused
+        if reply is not None:
+            fields |= self._reply_fields(reply)
+        return Row(
+            time=time.time() - duration,
+            key=incoming.caller.key,
+            tenant=incoming.caller.tenant,
+            client=incoming.client.name,
+            route=incoming.path,
+            tee=self.passthrough,
+            http=self.status,
+            duration=duration,
+            request_id=incoming.id,
+            bytes_in=len(incoming.raw),
+            bytes_out=self._out.body_size,
+            malformed=self.malformed,
+            **fields,
+        )
+
+    def _reply_fields(self, reply: ModelReply) -> dict[str, Any]:
+        """Return the columns of the journal that describe the provider's reply."""
+        usage, prices = reply.usage or ev.Usage(), self._services.upstream.price_list
+        return {
+            "provider": reply.provider,
+            "model": reply.model,
+            "engine": reply.engine,
+            "upstream": reply.protocol,
+            "tries": reply.record.tries,
+            "decisions": "\n".join(reply.record.lines()),
+            "ttft": self.first_content,
+            "input": usage.input,
+            "output": usage.output,
+            "cached": usage.cached,
+            "written": usage.written,
+            "reasoning": usage.reasoning,
+            "exact": usage.exact,
+            "cost": usage_cost(prices, reply.provider, reply.model, reply.usage),
+        }
+
+
+def _has_state(event: ev.AnyEvent) -> bool:
+    return type(event) is ev.Opaque or bool(getattr(event, "extra", None))

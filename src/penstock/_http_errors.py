@@ -1,0 +1,199 @@
+"""Reads an HTTP error response into a `Fault`: kind, message, status, code, request id, retry-after.
+
+All error shapes of all providers are read by the same code: it looks at the fields that are there. The kinds come from
+the tables of `vendor_errors`. Reads no clock: a date in Retry-After is compared with the response's Date header. The
+work is bounded: a provider may quote megabytes of a prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from penstock._jsontext import parse_lenient
+from penstock._lenient_fields import as_object, as_objects, get_text
+from penstock._redaction import redact, redact_cut, redact_json
+from penstock._vendor_errors import HTTP, QUOTA_EXHAUSTED, classify_fault, is_daily_quota
+from penstock.events import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock._lenient_fields import Object
+
+MESSAGE_CHARACTERS = 4000  # characters of a message that are kept
+_CODE = 200  # and of a code or an id
+_PARSED = 2**20  # bytes of a body that is read as JSON; of a larger one only the beginning is shown, as text
+_KEPT = 16 * 1024  # bytes of a body that is kept as JSON; a larger one is kept as text, cut
+_QUOTES = 3  # errors of one provider inside another's that are opened
+REQUEST_ID_HEADERS = (
+    "request-id", "x-request-id", "x-amzn-requestid", "apim-request-id", "x-ms-request-id", "x-goog-request-id",
+    "mistral-correlation-id", "x-correlation-id", "x-kong-request-id", "openai-request-id", "x-groq-request-id",
+    "x-generation-id", "x-trace-id", "cf-ray",
+)  # fmt: skip
+_AGAIN = re.compile(r"(?i)(?:try again|retry) (?:in|after) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|m)?")
+_MILLIS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_SPAN = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,12}(?:\.\d{1,12})?)(ms|s)?)?")
+_GONE = "the provider gave no reason"
+
+
+def read_http_error(
+    status: int | None, headers: Mapping[str, str], body: bytes, secrets: Iterable[str] = (), protocol: str = ""
+) -> Fault:
+    """What a provider said, as a fault. `headers` are looked up in lower case, `protocol` is what the body is in."""
+    known = tuple(secrets)
+    value = parse_lenient(body) if len(body) <= _PARSED and body.strip() else None
+    said = _ErrorBody(as_object(value) or as_object(next(iter(as_objects(value)), None)))
+    message = said.message or (value if isinstance(value, str) else "") or _plain_text(body) or _default_message(status)
+    message = redact_cut(message, MESSAGE_CHARACTERS, known)
+    words = [one[:_CODE] for one in (*said.words, headers.get("x-amzn-errortype", "").partition(":")[0]) if one]
+    request_id = next((headers[name] for name in REQUEST_ID_HEADERS if headers.get(name)), "") or said.id
+    spent = (QUOTA_EXHAUSTED,) if is_daily_quota(as_objects(said.error.get("details"))) else ()
+    return Fault(
+        kind=classify_fault((*spent, *words), message, status),
+        message=message,
+        status=status,
+        code=redact(words[0], known) if words else "",
+        request_id=redact_cut(request_id, _CODE, known),
+        retry_after=_retry_delay(headers, said, message),
+        extra={HTTP: {"body": _stored_body(body, value, known), **({"protocol": protocol} if protocol else {})}},
+    )
+
+
+def redact_fault(fault: Fault, secrets: Iterable[str] = ()) -> Fault:
+    """The fault as a client, the journal and the log may see it."""
+    known = tuple(secrets)
+    return replace(
+        fault,
+        message=redact_cut(fault.message, MESSAGE_CHARACTERS, known),
+        code=redact_cut(fault.code, _CODE, known),
+        request_id=redact_cut(fault.request_id, _CODE, known),
+        extra=redact_json(fault.extra, known),
+    )
+
+
+def _stored_body(body: bytes, value: Any, known: tuple[str, ...]) -> Any:
+    """A body to look at later."""
+    if len(body) <= _KEPT:
+        return redact_json(value, known)
+    return redact_cut(body.decode("utf-8", "replace"), MESSAGE_CHARACTERS, known)
+
+
+class _ErrorBody:
+    """A body's error object, wherever it is, and what it says."""
+
+    def __init__(self, whole: Object, quotes: int = 0) -> None:
+        self.whole = whole
+        self._quotes = quotes  # how many errors this one is quoted in
+        inner = whole.get("error", whole.get("errors", whole.get("detail")))
+        error = as_object(inner) or as_object(next(iter(as_objects(inner)), None))
+        self.error = error or whole
+        self.message = next(self._messages(inner), "")
+        self.words = list(self._words())
+        self.id = get_text(self.error, "request_id", "requestId") or get_text(whole, "request_id", "requestId", "id")
+
+    def _messages(self, inner: Any) -> Iterator[str]:
+        """What a middleman quotes comes before what he says of it himself."""
+        raw = as_object(self.error.get("metadata")).get("raw") if self._quotes < _QUOTES else None
+        quoted = parse_lenient(raw.encode("utf-8", "surrogatepass")) if isinstance(raw, str) else raw
+        if as_object(quoted):
+            deeper = _ErrorBody(as_object(quoted), self._quotes + 1).message
+            if deeper:
+                yield f"{get_text(self.error, 'message')}: {deeper}".removeprefix(": ")
+        for place in (self.error, self.whole):
+            found = get_text(place, "message", "Message", "msg", "error_description", "detail", "title", "error")
+            if found:
+                yield found
+        if isinstance(inner, str) and inner:
+            yield inner
+        if isinstance(inner, list) and inner:
+            yield "; ".join(str(redact_json(one))[:MESSAGE_CHARACTERS] for one in inner[:5])  # pyright: ignore[reportUnknownVariableType]
+
+    def _words(self) -> Iterator[str]:
+        """Most particular first: Google's reasons, inner codes, the code, the status word, the type."""
+        for row in as_objects(self.error.get("details")):
+            yield get_text(row, "reason")
+        yield get_text(as_object(self.error.get("details")), "error_code")  # Anthropic's
+        yield get_text(as_object(self.error.get("innererror")), "code")
+        for place in (self.error, self.whole):
+            for key in ("code", "status", "type", "__type", "error_type"):
+                value = place.get(key)
+                if isinstance(value, str) and value != "error" and not value.isdigit():
+                    yield value.rpartition("#")[2]
+
+    def delay(self) -> float | None:
+        for row in as_objects(self.error.get("details")):
+            found = parse_duration(get_text(row, "retryDelay"))
+            if found is not None:
+                return found
+        return None
+
+
+def _default_message(status: int | None) -> str:
+    return f"status {status}, {_GONE}" if status else _GONE
+
+
+def _plain_text(body: bytes) -> str:
+    """The text of a body that is no JSON; of a web page only its title."""
+    begun = body[:_KEPT]
+    return " ".join((_html_title(begun) or begun).decode("utf-8", "replace").split())
+
+
+def _html_title(page: bytes) -> bytes:
+    """The title of a web page. Searched for once, from the left."""
+    lower = page.lower()
+    first = lower.find(b"<title")
+    opened = lower.find(b">", first) if first >= 0 else -1
+    last = lower.find(b"</title", opened) if opened >= 0 else -1
+    return page[opened + 1 : last] if last >= 0 else b""
+
+
+# ── how long to wait ──────────────────────────────────────────────────────────────────────────────
+
+
+def _retry_delay(headers: Mapping[str, str], said: _ErrorBody, message: str) -> float | None:
+    found = retry_after(headers)
+    if found is None:
+        found = said.delay()
+    return retry_after_message(message) if found is None else found
+
+
+def retry_after_message(message: str) -> float | None:
+    """Seconds, from a message that says when to come back."""
+    again = _AGAIN.search(message)
+    return float(again[1]) * {"ms": 0.001, "m": 60.0}.get(again[2] or "s", 1.0) if again else None
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, from whichever header says it."""
+    millis = headers.get("retry-after-ms", "")
+    if _MILLIS.fullmatch(millis):
+        return float(millis) / 1000
+    for name in ("retry-after", "x-ratelimit-reset-after"):
+        value = headers.get(name, "").strip()
+        found = parse_duration(value) if value else None
+        if found is None and value:
+            found = _seconds_until(value, headers.get("date", ""))
+        if found is not None:
+            return found
+    return None
+
+
+def parse_duration(value: str) -> float | None:
+    """`1.5`, `20s`, `350ms`, `1m30s` → seconds."""
+    found = _SPAN.fullmatch(value.strip())
+    if not value.strip() or found is None:
+        return None
+    rest = float(found[3] or 0) * (0.001 if found[4] == "ms" else 1)
+    return int(found[1] or 0) * 3600 + int(found[2] or 0) * 60 + rest
+
+
+def _seconds_until(when: str, now: str) -> float | None:
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 — it loads sockets, which readers of streams never need
+
+    try:
+        return max(0.0, (parsedate_to_datetime(when) - parsedate_to_datetime(now)).total_seconds())
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,182 @@
+"""Streams that somebody hands in: traced, or made one HTML file. They are looked at and forgotten.
+
+Leans on `traces`. The work is done in a thread, a few at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock import _protocols as protocols
+from penstock._gateway.access import Access
+from penstock._gateway.callers import make_refusal
+from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable
+from penstock._gateway.endpoints import query_integer
+from penstock._inspector.api import (
+    ApiResponse,
+    ApiRouter,
+    StaticFiles,
+    check_origin,
+    encode_redacted,
+    redact_text,
+    text_response,
+)
+from penstock._inspector.export import export_html
+from penstock._inspector.traces import CONSUMERS, read_trace, source_from_file
+from penstock._version import __version__
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock._gateway.endpoints import Headers, IncomingRequest
+    from penstock._inspector.traces import TraceSource
+
+T = TypeVar("T")
+MAX_WORKERS = 4  # pieces of work; others wait
+LARGE_BYTES = 4 * 2**20  # bytes: of streams that are longer, one at a time
+MAX_WAIT = 60.0  # seconds that work waits for its turn
+MAX_NAME = 100  # letters of a file's name
+_UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class WorkerSlots:
+    """What takes its time, away from the loop, a little at once."""
+
+    def __init__(self) -> None:
+        self._room = asyncio.Semaphore(MAX_WORKERS)
+        self._alone = asyncio.Semaphore(1)
+
+    async def run(self, work: Callable[[], T], size: int = 0) -> T:
+        """Have it done. `size`: how many bytes it is about."""
+        room = self._alone if size > LARGE_BYTES else self._room
+        try:
+            async with asyncio.timeout(MAX_WAIT):
+                await room.acquire()
+        except TimeoutError:
+            message = "the inspector has too much to do just now"
+            raise make_refusal(503, "overloaded", message, retry_after=5.0) from None
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            room.release()
+
+
+class FileRoutes:
+    """The routes of what is handed in."""
+
+    def __init__(self, work: WorkerSlots, pages: StaticFiles, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self._work, self._pages, self._secrets = work, pages, secrets
+
+    async def trace(self, visit: IncomingRequest) -> ApiResponse:
+        """`POST /inspector/trace`: a file's bytes. `frame` or `output`: only the whole text of that one."""
+        raw, query = visit.raw, visit.query
+        return await self._work.run(
+            lambda: self.trace_response(source_from_file(raw, *_file_options(visit)), query), len(raw)
+        )
+
+    async def export(self, visit: IncomingRequest) -> ApiResponse:
+        """`POST /inspector/export`: the same as one HTML file."""
+        raw, query = visit.raw, visit.query
+        return await self._work.run(
+            lambda: self.export_response(source_from_file(raw, *_file_options(visit)), query), len(raw)
+        )
+
+    # ── in a thread ───────────────────────────────────────────────────────────────────────────────
+
+    def trace_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
+        """A source as a trace, or one of its texts."""
+        reading = read_trace(source, query.get("as", ""))
+        for kind in ("frame", "output"):
+            if kind in query:
+                rows = [step.item[1] for step in reading.tracer.steps if step.kind == kind]
+                return text_response(redact_text(_single_text(rows, kind, query), self._secrets_of(source)))
+        return ApiResponse(encode_redacted(reading.trace(), self._secrets_of(source)))
+
+    def export_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
+        """A source as a file to keep."""
+        made = export_html(source, self._pages, self._secrets_of(source), query.get("as", ""))
+        return ApiResponse(made, attachment_headers(source.title))
+
+    def _secrets_of(self, source: TraceSource) -> list[str]:
+        return [*self._secrets(), *source.secrets]
+
+
+def _single_text(rows: list[bytes], kind: str, query: dict[str, str]) -> str:
+    """The whole text of one frame."""
+    place = query_integer(query, kind, -1)
+    if not 0 <= place < len(rows):
+        raise InputError(f"{kind}: there are {len(rows)}, numbered from 0, and none is {query[kind][:20]!r}")
+    return rows[place].decode("utf-8", "replace")
+
+
+def attachment_headers(title: str) -> Headers:
+    """What makes a browser save it, not show it: there it would be a page of ours."""
+    name = _UNSAFE_CHARACTERS.sub("-", title).strip("-.")[:MAX_NAME] or "stream"
+    return (
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"cache-control", b"no-store"),
+        (b"content-disposition", f'attachment; filename="{name}.html"'.encode()),
+    )
+
+
+def _file_options(visit: IncomingRequest) -> tuple[str, str]:
+    query = visit.query
+    return query.get("name", "")[:MAX_NAME], query.get("protocol", "")
+
+
+class SingleFileApp:
+    """The application. `source` is what is shown."""
+
+    def __init__(self, source: TraceSource, pages: StaticFiles | None = None) -> None:
+        self._source = source
+        self._work, self._pages = WorkerSlots(), pages or StaticFiles()
+        config = GatewayConfig(access=AccessTable(keys_file="memory"), journal=JournalTable(path="off"))
+        self._access = Access(config, {})
+        self._files = FileRoutes(self._work, self._pages)
+        routes = {
+            ("GET", "about"): self._about,
+            ("GET", "file"): self._file,
+            ("GET", "export"): self._export,
+            ("POST", "trace"): self._files.trace,
+            ("POST", "export"): self._files.export,
+        }
+        self._serving = ApiRouter(routes, self._admit, pages=self._pages)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await self._serving(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            while True:
+                message = await receive()
+                await send({"type": f"{message['type']}.complete"})
+                if message["type"] == "lifespan.shutdown":
+                    return
+
+    def _admit(self, scope: Any, visit: IncomingRequest, api: bool) -> None:  # noqa: FBT001 — as `Serving` asks
+        self._access.admit(scope, visit.headers)
+        if api:
+            check_origin(visit.headers, frozenset())
+
+    async def _about(self, _: IncomingRequest) -> ApiResponse:
+        told = {
+            "version": __version__,
+            "models": [],
+            "consumers": CONSUMERS,
+            "protocols": list(protocols.MODULES),
+            "recording": {"on": False},
+            "journal": False,
+            "key": "none",
+            "sees": "all",
+            "live": False,
+            "file": self._source.title,
+        }
+        return ApiResponse(encode_redacted(told))
+
+    async def _file(self, visit: IncomingRequest) -> ApiResponse:
+        return await self._work.run(lambda: self._files.trace_response(self._source, visit.query))
+
+    async def _export(self, visit: IncomingRequest) -> ApiResponse:
+        return await self._work.run(lambda: self._files.export_response(self._source, visit.query))

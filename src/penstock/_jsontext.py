@@ -1,0 +1,243 @@
+"""JSON as it really arrives: checked strictly first, then read the way a forgiving parser would.
+
+The strict reader (msgspec) refuses lone surrogates, raw control characters and NaN; models and providers write all
+three. What the forgiving reader accepts is rewritten, so that no consumer meets it again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from penstock._input_limits import SHALLOW, NestingError, decode_deep, entries, exceeds_depth, is_valid, nesting_error
+
+_PATH = re.compile(r" - at `\$([^`]*+)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_TRIES = 12
+_DIGITS = 308  # a float holds no more
+_decode = msgspec.json.Decoder().decode
+
+
+def is_json(text: str) -> bool:
+    """Whether the text is one complete, strictly valid JSON value, however deep."""
+    try:
+        return is_valid(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def complete_json(text: str) -> str | None:
+    """The text as strict JSON: itself, or rewritten if only a forgiving reader takes it; None if nobody does."""
+    if is_json(text):
+        return text
+    value = parse_lenient(text.encode("utf-8", "surrogatepass"))
+    return None if value is None else msgspec.json.encode(replace_surrogates(value)).decode()
+
+
+def as_json(value: Any) -> str:
+    """The value as JSON text, whatever its strings hold."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(replace_surrogates(value)).decode()
+
+
+def decode_or_keep_raw(json: str) -> Any:
+    """The value of a JSON text; the text itself as `msgspec.Raw` if it is deeper than the limit for decoded values.
+
+    An encoder writes a `Raw` as it is, so depth does not matter to whoever only passes the value on. Raises what
+    msgspec raises for text that is not JSON.
+    """
+    try:
+        value = _decode(json)
+        if len(json) <= SHALLOW or not exceeds_depth(value):
+            return value
+    except RecursionError:
+        pass
+    if not is_json(json):
+        raise msgspec.DecodeError("JSON is malformed, or too deep and too large to be checked")
+    return msgspec.Raw(json.encode())
+
+
+def is_object(value: Any) -> bool:
+    """Whether a value of `plain_or_raw` is a JSON object."""
+    return isinstance(value, dict) or (type(value) is msgspec.Raw and bytes(value).lstrip().startswith(b"{"))
+
+
+def parse_lenient(data: bytes) -> Any:
+    """Read JSON forgivingly: invalid UTF-8, control characters, lone surrogates, NaN, numbers of any size.
+
+    None if it is not JSON at all, or deeper than the limit.
+    """
+    try:
+        return parse_lenient_bounded(data)
+    except NestingError:
+        return None
+
+
+def parse_lenient_bounded(data: bytes) -> Any:
+    """The same, but beyond the depth limit it raises `NestingError`."""
+    try:
+        value = json.loads(data.decode("utf-8", "replace"), strict=False, parse_int=_integer)
+    except ValueError:
+        return None
+    except RecursionError:
+        raise nesting_error(data) from None
+    if len(data) > SHALLOW and exceeds_depth(value):
+        raise nesting_error(data)
+    return value
+
+
+def has_damaged_name(value: Any) -> bool:
+    """Whether the name of a field or a `type`, at any depth, has the character that stands for a bad byte."""
+    waiting: list[Any] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            fields: dict[str, Any] = one  # pyright: ignore[reportUnknownVariableType]
+            if any("\ufffd" in key for key in fields) or "\ufffd" in str(fields.get("type", "")):
+                return True
+            waiting += fields.values()
+        elif isinstance(one, list):
+            waiting += one
+    return False
+
+
+def decode_trusted(data: bytes) -> Any:
+    """A frame that one of our encoders wrote, of any depth; what is let through and not strict is read forgivingly."""
+    try:
+        return decode_deep(data, trusted=True)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return parse_lenient(data)
+
+
+def _integer(digits: str) -> int | float:
+    """An integer; beyond what any program counts, the float nearest to it. Python refuses thousands of digits."""
+    return int(digits) if len(digits) <= _DIGITS else float(digits)
+
+
+def convert_pruned(value: Any, shape: Any) -> tuple[Any, list[str]]:
+    """Convert a loose value to a shape, leaving out the fields that do not fit; gives their paths too.
+
+    Where half a character cannot be converted, all of them are replaced. Raises `msgspec.ValidationError` when the
+    value itself is of another shape.
+    """
+    dropped: list[str] = []
+    is_clean = False
+    while True:
+        try:
+            return msgspec.convert(value, shape, strict=False), dropped
+        except UnicodeEncodeError:
+            if is_clean:
+                raise
+            value, is_clean = replace_surrogates(value), True
+        except msgspec.ValidationError as error:
+            path = _PATH.search(str(error))
+            if path is None or len(dropped) >= _TRIES or not _drop(value, path[1]):
+                raise
+            dropped.append(path[1].lstrip("."))
+
+
+def _drop(value: Any, path: str) -> bool:
+    """Remove what a validation path such as `.choices[0].delta` points at."""
+    steps = [name or place for name, place in _STEP.findall(path)]
+    if "..." in steps:
+        steps = steps[: steps.index("...")]
+    if not steps:
+        return False
+    try:
+        for step in steps[:-1]:
+            value = value[_at(value, step)]
+        del value[_at(value, steps[-1])]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _at(value: Any, step: str) -> Any:
+    return int(step) if isinstance(value, list) else step
+
+
+def replace_surrogates(value: Any) -> Any:
+    """The value without what strict JSON cannot hold: lone halves of surrogate pairs. Not recursive."""
+    holder: list[Any] = [value]
+    level: list[Any] = [holder]
+    while level:
+        inner: list[Any] = []
+        for parent in level:
+            for key, child in entries(parent):
+                made = _cleaned(child)
+                parent[key] = made
+                if made is not child and not isinstance(made, str):
+                    inner.append(made)
+        level = inner
+    return holder[0]
+
+
+def _cleaned(value: Any) -> Any:
+    """A clean string; a copy of a list, or of an object with clean keys; anything else as it is."""
+    if isinstance(value, str):
+        return _without_halves(value)
+    if isinstance(value, list):
+        return list(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, dict):
+        return {_without_halves(key) if isinstance(key, str) else key: item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def _without_halves(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_LONE = re.compile("[\ud800-\udfff]")
+_HIGH = "\ud800", "\udbff"
+
+
+def join_surrogates(text: str) -> tuple[str, str]:
+    """Join surrogate pairs, replace lone halves, and hold back a high half at the very end."""
+    held = ""
+    if text and _HIGH[0] <= text[-1] <= _HIGH[1]:
+        text, held = text[:-1], text[-1]
+    if _LONE.search(text):
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text, held
+
+
+class GrowingText:
+    """Pieces of a text. Adding to a string instead would copy all of it each time."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, text: str = "") -> None:
+        self._pieces = [text]
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+
+    def __bool__(self) -> bool:
+        return any(self._pieces)
+
+    def __str__(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+
+def grow_text(table: dict[str, Any], key: str, more: str) -> None:
+    """Add to the text that a table has under a key; nothing is an empty text."""
+    text = table.get(key)
+    if not isinstance(text, GrowingText):
+        text = table[key] = GrowingText(text or "")
+    text.add(more)
+
+
+def _encode_growing(value: Any) -> str:
+    if isinstance(value, GrowingText):
+        return str(value)
+    raise NotImplementedError(f"{type(value)} is not JSON")
+
+
+encode = msgspec.json.Encoder(enc_hook=_encode_growing).encode

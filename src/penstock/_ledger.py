@@ -1,0 +1,286 @@
+"""The ledger: every decoder writes its parts through it, and so keeps the event grammar for any input.
+
+It numbers, accumulates and closes parts; a call is open → whole | cut, delivered at most once per id. It holds the
+terminal until the protocol's own end, because usage often follows the finish reason.
+A part is found by a `key` of the protocol's own choosing (a block index, an item id …).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock import events as ev
+from penstock._input_limits import MAX_CHOICES
+from penstock._jsontext import complete_json, decode_or_keep_raw, is_json, join_surrogates
+from penstock._ledger_parts import Part, PartLedger
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable
+
+    from penstock.events import By, CallForm, Extra, FaultKind, Reason
+
+__all__ = ["CUT_OFF", "TRUNCATED", "Ledger", "Part"]
+
+MOST_CHOICES = MAX_CHOICES - 1  # the finish tells the reason of each
+_CHECKS = 32  # of a call's input so far, whether it is whole
+CUT_OFF = ("length", "filter")
+TRUNCATED = "the stream ended before the answer was finished"
+UNUSABLE = "nothing in the answer can be used: its content has no type, or is a tool call without a name"
+
+
+class Ledger(PartLedger):
+    """The record of one stream: opens, fills and closes parts, calls and turns."""
+
+    # ── the turn's end ────────────────────────────────────────────────────────────────────────────
+
+    def finish(self, reason: Reason, raw: str = "", *, choice: int = 0, extra: Extra | None = None) -> None:
+        """Note why the choice ended and close its parts. The first word wins; `end` or `eof` lets it out.
+
+        An answer that was cut off leaves no call behind whose input had not even begun.
+        """
+        if not self._enter("a finish"):
+            return
+        self.close_all(choice, whole=reason not in CUT_OFF)
+        if choice > MOST_CHOICES:
+            self.diagnostics.add("many-choices", f"choices after {MOST_CHOICES} are not told apart at the end")
+        elif choice:
+            self._others.setdefault(choice, reason)
+        elif self._finish is None:
+            self._finish = (reason, raw, extra)
+
+    @property
+    def finishing(self) -> bool:
+        """A finish reason is known, its terminal not yet written."""
+        return self._finish is not None and self.is_open
+
+    def end(self) -> None:
+        """The protocol's own end mark: write the terminal."""
+        if not self.is_open:
+            return
+        if self._finish is None:
+            self.diagnostics.add("no-reason", "the stream ended properly but gave no finish reason")
+        self._finish_now(self._finish or ("other", "", None))
+
+    def eof(self) -> None:
+        """The input ended. Without a finish reason that is a fault, never a success."""
+        if self.is_open and self._finish is not None:
+            self._finish_now(self._finish)
+        elif self.is_open or not self.turns:
+            self.fault("truncated", TRUNCATED)
+
+    def fault(
+        self,
+        kind: FaultKind,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str = "",
+        request_id: str = "",
+        retry_after: float | None = None,
+        extra: Extra | None = None,
+    ) -> None:
+        """Break the turn off, in band. Later events of it are ignored."""
+        if self._enter("a fault"):
+            self.breaking = True
+            self.close_all(whole=False)
+            self._leave(ev.Fault(kind, message, status, code, request_id, retry_after, extra))
+
+    def _finish_now(self, finish: tuple[Reason, str, Extra | None]) -> None:
+        self.close_all()
+        reason, raw, extra = finish
+        if self.unusable and not self._next and reason not in CUT_OFF:
+            self._leave(ev.Fault("malformed", UNUSABLE))
+            return
+        if self.calls and (reason == "stop" or (reason == "other" and not raw)):
+            reason = "calls"
+        elif reason == "calls" and not self.calls:
+            reason = "length" if self.truncated_calls else "stop"
+        unsaid: Reason = "other"
+        places = range(1, max(self._others, default=0) + 1)
+        others: tuple[Reason, ...] = tuple([self._others.get(place, unsaid) for place in places])
+        self._leave(ev.Finish(reason, raw, others, extra))
+
+    def _leave(self, terminal: ev.Finish | ev.Fault) -> None:
+        self.out.append(terminal)
+        self.is_open, self.ended = False, True
+
+    # ── the end of a part ─────────────────────────────────────────────────────────────────────────
+
+    def close(self, key: Hashable, extra: Extra | None = None) -> None:
+        """Close the part of that key, if it is open. A call closed so is judged by its JSON."""
+        part = self._parts.get(key)
+        if part is None:
+            return
+        if part.is_call:
+            self.end_call(key, extra=extra)
+            return
+        del self._parts[key]
+        part.open = False
+        if part.pending_surrogate:
+            self.out.append(part.delta(part.index, "\ufffd"))
+        # What must be echoed next turn belongs to a whole part: a broken one has no next turn.
+        self.out.append(part.end(part.index, None if self.breaking else extra or part.extra, self.breaking))
+
+    def close_all(self, choice: int | None = None, *, whole: bool = True) -> None:
+        """Close every open part (of one choice), in the order they were opened."""
+        for key, part in list(self._parts.items()):
+            if choice is not None and part.choice != choice:
+                continue
+            if part.is_call:
+                self.end_call(key, whole=whole)
+            else:
+                self.close(key)
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def open_call(
+        self,
+        key: Hashable,
+        id: str,
+        name: str,
+        *,
+        by: By = "client",
+        form: CallForm = "json",
+        item: str = "",
+        choice: int = 0,
+        given: str = "",
+        extra: Extra | None = None,
+    ) -> Part | None:
+        """Begin a call. One without a name, or whose id was seen in this turn, is muted: it is never delivered.
+
+        A call without an id is given one: clients send it back with the result.
+        """
+        if key in self._parts:
+            return self._parts[key]
+        if not self._enter("a call"):
+            return None
+        if not name:
+            self.diagnostics.add("call-unnamed", f"call {id!r} has no name: nobody can run it, and it is left out")
+            self.truncated_calls += by == "client" and not choice
+            self.unusable += 1
+            return self._mute(key, choice)
+        if not id:
+            id = f"call_{self.id_prefix}_{choice}_{self._next}"  # noqa: A001 — as the event calls it
+            self.diagnostics.add("call-id", f"a call of {name!r} came without an id and was given one")
+        if (choice, id) in self._ids:
+            self.diagnostics.add("call-twice", f"call {id!r} came again and is ignored")
+            return self._mute(key, choice)
+        if self._is_full():
+            return None
+        part = Part(self._next, ev.CallDelta, None, choice)
+        part.id, part.name, part.by, part.form, part.extra, part.pieces = id, name, by, form, extra, []
+        part.given = given
+        self.out.append(ev.CallStart(part.index, id, name, by, form, item, choice, extra))
+        self._ids.add((choice, id))
+        self._parts[key] = part
+        self._next += 1
+        return part
+
+    def _mute(self, key: Hashable, choice: int) -> Part:
+        """A call that is read to its end, but of which no event is written."""
+        part = self._parts[key] = Part(-1, ev.CallDelta, None, choice)
+        part.muted = True
+        return part
+
+    def has_call(self, id: str, choice: int = 0) -> bool:
+        """A call of that id was begun in this turn."""
+        return (choice, id) in self._ids
+
+    def forget_calls(self, kept: Collection[str]) -> None:
+        """A step is over: ids of its calls may come again, but for those kept, which the client has yet to answer."""
+        self._ids = {key for key in self._ids if key[1] in kept}
+
+    def note_later_input(self, id: str, json: str, choice: int = 0) -> None:
+        """More is said about the input of a call that was delivered: a finding, if it is another input."""
+        known = self._inputs.get((choice, id))
+        if known is None or not json.strip() or json == known:
+            return
+        try:
+            same = decode_or_keep_raw(json) == decode_or_keep_raw(known)
+        except (msgspec.DecodeError, UnicodeEncodeError):  # free text, or half a character
+            same = False
+        if not same:
+            self.diagnostics.add("conflict", f"call {id!r}: a later input differs; the one that was delivered stays")
+
+    def append_call_input(self, key: Hashable, json: str) -> None:
+        """A fragment of an open call's input."""
+        part = self._parts.get(key)
+        if part is None or not json or part.muted or part.pieces is None:
+            return
+        if self.fix_surrogates:
+            json, part.pending_surrogate = join_surrogates(part.pending_surrogate + json)
+            if not json:
+                return
+        if part.pieces and json.lstrip().startswith("{") and self._again(part):
+            return
+        part.pieces.append(json)
+        self.last = part
+        self.out.append(ev.CallDelta(part.index, json))
+
+    def _again(self, part: Part) -> bool:
+        """Another object after a whole one is the input sent again: nothing more can belong to it."""
+        last = (part.pieces or [""])[-1].rstrip()
+        if part.form == "text" or not last.endswith("}") or part.checks >= _CHECKS:
+            return False
+        if not is_json(part.streamed_text):
+            part.checks += 1  # each looks at all of the input: their number is bounded
+            return False
+        self.diagnostics.add("input-twice", f"call {part.id!r}: more input after it was complete is ignored")
+        return True
+
+    def end_call(
+        self, key: Hashable, json: str | None = None, *, whole: bool = True, extra: Extra | None = None
+    ) -> None:
+        """End a call. `json` is a last word on all of its input; `whole=False` when it was broken off.
+
+        Empty input is `{}`, but only at a proper end. Input that is not JSON cuts the call.
+        """
+        part = self._parts.get(key)
+        if part is None or part.muted:
+            self._parts.pop(key, None)
+            return
+        streamed = part.streamed_text
+        final = self._final(part, streamed, json) or part.given
+        if not final.strip() and part.form == "json" and whole:
+            final = streamed + "{}"
+        good = _callable(part, final, whole=whole and not self.breaking)
+        extra = extra or part.extra
+        broken = self.breaking and not part.void  # a call that was refused has its end: nobody may take it for whole
+        # Nothing below raises: a part leaves the books together with its last event.
+        del self._parts[key]
+        part.open = False
+        if final.startswith(streamed) and len(final) > len(streamed):
+            self.out.append(ev.CallDelta(part.index, final[len(streamed) :]))
+        if good is not None:
+            self.calls += part.by == "client" and not part.choice
+            self._inputs[part.choice, part.id] = good
+            ended = (part.index, part.id, part.name, good, part.by, part.form, extra, broken)
+            self.out.append(ev.CallEnd(*ended))
+        else:
+            self.truncated_calls += part.by == "client" and not part.choice
+            self.diagnostics.add("call-cut", f"call {part.id!r} of {part.name!r} has no complete input, or one refused")
+            cut = (part.index, part.id, part.name, final, part.by, part.form, extra, broken)
+            self.out.append(ev.CallCut(*cut))
+
+    def _final(self, part: Part, streamed: str, json: str | None) -> str:
+        """The last word wins over the fragments if it is usable; the fragments otherwise."""
+        if json is None or not json.strip():
+            return streamed
+        if streamed and json != streamed:
+            self.diagnostics.add("conflict", f"call {part.id!r}: the closing input differs from its fragments")
+            if part.form == "json" and complete_json(json) is None:
+                return streamed
+        return json
+
+
+def _callable(part: Part, final: str, *, whole: bool) -> str | None:
+    """The input if the call may be run with it."""
+    if part.void:
+        return None
+    if part.form != "json":
+        return final if whole else None
+    good = complete_json(final)
+    # Of all JSON only a number may go on where it could end.
+    return None if good is not None and not whole and good.rstrip()[-1:].isdigit() else good

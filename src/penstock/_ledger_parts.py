@@ -1,0 +1,350 @@
+"""The part of the ledger that opens a turn, numbers its parts and appends their text.
+
+`Ledger` extends it with calls and with the end of parts and turns. Only the ledger imports this module.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import events as ev
+from penstock._input_limits import MAX_COUNT, MAX_PARTS
+from penstock._jsontext import join_surrogates, replace_surrogates
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from penstock._diagnostics import Diagnostics
+    from penstock.events import AnyEvent, By, CallForm, Extra, FaultKind, Reason, ReasoningForm
+
+
+class Part:
+    """An open part. `pieces` is kept for calls, and for parts opened with `keep=True`."""
+
+    __slots__ = (
+        "by",
+        "checks",
+        "choice",
+        "delta",
+        "end",
+        "extra",
+        "form",
+        "given",
+        "id",
+        "index",
+        "muted",
+        "name",
+        "open",
+        "pending_surrogate",
+        "pieces",
+        "void",
+    )
+
+    def __init__(self, index: int, delta: Any, end: Any, choice: int) -> None:
+        self.index = index
+        self.delta = delta
+        self.end = end
+        self.choice = choice
+        self.extra: Extra | None = None
+        self.pieces: list[str] | None = None
+        self.pending_surrogate = ""  # a high surrogate waiting for its other half
+        self.id = ""
+        self.name = ""
+        self.by: By = "client"
+        self.form: CallForm = "json"
+        self.given = ""  # a call's input as its start had it: counts if no fragment follows
+        self.checks = 0  # how often its input was found to be unfinished
+        self.muted = False
+        self.open = True
+        self.void = False  # a call that must not be run, however complete its input is
+
+    @property
+    def is_call(self) -> bool:
+        return self.delta is ev.CallDelta
+
+    @property
+    def streamed_text(self) -> str:
+        """What was streamed of a part that keeps its pieces."""
+        return "".join(self.pieces or ())
+
+
+class PartLedger:
+    """One stream's turn as it grows. Methods may be called in any order; what makes no sense is a diagnostic."""
+
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
+        self.out: list[AnyEvent] = []
+        self.fix_surrogates = False  # switched on by the first payload that holds a lone surrogate
+        self.ended = False
+        self.turns = 0
+        self.id = ""  # of the turn
+        self.seed = ""  # set by whoever makes the request: tells its answer from others that have no id
+        self.is_open = False
+        self.last: Part | None = None  # the part that the last delta belongs to
+        self._early: list[AnyEvent] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self._parts: dict[Hashable, Part] = {}
+        self._next = 0
+        self._ids: set[tuple[int, str]] = set()
+        self._inputs: dict[tuple[int, str], str] = {}  # of calls that were delivered
+        self.calls: int = 0  # client calls delivered, of the first choice, whose finish reason they decide
+        self.truncated_calls: int = 0
+        self.unusable: int = 0  # items without a type and calls without a name, which are left out
+        self._usage: dict[int, ev.Usage] = {}
+        self._finish: tuple[Reason, str, Extra | None] | None = None
+        self._others: dict[int, Reason] = {}
+        self.breaking = False  # a fault is on its way: parts that close now were not ended by the provider
+        self._cited: set[bytes] = set()
+
+    @property
+    def id_prefix(self) -> str:
+        """What ids are made of that the provider does not give. Two answers without an id need a seed to differ."""
+        return self.id or self.seed or "turn"
+
+    def drain(self) -> list[AnyEvent]:
+        """Hand over the events since the last drain."""
+        out, self.out = self.out, []
+        return [_encodable(event) for event in out] if self.fix_surrogates else out
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, id: str = "", model: str = "", created: int | None = None, extra: Extra | None = None) -> bool:
+        """Open a turn. Inside an unfinished one it is ignored; after a finished one it opens the next."""
+        if self.is_open:
+            return False
+        if self.turns:
+            self._reset()
+        if created is not None and not 0 <= created <= MAX_COUNT:
+            self.diagnostics.add("out-of-range", "a time of creation that is no time is left out")
+            created = None
+        self.is_open, self.ended, self.id = True, False, id
+        self.turns += 1
+        self.out.append(ev.Start(id, model, created, extra))
+        self.out += self._early
+        self._early.clear()
+        return True
+
+    def _enter(self, what: str) -> bool:
+        """True when events may be written; opens the first turn by itself."""
+        if self.is_open:
+            return True
+        if self.ended:
+            self.diagnostics.add("after-end", f"{what} after the end of the turn is ignored")
+            return False
+        return self.start()
+
+    def step(self, number: int, extra: Extra | None = None) -> None:
+        if self._enter("a step"):
+            self.out.append(ev.Step(number, extra))
+
+    def usage(self, usage: ev.Usage) -> None:
+        """Merge what is newly known; the last value of each field wins, None never overwrites."""
+        if not self._enter("usage"):
+            return
+        usage = drop_implausible_counts(usage, self.diagnostics)
+        known = self._usage.get(usage.step)
+        if known is not None and known.output and not usage.input and not usage.output:
+            self.diagnostics.add("usage-reset", "a later usage of zero is ignored")
+            return
+        merged = usage if known is None else _merge(known, usage)
+        if merged != known:
+            self._usage[usage.step] = merged
+            self.out.append(merged)
+
+    def known_usage(self, step: int = 0) -> ev.Usage | None:
+        return self._usage.get(step)
+
+    def data(self, name: str, json: str, id: str = "", *, transient: bool = False) -> None:
+        if self._enter("data"):
+            self.out.append(ev.Data(name, json, id, transient))
+
+    def unknown(self, protocol: str, data: str, name: str = "") -> None:
+        """Keep a payload as it is. Before the first turn it waits: it must not open one that has no name."""
+        self.diagnostics.add("unknown", f"no canonical word for {name or 'a payload'}")
+        if not self.is_open and not self.ended:
+            self._early.append(ev.Unknown(protocol, data, name))
+        elif self._enter("an unknown payload"):
+            self.out.append(ev.Unknown(protocol, data, name))
+
+    # ── text, refusal, reasoning ──────────────────────────────────────────────────────────────────
+
+    def open_text(
+        self, key: Hashable, *, item: str = "", choice: int = 0, extra: Extra | None = None, keep: bool = False
+    ) -> Part | None:
+        return self._open(key, ev.TextStart, (item, choice, extra), ev.TextDelta, ev.TextEnd, choice, keep=keep)
+
+    def open_refusal(
+        self, key: Hashable, *, item: str = "", choice: int = 0, extra: Extra | None = None, keep: bool = False
+    ) -> Part | None:
+        return self._open(
+            key, ev.RefusalStart, (item, choice, extra), ev.RefusalDelta, ev.RefusalEnd, choice, keep=keep
+        )
+
+    def open_reasoning(
+        self,
+        key: Hashable,
+        *,
+        item: str = "",
+        choice: int = 0,
+        form: ReasoningForm = "full",
+        extra: Extra | None = None,
+        keep: bool = False,
+    ) -> Part | None:
+        fields = (item, choice, form, extra)
+        return self._open(key, ev.ReasoningStart, fields, ev.ReasoningDelta, ev.ReasoningEnd, choice, keep=keep)
+
+    def open_file(
+        self, key: Hashable, media: str, url: str = "", *, item: str = "", choice: int = 0, extra: Extra | None = None
+    ) -> Part | None:
+        return self._open(key, ev.FileStart, (media, url, item, choice, extra), ev.FileDelta, ev.FileEnd, choice)
+
+    def _open(
+        self,
+        key: Hashable,
+        start: Any,
+        fields: tuple[Any, ...],
+        delta: Any,
+        end: Any,
+        choice: int,
+        *,
+        keep: bool = False,
+    ) -> Part | None:
+        if key in self._parts:
+            self.diagnostics.add("opened-twice", f"a second {start.__name__} for a part that is open is ignored")
+            return self._parts[key]
+        if not self._enter(f"a {start.__name__}"):
+            return None
+        if self._is_full():
+            return None
+        part = Part(self._next, delta, end, choice)
+        if keep:
+            part.pieces = []
+        self.out.append(start(part.index, *fields))
+        self._parts[key] = part
+        self._next += 1
+        return part
+
+    @property
+    def parts(self) -> int:
+        """How many parts of this turn were begun."""
+        return self._next
+
+    @property
+    def has_open_part(self) -> bool:
+        return bool(self._parts)
+
+    def find(self, key: Hashable) -> Part | None:
+        """The open part of that key."""
+        return self._parts.get(key)
+
+    def append_text(self, key: Hashable, text: str, logprobs: Any = None) -> None:
+        """Appends text to an open part of text, refusal or reasoning. An empty text writes nothing."""
+        part = self._parts.get(key)
+        if part is not None and text and not part.muted:
+            self.append_to_part(part, text, logprobs)
+
+    def append_to_part(self, part: Part, text: str, logprobs: Any = None) -> None:
+        """Does what `append_text` does, for callers that hold the part. The text is not empty."""
+        if self.fix_surrogates:
+            text, part.pending_surrogate = join_surrogates(part.pending_surrogate + text)
+            if not text:
+                return
+        if part.pieces is not None:
+            part.pieces.append(text)
+        self.last = part
+        delta = part.delta  # apart from its call, which CPython would take for that of a method
+        self.out.append(delta(part.index, text) if logprobs is None else delta(part.index, text, logprobs))
+
+    def reconcile(self, key: Hashable, whole: str) -> None:
+        """Compares a part's complete text with what was streamed, and appends what is missing."""
+        part = self._parts.get(key)
+        if part is None or part.pieces is None:
+            return
+        streamed = part.streamed_text
+        if whole.startswith(streamed):
+            self.append_text(key, whole[len(streamed) :])
+        elif whole:
+            self.diagnostics.add("conflict", "the closing text of a part differs from what was streamed; streamed wins")
+
+    # ── parts of a single event ───────────────────────────────────────────────────────────────────
+
+    def add_whole_part(self, make: Any, *fields: Any) -> int:
+        """Write a part of one event (`Result`, `Ask`, `Source`, `Opaque`); the ledger numbers it."""
+        if not self._enter(f"a {make.__name__}"):
+            return -1
+        if self._is_full():
+            return -1
+        index = self._next
+        self.out.append(make(index, *fields))
+        self._next += 1
+        return index
+
+    def cite(self, citation: Any, *fields: Any) -> None:
+        """Write a `Source`, unless the same `citation` was written in this turn.
+
+        Streams repeat citations: in later chunks, in a `done` event, in the final snapshot. `citation` is what tells
+        two of them apart: the object as it was sent, and the place that it belongs to.
+        """
+        try:
+            value = msgspec.json.encode(citation, order="deterministic")  # an SDK may give the fields in another order
+        except UnicodeEncodeError:  # half a character
+            value = repr(citation).encode("utf-8", "surrogatepass")
+        if value not in self._cited:
+            self._cited.add(value)
+            self.add_whole_part(ev.Source, *fields)
+
+    def _is_full(self) -> bool:
+        """True if the turn has as many parts as it may have. It ends with a fault: what follows would be lost."""
+        if self._next < MAX_PARTS:
+            return False
+        self.fault("malformed", f"the answer has more than {MAX_PARTS:,} parts")
+        return True
+
+    def fault(self, kind: FaultKind, message: str) -> None:
+        """Break the turn off. The ledger knows how."""
+        raise NotImplementedError
+
+
+def drop_implausible_counts(usage: ev.Usage, diagnostics: Diagnostics) -> ev.Usage:
+    """The usage without counts that are negative or absurd: they would be charged to somebody, and break databases."""
+    for count in (usage.input, usage.output, usage.cached, usage.written, usage.reasoning):
+        if count is not None and not 0 <= count <= MAX_COUNT:
+            break
+    else:
+        return usage
+    diagnostics.add("out-of-range", "a count of tokens that is negative or too large is left out")
+    names = ("input", "output", "cached", "written", "reasoning")
+    counts = {name: getattr(usage, name) for name in names}
+    kept = {name: None for name, count in counts.items() if count is not None and not 0 <= count <= MAX_COUNT}
+    return replace(usage, **kept)
+
+
+def _encodable(event: AnyEvent) -> AnyEvent:
+    """The event, without lone surrogates in its names and extras: deltas are mended where they are said."""
+    try:
+        msgspec.json.encode(event)
+    except (UnicodeEncodeError, RecursionError):
+        # Field by field: an `extra` of a shape that nobody foresaw would not be taken by its type.
+        return replace(event, **{name: replace_surrogates(getattr(event, name)) for name in event.__struct_fields__})
+    return event
+
+
+def _merge(known: ev.Usage, new: ev.Usage) -> ev.Usage:
+    def last(a: Any, b: Any) -> Any:
+        return a if b is None else b
+
+    return ev.Usage(
+        last(known.input, new.input),
+        last(known.output, new.output),
+        last(known.cached, new.cached),
+        last(known.written, new.written),
+        last(known.reasoning, new.reasoning),
+        new.exact,
+        new.step,
+        last(known.extra, new.extra),
+    )

@@ -1,0 +1,1 @@
+"""Requests between formats: `convert_messages` for a VS Code host, `convert` for whole bodies of any protocol."""

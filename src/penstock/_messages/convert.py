@@ -1,0 +1,349 @@
+"""`convert(body, "openai-chat", "anthropic")`: one protocol's request → another's, as its provider will take it.
+
+read → what only the client's side knows → what the target's profile demands → what the caller asked for → write
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import _codec as codec
+from penstock import request as rq
+from penstock._diagnostics import Diagnostic, Diagnostics
+from penstock._lenient_fields import as_object
+from penstock._messages import content, context, foreign_state, identifiers, pairing, settings, state, tools, turns
+from penstock._messages.options import OPTIONS, ConvertOptions
+from penstock._messages.request_codecs import profile_of, quirks_type, reader, typed_error, writer
+from penstock._messages.settings import changed_meaning, rename_options
+from penstock._messages.traversal import survey_request
+from penstock._option_checks import check_options
+from penstock._protocols import protocol
+from penstock._providers.identity import identify
+from penstock._providers.thinking import thinking_of
+from penstock._strict_fields import parse_value, read_deep_body
+from penstock._transforms.tool_names import Namespace, OriginalTool, RestoreToolNames
+from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock._lenient_fields import Object
+    from penstock._providers.thinking import Thinking
+    from penstock._request_writer import RequestDraft
+
+
+class Restore(msgspec.Struct, omit_defaults=True):
+    """What an answer to the converted request needs on its way back to the client, whose protocol this names."""
+
+    protocol: str
+    names: dict[str, OriginalTool] = {}
+    ids: dict[str, str] = {}
+
+    def stages(self) -> tuple[RestoreToolNames, ...]:
+        """Stages for the `shaping` of a bridge; none where nothing was renamed."""
+        if not self.names and not self.ids:
+            return ()
+        return (RestoreToolNames(self.names, protocol=self.protocol, ids=self.ids),)
+
+
+class Converted(msgspec.Struct):
+    """A body for the target, what could not be said in it, and the way back. `request` is what was written."""
+
+    body: dict[str, Any]
+    diagnostics: list[Diagnostic]
+    restore: Restore
+    request: rq.Request
+    cleared: context.Cleared | None = None  # where context management took something away
+
+
+def convert(
+    body: Object | bytes | bytearray | str, source: str, target: str, **options: Unpack[ConvertOptions]
+) -> Converted:
+    """A request of one protocol as a request of another. Unknown or wrong options are an `InputError`.
+
+    From a protocol to itself nothing is mended unless a profile is given: whoever speaks it answers for it.
+    """
+    check_options("convert", options, OPTIONS)
+    read, write = reader(source), writer(target)
+    run = _Conversion(source, target, options)
+    try:
+        return run.convert(run.read(body, read), write)
+    except PenstockError:
+        raise
+    except codec.ILL_SHAPED as error:
+        raise typed_error(error) from error
+
+
+def convert_request(request: rq.Request, source: str, target: str, **options: Unpack[ConvertOptions]) -> Converted:
+    """The same for a request that is canonical already; `source` is whose client gets the answer."""
+    check_options("convert_request", options, OPTIONS)
+    run, write = _Conversion(source, target, options), writer(target)
+    try:
+        return run.convert(request, write)
+    except PenstockError:
+        raise
+    except codec.ILL_SHAPED as error:
+        raise typed_error(error) from error
+
+
+def _refuse_losses(rows: list[Diagnostic], asked: rq.Settings) -> None:
+    names = changed_meaning(rows, asked)
+    if names:
+        raise InputError(f"strict: the target cannot carry what changes the result: {', '.join(names)}; leave it out")
+
+
+def state_keys(request: rq.Request, source: str, **options: Unpack[ConvertOptions]) -> list[str]:
+    """The keys under which a store may know something for this request. What it knows goes into the option `state`.
+
+    For stores that must not be read while a request is converted: `convert_request` then reads none.
+    """
+    if not [message for message in request.messages if message.role == "assistant"]:
+        return []  # nobody has answered yet
+    return state.state_keys_of(_undo_host_forms(request, source, options))
+
+
+def _undo_host_forms(request: rq.Request, source: str, options: ConvertOptions) -> rq.Request:
+    """The request without what only the client's side knows: the prefix it saw, a host without a system role."""
+    client = profile_of(source)
+    prefix = options.get("call_id_prefix", client.prefix)
+    if prefix:
+        request = identifiers.restore_prefix(request, Namespace(prefix, reserved=client.reserved))
+    return turns.promote_system_prompt(request) if client.leads else request
+
+
+class _Conversion:
+    """One conversion: its profile, its findings, and the way back."""
+
+    def __init__(self, source: str, target: str, options: ConvertOptions) -> None:
+        given = options.get("profile")
+        self._source, self._options = source, options
+        self._crosses = source.partition("@")[0] != target.partition("@")[0]
+        self._repairs = given is not None or self._crosses
+        self.profile = given or profile_of(target)
+        self._target = protocol(target)
+        self.notes = Diagnostics("messages")
+        self._strict = False  # read by the strict parser, which lets no half characters through
+        self.restore = Restore(source)
+        self._cleared: context.Cleared | None = None
+        self._signature = ""  # what stands for thought signatures that are not known, where the model insists on them
+
+    def convert(self, request: rq.Request, write: Callable[[rq.Request, Any], RequestDraft]) -> Converted:
+        """The request through every pass, and written."""
+        asked = request.settings
+        request = self.apply_passes(request)
+        draft = self.write(write, request)
+        own = self._target_options(request)
+        diagnostics = [*request.diagnostics, *self.notes, *draft.diagnostics]
+        if self._options.get("strict"):
+            _refuse_losses(diagnostics, asked)
+        return Converted(
+            {**draft.body, **own} if own else draft.body, diagnostics, self.restore, request, self._cleared
+        )
+
+    def _target_options(self, request: rq.Request) -> Object:
+        """The provider options that are the target's own; those of others are reported."""
+        if self._target.carries_options:
+            return {}
+        keys = (self.profile.provider, *self.profile.options)
+        own: Object = {}
+        for key, fields in request.options.items():
+            if key in keys:
+                own.update(as_object(fields))
+            elif fields:
+                self.notes.add(
+                    "loss-options", f"options for the provider {key!r} are left out: this is another", "options"
+                )
+        return rename_options(own, self.notes) if self._target.snake_case else own
+
+    def read(self, body: Any, read: Callable[[Object], rq.Request]) -> rq.Request:
+        """The canonical request of a body. Inputs of tool calls may be deeper than the rest of a body."""
+        try:
+            return read(self.parse_body(body))
+        except TooDeep as error:
+            if not isinstance(body, bytes | bytearray | str):
+                raise
+            return read_deep_body(body if isinstance(body, str) else bytes(body), read, error)
+
+    def parse_body(self, body: Any) -> Object:
+        """The body as an object. Text that is almost JSON is read as a forgiving reader would."""
+        if isinstance(body, bytes | bytearray | str):
+            body, self._strict = parse_value(body)
+            if not self._strict:
+                self.notes.add("loose-json", "the body is not strictly JSON and was read forgivingly")
+        if not isinstance(body, dict):
+            raise BadRequest("an object", body)
+        return body  # pyright: ignore[reportUnknownVariableType]
+
+    def apply_passes(self, request: rq.Request) -> rq.Request:
+        model = self._options.get("model")
+        if model:
+            request = replace(request, model=model)
+        request = self._restore_client_forms(request)
+        if self._repairs:
+            request = self._repair(request)
+        return self._apply_options(request)
+
+    def _restore_client_forms(self, request: rq.Request) -> rq.Request:
+        """What only the client's side knows, and the state that was kept for it."""
+        request = self._replace_prompt_files(request)
+        request = _undo_host_forms(request, self._source, self._options)
+        diagnostics, store, given = self._options.get("state"), self._options.get("store"), self._options.get("profile")
+        provider = given.provider if given is not None else ""  # a protocol's own profile names no provider
+        if diagnostics is None and store is not None and (keys := state.state_keys_of(request)):
+            diagnostics = store.get(self._options.get("tenant", ""), keys)
+        if self._repairs and self.profile.protocol == foreign_state.PROTOCOL:
+            request = self._drop_foreign_ciphertext(request, diagnostics or {}, provider)
+        return state.restore_state(request, diagnostics, self.notes, provider) if diagnostics else request
+
+    def _drop_foreign_ciphertext(
+        self, request: rq.Request, diagnostics: Mapping[str, bytes], provider: str
+    ) -> rq.Request:
+        """Without what another provider has encrypted."""
+        return foreign_state.drop_foreign_ciphertext(
+            request,
+            lambda sealed: state.origin_of(sealed, diagnostics),
+            self.notes,
+            provider=provider,
+            maker=identify(request.model).maker,
+        )
+
+    def _replace_prompt_files(self, request: rq.Request) -> rq.Request:
+        """Files in a system prompt that the assistant says are placed first: a prompt holds nothing but text."""
+        count = (
+            turns.count_system_prompt(request, (rq.Text, rq.File))
+            if self._repairs and profile_of(self._source).leads
+            else 0
+        )
+        prompt = [replace(message, role="system") for message in request.messages[:count]]
+        if not content.has_file(prompt):
+            return request
+        how = self._options.get("images", "placeholder")
+        holding = replace(self.profile.holding, roles=self.profile.holding.roles - {"system"})
+        told = content.place_files(
+            rq.Request(messages=prompt), holding, "placeholder" if how == "keep" else how, self.notes
+        )
+        placed = [replace(message, role="assistant") for message in told.messages]
+        return replace(request, messages=[*placed, *request.messages[count:]])
+
+    def _repair(self, request: rq.Request) -> rq.Request:
+        """What the profile demands. One look tells which of the rules there is anything for."""
+        profile, notes = self.profile, self.notes
+        orphans = self._options.get("orphans", "text")
+        request = foreign_state.drop_foreign_state(request, notes)
+        request = turns.drop_empty_parts(request, notes)
+        request = pairing.pair(request, notes, orphans=orphans, named=profile.answers)
+        if self._crosses:
+            request = turns.drop_reasoning_only(request, profile.protocol, notes)
+        survey = survey_request(request)
+        if not self._strict and not (survey.is_plain and content.is_encodable(request.tools)):
+            request = content.mend_texts(request, notes)
+        if survey.has_files:
+            request = content.check_media(request, notes)
+            request = content.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
+        request = self._repair_turns(request, blank=survey.has_blank)
+        if survey.has_wrapped_tools or not profile.names.fits_all(survey.tool_names):
+            request, self.restore.names = tools.map_names(request, profile, notes)
+        if not profile.ids.fits_all(survey.call_ids):
+            request, self.restore.ids = identifiers.map_ids(request, profile.ids, notes)
+        return (
+            context.limit_points(request, profile.points, notes)
+            if survey.cache_points > profile.points > 0
+            else request
+        )
+
+    def _repair_turns(self, request: rq.Request, *, blank: bool) -> rq.Request:
+        """Who speaks when."""
+        profile, notes = self.profile, self.notes
+        if blank:
+            request = turns.fill_empty(request, profile.empty, notes)
+        request = turns.place_system(request, profile.system, notes)
+        if profile.alternate:
+            request = turns.alternate(request, notes, profile.protocol)
+        return turns.open_with_user(request, notes) if profile.opens else request
+
+    def _apply_options(self, request: rq.Request) -> rq.Request:
+        """What the caller wants done, and limits."""
+        options, profile, notes = self._options, self.profile, self.notes
+        if self._repairs:
+            request = self._fit_model(request)
+        maximum = options.get("max_output")
+        if self._repairs or maximum:
+            request = settings.limit_output(
+                request,
+                notes,
+                maximum=maximum,
+                minimum=profile.min_output,
+                inside=profile.inside,
+                required=self._target.requires_limit,
+            )
+        if options.get("context_management"):
+            request = self._manage_context(request)
+        if options.get("prompt_caching"):
+            request = context.place_points(request, profile.points)
+        return request
+
+    def _fit_model(self, request: rq.Request) -> rq.Request:
+        """What the model takes, by what the caller or the table knows of it.
+
+        In its own protocol a client that names the model answers for sampling settings and for the last turn: what the
+        provider says to them passes unchanged.
+        """
+        options, profile, notes = self._options, self.profile, self.notes
+        facts = options["thinking"] if "thinking" in options else thinking_of(request.model)
+        if facts is not None and profile.thinking:
+            request = self._fit_reasoning(request, facts)
+        if self._target.carries_options or not (self._crosses or options.get("renamed")):
+            return request
+        if facts is not None:
+            request = settings.fit_sampling(request, facts, notes)
+            self._signature = profile.signature if facts.signed else ""
+        prefills = profile_of(self._source).prefills
+        return turns.end_conversation(request, facts, notes, trims=profile.trims, prefills=prefills)
+
+    def _fit_reasoning(self, request: rq.Request, facts: Thinking) -> rq.Request:
+        """Reasoning settings in the form that the model takes."""
+        profile = self.profile
+        marks = as_object(as_object((request.extra or {}).get(profile.protocol)).get("_"))
+        return settings.fit_reasoning(
+            request,
+            facts,
+            profile.thinking,
+            self.notes,
+            inside=profile.inside,
+            unthinking="unthinking" in marks and request.settings.budget is None,
+        )
+
+    def _manage_context(self, request: rq.Request) -> rq.Request:
+        limit, refused = self._options.get("max_input") or 0, self._options.get("overflow", False)
+        if not limit and not refused:
+            self.notes.add("context-unknown", "context is not managed: how much the model takes was not said")
+            return request
+        count = self._options.get("count", context.estimate_tokens)
+        return context.manage_context(
+            request, self.notes, limit=limit, count=count, refused=refused, report=self._record_cleared
+        )
+
+    def _record_cleared(self, cleared: context.Cleared) -> None:
+        self._cleared = cleared
+
+    def write(self, write: Callable[[rq.Request, Any], RequestDraft], request: rq.Request) -> RequestDraft:
+        try:
+            return self._try_writing(write, request)
+        except (BadRequest, UnknownProtocol):
+            raise
+        except (TypeError, AttributeError, LookupError, ValueError) as error:
+            # Our readers fill in `extra`, `data` and names as writers expect them; a request made elsewhere may not.
+            raise BadRequest("extra, data and names as a reader of the protocol makes them", error) from error
+
+    def _try_writing(self, write: Callable[[rq.Request, Any], RequestDraft], request: rq.Request) -> RequestDraft:
+        quirks = self._options.get("quirks", self.profile.quirks)
+        if self._signature:
+            own = quirks if quirks is not None else quirks_type(self.profile.protocol)()
+            quirks = replace(own, unsigned=own.unsigned or self._signature)
+        try:
+            return write(request, quirks)
+        except (msgspec.DecodeError, UnicodeEncodeError):  # the input of some call is no JSON
+            return write(content.mend_inputs(request, self.notes), quirks)

@@ -1,0 +1,253 @@
+"""Tools that a protocol knows by type alone and the client runs: what their inputs look like, for everybody else.
+
+An agent that relies on one keeps it with any provider: it is offered as a function of the same name. Calls of those
+with an `item` are items of their own in the client's protocol, and are made so again on the way back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import _lenient_fields as lenient
+from penstock import request as rq
+from penstock._markers import free_text_schema
+from penstock._messages.identifiers import fit_names
+from penstock._messages.traversal import change_parts, with_messages
+from penstock._transforms.tool_names import OriginalTool, wrap_free_text
+
+if TYPE_CHECKING:
+    from penstock._diagnostics import Diagnostics
+    from penstock._lenient_fields import Object
+    from penstock._request_profile import Profile
+    from penstock.events import Extra
+
+_STRING: Object = {"type": "string"}
+_NUMBER: Object = {"type": "integer"}
+
+
+def _enum(*words: str) -> Object:
+    return {"type": "string", "enum": list(words)}
+
+
+def _list(of: Object) -> Object:
+    return {"type": "array", "items": of}
+
+
+def _object(needed: str, **properties: Object) -> Object:
+    return {"type": "object", "properties": properties, "required": needed.split()}
+
+
+class BuiltIn(msgspec.Struct, frozen=True):
+    """A tool known by the start of its type."""
+
+    kind: str
+    description: str
+    schema: dict[str, Any]
+    item: str = ""
+
+
+BUILT_IN: tuple[BuiltIn, ...] = (
+    BuiltIn(
+        "bash_", "Runs a command in a shell that keeps its state between calls.",
+        _object("", command=_STRING, restart={"type": "boolean"}),
+    ),
+    BuiltIn(
+        "text_editor_", "Views, creates and edits text files.",
+        _object(
+            "command path", command=_enum("view", "create", "str_replace", "insert", "undo_edit"), path=_STRING,
+            file_text=_STRING, old_str=_STRING, new_str=_STRING, insert_line=_NUMBER, insert_text=_STRING,
+            view_range=_list(_NUMBER),
+        ),
+    ),
+    BuiltIn(
+        "memory_", "Keeps notes in files below /memories.",
+        _object(
+            "command", command=_enum("view", "create", "str_replace", "insert", "delete", "rename"), path=_STRING,
+            file_text=_STRING, old_str=_STRING, new_str=_STRING, insert_line=_NUMBER, insert_text=_STRING,
+            old_path=_STRING, new_path=_STRING, view_range=_list(_NUMBER),
+        ),
+    ),
+    BuiltIn(
+        "local_shell", "Runs a command on the user's machine.",
+        _object(
+            "action", action=_object(
+                "type command", type=_enum("exec"), command=_list(_STRING), working_directory=_STRING,
+                timeout_ms=_NUMBER, env={"type": "object", "additionalProperties": _STRING},
+            ),
+        ),
+        "local_shell_call",
+    ),
+    BuiltIn(
+        "shell", "Runs commands in a shell.",
+        _object("action", action=_object(
+            "commands", commands=_list(_STRING), timeout_ms=_NUMBER, max_output_length=_NUMBER,
+        )),
+        "shell_call",
+    ),
+    BuiltIn(
+        "apply_patch", "Creates, changes or deletes a file by a patch.",
+        _object("operation", operation=_object(
+            "type path", type=_enum("create_file", "update_file", "delete_file"), path=_STRING, diff=_STRING,
+        )),
+        "apply_patch_call",
+    ),
+)  # fmt: skip
+
+
+def find_built_in(kind: str) -> BuiltIn | None:
+    """The tool of that type, dated or not."""
+    return next((tool for tool in BUILT_IN if kind == tool.kind or kind.startswith(tool.kind.rstrip("_") + "_2")), None)
+
+
+def find_schema(tool: Object) -> Object | None:
+    """The schema of a tool of a strange kind, if it has one under a word that is used for them."""
+    for container in (tool, lenient.get_object(tool, "function"), lenient.get_object(tool, "custom")):
+        for key in ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "schema"):
+            if isinstance(container.get(key), dict):
+                return lenient.get_object(container, key)
+    return None
+
+
+_CALL_PARTS = frozenset({rq.Call, rq.Result})
+_CLIENT_KINDS = ("function", "custom")
+
+
+def map_names(request: rq.Request, profile: Profile, notes: Diagnostics) -> tuple[rq.Request, dict[str, OriginalTool]]:
+    """The request with tools that the target takes, and the way back: name there → what it was."""
+    return _ToolMapping(request, profile, notes).map()
+
+
+class _ToolMapping:
+    """One request being renamed. State: the new name of each tool, the way back, what each call's result is of."""
+
+    def __init__(self, request: rq.Request, profile: Profile, notes: Diagnostics) -> None:
+        self._request = request
+        self._profile = profile
+        self._notes = notes
+        self._names: dict[str, str] = {}
+        self._restore_names: dict[str, OriginalTool] = {}
+        self._results: dict[str, str] = {}
+
+    def map(self) -> tuple[rq.Request, dict[str, OriginalTool]]:
+        request = self._request
+        functions = [self._as_function(tool) for tool in request.tools]
+        has_free_text = self._choose_names(functions)
+        tools = [self._map_tool(tool) for tool in functions]
+        if self._names or has_free_text:
+            request = with_messages(request, change_parts(request.messages, _CALL_PARTS, self._map_part))
+        if any(tool is not old for tool, old in zip(tools, request.tools, strict=True)):
+            request = replace(request, tools=tools)
+        choice = self._map_choice(request.choice, tools)
+        return request if choice is request.choice else replace(request, choice=choice), self._restore_names
+
+    # ── which names there are ─────────────────────────────────────────────────────────────────────
+
+    def _qualified_name(self, part: rq.Tool | rq.Call) -> str:
+        """A tool's name with the namespace that makes it unique; in calls that is among what their protocol adds."""
+        if self._profile.namespaces:
+            return part.name
+        space = part.namespace if type(part) is rq.Tool else _namespace_of(part.extra)
+        return f"{space}\0{part.name}" if space else part.name
+
+    def _choose_names(self, functions: list[rq.Tool]) -> bool:
+        """Find names for all that must be renamed. True if some call in the history has free text as its input."""
+        keys = {self._qualified_name(tool): None for tool in functions if tool.kind in _CLIENT_KINDS}
+        has_free_text = False
+        for message in self._request.messages:
+            if message.role == "assistant":
+                for part in message.parts:
+                    if type(part) is rq.Call and part.by == "client":
+                        keys[part.name if part.extra is None else self._qualified_name(part)] = None
+                        has_free_text = has_free_text or part.form == "text"
+        wishes = {key: key.replace("\0", "__") for key in keys if "\0" in key}
+        self._names = fit_names(keys, self._profile.names, wishes)
+        for key, name in self._names.items():
+            space, _, own = key.rpartition("\0")
+            self._restore_names[name] = OriginalTool(own, space)
+            self._notes.add("names", f"the tool {key.replace(chr(0), '/')!r} goes by the name {name!r}")
+        return has_free_text and not self._profile.custom
+
+    # ── tools ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _as_function(self, tool: rq.Tool) -> rq.Tool:
+        """A tool of a strange kind as a function, if enough is known about it; else the writer must judge."""
+        if tool.kind in _CLIENT_KINDS or self._profile.protocol in (tool.extra or ()):
+            return tool
+        nothing: Object = {}
+        raw = next((lenient.get_object(own, "tool") for own in (tool.extra or nothing).values()), nothing)
+        known = find_built_in(lenient.get_text(raw, "type"))
+        schema = known.schema if known else find_schema(raw)
+        if schema is None:
+            return tool
+        self._notes.add("tool-wrapped", f"the tool {tool.name!r} of type {raw.get('type')!r} is offered as a function")
+        if known and known.item:
+            self._restore_names[tool.name] = OriginalTool(tool.name, item=known.item)
+        description = tool.description or lenient.get_text(raw, "description") or (known.description if known else "")
+        return rq.Tool(tool.name, description, schema, cache=tool.cache)
+
+    def _map_tool(self, tool: rq.Tool) -> rq.Tool:
+        if tool.kind not in _CLIENT_KINDS:
+            return tool
+        key = self._qualified_name(tool)
+        name = self._names.get(key, tool.name)
+        if tool.kind == "custom" and not self._profile.custom:
+            self._notes.add("custom-tool", f"the free-text tool {tool.name!r} is offered as a function of one string")
+            self._record_free_text(name, key)
+            return rq.Tool(name, tool.description, free_text_schema(tool), cache=tool.cache)
+        space = "" if not self._profile.namespaces else tool.namespace
+        return tool if name == tool.name and space == tool.namespace else replace(tool, name=name, namespace=space)
+
+    def _record_free_text(self, name: str, key: str) -> None:
+        space, _, own = key.rpartition("\0")
+        self._restore_names[name] = OriginalTool(own, space, "text")
+
+    def _map_choice(self, choice: rq.ToolChoice | None, tools: list[rq.Tool]) -> rq.ToolChoice | None:
+        if choice is None or not choice.names:
+            return choice
+        new_names: dict[str, str] = {}
+        for tool, old in zip(tools, self._request.tools, strict=True):
+            if tool is not old:
+                new_names.setdefault(old.name, tool.name)
+        if not any(name in new_names for name in choice.names):
+            return choice
+        # what its own protocol said of the choice names the tools as they were
+        return replace(choice, names=[new_names.get(name, name) for name in choice.names], extra=None)
+
+    # ── calls and results ─────────────────────────────────────────────────────────────────────────
+
+    def _map_part(self, part: Any) -> Any:
+        if part.by == "provider":
+            return part
+        return self._map_call(part) if type(part) is rq.Call else self._map_result(part)
+
+    def _map_call(self, call: rq.Call) -> rq.Call:
+        key = self._qualified_name(call)
+        name = self._names.get(key, call.name)
+        has_free_text = call.form == "text" and not self._profile.custom
+        if has_free_text:
+            self._record_free_text(name, key)
+        if name == call.name and not has_free_text:
+            return call
+        self._results[call.id] = name
+        call = replace(call, name=name, extra=_without_namespace(call.extra) if "\0" in key else call.extra)
+        return replace(call, json=wrap_free_text(call.json), form="json") if has_free_text else call
+
+    def _map_result(self, result: rq.Result) -> rq.Result:
+        name = self._results.get(result.call) or self._names.get(result.name, result.name)
+        form = result.form if self._profile.custom else "json"
+        return result if (name, form) == (result.name, result.form) else replace(result, name=name, form=form)
+
+
+def _namespace_of(extra: Extra | None) -> str:
+    if extra is None:
+        return ""
+    return next((space for own in extra.values() if (space := lenient.get_text(own, "namespace"))), "")
+
+
+def _without_namespace(extra: Extra | None) -> Extra | None:
+    if extra is None:
+        return None
+    return {name: {key: value for key, value in own.items() if key != "namespace"} for name, own in extra.items()}

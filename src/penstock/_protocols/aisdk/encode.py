@@ -1,0 +1,326 @@
+"""Events → `fullStream` parts of versions 5, 6 and 7, one JSON line each. Parts have ids, so they may interleave.
+
+A call's input streams and then comes complete, parsed. A cut call gets a `tool-error` and never a `tool-call`. A fault
+is an `error` (or `abort`) and the last part: the parts that it broke off stay open, and there is no finish. The end of
+a step has its usage and finish reason, so both are kept until then.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from penstock import _lenient_fields as lenient
+from penstock import events as ev
+from penstock._aisdk import (
+    FINISH_WORDS,
+    INCOMPLETE_CALL,
+    SDK,
+    ChunkEncoder,
+    approval_fields,
+    call_fields,
+    encode_json,
+    metadata_field,
+    raw_json,
+    sdk_extra,
+    write_usage,
+)
+
+if TYPE_CHECKING:
+    from penstock._codec import Losses
+    from penstock._lenient_fields import Object
+    from penstock.events import Extra
+
+LOSSES: Losses = {
+    "answered": "a call with a result, or a request for approval, in the same turn looks like one that ran upstream",
+    "approval": "a request for approval needs version 6 and its call in the same turn",
+    "choice": "only the first of several choices is written",
+    "cut-call": "version 4 has only an error for an incomplete call; a call that a fault broke off stays open",
+    "cut-file": "a file that a fault broke off is not written",
+    "data": "a full stream has no part for an application's data",
+    "file": "a file with a URL is written as a source",
+    "file-state": "files have metadata since version 6; files of the reasoning have a part of their own since 7",
+    "free-text": "before version 6 only metadata says that a call's input is free text; version 4 has not even that",
+    "logprobs": "log probabilities have no field",
+    "opaque": "opaque state has a part since version 7",
+    "provider-call": "version 4 has no field for a tool that the provider runs",
+    "reason": "pause and other are written as stop, refusal as content-filter; only the raw reason keeps them",
+    "reasoning-state": "version 4 has fields for the state of Claude's reasoning only",
+    "refusal": "a refusal is written as text; only its metadata says so, and version 4 has none",
+    "source": "a source without a URL is left out of version 4; one without a title gets a title",
+    "span": "version 4 does not say which text a source belongs to",
+    "text-state": "version 4 has no metadata on text",
+    "unknown": "another protocol's unknown payload is not written",
+    "usage": "version 4 has no counts of cached and reasoning tokens",
+    "fault-usage": "the usage of a turn that ends with a fault is not written: only finish parts have a field for it",
+    "written": "tokens written to a cache are counted since version 6",
+}
+# the first version that has each feature
+_RAW_REASON, _ENCODING, _APPROVAL, _DETAILS, _TITLE, _FILE_STATE = 6, 6, 6, 6, 6, 6
+_PERFORMANCE, _CUSTOM, _REASONING_FILE = 7, 7, 7
+# an encoder measures nothing, but readers of version 7 expect the object
+_NO_PERFORMANCE: Object = {
+    "stepTimeMs": 0,
+    "responseTimeMs": 0,
+    "effectiveOutputTokensPerSecond": 0,
+    "effectiveTotalTokensPerSecond": 0,
+    "toolExecutionMs": {},
+}
+
+
+class FullStreamEncoder(ChunkEncoder):
+    """What all versions share. State: the calls, usage by step, the response's id and model."""
+
+    protocol = SDK
+    losses = LOSSES
+    version: ClassVar[int]
+
+    def __init__(self, *, id: str = "response", model: str = "unknown", created: int = 0) -> None:
+        super().__init__()
+        self._defaults = (id, model, created)
+        self._reset_turn(ev.Start())
+
+    def _reset_turn(self, event: ev.Start) -> None:
+        self._reset_parts()
+        self._calls: dict[str, Any] = {}
+        self._client_calls: set[str] = set()
+        self._usage: dict[int, ev.Usage] = {}
+        self._step, self._has_calls = 1, False
+        id, model, created = self._defaults  # noqa: A001
+        created = event.created or created
+        self._response: Object = {
+            "id": event.id or id,
+            "timestamp": _format_timestamp(created),
+            "modelId": event.model or model,
+        }
+
+    def _write_start(self, event: ev.Start) -> None:
+        self._reset_turn(event)
+        self._start_step()
+
+    @abstractmethod
+    def _start_step(self) -> None:
+        """Writes the start of a step."""
+
+    @abstractmethod
+    def _finish_step(self, reason: str, raw: str = "", extra: Extra | None = None) -> None:
+        """Writes the end of a step."""
+
+    def _write_step(self, event: ev.Step) -> None:
+        if event.number <= self._step:
+            return  # it started with the turn
+        self._finish_step("tool-calls" if self._has_calls else "stop")
+        self._step, self._has_calls = event.number, False
+        self._start_step()
+
+    def _step_usage(self) -> Object:
+        usage = self._usage.get(self._step) or (self._usage.get(0) if len(self._usage) == 1 else None)
+        return write_usage(usage, self.version)
+
+    def _write_usage(self, event: ev.Usage) -> None:
+        if event.step > self._step:
+            self._write_step(ev.Step(event.step))  # a step without a Step event
+        self._usage[event.step] = event
+
+    def _write_finish(self, event: ev.Finish) -> None:
+        if event.reason in ("pause", "other", "refusal"):
+            self.report_loss("reason")
+        if event.others:
+            self.report_loss("choice")
+        self._finish_step(FINISH_WORDS[event.reason], event.raw, event.extra)
+        self._finish_turn(FINISH_WORDS[event.reason], event.raw)
+
+    @abstractmethod
+    def _finish_turn(self, reason: str, raw: str) -> None:
+        """Writes the finish."""
+
+    def _write_fault(self, event: ev.Fault) -> None:
+        self._flush_calls()
+        self._send("error", error=_error_object(event))
+        if self._usage:
+            self.report_loss("fault-usage")
+
+    def _write_data(self, _: ev.Data) -> None:
+        self.report_loss("data")
+
+
+def _format_timestamp(seconds: int) -> str:
+    """Returns a JavaScript date in JSON; the epoch if the calendar has no such date."""
+    try:
+        date = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        date = datetime.fromtimestamp(0, UTC)
+    return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _error_object(event: ev.Fault) -> Object:
+    """Returns a fault as an Error looks in JSON."""
+    fields = {
+        "name": "AI_APICallError" if event.status else "Error",
+        "message": event.message,
+        "type": event.kind,
+        "code": event.code,
+        "statusCode": event.status,
+        "requestId": event.request_id,
+        "retryAfter": event.retry_after,
+    }
+    known = {key: value for key, value in fields.items() if value}
+    return {**lenient.get_object(sdk_extra(event.extra), "error"), **known}
+
+
+class AisdkEncoder(FullStreamEncoder):
+    """Version 7."""
+
+    version = 7
+    delta_field = b"text"
+    source_id_field = "id"
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _write_start(self, event: ev.Start) -> None:
+        self._send("start")
+        super()._write_start(event)
+
+    def _start_step(self) -> None:
+        self._send("start-step", request={}, warnings=[])
+
+    def _finish_step(self, reason: str, raw: str = "", extra: Extra | None = None) -> None:
+        self._flush_calls()
+        response = {**self._response, **sdk_extra(extra).get("response", {})}
+        fields: Object = {"response": response, "usage": self._step_usage()}
+        if self.version >= _PERFORMANCE:
+            fields["performance"] = _NO_PERFORMANCE
+        self._send("finish-step", **fields, **self._reason_fields(reason, raw), **metadata_field(extra))
+
+    def _reason_fields(self, reason: str, raw: str) -> Object:
+        raw_field = {"rawFinishReason": raw} if raw and self.version >= _RAW_REASON else {}
+        return {"finishReason": reason, **raw_field}
+
+    def _write_usage(self, event: ev.Usage) -> None:
+        super()._write_usage(event)
+        if event.written is not None and self.version < _DETAILS:
+            self.report_loss("written")
+
+    def _finish_turn(self, reason: str, raw: str) -> None:
+        usage = write_usage(self._usage.get(0), self.version)
+        self._send("finish", **self._reason_fields(reason, raw), totalUsage=usage)
+
+    def _write_fault(self, event: ev.Fault) -> None:
+        if event.kind != "cancelled":
+            super()._write_fault(event)
+            return
+        self._flush_calls()
+        self._send("abort", **({"reason": event.message} if self.version >= _RAW_REASON else {}))
+        if self._usage:
+            self.report_loss("fault-usage")
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _write_call_start(self, event: ev.CallStart) -> None:
+        if not self._is_first_choice(event):
+            return
+        fields, form = self._call_fields(event), ""
+        if event.form == "text" and self.version >= _ENCODING:
+            fields["inputEncoding"] = "text"
+        elif event.form == "text":
+            form = "text"
+            self.report_loss("free-text")
+        metadata = metadata_field(event.extra, form=form)
+        self._send("tool-input-start", id=event.id, toolName=event.name, **fields, **metadata)
+        self._delta_heads[event.index] = b'{"type":"tool-input-delta","id":%b,"delta":' % encode_json(event.id)
+
+    def _call_fields(self, event: ev.CallStart | ev.CallEnd | ev.CallCut) -> Object:
+        names = ("dynamic", "title", "toolMetadata") if self.version >= _TITLE else ("dynamic",)
+        return call_fields(event, *names)
+
+    def _write_call_end(self, event: ev.CallEnd) -> None:
+        if event.broken:
+            self._write_call_cut(event)
+            return
+        if self._delta_heads.pop(event.index, None) is None:
+            return
+        ran_by_sdk = bool(sdk_extra(event.extra).get("sdk"))
+        self._has_calls = self._has_calls or ran_by_sdk or event.by == "client"
+        if event.by == "client":
+            self._client_calls.add(event.id)
+        self._send("tool-input-end", id=event.id)
+        value = event.json if event.form == "text" else raw_json(event.json)
+        call = {"toolCallId": event.id, "toolName": event.name, "input": value, **self._call_fields(event)}
+        self._calls[event.id] = call
+        self._pending_calls[event.id] = ("tool-call", {**call, **metadata_field(event.extra)})
+        if not ran_by_sdk:
+            self._flush_calls(event.id, ran=True)
+
+    def _write_call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
+        if self._delta_heads.pop(event.index, None) is None:
+            return
+        if event.broken:
+            self.report_loss("cut-call")
+            return
+        self._send("tool-input-end", id=event.id)
+        call = {"toolCallId": event.id, "toolName": event.name, "input": event.json, **self._call_fields(event)}
+        call.update(dynamic=True, invalid=True, error=INCOMPLETE_CALL)
+        self._send("tool-error", **call, **metadata_field(event.extra, cut=event.by))
+
+    def _write_result(self, event: ev.Result) -> None:
+        self._flush_calls(event.call, ran=True)
+        call = self._calls.get(event.call, {"providerExecuted": True})
+        if event.call in self._client_calls:
+            self.report_loss("answered")
+        fields = {**call, "toolCallId": event.call, "toolName": event.name or call.get("toolName", "")}
+        if sdk_extra(event.extra).get("denied") and self.version >= _APPROVAL:
+            self._send("tool-output-denied", toolCallId=event.call, toolName=fields["toolName"])
+            return
+        fields["error" if event.failed else "output"] = raw_json(event.json)
+        if event.partial and not event.failed:
+            fields["preliminary"] = True
+        self._send("tool-error" if event.failed else "tool-result", **fields, **metadata_field(event.extra))
+
+    def _write_ask(self, event: ev.Ask) -> None:
+        call = self._calls.get(event.call)
+        if call is None or self.version < _APPROVAL:
+            self.report_loss("approval")
+            return
+        self._flush_calls(event.call, ran=True)
+        if event.call in self._client_calls:
+            self.report_loss("answered")
+        fields = {"approvalId": event.id, "toolCall": {"type": "tool-call", **call}}
+        self._send("tool-approval-request", **fields, **approval_fields(event))
+
+    # ── sources, files, opaque state ──────────────────────────────────────────────────────────────
+
+    def _send_source(self, kind: str, **fields: Any) -> None:
+        self._send("source", sourceType=kind, **fields)
+
+    def _write_file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+        if start.url and not data:
+            self.report_loss("file")
+            self._write_source(ev.Source(start.index, start.url, media=start.media, extra=extra))
+            return
+        is_reasoning = sdk_extra(extra).get("reasoning")
+        metadata = metadata_field(extra) if self.version >= _FILE_STATE else {}
+        if self.version < _REASONING_FILE and (is_reasoning or (extra and not metadata)):
+            self.report_loss("file-state")
+        kind = "reasoning-file" if is_reasoning and self.version >= _REASONING_FILE else "file"
+        self._send(kind, file={"base64": data, "mediaType": start.media}, **metadata)
+
+    def _write_opaque(self, event: ev.Opaque) -> None:
+        if self.version < _CUSTOM:
+            self.report_loss("opaque")
+        elif event.protocol == SDK and isinstance(event.data, dict):
+            self.out.append((b"", encode_json(event.data)))  # pyright: ignore[reportUnknownMemberType]
+        else:
+            self._send("custom", kind=f"{event.protocol}.{event.kind}", **metadata_field(None, opaque=event.data))
+
+
+class Aisdk6Encoder(AisdkEncoder):
+    """Without custom parts and files of the reasoning."""
+
+    version = 6
+
+
+class Aisdk5Encoder(AisdkEncoder):
+    """Also without raw reasons, usage details, approvals and titles."""
+
+    version = 5

@@ -1,0 +1,306 @@
+"""Canonical requests → an AI SDK call with model messages. `Quirks.version` selects the version.
+
+Fields that the SDK does not have travel under our key in the provider options. The SDK passes them on unchanged, and
+our reader restores them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock._aisdk import PENSTOCK, request_settings
+from penstock._aisdk.request_parts import (
+    call_input_value,
+    parse_json_or_text,
+    reasoning_fields,
+    single_value,
+    split_sdk_runs,
+    write_content,
+    write_custom,
+    write_file,
+    write_output,
+)
+from penstock._aisdk.request_settings import report_foreign_fields, write_extra_fields, write_options
+from penstock._protocols.aisdk.request_read import NAME, SYSTEM_SEPARATOR
+from penstock._request_writer import Losses, RequestDraft, drop_empty, split_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock._lenient_fields import Object
+
+LOSSES: Losses = {
+    "approval": "approvals exist since version 6",
+    "cache": "only the last cache hint of a system message is written",
+    "cut-call": "an incomplete call is left out",
+    "detail": "the detail level of an image in a result is left out",
+    "failed-content": "only our mark says that a tool failed whose result is a file or a list",
+    "file-id": "a file that only its provider can find by id is written without its content",
+    "opaque": "custom parts exist since version 7",
+    "refusal": "only our mark says that a text is a refusal",
+    "result-url": "version 5 has no file URLs in results: a line of text gives the URL",
+    "source": "a citation in an earlier answer is left out",
+    "system-part": "parts of a system message other than text are left out",
+    "tool": "a tool that another provider runs is left out",
+}
+APPROVAL, CUSTOM = 6, 7  # since which version there is
+
+
+class Quirks(msgspec.Struct, frozen=True):
+    """The version that reads the request. Version 4 has other names for inputs, results and media types."""
+
+    version: int = 7
+
+
+class Writer(RequestDraft):
+    """Writes one request. State: the free-text tools, and the tool name of each call."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(self, quirks: Quirks) -> None:
+        super().__init__()
+        self._version = quirks.version
+        self._custom: frozenset[str] = frozenset()
+        self._names: dict[str, str] = {}
+
+    def write(self, request: rq.Request) -> Object:
+        own, marks = split_extra(request.extra, NAME)
+        self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
+        body: Object = {**own.get("rest", {}), **drop_empty(model=request.model)}
+        body.update(self._write_prompt(split_sdk_runs(request.messages), marks))
+        body.update(request_settings.write_tools(request, self, named=bool(marks.get("named"))))
+        body.update(request_settings.write_choice(request.choice))
+        if request.stream or marks.get("still"):
+            body["stream"] = request.stream
+        asked, left = request_settings.write_settings(request.settings, marks)
+        body.update(asked)
+        body.update(self._options(request, left, marks))
+        return body
+
+    def _options(self, request: rq.Request, left: Object, marks: Object) -> Object:
+        """Writes the provider options, ours included."""
+        report_foreign_fields(self, request.extra)
+        ours = write_options(request.extra, {}, settings=left, usage=request.usage).get("providerOptions", {})
+        found = {**request.options, **({PENSTOCK: ours[PENSTOCK]} if PENSTOCK in ours else {})}
+        return {marks.get("word") or "providerOptions": found} if found else {}
+
+    def _write_prompt(self, messages: list[rq.Message], marks: Object) -> Object:
+        """Writes the system prompt and the messages."""
+        word, form, count = marks.get("system") or ("system", "", 0 if marks.get("read") else len(messages))
+        front = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
+        front = min(front, count)
+        head, made = self._messages(messages[:front]), self._messages(messages[front:])
+        body: Object = {}
+        if head and form in ("", "text") and len(head) == 1 and head[0].keys() == {"role", "content"}:
+            body[word] = head[0]["content"]
+        elif head or form == "list":
+            body[word] = head[0] if form == "message" and len(head) == 1 else head
+        if marks.get("prompt") == "text" and made and isinstance(made[0]["content"], str):
+            body["prompt"] = made.pop(0)["content"]
+        word = "prompt" if marks.get("prompt") == "list" else "messages"
+        return {**body, **({word: made} if made or "prompt" not in body else {})}
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────
+
+    def _messages(self, messages: list[rq.Message]) -> list[Object]:
+        made: list[Object] = []
+        for message in messages:
+            _, marks = split_extra(message.extra, NAME)
+            if message.role == "system":
+                made.append(self._system(message, marks))
+            elif (
+                made
+                and isinstance(made[-1]["content"], list)
+                and (places := self._joined_positions(message, marks, made[-1]))
+            ):
+                for place, part in zip(places, message.parts, strict=False):
+                    made[-1]["content"][place:place] = self._part(part)
+            else:
+                made += self._message(message, marks)
+        return made
+
+    def _joined_positions(self, message: rq.Message, marks: Object, before: Object) -> list[int]:
+        """Returns the positions of a message's parts in the message before; nothing if they do not belong there."""
+        joined = marks.get("joined")
+        if isinstance(joined, list):
+            return joined  # pyright: ignore[reportUnknownVariableType]
+        answers = message.role == "user" and all(type(part) is rq.Ask for part in message.parts)
+        # approvals are looked for in the last message single_value, before its results
+        return list(range(len(message.parts))) if answers and before["role"] == "tool" else []
+
+    def _system(self, message: rq.Message, marks: Object) -> Object:
+        parts, opaques = _split_opaque(message.parts)
+        texts = [part.text for part in parts if type(part) is rq.Text]
+        if len(texts) < len(parts):
+            self.report_loss("system-part")
+        if any(part.cache for part in parts[:-1]):
+            self.report_loss("cache")
+        cache = parts[-1].cache if parts else ""
+        sizes = [len(text) for text in texts] if len(texts) > 1 else []
+        beside = self._message_fields(message, marks, cache, sizes=sizes, opaques=opaques)
+        return {"role": "system", "content": SYSTEM_SEPARATOR.join(texts), **beside}
+
+    def _message_fields(self, message: rq.Message, marks: Object, cache: str, **ours: Any) -> Object:
+        report_foreign_fields(self, message.extra)
+        options = write_options(message.extra, marks, cache=cache, name=message.name, **ours)
+        return {**split_extra(message.extra, NAME)[0].get("rest", {}), **options}
+
+    def _message(self, message: rq.Message, marks: Object) -> list[Object]:
+        role = marks.get("role") or message.role
+        native = role == "assistant" and self._version >= CUSTOM
+        parts, opaques = (message.parts, []) if native else _split_opaque(message.parts)
+        answers: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Ask] if role == "user" else []
+        made: list[Object] = []
+        if answers:  # approvals are answered where results are given
+            made.append({"role": "tool", "content": [one for part in answers for one in self._part(part)]})
+            parts = [part for part in parts if type(part) is not rq.Ask]
+        if parts or not answers:
+            cache = ""
+            if marks.get("cached") and parts:
+                cache, parts = parts[-1].cache, [*parts[:-1], replace(parts[-1], cache="")]
+            content = self._content(parts, listed=role == "tool" or "listed" in marks)
+            made.append(
+                {"role": role, "content": content, **self._message_fields(message, marks, cache, opaques=opaques)}
+            )
+        return [one for one in made if one["role"] != "tool" or one["content"]]
+
+    def _content(self, parts: list[rq.AnyPart], *, listed: bool) -> str | list[Object]:
+        if not listed and not parts:
+            return ""
+        made = [one for part in parts for one in self._part(part)]
+        if not listed and len(made) == 1 and made[0].keys() == {"type", "text"} and made[0]["type"] == "text":
+            return str(made[0]["text"])
+        return made
+
+    def _part(self, part: rq.AnyPart) -> list[Object]:
+        if not isinstance(part, rq.Opaque) and part.extra is not None:
+            report_foreign_fields(self, part.extra)
+        return self.kinds[type(part)](self, part)
+
+    def _text(self, part: rq.Text) -> list[Object]:
+        if part.refusal:
+            self.report_loss("refusal")
+        return [{"type": "text", "text": part.text, **write_extra_fields(part, refusal=part.refusal)[0]}]
+
+    def _reasoning(self, part: rq.Reasoning) -> list[Object]:
+        marks = split_extra(part.extra, NAME)[1]
+        state = (part.extra or {}).get("anthropic", {})
+        old = bool(marks.get("signed") or marks.get("kind"))
+        bare = (
+            replace(part, extra={key: own for key, own in (part.extra or {}).items() if key != "anthropic"})
+            if old
+            else part
+        )
+        rest = write_extra_fields(bare, **reasoning_fields(part))[0]
+        if marks.get("kind"):
+            return [{**rest, "type": "redacted-reasoning", "data": state.get("redacted", "")}]
+        return [
+            {
+                **rest,
+                "type": "reasoning",
+                "text": part.text,
+                **({"signature": state.get("signature", "")} if old else {}),
+            }
+        ]
+
+    def _call(self, call: rq.Call) -> list[Object]:
+        self._names[call.id] = call.name
+        if call.cut:
+            self.report_loss("cut-call")
+            return []
+        free = call.form == "text" and call.name not in self._custom
+        rest, _, marks = write_extra_fields(call, form="text" if free else "")
+        made: Object = {"type": "tool-call", "toolCallId": call.id, "toolName": call.name}
+        if call.json or not marks.get("silent"):
+            made["args" if marks.get("old") or self._version < 5 else "input"] = call_input_value(call, marks)  # noqa: PLR2004
+        if call.by == "provider" or marks.get("unrun"):
+            made["providerExecuted"] = call.by == "provider"
+        return [{**rest, **made}]
+
+    def _result(self, result: rq.Result) -> list[Object]:
+        own, marks = split_extra(result.extra, NAME)
+        listed = single_value(result) is None
+        rest = write_extra_fields(
+            result,
+            failed=result.failed and listed and not own.get("denied"),
+            partial=result.partial,
+            ran=result.by == "provider" and result.call not in self._names,
+        )[0]
+        made = {
+            "type": "tool-result",
+            "toolCallId": result.call,
+            "toolName": result.name or self._names.get(result.call, ""),
+        }
+        if marks.get("old") or self._version < 5:  # noqa: PLR2004 — version 4 has no outputs
+            return [{**rest, **made, **self._write_v4_output(result, marks)}]
+        return [{**rest, **made, "output": write_output(result, self, self._version)}]
+
+    def _write_v4_output(self, result: rq.Result, marks: Object) -> Object:
+        only = result.content[0] if len(result.content) == 1 else None
+        failed = {"isError": result.failed} if result.failed or marks.get("unfailed") else {}
+        if type(only) is rq.Text and "result" not in marks:
+            return {"result": only.text, **failed}
+        if type(only) is rq.Json:
+            return {"result": parse_json_or_text(only.json), **failed}
+        content = write_content(result.content, self, self._version)
+        bare: Any = marks["result"]["value"] if "result" in marks else content
+        return {"result": bare, "experimental_content": content, **failed}
+
+    def _file(self, file: rq.File) -> list[Object]:
+        if file.id and not file.url and not file.data and not split_extra(file.extra, NAME)[1].get("reference"):
+            self.report_loss("file-id")
+        made = write_file(file, "data")
+        return [{**made, "type": "file"} if made["type"] == "reasoning-file" and self._version < CUSTOM else made]
+
+    def _opaque(self, part: rq.Opaque) -> list[Object]:
+        if part.protocol == NAME and part.kind != "custom":
+            return [part.data]
+        if self._version >= CUSTOM:
+            return [write_custom(part)]
+        self.report_loss("opaque")  # the SDK's own
+        return []
+
+    def _source(self, _: rq.Source) -> list[Object]:
+        self.report_loss("source")
+        return []
+
+    def _ask(self, ask: rq.Ask) -> list[Object]:
+        if self._version < APPROVAL:
+            self.report_loss("approval")
+            return []
+        rest = write_extra_fields(ask)[0]
+        if ask.approved is None:
+            return [{**rest, "type": "tool-approval-request", "approvalId": ask.id, "toolCallId": ask.call}]
+        return [{**rest, "type": "tool-approval-response", "approvalId": ask.id, "approved": ask.approved}]
+
+    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _text,
+        rq.Reasoning: _reasoning,
+        rq.Call: _call,
+        rq.Result: _result,
+        rq.File: _file,
+        rq.Ask: _ask,
+        rq.Opaque: _opaque,
+        rq.Source: _source,
+    }
+
+
+def _split_opaque(parts: list[rq.AnyPart]) -> tuple[list[rq.AnyPart], list[Any]]:
+    """Splits off opaque state of other protocols; returns it with its positions."""
+    away = [place for place, part in enumerate(parts) if type(part) is rq.Opaque and part.protocol != NAME]
+    if not away:
+        return parts, []
+    build_part_extra = [part for place, part in enumerate(parts) if place not in away]
+    return build_part_extra, [[place, msgspec.to_builtins(parts[place])] for place in away]
+
+
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
+    """Writes a request as the options of an AI SDK call, in JSON."""
+    writer = Writer(quirks or Quirks())
+    writer.body = writer.write(request)
+    return writer

@@ -1,0 +1,52 @@
+"""Anthropic Messages, as Claude and compatible providers send it."""
+
+from typing import Any
+
+from penstock._codec import Protocol
+from penstock._protocols.anthropic.body import ERRORS, build_body, build_error_body
+from penstock._protocols.anthropic.decode import AnthropicDecoder
+from penstock._protocols.anthropic.encode import AnthropicEncoder
+from penstock._protocols.anthropic.wire import NAME
+from penstock._request_profile import PLAIN, USER_FILES, Profile
+
+_EVENT_TYPES = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
+
+
+def matches(_: str, payload: dict[str, Any]) -> bool:
+    """Returns True if a payload belongs to this protocol."""
+    kind = payload.get("type")
+    return kind in _EVENT_TYPES and not (kind == "message" and "content" not in payload)
+
+
+PROTOCOL = Protocol(
+    NAME,
+    matches,
+    AnthropicDecoder,
+    AnthropicEncoder,
+    sequential=True,
+    body=build_body,
+    end_marks=(b'"message_stop"',),
+    end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    errors=ERRORS,
+    error_body=build_error_body,
+    requires_limit=True,  # max_tokens: https://docs.claude.com/en/api/messages
+    snake_case=True,
+    disables_thinking=True,
+    stop_sequence_field="stop_sequence",
+    profile=Profile(
+        protocol=NAME,
+        provider="anthropic",
+        ids=PLAIN,
+        names=PLAIN,
+        answers=False,
+        opens=True,
+        empty="drop",
+        points=4,
+        min_output=1,
+        inside=True,
+        thinking=("adaptive", "budget", "none"),
+        holding=USER_FILES,
+        trims=True,
+        prefills=True,
+    ),
+)

@@ -1,0 +1,243 @@
+"""Writes canonical parts as Anthropic content blocks. `LOSSES` lists what the blocks cannot express."""
+
+from __future__ import annotations
+
+import binascii
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+from penstock import request as rq
+from penstock._jsontext import decode_or_keep_raw
+from penstock._markers import NativeSupport, input_as_object
+from penstock._media import sniff_media_type
+from penstock._protocols.anthropic.wire import NAME
+from penstock._request_writer import (
+    Losses,
+    RequestDraft,
+    add_missing,
+    collect_text,
+    describe_file,
+    omit_with_loss,
+    split_extra,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock._lenient_fields import Object
+
+LOSSES: Losses = {
+    "allowed": "a list of allowed tools is left out",
+    "any-json": "JSON without a schema cannot be requested and is not",
+    "approval": "an approval is left out",
+    "budget": "a budget of less than 1024 reasoning tokens is sent as 1024",
+    "cache": "a cache point lasts for another time than requested: {}",
+    "choice": "the tool choice is left out if there are no tools",
+    "encrypted": "encrypted fields of another provider's tool result are left out",
+    "cut-call": "an incomplete call is left out",
+    "detail": "the detail level of an image is left out",
+    "effort": "an effort that does not exist here is sent as the nearest one: {}",
+    "empty": "an empty text or a message without content is left out",
+    "file": "a file of an unsupported type is replaced by a line of text: {}",
+    "file-id": "a file of another provider is sent by its id, which this provider does not know",
+    "file-name": "the name of an image is left out",
+    "format": "the name, description and strictness of an answer's schema are left out",
+    "json-result": "a JSON value in a tool result is sent as text",
+    "max-output": "max_tokens is required by this API and was not given; using {}",
+    "media": "a text file of another type is sent as plain text: {}",
+    "name": "the name of a message's author is left out",
+    "namespace": "the namespace of a tool is left out: {}",
+    "opaque": "state of another protocol is left out; its text is sent as text",
+    "order": "in a turn in which another provider ran tools, the client's calls come last",
+    "setting": "a setting that does not exist here is left out: {}",
+    "source": "a citation in an earlier answer is left out",
+    "temperature": "a temperature over 1 is sent as 1",
+    "tool": "a tool that another provider runs is left out: {}",
+    "unsigned": "reasoning without this provider's signature is left out, or sent as text",
+}
+LACKS: Losses = {  # what only some providers lack: see `Quirks`
+    "mid-system": "a system message inside the conversation is sent as a user message",
+}
+_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "image/svg")
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/*")
+_MEDIA_ALIASES = {"image/jpg": "image/jpeg"}
+
+
+class Quirks(msgspec.Struct, frozen=True):
+    """How providers of this protocol differ."""
+
+    max_output: int = 4096  # max_tokens if the request has no limit: the API requires one
+    mid_system: Literal["keep", "user"] = "keep"  # the role of system messages inside the conversation
+    unsigned: Literal["drop", "text", "keep"] = "drop"  # how to write reasoning without a signature
+
+
+class BlockWriter(RequestDraft):
+    """Writes parts as content blocks."""
+
+    protocol = NAME
+    losses: ClassVar[Losses] = {**LOSSES, **LACKS}
+    holds = NativeSupport(NAME, json=False, refusals=False, assistant_files=False)
+
+    def __init__(self, quirks: Quirks) -> None:
+        super().__init__()
+        self.quirks = quirks
+
+    def write_content(self, parts: Sequence[rq.AnyPart | rq.ResultPart], *, listed: bool = False) -> str | list[Object]:
+        """Returns a string if that is enough, else a list of blocks."""
+        if len(parts) == 1 and not listed:
+            only = parts[0]
+            if type(only) is rq.Text and not only.cache and (only.extra is None or self.is_foreign(only.extra)):
+                return only.text
+        return self.write_blocks(parts)
+
+    def write_blocks(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> list[Object]:
+        """Returns parts as blocks: mostly one for each part, sometimes none."""
+        blocks: list[Object] = []
+        writers = self.part_writers
+        for part in parts:
+            written = writers[type(part)](self, part)
+            if part.cache and written and "cache_control" not in written[-1]:
+                marks = split_extra(getattr(part, "extra", None), NAME)[1]
+                self.write_cache_control(part, written[-1], marks)
+            blocks += written
+        return blocks
+
+    def write_cache_control(self, part: rq.Part | rq.Tool, target: Object, marks: Object) -> None:
+        """Writes a cache point as it was spelled, or in the usual form."""
+        if "hint" in marks and (marks["hint"].get("ttl") or "5m") == part.cache:
+            target["cache_control"] = marks["hint"]
+            return
+        if part.cache not in ("5m", "1h"):
+            self.report_loss("cache", part.cache)
+        target["cache_control"] = {"type": "ephemeral", "ttl": "1h"} if part.cache == "1h" else {"type": "ephemeral"}
+
+    # ── text and reasoning ────────────────────────────────────────────────────────────────────────
+
+    def _write_text(self, part: rq.Text) -> list[Object]:
+        if part.extra is None and part.text:
+            return [{"type": "text", "text": part.text}]
+        own, marks = self.split_extra(part.extra)
+        if not part.text and "empty" not in marks:
+            self.report_loss("empty")  # Anthropic rejects empty blocks
+            return []
+        block = {"type": "text", "text": part.text, **own}
+        add_missing(block, marks.get("also"))
+        return [block]
+
+    def _write_json(self, part: rq.Json) -> list[Object]:
+        self.report_loss("json-result")
+        return [{"type": "text", "text": part.json}]
+
+    def _write_reasoning(self, part: rq.Reasoning) -> list[Object]:
+        own, _ = split_extra(part.extra, NAME)
+        if "redacted" in own:
+            more = {key: value for key, value in own.items() if key != "redacted"}
+            return [{"type": "redacted_thinking", "data": own["redacted"], **more}]
+        if own.get("signature") or "signature" in own or self.quirks.unsigned == "keep":
+            return [{"type": "thinking", "thinking": part.text, "signature": "", **own}]
+        self.report_loss("unsigned")
+        return [{"type": "text", "text": part.text}] if self.quirks.unsigned == "text" and part.text else []
+
+    # ── calls and results ─────────────────────────────────────────────────────────────────────────
+
+    def _write_call(self, call: rq.Call) -> list[Object]:
+        if call.cut:
+            self.report_loss("cut-call")
+            return []
+        given, carried = input_as_object(call)
+        if carried:
+            self.report_carried(carried)
+        block: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+        if call.extra is not None:
+            own, marks = self.split_extra(call.extra)
+            block.update(own)
+            add_missing(block, marks.get("also"))
+        return [block]
+
+    def _write_result(self, result: rq.Result) -> list[Object]:
+        content = result.content
+        if result.extra is None:
+            block: Object = {"type": "tool_result", "tool_use_id": result.call}
+            if content:
+                block["content"] = self.write_content(content)
+            if result.failed:
+                block["is_error"] = True
+            return [block]
+        own, marks = self.split_extra(result.extra)
+        if result.by == "provider" and own:
+            return [{**own, "content": decode_or_keep_raw(result.json)}]
+        block = {"type": "tool_result", "tool_use_id": result.call, **own}
+        if content or "listed" in marks:
+            block["content"] = self.write_content(content, listed="listed" in marks)
+        if result.failed or "said" in marks:
+            block["is_error"] = result.failed
+        add_missing(block, marks.get("also"))
+        return [block]
+
+    # ── files ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _write_file(self, part: rq.File) -> list[Object]:
+        self.report_image_detail(part)
+        own, marks = self.split_extra(part.extra)
+        media = _MEDIA_ALIASES.get(part.media, part.media)
+        kind = marks.get("kind") or ("image" if media in _IMAGE_TYPES else "document")
+        source = self._build_source(part, media, marks.get("own", ""))
+        if source is None:
+            self.report_loss("file", part.media)
+            return [{"type": "text", "text": describe_file(part)}]
+        block: Object = {"type": kind, "source": {**source, **marks.get("source", {})}}
+        if part.name and kind == "document":
+            block["title"] = part.name
+        elif part.name:
+            self.report_loss("file-name")
+        if part.id and NAME not in (part.extra or ()):
+            self.report_loss("file-id")
+        block.update(own)
+        add_missing(block, marks.get("also"))
+        return [block]
+
+    def _build_source(self, part: rq.File, media: str, own: str) -> Object | None:
+        known = media in _IMAGE_TYPES or media == "application/pdf" or own == "base64"
+        if part.id:
+            return {"type": "file", "file_id": part.id}
+        if part.url:
+            return {"type": "url", "url": part.url} if known else None
+        if media == "image/*":
+            media = sniff_media_type(part.data) or "image/png"
+        if known:
+            return {"type": "base64", "media_type": media, "data": part.data}
+        return self._build_plain_text(part)
+
+    def _build_plain_text(self, part: rq.File) -> Object | None:
+        """Returns a text file as a plain text source; None for other files."""
+        if not part.media.startswith(_TEXT_TYPES):
+            return None
+        try:
+            text = binascii.a2b_base64(part.data).decode("utf-8", "surrogatepass")
+        except ValueError:
+            return None
+        if part.media != "text/plain":
+            self.report_loss("media", part.media)
+        return {"type": "text", "media_type": "text/plain", "data": text}
+
+    # ── opaque blocks ─────────────────────────────────────────────────────────────────────────────
+
+    def _write_opaque(self, part: rq.Opaque) -> list[Object]:
+        if part.protocol == NAME:
+            return [part.data if part.cache else {key: part.data[key] for key in part.data if key != "cache_control"}]
+        self.report_loss("opaque")
+        text = collect_text(part.data)
+        return [{"type": "text", "text": text}] if text else []
+
+    part_writers: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
+        rq.Text: _write_text,
+        rq.Json: _write_json,
+        rq.Reasoning: _write_reasoning,
+        rq.Call: _write_call,
+        rq.Result: _write_result,
+        rq.File: _write_file,
+        rq.Opaque: _write_opaque,
+        rq.Source: omit_with_loss("source"),
+        rq.Ask: omit_with_loss("approval"),
+    }

@@ -1,0 +1,269 @@
+"""Reads Converse requests: messages, tools, settings. `request_write.py` is the opposite direction.
+
+Converse puts tool results into user messages. Here they become messages of role `tool`; other content of the same
+message follows in a user message. The system prompt becomes the first message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from penstock import _strict_fields as strict
+from penstock import request as rq
+from penstock._jsontext import as_json
+from penstock._lenient_fields import as_object, get_integer, get_object, get_text
+from penstock._markers import extract_markers, parse_free_text_schema
+from penstock._markers.extract import restore_free_text_calls
+from penstock._markers.marks import MARK_START
+from penstock._protocols.bedrock.request_read_parts import read_blocks, read_cache_time
+from penstock._protocols.bedrock.wire import NAME
+from penstock._strict_fields import build_extra, empty_fields, unknown_fields
+from penstock.errors import BadRequest
+
+if TYPE_CHECKING:
+    from penstock._lenient_fields import Object
+
+THINKING_FIELDS = ("thinking", "reasoning_config", "reasoningConfig")
+_REQUEST_FIELDS = frozenset(
+    str.split("""
+        inferenceConfig additionalModelRequestFields outputConfig requestMetadata serviceTier
+        modelId messages system toolConfig
+    """)
+)
+_TOOL_FIELDS = frozenset({"name", "description", "inputSchema", "strict"})
+_CONFIG_FIELDS = frozenset({"maxTokens", "max_new_tokens", "temperature", "topP", "stopSequences"})
+
+
+def read_request(body: Object) -> rq.Request:
+    """Reads a request from its parsed body. HTTP names the model in the URL; SDKs name it in the body."""
+    strict.as_object(body)
+    messages = _read_system(body)
+    for row in strict.read_objects(body, "messages", read_message, need=True):
+        messages += row
+    settings, marks = _read_settings(body)
+    config = strict.get_object(body, "toolConfig")
+    tools, choice = _read_tools(config)
+    restore_free_text_calls(messages, tools)
+    own = unknown_fields(body, _REQUEST_FIELDS)
+    more = unknown_fields(config, {"tools", "toolChoice"})
+    if more:
+        own["toolConfig"] = more
+    extra = build_extra(NAME, own, model="modelId" in body, also=empty_fields(body, _REQUEST_FIELDS), **marks)
+    return rq.Request(strict.get_text(body, "modelId"), extract_markers(messages), tools, choice, settings, extra=extra)
+
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_system(body: Object) -> list[rq.Message]:
+    given = body.get("system")
+    if not given:
+        return []
+    if not isinstance(given, list):
+        raise BadRequest("a list of blocks", given, "system")
+    return [rq.Message("system", read_blocks(given, "system", "user"))]  # pyright: ignore[reportUnknownArgumentType]
+
+
+def read_message(message: Object) -> list[rq.Message]:
+    """Reads one message. Returns several if it has tool results, carried files and other content."""
+    role: Any = message.get("role")
+    if role not in ("user", "assistant"):
+        raise BadRequest("user or assistant", role, "role")
+    given = message.get("content")
+    if not isinstance(given, list):
+        raise BadRequest("a list of blocks", given, "content")
+    parts = read_blocks(given, "content", role)  # pyright: ignore[reportUnknownArgumentType]
+    extra = build_extra(NAME, unknown_fields(message, {"role", "content"}))
+    if role == "user" and any(type(part) is rq.Call for part in parts):
+        raise BadRequest("toolUse in messages of the assistant alone", [], "content")
+    if role == "assistant":
+        return [rq.Message("assistant", parts, extra=extra)]
+    return _split_user_message(parts, extra)
+
+
+def _split_user_message(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
+    results: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Result]
+    others: list[rq.AnyPart] = [part for part in parts if type(part) is not rq.Result]
+    if not results:
+        first, *more = _split_carried_files(parts)
+        return [rq.Message("user", first, extra=extra), *(rq.Message("user", row) for row in more)]
+    messages = [rq.Message("tool", results, extra=extra)]
+    if others:
+        places = [position for position, part in enumerate(parts) if type(part) is not rq.Result]
+        first, *more = _split_carried_files(others)
+        mixed = places if places[0] < len(results) and not more else None
+        messages += [rq.Message("user", first, extra=build_extra(NAME, {}, joined=True, places=mixed))]
+        messages += [rq.Message("user", row) for row in more]
+    return messages
+
+
+def _split_carried_files(parts: list[rq.AnyPart]) -> list[list[rq.AnyPart]]:
+    """Separates carried files from the user's parts. The writer joins them, because roles must alternate."""
+    rows: list[list[rq.AnyPart]] = []
+    start = position = 0
+    while position < len(parts):
+        end, mark = position, _get_file_mark(parts, position)
+        while mark and _get_file_mark(parts, end) == mark:
+            end += 2
+        if end > position:
+            rows += [parts[start:position]] if start < position else []
+            rows.append(parts[position:end])
+            start = end
+        position = max(position + 1, end)
+    return [*rows, parts[start:]] if start < len(parts) or not rows else rows
+
+
+def _get_file_mark(parts: list[rq.AnyPart], position: int) -> str:
+    """Returns the kind of the mark at `place`, if a file follows it."""
+    mark, file = (parts[position], parts[position + 1]) if position + 1 < len(parts) else (None, None)
+    if type(mark) is not rq.Text or type(file) is not rq.File or not mark.text.startswith(MARK_START):
+        return ""
+    return mark.text.partition(" ")[0]
+
+
+# ── tools ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_tools(config: Object) -> tuple[list[rq.Tool], rq.ToolChoice | None]:
+    tools: list[rq.Tool] = []
+    try:
+        for tool in strict.read_objects(config, "tools", _read_tool):
+            if tool.cache and not tool.name and tools and not tools[-1].cache:
+                tools[-1].cache = tool.cache
+            else:
+                tool.cache = ""
+                tools.append(tool)
+        choice = config.get("toolChoice")
+        return tools, None if choice is None else strict.read_object(config, "toolChoice", _read_choice)
+    except BadRequest as error:
+        raise error.at("toolConfig") from None
+
+
+def _read_tool(given: Object) -> rq.Tool:
+    if given.get("toolSpec") is not None:
+        beside = unknown_fields(given, {"toolSpec"})
+        return strict.read_object(given, "toolSpec", lambda spec: _read_function(spec, beside))
+    kind = next(iter(given), "")
+    if kind == "cachePoint":
+        return rq.Tool("", kind="unknown", cache=read_cache_time(given[kind]), extra={NAME: {"tool": given}})
+    inner = given.get(kind)
+    name = strict.get_text(cast("Object", inner), "name") if isinstance(inner, dict) else ""
+    tool_kind: rq.ToolKind = "provider" if kind == "systemTool" else "unknown"
+    return rq.Tool(name or kind, kind=tool_kind, extra={NAME: {"tool": given}})
+
+
+def _read_function(spec: Object, beside: Object) -> rq.Tool:
+    holder = strict.get_object(spec, "inputSchema")
+    schema = strict.get_object(holder, "json") if holder.get("json") is not None else None
+    grammar = None if schema is None else parse_free_text_schema(schema)
+    own = unknown_fields(spec, _TOOL_FIELDS) if spec.keys() - _TOOL_FIELDS else {}
+    if beside:
+        own["beside"] = beside
+    return rq.Tool(
+        strict.require_text(spec, "name"),
+        strict.get_text(spec, "description"),
+        schema if grammar is None else grammar or None,
+        kind="function" if grammar is None else "custom",
+        strict=strict.get_flag(spec, "strict"),
+        extra=build_extra(NAME, own, empty=spec.get("description") == ""),
+    )
+
+
+def _read_choice(given: Object) -> rq.ToolChoice | None:
+    kind = next((key for key in given if given[key] is not None), "")
+    if not kind:
+        return None
+    if kind not in ("auto", "any", "tool"):
+        return rq.ToolChoice(extra={NAME: {"choice": given}})
+    if kind == "tool":
+        name = strict.read_object(given, "tool", lambda tool: strict.require_text(tool, "name"))
+        return rq.ToolChoice("tool", [name])
+    return rq.ToolChoice("auto" if kind == "auto" else "required")
+
+
+# ── settings ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class ModelFields(msgspec.Struct, frozen=True):
+    """The canonical settings in the additional fields of a model family."""
+
+    budget: int | None = None
+    thoughts: bool | None = None
+    effort: str = ""
+    top_k: int | None = None
+
+
+def read_model_fields(fields: Object) -> ModelFields:
+    """Reads additional fields. Each model family has its own."""
+    key = next((key for key in THINKING_FIELDS if isinstance(fields.get(key), dict)), "")
+    thinking = get_object(fields, key)
+    effort = get_text(get_object(fields, "output_config"), "effort") or get_text(fields, "reasoning_effort")
+    effort = effort or get_text(thinking, "maxReasoningEffort")
+    kind, budget = get_text(thinking, "type"), get_integer(thinking, "budget_tokens")
+    if kind == "disabled":
+        budget = 0
+    shown = True if kind and kind != "disabled" and budget is None and not effort else None
+    top_k = get_integer(fields, "top_k")
+    if top_k is None:
+        top_k = get_integer(get_object(fields, "inferenceConfig"), "topK")
+    return ModelFields(budget, shown, effort, top_k)
+
+
+def _read_settings(body: Object) -> tuple[rq.Settings, Object]:
+    """Returns the settings and the marks of their spelling."""
+    config = strict.get_object(body, "inferenceConfig")
+    more = strict.get_object(body, "additionalModelRequestFields")
+    fields = read_model_fields(more)
+    form, output = _read_format(body)
+    limit = "maxTokens" if config.get("maxTokens") is not None else "max_new_tokens"
+    marks = {
+        "limit": limit if limit != "maxTokens" and limit in config else "",
+        "config": unknown_fields(config, _CONFIG_FIELDS),
+        "unsaid": empty_fields(config, _CONFIG_FIELDS),
+        "more": more,
+        "output": output,
+    }
+    try:
+        settings = rq.Settings(
+            max_output=strict.get_integer(config, limit),
+            temperature=strict.get_number(config, "temperature"),
+            top_p=strict.get_number(config, "topP"),
+            stop=strict.get_strings(config, "stopSequences"),
+        )
+    except BadRequest as error:
+        raise error.at("inferenceConfig") from None
+    settings.top_k, settings.budget = fields.top_k, fields.budget
+    settings.effort, settings.thoughts = fields.effort, fields.thoughts
+    tier = body.get("serviceTier")
+    settings.format, settings.tier = form, get_text(as_object(tier), "type")
+    settings.metadata = strict.get_object(body, "requestMetadata") or None
+    if tier is not None and unknown_fields(as_object(tier), {"type"}):
+        marks["tier"] = tier
+    return settings, marks
+
+
+def _read_format(body: Object) -> tuple[rq.Format | None, Any]:
+    """Returns the answer's format, and the field if it cannot be rebuilt. The schema is JSON inside a string."""
+    output = strict.get_object(body, "outputConfig")
+    if not output:
+        return None, None
+    given = get_object(get_object(get_object(output, "textFormat"), "structure"), "jsonSchema")
+    try:
+        schema = msgspec.json.decode(get_text(given, "schema"))
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None, output
+    if not isinstance(schema, dict):
+        return None, output
+    form = rq.Format("schema", get_text(given, "name"), as_object(schema), get_text(given, "description"))
+    return form, None if build_output_config(form) == output else output
+
+
+def build_output_config(form: rq.Format) -> Object:
+    """Returns the usual request for a schema."""
+    schema: Object = {"name": form.name} if form.name else {}
+    if form.description:
+        schema["description"] = form.description
+    schema["schema"] = as_json(form.schema or {"type": "object"})
+    return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}

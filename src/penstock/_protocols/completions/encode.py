@@ -1,0 +1,199 @@
+"""Events → legacy text completion chunks. Only text and refusals are written, both as text; the rest is a loss.
+
+The stream ends with a finish, the usage, and exactly one `[DONE]`. A fault ends it with an error object and without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from penstock import events as ev
+from penstock._codec import Encoder, Losses, lost, nothing, verbatim
+from penstock._protocols.completions import wire
+from penstock._protocols.completions.body import error_body
+from penstock._protocols.completions.wire import NAME
+from penstock._text_runs import NO_TEMPLATE, FrameTemplate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra, Reason
+
+_FINISH_REASONS: dict[Reason, str] = {
+    **dict.fromkeys(("stop", "calls", "pause", "other"), "stop"),
+    **dict.fromkeys(("filter", "refusal"), "content_filter"),
+    "length": "length",
+}
+_REASON_LOSSES: dict[Reason, str] = {"calls": "call", "pause": "pause", "refusal": "reason", "other": "reason"}
+LOSSES: Losses = {
+    "call": "a tool call has no field; the answer ends as if it had stopped",
+    "provider-call": "a tool run by the provider has no field; its words are in the text that follows",
+    "reasoning": "reasoning has no field",
+    "refusal": "a refusal is written as text",
+    "source": "a citation has no field",
+    "file": "a file has no field",
+    "approval": "a request for approval has no field",
+    "opaque": "opaque state of another protocol has no field",
+    "data": "an application's own data has no field",
+    "choice": "a tool call of a further choice has no field either",
+    "pause": "a paused turn is written as stopped",
+    "reason": "a finish reason without a word here is written as the nearest",
+    "logprobs": "of log probabilities, tokens and their chances are written, and no bytes",
+    "overlap": "the words of texts that are open at once come in the order they were said",
+    "steps": "the usage of single steps is not written, only that of the turn",
+    "text-state": "what another protocol keeps with a text is not written",
+    "written": "tokens written to a cache are not told apart",
+    "unknown": "another protocol's unknown payload is not written",
+}
+_encode = msgspec.json.Encoder().encode
+_DONE = (b"", b"[DONE]")
+_TEXT_PLACEHOLDER = b"\x00"  # never occurs in a frame
+
+
+class CompletionsEncoder(Encoder):
+    """State: the head of every chunk, the choice of each open part, the text offsets, the usage so far."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(
+        self, *, id: str = "cmpl", model: str = "unknown", created: int = 0, include_usage: bool = True
+    ) -> None:
+        super().__init__()
+        self._id, self._model, self._created = id, model, created
+        self._include_usage = include_usage
+        self._head = b""
+        self._reset()
+
+    def _reset(self) -> None:
+        self._choices: dict[int, int] = {}  # open part → choice
+        self._offsets: dict[int, int] = {}
+        self._other_choices: set[int] = set()  # with text; a stream may number them in any way
+        self._needs_head = False  # no chunk has the turn's id and model yet
+        self._refused = False
+        self._usage: dict[str, Any] | None = None
+
+    def _own_fields(self, extra: Extra | None) -> dict[str, Any]:
+        return (extra or {}).get(NAME, {})
+
+    def _send(self, choice: int, text: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> None:
+        format_ = b'%b"choices":[{"text":%b,"index":%d,"logprobs":%b,"finish_reason":%b}]}'
+        self.out.append((b"", format_ % (self._head, text, choice, logprobs, finish)))
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, event: ev.Start) -> None:
+        self._reset()
+        self._needs_head = bool(event.id or event.model)
+        self.template = NO_TEMPLATE
+        head = {
+            "id": event.id or self._id,
+            "object": "text_completion",
+            "created": event.created or self._created,
+            "model": event.model or self._model,
+            **self._own_fields(event.extra),
+        }
+        self._head = _encode(head)[:-1] + b","
+
+    def _usage_event(self, event: ev.Usage) -> None:
+        if event.step:
+            self.report_loss("steps")
+            return
+        own = self._own_fields(event.extra)
+        if own:
+            self._usage = {"prompt_tokens": event.input, "completion_tokens": event.output, **own}
+            return
+        prompt, completion = event.input or 0, event.output or 0
+        self._usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        }
+        if event.written is not None:
+            self.report_loss("written")
+        if event.cached is not None:
+            self._usage["prompt_tokens_details"] = {"cached_tokens": event.cached}
+        if event.reasoning is not None:
+            self._usage["completion_tokens_details"] = {"reasoning_tokens": event.reasoning}
+
+    def _finish(self, event: ev.Finish) -> None:
+        for reason in (event.reason, *event.others):
+            if reason in _REASON_LOSSES:
+                self.report_loss(_REASON_LOSSES[reason])
+        stopped = event.reason == "refusal" and self._refused
+        self._send(0, b'""', _encode("stop" if stopped else _FINISH_REASONS[event.reason]))
+        for choice in sorted(self._other_choices.union(range(1, len(event.others) + 1))):
+            other = event.others[choice - 1] if 0 < choice <= len(event.others) else "other"
+            self._send(choice, b'""', _encode(_FINISH_REASONS[other]))
+        if self._include_usage and self._usage is not None:
+            self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
+        self.out.append(_DONE)
+
+    def _fault(self, event: ev.Fault) -> None:
+        """Writes the usage inside the error, because a usage chunk would mean that the answer is complete."""
+        if self._needs_head:
+            self._send(0, b'""')
+        body = error_body(event)
+        if self._include_usage and self._usage is not None:
+            body["usage"] = self._usage
+        self.out.append((b"", _encode(body)))
+
+    # ── text ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
+        if event.choice in self._choices.values():
+            self.report_loss("overlap")
+        if event.extra:
+            self.report_loss("text-state")
+        self._choices[event.index] = event.choice
+        if event.choice:
+            self._other_choices.add(event.choice)
+        self._needs_head = False
+
+    def _refusal_start(self, event: ev.RefusalStart) -> None:
+        self._text_start(event)
+        self._refused = True
+        self.report_loss("refusal")
+
+    def _text(self, event: ev.TextDelta) -> None:
+        choice = self._choices[event.index]
+        if event.logprobs is not None:
+            self._send(choice, _encode(event.text), logprobs=self._write_logprobs(choice, event.logprobs))
+            return
+        self._send(choice, _TEXT_PLACEHOLDER)
+        before, after = self.out.pop()[1].split(_TEXT_PLACEHOLDER)
+        self.template = FrameTemplate(ev.TextDelta, event.index, b"", before, after)
+        self.write(event)
+
+    def _refusal(self, event: ev.RefusalDelta) -> None:
+        self._send(self._choices[event.index], _encode(event.text))
+
+    def _write_logprobs(self, choice: int, logprobs: Any) -> bytes:
+        lists, self._offsets[choice] = wire.write_logprobs(logprobs, self._offsets.get(choice, 0))
+        if wire.read_logprobs(lists) != logprobs:
+            self.report_loss("logprobs")
+        return _encode(lists)
+
+    def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        if event.extra:
+            self.report_loss("text-state")
+        self._choices.pop(event.index, None)
+
+    def _call_start(self, event: ev.CallStart) -> None:
+        self.report_loss("call" if event.by == "client" else "provider-call")
+        if event.choice:
+            self.report_loss("choice")
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start, ev.Step: nothing,
+        ev.TextStart: _text_start, ev.TextDelta: _text, ev.TextEnd: _text_end,
+        ev.RefusalStart: _refusal_start, ev.RefusalDelta: _refusal, ev.RefusalEnd: _text_end,
+        ev.ReasoningStart: lost("reasoning"), ev.ReasoningDelta: nothing, ev.ReasoningEnd: nothing,
+        ev.CallStart: _call_start, ev.CallDelta: nothing, ev.CallEnd: nothing, ev.CallCut: nothing,
+        ev.FileStart: lost("file"), ev.FileDelta: nothing, ev.FileEnd: nothing,
+        ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Source: lost("source"),
+        ev.Opaque: lost("opaque"), ev.Data: lost("data"), ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault,
+        ev.Unknown: verbatim,
+    }  # fmt: skip

@@ -1,0 +1,330 @@
+"""JSON objects of a response: parts of calls, grounding, finish and usage, errors, and the non-stream body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec.structs import replace
+
+from penstock import _provider_tools as provider_tools
+from penstock._jsontext import GrowingText, decode_or_keep_raw, decode_trusted, encode, grow_text, is_object
+from penstock._lenient_fields import as_object
+from penstock._protocols.gemini.decode_calls import METADATA_ONLY
+from penstock._protocols.gemini.decode_metadata import FINISH_REASONS, to_reason
+from penstock._protocols.gemini.wire import NAME, drop_none, gemini_fields
+from penstock._vendor_errors import VendorError, provider_error_object, refused_by, vendor_error, vendor_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock import events as ev
+    from penstock._framing.frame import Frame
+    from penstock._vendor_errors import ErrorTable
+    from penstock.events import Fault, Reason, Source
+
+# ── the non-stream body ───────────────────────────────────────────────────────────────────────────
+
+
+def fold_body(frames: Sequence[Frame]) -> bytes:
+    """Merges the encoder's frames into one response, so that stream and body cannot differ."""
+    body: dict[str, Any] = {}
+    candidates: dict[int, dict[str, Any]] = {}
+    for _, data in frames:
+        chunk = as_object(decode_trusted(data))
+        if "error" in chunk:
+            return data
+        for candidate in chunk.pop("candidates", ()):
+            parts = candidate.pop("content", {}).get("parts", ())
+            merged = candidates.setdefault(candidate["index"], {"content": {"parts": [], "role": "model"}})
+            merged.update(candidate)
+            for part in parts:
+                _append_part(merged["content"]["parts"], part)
+        body.update(chunk)
+    if candidates:
+        body = {"candidates": [candidates[index] for index in sorted(candidates)], **body}
+    return encode(body)
+
+
+def _append_part(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
+    """Appends text to the previous text part until that is signed. An empty text only adds a signature."""
+    last = parts[-1] if parts else {}
+    both_text = isinstance(part.get("text"), str) and isinstance(last.get("text"), str | GrowingText)
+    if both_text and part.get("thought") == last.get("thought") and "thoughtSignature" not in last:
+        grow_text(last, "text", part["text"])
+        last.update({key: value for key, value in part.items() if key != "text"})
+    elif part != {"text": ""}:
+        parts.append(part)
+
+
+# ── parts of calls ────────────────────────────────────────────────────────────────────────────────
+
+
+def function_call_part(event: ev.CallEnd) -> dict[str, Any]:
+    """Returns the part of a call that the client runs."""
+    args = {"input": event.json} if event.form == "text" else _to_object(event.json)
+    call = {"id": event.id, "name": event.name, "args": args}
+    return drop_none(functionCall=call, thoughtSignature=gemini_fields(event.extra).get("thoughtSignature"))
+
+
+def provider_run_part(id: str, json: str, own: dict[str, Any], field: str) -> dict[str, Any] | None:
+    """Returns the part in which Google's tool run came; {} if only metadata showed it; None for another provider's.
+
+    Google pairs runs without an id by their order, so an id that we made up is not written.
+    """
+    kind = own.get("part")
+    if kind is None or kind == METADATA_ONLY:
+        return None if kind is None else {}
+    inner = {"toolType": own["toolType"], field: _to_object(json)} if "toolType" in own else _to_object(json)
+    given_id = {} if own.get("minted") or not id else {"id": id}
+    return drop_none(**{kind: {**given_id, **inner}}, thoughtSignature=own.get("thoughtSignature"))
+
+
+def program_part(event: ev.CallEnd) -> dict[str, Any]:
+    """Returns the part of a program that another provider ran."""
+    return {"executableCode": {"language": "PYTHON", "code": provider_tools.program_code(event.json)}}
+
+
+def program_output_part(event: ev.Result) -> dict[str, Any]:
+    """Returns the part of that program's output."""
+    outcome = "OUTCOME_FAILED" if event.failed else "OUTCOME_OK"
+    return {"codeExecutionResult": {"outcome": outcome, "output": provider_tools.program_output(event.json)}}
+
+
+def _to_object(text: str) -> Any:
+    """Parses arguments, which must be an object: another value becomes the argument `input`."""
+    value = decode_or_keep_raw(text)
+    return value if is_object(value) else {"input": value}
+
+
+# ── candidates and grounding ──────────────────────────────────────────────────────────────────────
+
+_Citations: TypeAlias = dict[tuple[int, int, int], dict[int, None]]  # part, start, end → numbers of sources
+
+
+@dataclass(slots=True)
+class CandidateState:
+    """The text and sources of one candidate. Text is kept because supports count its bytes at the end."""
+
+    text_parts: set[int] = field(default_factory=set[int])
+    texts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])  # part, text of one delta
+    queries: list[str] = field(default_factory=list[str])  # of searches that another provider ran
+    refused: bool = False
+    sources: list[Source] = field(default_factory=list["Source"])
+
+    def add_text(self, part: int, text: str) -> None:
+        self.texts.append((part, text))
+
+    @property
+    def has_moved_sources(self) -> bool:
+        """True if a source cites a part that is not the only text; adjacent texts become one here."""
+        return any(source.of is not None and self.text_parts != {source.of} for source in self.sources)
+
+    def grounding(self) -> dict[str, Any] | None:
+        """Builds grounding metadata: one chunk per source and one support per cited range of text."""
+        searched = {"webSearchQueries": self.queries} if self.queries else {}
+        if not self.sources:
+            return searched or None
+        numbers: dict[tuple[str, str, str], int] = {}
+        citations: _Citations = {}
+        texts = self._texts_by_part()
+        for source in self.sources:
+            key = (source.url, source.title, "" if source.url else source.quote)
+            number = numbers.setdefault(key, len(numbers))
+            if source.of is not None:
+                span = range(len(texts.get(source.of, "")))[slice(*(source.span or (0, None)))]
+                if span:
+                    citations.setdefault((source.of, span.start, span.stop), {})[number] = None
+        metadata: dict[str, Any] = {**searched, "groundingChunks": [_grounding_chunk(*key) for key in numbers]}
+        supports = list(_grounding_supports(texts, citations))
+        if supports:
+            metadata["groundingSupports"] = supports
+        return metadata
+
+    def _texts_by_part(self) -> dict[int, str]:
+        fragments: dict[int, list[str]] = {}
+        for part, text in self.texts:
+            fragments.setdefault(part, []).append(text)
+        return {part: "".join(fragments[part]) for part in sorted(fragments)}
+
+
+@dataclass(slots=True)
+class OpenPart:
+    """An open part: its candidate, and the data of a part that is written at its end."""
+
+    choice: int
+    candidate: CandidateState
+    media: str = ""
+    url: str = ""
+    data: list[str] = field(default_factory=list[str])
+    waiting: list[bytes] | None = None  # parts that wait until an earlier part of the candidate ends
+    done: bool = False
+
+
+def _grounding_supports(texts: dict[int, str], citations: _Citations) -> Iterator[dict[str, Any]]:
+    """Yields a support for every cited range. Ranges count bytes of the candidate's whole text."""
+    starts: dict[int, int] = {}
+    total = 0
+    for part, text in texts.items():
+        starts[part] = total
+        total += len(text.encode())
+    offsets: dict[int, set[int]] = {}
+    for part, first, last in citations:
+        offsets.setdefault(part, set()).update((first, last))
+    byte_offsets = {part: _byte_offsets(texts[part], found) for part, found in offsets.items()}
+    for (part, first, last), numbers in citations.items():
+        start, end = (starts[part] + byte_offsets[part][offset] for offset in (first, last))
+        segment = {"startIndex": start, "endIndex": end, "text": texts[part][first:last]}
+        yield {"segment": segment, "groundingChunkIndices": list(numbers)}
+
+
+def _byte_offsets(text: str, offsets: set[int]) -> dict[int, int]:
+    """Converts character offsets to UTF-8 byte offsets in one pass over the text."""
+    converted: dict[int, int] = {}
+    position = size = 0
+    for offset in sorted(offsets):
+        size += len(text[position:offset].encode())
+        converted[offset], position = size, offset
+    return converted
+
+
+def _grounding_chunk(url: str, title: str, quote: str) -> dict[str, Any]:
+    if url:
+        return {"web": drop_none(uri=url, title=title or None)}
+    return {"retrievedContext": drop_none(title=title or None, text=quote or None)}
+
+
+# ── finish and usage ──────────────────────────────────────────────────────────────────────────────
+
+_FINISH_NAMES: dict[Reason, str] = {
+    **dict.fromkeys(("stop", "calls", "pause"), "STOP"),
+    **dict.fromkeys(("filter", "refusal"), "SAFETY"),
+    "length": "MAX_TOKENS",
+    "other": "OTHER",
+}
+_METADATA_FIELDS = """finishMessage safetyRatings citationMetadata groundingMetadata urlContextMetadata avgLogprobs
+    logprobsResult tokenCount"""
+_USAGE_FIELDS = frozenset({"promptTokenCount", "candidatesTokenCount", "totalTokenCount"})
+_YEAR_10000 = 253_402_300_800
+
+
+def format_time(seconds: int | None) -> str | None:
+    """Formats seconds as Google's APIs do; None if they cannot express that time."""
+    if seconds is None or not 0 <= seconds < _YEAR_10000:
+        return None
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def finish_candidates(event: ev.Finish, states: dict[int, CandidateState]) -> list[dict[str, Any]]:
+    """Builds the last candidate object of every choice."""
+    own = gemini_fields(event.extra)
+    metadata = {one["index"]: one for one in own.get("others", ())}
+    finished = [_finish_candidate(0, event.reason, event.raw, own, states)]
+    for choice, reason in enumerate(event.others, 1):
+        other = metadata.get(choice, {})
+        finished.append(_finish_candidate(choice, reason, other.get("finishReason", ""), other, states))
+    return finished
+
+
+def payload_before_error(states: dict[int, CandidateState], usage: dict[str, Any] | None) -> dict[str, Any]:
+    """Builds the grounding and usage so far, which precede an error."""
+    found = [{"index": choice, "groundingMetadata": one.grounding()} for choice, one in states.items()]
+    return drop_none(candidates=[one for one in found if one["groundingMetadata"]] or None, usageMetadata=usage)
+
+
+def _finish_candidate(
+    choice: int, reason: Reason, raw: str, own: dict[str, Any], states: dict[int, CandidateState]
+) -> dict[str, Any]:
+    """Builds one candidate. It has an empty text as Gemini's, because some clients require a part."""
+    finished: dict[str, Any] = {
+        "content": {"parts": [{"text": ""}], "role": "model"},
+        "finishReason": _finish_name(reason, raw, own),
+        "index": choice,
+    }
+    state = states.get(choice)
+    if state is not None and state.refused and reason == "stop":
+        finished["finishReason"] = _FINISH_NAMES["refusal"]
+    if "groundingMetadata" not in own and "citationMetadata" not in own and state is not None:
+        grounding = state.grounding()
+        if grounding:
+            finished["groundingMetadata"] = grounding
+    finished.update({key: own[key] for key in _METADATA_FIELDS.split() if key in own})
+    return finished
+
+
+def _finish_name(reason: Reason, raw: str, own: dict[str, Any]) -> str:
+    """Returns Gemini's original finish reason if it means the same; a stop with calls is STOP."""
+    meaning = to_reason(raw) if raw in FINISH_REASONS or own.get("finishReason") == raw else None
+    return raw if meaning == reason or (meaning == "stop" and reason == "calls") else _FINISH_NAMES[reason]
+
+
+def usage_metadata(event: ev.Usage) -> dict[str, Any]:
+    """Returns Gemini's original object, or builds one, in which candidates' tokens exclude thoughts."""
+    own = gemini_fields(event.extra)
+    if _USAGE_FIELDS & own.keys():
+        return own
+    thoughts = event.reasoning if event.output is None else min(event.reasoning or 0, event.output)
+    return drop_none(
+        promptTokenCount=event.input,
+        cachedContentTokenCount=event.cached,
+        candidatesTokenCount=None if event.output is None else event.output - (thoughts or 0),
+        thoughtsTokenCount=None if event.reasoning is None else thoughts,
+        totalTokenCount=(event.input or 0) + (event.output or 0),
+    )
+
+
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────
+# Statuses: https://ai.google.dev/gemini-api/docs/troubleshooting
+# The size limit as reported: https://github.com/MaKTaiL/gemini-srt-translator/issues/63
+# A wrong key is a 400 with the reason API_KEY_INVALID. Gemini CLI gives up on the reason QUOTA_EXHAUSTED and waits for
+# every other RESOURCE_EXHAUSTED:
+# https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts
+# Gemini answers a filtered prompt with 200 and a blockReason. No public source shows an error for it; ours is a 400.
+
+_RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
+_ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+_INVALID_KEY = {"@type": _ERROR_INFO, "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
+_QUOTA_SPENT = {"@type": _ERROR_INFO, "reason": "QUOTA_EXHAUSTED", "domain": "cloudcode-pa.googleapis.com"}
+_INVALID = VendorError(status=400, type="INVALID_ARGUMENT")
+_EXHAUSTED = VendorError(status=429, type="RESOURCE_EXHAUSTED")
+_INTERNAL = VendorError(status=500, type="INTERNAL")
+_QUOTA_MESSAGE = "You exceeded your current quota, please check your plan and billing details"
+_TOO_LARGE = "The input token count exceeds the maximum number of tokens allowed"
+_OVERFLOW = "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit})."
+_KEY_MESSAGE = "API key not valid. Please pass a valid API key"
+ERRORS: ErrorTable = {
+    "auth": replace(_INVALID, opening=_KEY_MESSAGE, details=(_INVALID_KEY,)),
+    "permission": VendorError(status=403, type="PERMISSION_DENIED"),
+    "quota": replace(_EXHAUSTED, opening=_QUOTA_MESSAGE, details=(_QUOTA_SPENT,)),
+    "not-found": VendorError(status=404, type="NOT_FOUND"),
+    "invalid": _INVALID,
+    "too-large": replace(_INVALID, opening=_TOO_LARGE, overflow=_OVERFLOW),
+    "body-size": replace(_INVALID, opening="Request payload size exceeds the limit"),
+    "rate-limit": _EXHAUSTED,
+    "filter": _INVALID,
+    "overloaded": VendorError(status=503, type="UNAVAILABLE"),
+    "timeout": VendorError(status=504, type="DEADLINE_EXCEEDED"),
+    "cancelled": VendorError(status=499, type="CANCELLED"),
+    "network": VendorError(status=502, type="UNAVAILABLE"),
+    **dict.fromkeys(("server", "other"), _INTERNAL),
+    **dict.fromkeys(("truncated", "malformed", "grammar"), replace(_INTERNAL, status=502)),
+}
+_STATUS_TYPES: dict[int, str] = {401: "UNAUTHENTICATED", 501: "UNIMPLEMENTED"}  # of a gateway's own refusals
+
+
+def error_body(fault: Fault) -> dict[str, Any]:
+    """Builds the body of an HTTP error, which is also the payload of an error in a stream."""
+    original = provider_error_object(fault, NAME)
+    if isinstance(original.get("code"), int) and isinstance(original.get("status"), str):  # not of the Interactions API
+        return {"error": original}
+    row = vendor_error(ERRORS, fault)
+    status = (fault.status if refused_by(fault) == "gateway" else None) or row.status
+    type_ = _STATUS_TYPES.get(status, row.type)
+    error: dict[str, Any] = {"code": status, "message": vendor_message(fault, row), "status": type_}
+    details = [dict(one) for one in row.details] if status == row.status else []
+    if fault.retry_after is not None:
+        details.append({"@type": _RETRY_INFO, "retryDelay": f"{fault.retry_after:g}s"})
+    if details:
+        error["details"] = details
+    return {"error": error}

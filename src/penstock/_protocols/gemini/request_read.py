@@ -1,0 +1,322 @@
+"""generateContent requests → canonical requests. `request_write` does the reverse.
+
+Function responses come inside user contents. They become messages of role `tool`; other parts of the same content
+follow in a user message that is marked as joined. Camel case and snake case are read; camel case is written.
+
+A call without an id gets one from its position; a result without an id answers the calls of its name in order. Both
+have a mark, so that the made-up id is not sent back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from penstock import _strict_fields as strict
+from penstock import request as rq
+from penstock._diagnostics import Diagnostic
+from penstock._jsontext import as_json
+from penstock._markers import extract_markers, input_json
+from penstock._markers.extract import restore_free_text_calls
+from penstock._markers.marks import split_system_parts
+from penstock._media import sniff_media_type
+from penstock._protocols.gemini.decode_calls import CODE_EXECUTION, tool_name
+from penstock._protocols.gemini.request_interactions import is_interaction, read_interaction
+from penstock._protocols.gemini.request_settings import read_settings
+from penstock._protocols.gemini.request_tools import read_choice, read_response, read_tools
+from penstock._protocols.gemini.wire import NAME, SYSTEM_SEAL, camel_keys
+from penstock._strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
+from penstock.errors import BadRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock._lenient_fields import Object
+    from penstock.events import Extra
+
+_ROLES: dict[Any, rq.Role] = {"user": "user", "model": "assistant", "function": "user", "": "user", None: "user"}
+_REQUEST = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"})
+_CONTENT = frozenset({"role", "parts"})
+_BYTES = "application/octet-stream"
+_URL_SAFE = re.compile(r"[A-Za-z0-9_-]+={0,2}")
+_TO_STANDARD = str.maketrans("-_", "+/")  # some clients send URL-safe Base64
+
+
+def read_request(body: Object) -> rq.Request:
+    """Reads a parsed body. The URL names the model; some bodies repeat it."""
+    strict.as_object(body)
+    if is_interaction(body):
+        return read_interaction(body)
+    wrapper, body = _unwrap(camel_keys(body))
+    reader = PartReader()
+    tools = read_tools(body)
+    messages = [*_read_system(body.get("systemInstruction"), reader), *_read_contents(body.get("contents"), reader)]
+    restore_free_text_calls(messages, tools)
+    config = strict.get_object(body, "toolConfig")
+    settings, other_settings, marks = rq.Settings(), cast("Object", {}), cast("Object", {})
+    if body.get("generationConfig") is not None:
+        settings, other_settings, marks = strict.read_object(body, "generationConfig", read_settings)
+    choice, other_config = read_choice(camel_keys(config))
+    model = strict.get_text(body, "model") or strict.get_text(wrapper, "model")
+    fields = {**_nested("generationConfig", other_settings), **_nested("toolConfig", other_config)}
+    extra = build_extra(
+        NAME,
+        {**unknown_fields(body, _REQUEST), **fields},
+        model="model" in body,
+        single=isinstance(body.get("contents"), dict),
+        outer=wrapper,
+        unsaid=empty_fields(body, _REQUEST),
+        **marks,
+    )
+    diagnostics = reader.diagnostics
+    return rq.Request(model, extract_markers(messages), tools, choice, settings, extra=extra, diagnostics=diagnostics)
+
+
+def _unwrap(body: Object) -> tuple[Object, Object]:
+    """Code Assist puts the request under the key `request`, with the model beside it."""
+    inner = body.get("request")
+    if not isinstance(inner, dict) or "contents" in body:
+        return {}, body
+    return unknown_fields(body, {"request"}), camel_keys(cast("Object", inner))
+
+
+def _nested(key: str, fields: Object) -> Object:
+    return {key: fields} if fields else {}
+
+
+# ── contents ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_system(instruction: Any, reader: PartReader) -> list[rq.Message]:
+    """Reads the system instruction: a content, or only its text."""
+    if not instruction:
+        return []
+    if isinstance(instruction, str):
+        return [rq.Message("system", [rq.Text(instruction)], extra=build_extra(NAME, {}, bare=True))]
+    content = camel_keys(strict.as_object(instruction, "systemInstruction"))
+    try:
+        parts = _read_parts(content, reader)
+    except BadRequest as error:
+        raise error.at("systemInstruction") from None
+    marks = {"role": content.get("role") or "", "single": isinstance(content.get("parts"), dict)}
+    return [rq.Message("system", parts, extra=build_extra(NAME, unknown_fields(content, _CONTENT), **marks))]
+
+
+def _read_contents(contents: Any, reader: PartReader) -> list[rq.Message]:
+    if isinstance(contents, dict):
+        contents = [contents]
+    if not isinstance(contents, list):
+        raise BadRequest("a list", contents, "contents")
+    rows = strict.read_each(contents, _ContentReader(reader).read, "contents")  # pyright: ignore[reportUnknownArgumentType]
+    return [message for row in rows for message in row]
+
+
+def _read_parts(content: Object, reader: PartReader) -> list[rq.AnyPart]:
+    parts = content.get("parts")
+    if isinstance(parts, dict):
+        return strict.read_each([parts], reader.read, "parts")
+    return strict.read_objects(content, "parts", reader.read)
+
+
+class _ContentReader:
+    """State: the number of contents so far, the last role, and whether the last content had function responses."""
+
+    def __init__(self, reader: PartReader) -> None:
+        self._reader = reader
+        self._count = 0
+        self._last_role = ""
+        self._has_results = False
+
+    def read(self, content: Object) -> list[rq.Message]:
+        """Reads one content; two messages if it has function responses and other parts."""
+        content = camel_keys(content)
+        wire_role = content.get("role")
+        if not isinstance(wire_role, str | None) or wire_role not in _ROLES:
+            raise BadRequest("user, model or function", wire_role, "role")
+        role = _ROLES[wire_role]
+        if role == "assistant" and self._last_role != "assistant":
+            self._reader.calls.begin()
+        self._reader.begin_content(self._count)
+        self._count += 1
+        parts = _read_parts(content, self._reader)
+        misplaced = role == "user" and any(type(part) is rq.Call for part in parts)
+        self._last_role = role = "assistant" if misplaced else role  # only the model calls
+        unknown = unknown_fields(content, _CONTENT) if content.keys() - _CONTENT else {}
+        marks: Object = {"single": True} if isinstance(content.get("parts"), dict) else {}
+        if misplaced or wire_role not in ("user", "model"):
+            marks["role"] = wire_role or "none"
+        return self._split_messages(role, parts, unknown, marks)
+
+    def _split_messages(
+        self, role: rq.Role, parts: list[rq.AnyPart], unknown: Object, marks: Object
+    ) -> list[rq.Message]:
+        extra = build_extra(NAME, unknown, **marks) if unknown or marks else None
+        results = [place for place, part in enumerate(parts) if type(part) is rq.Result and part.by == "client"]
+        follows_results, self._has_results = self._has_results, bool(results)
+        if results:
+            return _split_results(role, parts, results, build_extra(NAME, unknown, **marks, apart=follows_results))
+        if role == "assistant":
+            return [rq.Message(role, parts, extra=extra)]
+        first, *more = split_system_parts(parts, SYSTEM_SEAL)
+        return [rq.Message(*first, extra=extra), *(rq.Message(*row) for row in more)]
+
+
+def _split_results(role: rq.Role, parts: list[rq.AnyPart], results: list[int], extra: Extra | None) -> list[rq.Message]:
+    tool = rq.Message("tool", [parts[place] for place in results], extra=extra)
+    places = [place for place in range(len(parts)) if place not in results]
+    if not places:
+        return [tool]
+    others = rq.Message(role, [parts[place] for place in places])
+    if role == "assistant":
+        return [others, tool]
+    results_first = places == list(range(len(results), len(parts)))
+    others.extra = build_extra(NAME, {}, joined=True, places=[] if results_first else places)
+    return [tool, others]
+
+
+# ── parts ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PartReader:
+    """Reads the parts of one conversation. State: the position, and the calls without results."""
+
+    def __init__(self) -> None:
+        self.calls = ResultMatcher()
+        self.runs = ResultMatcher()  # of tools that Google ran
+        self.diagnostics: list[Diagnostic] = []
+        self._content = 0
+        self._number = 0
+
+    def begin_content(self, number: int) -> None:
+        self._content, self._number = number, -1
+
+    def read(self, part: Object) -> rq.AnyPart:
+        self._number += 1
+        part = camel_keys(part)
+        if len(part) == 1 and type(part.get("text")) is str:
+            return rq.Text(part["text"], extra=None if part["text"] else build_extra(NAME, {}, empty=True))
+        kind = next((key for key in part if key in self.kinds and part[key] is not None), "")
+        if kind:
+            around, read = unknown_fields(part, {kind}), self.kinds[kind]
+            return strict.read_object(part, kind, lambda inner: read(self, camel_keys(inner), around))
+        if part.get("text") is not None:
+            return _read_text(part)
+        if part.get("thoughtSignature"):
+            return rq.Reasoning(form="redacted", extra=build_extra(NAME, unknown_fields(part, {"text"}), bare=True))
+        return rq.Opaque(NAME, "part", part)
+
+    def _mint_id(self, prefix: str) -> str:
+        return f"{prefix}_{self._content}_{self._number}"
+
+    def _call(self, call: Object, around: Object) -> rq.Call:
+        given, name, args = strict.get_text(call, "id"), strict.require_text(call, "name"), _get_object(call, "args")
+        id = self.calls.call(given, name, self._mint_id("call"))  # noqa: A001 — as the part calls it
+        fields = {**around, **_nested("functionCall", unknown_fields(call, {"id", "name", "args"}))}
+        extra = build_extra(NAME, fields, minted=not given, bare=args is None)
+        return rq.Call(id, name, "{}" if args is None else input_json(args), extra=extra)
+
+    def _result(self, result: Object, around: Object) -> rq.Result:
+        given, name = strict.get_text(result, "id"), strict.require_text(result, "name")
+        call = self.calls.result(given, name)
+        if not call:
+            self.diagnostics.append(Diagnostic("no-call", f"a result of {name!r} belongs to no call", "gemini request"))
+        id = call or given or self._mint_id("call")  # noqa: A001 — as the part calls it
+        files = strict.read_objects(result, "parts", _read_result_part)
+        content, failed, marks = read_response(_get_object(result, "response"), files)
+        unknown = unknown_fields(result, {"id", "name", "response", "parts"})
+        fields = {**around, **_nested("functionResponse", unknown)}
+        extra = build_extra(NAME, fields, minted=not given, id=given if given != id else "", **marks)
+        return rq.Result(id, name, content, failed, extra=extra)
+
+    # ── what Google ran ───────────────────────────────────────────────────────────────────────────
+
+    def _code(self, code: Object, around: Object) -> rq.Call:
+        return self._run(CODE_EXECUTION, code, unknown_fields(code, {"id"}), {**around, "part": "executableCode"})
+
+    def _tool_call(self, call: Object, around: Object) -> rq.Call:
+        kind = strict.get_text(call, "toolType")
+        fields = {**around, "part": "toolCall", "toolType": kind}
+        return self._run(tool_name(kind), call, strict.get_object(call, "args"), fields)
+
+    def _run(self, name: str, call: Object, args: Object, fields: Object) -> rq.Call:
+        id = self.runs.call(strict.get_text(call, "id"), name, self._mint_id("run"))  # noqa: A001 — as the part calls it
+        return rq.Call(id, name, as_json(args), "provider", extra={NAME: {**fields, **_minted_mark(call)}})
+
+    def _code_result(self, result: Object, around: Object) -> rq.Result:
+        output = unknown_fields(result, {"id"})
+        read = self._run_result(CODE_EXECUTION, result, output, {**around, "part": "codeExecutionResult"})
+        read.failed = result.get("outcome") not in ("OUTCOME_OK", 1)
+        return read
+
+    def _tool_result(self, result: Object, around: Object) -> rq.Result:
+        kind = strict.get_text(result, "toolType")
+        fields = {**around, "part": "toolResponse", "toolType": kind}
+        return self._run_result(tool_name(kind), result, strict.get_object(result, "response"), fields)
+
+    def _run_result(self, name: str, result: Object, output: Object, fields: Object) -> rq.Result:
+        call = self.runs.result(strict.get_text(result, "id"), name)
+        extra = {NAME: {**fields, **_minted_mark(result)}}
+        return rq.Result(call, name, [rq.Json(as_json(output))], by="provider", extra=extra)
+
+    kinds: ClassVar[Mapping[str, Callable[[Any, Object, Object], rq.AnyPart]]] = {
+        "functionCall": _call,
+        "functionResponse": _result,
+        "inlineData": lambda _, blob, around: _read_blob(blob, around),
+        "fileData": lambda _, link, around: _read_link(link, around),
+        "executableCode": _code,
+        "codeExecutionResult": _code_result,
+        "toolCall": _tool_call,
+        "toolResponse": _tool_result,
+    }
+
+
+def _read_text(part: Object) -> rq.Text | rq.Reasoning:
+    text = strict.get_text(part, "text")
+    if strict.get_flag(part, "thought"):
+        return rq.Reasoning(text, extra=build_extra(NAME, unknown_fields(part, {"text", "thought"})))
+    extra = build_extra(NAME, unknown_fields(part, {"text"}))
+    is_signature = not text and part.get("thoughtSignature")
+    return rq.Reasoning(form="redacted", extra=extra) if is_signature else rq.Text(text, extra=extra)
+
+
+def _read_blob(blob: Object, around: Object) -> rq.File:
+    """Reads a file that is sent as Base64."""
+    blob = camel_keys(blob)
+    data = strict.get_text(blob, "data")
+    url_safe = ("-" in data or "_" in data) and _URL_SAFE.fullmatch(data) is not None
+    if url_safe:
+        data = data.translate(_TO_STANDARD)
+        data += "=" * (-len(data) % 4)
+    media = strict.get_text(blob, "mimeType") or sniff_media_type(data) or _BYTES
+    fields = {**around, **_nested("inlineData", unknown_fields(blob, {"mimeType", "data", "displayName"}))}
+    extra = build_extra(NAME, fields, web=url_safe)
+    return rq.File(media, data=data, name=strict.get_text(blob, "displayName"), extra=extra)
+
+
+def _read_link(link: Object, around: Object) -> rq.File:
+    """Reads a file that is sent as a URL."""
+    link = camel_keys(link)
+    media, url = strict.get_text(link, "mimeType"), strict.require_text(link, "fileUri")
+    fields = {**around, **_nested("fileData", unknown_fields(link, {"mimeType", "fileUri", "displayName"}))}
+    extra = build_extra(NAME, fields, untyped=not media)
+    return rq.File(media or _BYTES, url, name=strict.get_text(link, "displayName"), extra=extra)
+
+
+def _read_result_part(part: Object) -> rq.File | rq.Opaque:
+    """Reads a part of a function response."""
+    part = camel_keys(part)
+    if part.get("inlineData") is not None:
+        return strict.read_object(
+            part, "inlineData", lambda blob: _read_blob(blob, unknown_fields(part, {"inlineData"}))
+        )
+    if part.get("fileData") is not None:
+        return strict.read_object(part, "fileData", lambda link: _read_link(link, unknown_fields(part, {"fileData"})))
+    return rq.Opaque(NAME, "part", part)
+
+
+def _get_object(source: Object, key: str) -> Object | None:
+    return None if source.get(key) is None else strict.get_object(source, key)
+
+
+def _minted_mark(source: Object) -> Object:
+    return {} if source.get("id") else {"minted": True}

@@ -1,0 +1,285 @@
+"""Tools, tool choice and function responses ↔ canonical tools, tool choice and result content.
+
+`output` and `error` are Google's keys for the output and the error of a function. Without them the whole object is the
+output. Several parts are a list of objects with a `type`, under the one key `content`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from penstock import _strict_fields as strict
+from penstock import request as rq
+from penstock._jsontext import as_json, decode_or_keep_raw
+from penstock._markers import free_text_schema, parse_free_text_schema
+from penstock._protocols.gemini.request_settings import to_json_schema, write_schema
+from penstock._protocols.gemini.wire import NAME, camel_keys
+from penstock._strict_fields import build_extra, unknown_fields
+from penstock.errors import BadRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock._lenient_fields import Object
+    from penstock._request_writer import RequestDraft
+
+_MODES: dict[Any, rq.ChoiceMode] = {
+    **dict.fromkeys(("AUTO", "VALIDATED", "MODE_UNSPECIFIED", None, 0, 1, 4), "auto"),
+    **dict.fromkeys(("ANY", 2), "required"),
+    **dict.fromkeys(("NONE", 3), "none"),
+}
+_MODE_NAMES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "tool": "ANY"}
+_DECLARATIONS = "functionDeclarations"
+_FUNCTION = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
+_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+# ── reading tools ─────────────────────────────────────────────────────────────────────────────────
+
+
+def read_tools(body: Object) -> list[rq.Tool]:
+    """Reads the client's functions and Google's own tools."""
+    reader = _ToolReader()
+    return [tool for row in strict.read_objects(body, "tools", reader.read) for tool in row]
+
+
+class _ToolReader:
+    """State: the number of objects so far, and whether one of them had functions."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._has_functions = False
+
+    def read(self, group: Object) -> list[rq.Tool]:
+        """Reads one object of the list: functions, and Google's tools by their keys."""
+        group = camel_keys(group)
+        keys = [key for key, value in group.items() if value is not None]
+        self._count += 1
+        second_functions = _DECLARATIONS in keys and self._has_functions
+        self._has_functions = self._has_functions or _DECLARATIONS in keys
+        number = self._count if second_functions or len(keys) > 1 else 0
+        tools: list[rq.Tool] = []
+        for key in keys:
+            if key == _DECLARATIONS:
+                tools += strict.read_objects(group, key, lambda one: _read_function(camel_keys(one), number))
+            else:
+                extra = build_extra(NAME, {"tool": {key: group[key]}}, group=number)
+                tools.append(rq.Tool(_WORD_START.sub("_", key).lower(), kind="provider", extra=extra))
+        return tools
+
+
+def _read_function(function: Object, group: int) -> rq.Tool:
+    unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
+    schema, original = _read_parameters(function)
+    grammar = None if schema is None else parse_free_text_schema(schema)
+    description = strict.get_text(function, "description")
+    marks = {"group": group, "parameters": original, "empty": "description" in function and not description}
+    extra = build_extra(NAME, unknown, **marks) if unknown or any(marks.values()) else None
+    name = strict.require_text(function, "name")
+    if grammar is not None:
+        return rq.Tool(name, description, grammar or None, kind="custom", extra=extra)
+    return rq.Tool(name, description, schema, extra=extra)
+
+
+def _read_parameters(function: Object) -> tuple[Object | None, Any]:
+    """Returns the JSON Schema, and the original if it is in the subset dialect (True if both are equal)."""
+    if function.get("parametersJsonSchema") is not None:
+        return strict.get_object(function, "parametersJsonSchema"), None
+    if function.get("parameters") is None:
+        return None, None
+    given = strict.get_object(function, "parameters")
+    schema = to_json_schema(given)
+    return schema, True if schema is given else given
+
+
+def read_choice(config: Object) -> tuple[rq.ToolChoice | None, Object]:
+    """Returns the tool choice, and the other fields of `toolConfig`."""
+    others = unknown_fields(config, {"functionCallingConfig"})
+    if config.get("functionCallingConfig") is None:
+        return None, others
+    try:
+        return strict.read_object(config, "functionCallingConfig", _read_mode), others
+    except BadRequest as error:
+        raise error.at("toolConfig") from None
+
+
+def _read_mode(config: Object) -> rq.ToolChoice:
+    config = camel_keys(config)
+    given = config.get("mode")
+    if not isinstance(given, str | int | None) or given not in _MODES:
+        raise BadRequest("AUTO, ANY, NONE or VALIDATED", given, "mode")
+    names = strict.get_strings(config, "allowedFunctionNames")
+    mode = _MODES[given]
+    if mode == "required" and len(names) == 1:
+        mode = "tool"
+    marks = {"word": [given]} if given != _mode_name(mode, names) else {}
+    unknown = unknown_fields(config, {"mode", "allowedFunctionNames"})
+    return rq.ToolChoice(mode, names, extra=build_extra(NAME, unknown, **marks))
+
+
+def _mode_name(mode: str, names: list[str]) -> str:
+    """Names that may be called, but need not be, have the mode VALIDATED."""
+    return "VALIDATED" if mode == "auto" and names else _MODE_NAMES[mode]
+
+
+# ── writing tools ─────────────────────────────────────────────────────────────────────────────────
+
+
+def write_tools(tools: Iterable[rq.Tool], draft: RequestDraft, *, subset: bool) -> list[Object]:
+    """Writes functions in one object and each of Google's tools in its own, unless they were read in other groups."""
+    written: list[Object] = []
+    groups: dict[int | str, Object] = {}
+    for tool in tools:
+        own, marks = draft.split_extra(tool.extra)
+        if tool.cache:
+            draft.report_loss("cache")
+        is_function = tool.kind in ("function", "custom")
+        if not is_function and "tool" not in own:
+            draft.report_loss("tool")
+            continue
+        key = marks.get("group") or ("functions" if is_function else f"tool {len(written)}")
+        if key not in groups:
+            groups[key] = {}
+            written.append(groups[key])
+        if is_function:
+            function = _write_function(tool, own, marks, draft, subset=subset)
+            groups[key].setdefault(_DECLARATIONS, []).append(function)
+        else:
+            groups[key].update(own["tool"])
+    return written
+
+
+def _write_function(tool: rq.Tool, own: Object, marks: Object, draft: RequestDraft, *, subset: bool) -> Object:
+    if tool.strict is not None:
+        draft.report_loss("strict")
+    if tool.namespace:
+        draft.report_loss("namespace")
+    function: Object = {"name": tool.name}
+    if tool.description or marks.get("empty"):
+        function["description"] = tool.description
+    if tool.kind == "custom":
+        draft.report_carried("free-text")
+    schema = free_text_schema(tool) if tool.kind == "custom" else tool.schema
+    if schema is not None:
+        keys = ("parameters", "parametersJsonSchema")
+        function.update(write_schema(schema, marks.get("parameters"), keys, draft, subset=subset))
+    return {**function, **own}
+
+
+def write_choice(choice: rq.ToolChoice, draft: RequestDraft) -> Object:
+    """Writes a mode and its names, as they were spelled if they mean the same."""
+    own, marks = draft.split_extra(choice.extra)
+    config: Object = {"mode": _mode_name(choice.mode, choice.names)}
+    if "word" in marks:
+        spelled = marks["word"][0]
+        if _MODE_NAMES[_MODES[spelled]] == _MODE_NAMES[choice.mode]:
+            config = {"mode": spelled} if spelled is not None else {}
+    if choice.names:
+        config["allowedFunctionNames"] = choice.names
+    return {**config, **own}
+
+
+# ── function responses ────────────────────────────────────────────────────────────────────────────
+
+_OUTPUT, _ERROR, _CONTENT = "output", "error", "content"
+_ITEM_TYPES = {"text": str, "json": object, "file": int}
+
+
+def read_response(
+    response: Object | None, files: Sequence[rq.File | rq.Opaque]
+) -> tuple[list[rq.ResultPart], bool, Object]:
+    """Returns the content, whether the function failed, and marks of how it was spelled."""
+    if not response:
+        return list(files), False, {"bare": response is None}
+    key = next(iter(response)) if len(response) == 1 else ""
+    failed = key == _ERROR
+    value: Any = response[key] if key in (_OUTPUT, _ERROR) else response
+    items = _get_items(value, len(files)) if key in (_ERROR, _CONTENT) else None
+    if items is not None:
+        return _read_items(items, files), failed, {"listed": True}
+    content = [rq.Text(value) if isinstance(value, str) else rq.Json(as_json(value))]
+    return [*content, *files], failed, {"wrapped": key == _OUTPUT and _is_plain_output(value)}
+
+
+def _get_items(value: Any, files: int) -> list[Object] | None:
+    """Returns the items of a list that this module could have written; None for any other value."""
+    items = cast("Object", value).get(_CONTENT) if isinstance(value, dict) and len(cast("Object", value)) == 1 else None
+    if not isinstance(items, list):
+        return None
+    valid = all(_is_item(item, files) for item in items)  # pyright: ignore[reportUnknownVariableType]
+    return cast("list[Object]", items) if valid else None
+
+
+def _is_item(item: Any, files: int) -> bool:
+    if not isinstance(item, dict) or len(cast("Object", item)) != 2:  # noqa: PLR2004 — a type and a value
+        return False
+    kind = cast("Object", item).get("type")
+    if not isinstance(kind, str) or kind not in _ITEM_TYPES or kind not in item:
+        return False
+    value = cast("Object", item)[kind]
+    if not isinstance(value, _ITEM_TYPES[kind]) or isinstance(value, bool):
+        return kind == "json"
+    return kind != "file" or 0 <= cast("int", value) < files
+
+
+def _read_items(items: list[Object], files: Sequence[rq.File | rq.Opaque]) -> list[rq.ResultPart]:
+    """Reads the items in order. Files that no item refers to come last."""
+    content: list[rq.ResultPart] = []
+    others = dict(enumerate(files))
+    for item in items:
+        if item["type"] == "text":
+            content.append(rq.Text(item["text"]))
+        elif item["type"] == "json":
+            content.append(rq.Json(as_json(item["json"])))
+        elif item["file"] in others:
+            content.append(others.pop(item["file"]))
+    return [*content, *others.values()]
+
+
+def write_response(content: Sequence[rq.ResultPart], failed: bool, marks: Object) -> Object | None:  # noqa: FBT001
+    """Writes texts and JSON values. Files are written beside the response; items refer to them by number."""
+    values = [part for part in content if isinstance(part, rq.Text | rq.Json)]
+    if not values and not failed and not marks.get("listed"):
+        return None if marks.get("bare") else {}
+    if len(values) != 1 or content[0] is not values[0] or marks.get("listed"):
+        return _write_items(content, failed=failed)
+    only, key = values[0], _ERROR if failed else _OUTPUT
+    if isinstance(only, rq.Text):
+        return {key: only.text}
+    value = _parse(only)
+    if isinstance(value, str) or (failed and _get_items(value, len(content)) is not None):
+        return _write_items([only], failed=failed)
+    if failed or marks.get("wrapped") or not _is_plain_output(value):
+        return {key: value}
+    return cast("Object", value)
+
+
+def _parse(part: rq.Json) -> Any:
+    try:
+        return decode_or_keep_raw(part.json)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return part.json
+
+
+def _is_plain_output(value: Any) -> bool:
+    """True if a value can be the whole response and is read back as such."""
+    if not isinstance(value, dict) or not value:
+        return False
+    return len(cast("Object", value)) > 1 or next(iter(cast("Object", value))) not in (_OUTPUT, _ERROR, _CONTENT)
+
+
+def _write_items(content: Sequence[rq.ResultPart], *, failed: bool) -> Object:
+    items: list[Object] = []
+    files = 0
+    for part in content:
+        if isinstance(part, rq.Text):
+            items.append({"type": "text", "text": part.text})
+        elif isinstance(part, rq.Json):
+            items.append({"type": "json", "json": _parse(part)})
+        else:
+            items.append({"type": "file", "file": files})
+            files += 1
+    return {_ERROR: {_CONTENT: items}} if failed else {_CONTENT: items}

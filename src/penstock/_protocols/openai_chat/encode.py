@@ -1,0 +1,395 @@
+"""Events → Chat Completions chunks, as the official SDKs read them.
+
+Calls are numbered per choice from 0. Reasoning goes into `reasoning_content`, which most clients read; `reasoning`
+selects another field, `thinking` writes it as content, as Mistral does. Free-text tool input becomes a function's
+argument `input`, unless the client offered custom tools: the API reference has no `custom` chunks, and strict clients
+refuse them. The stream ends with a finish, the usage and one `[DONE]`; a fault ends it with an error object alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import _lenient_fields as lenient
+from penstock import events as ev
+from penstock._codec import Encoder, lost, nothing, verbatim
+from penstock._jsontext import is_json
+from penstock._protocols.openai_chat import wire
+from penstock._protocols.openai_chat.body import error_body, usage_object
+from penstock._protocols.openai_chat.wire import LOSSES, NAME, WIRE_REASONS, write_signature
+from penstock._text_runs import NO_TEMPLATE, FrameTemplate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.events import Extra, Reason
+
+    Keep = Callable[[str], None]
+
+
+@dataclass(slots=True, eq=False)
+class OpenPart:
+    """An open part. `call_index` is set once a call is written; `citations` wait for the end of a text."""
+
+    kind: type[ev.Event]
+    choice: int
+    call_start: ev.CallStart | None = None  # of a call that is not written yet
+    media: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    call_index: int = -1
+    reasoning_index: int = 0
+    state: dict[str, Any] = field(default_factory=dict[str, Any])  # a call's signature field; a reasoning part's id
+    size: int = 0
+    offset: int = 0  # characters of earlier texts of its choice that had ended when it began
+    ended: bool = False
+    citations: list[ev.Source] = field(default_factory=list[ev.Source])
+    first_detail: dict[str, Any] | None = None  # repeated with every delta of streamed reasoning details
+
+    def add_size(self, text: str) -> None:
+        self.size += len(text)
+
+
+class TextSpans:
+    """Positions in the texts of a turn. Clients see the texts of a choice as one, and citations count through it."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, OpenPart] = {}
+        self._first_texts: dict[int, OpenPart] = {}  # by choice
+        self._sizes: Counter[int] = Counter()  # by choice: characters of texts that have ended
+
+    def add(self, index: int, part: OpenPart) -> None:
+        self._parts[index] = part
+        self._first_texts.setdefault(part.choice, part)
+
+    def start_text(self, part: OpenPart) -> None:
+        part.offset = self._sizes[part.choice]
+
+    def end_text(self, part: OpenPart) -> None:
+        """Ends a text, or a refusal, which has no size."""
+        part.ended = True
+        self._sizes[part.choice] += part.size
+
+    def find_part(self, index: int | None) -> OpenPart | None:
+        return None if index is None else self._parts.get(index)
+
+    def is_first_text(self, part: OpenPart) -> bool:
+        """True if no text of its choice came before."""
+        return self._first_texts[part.choice] is part
+
+    def span(self, source: ev.Source) -> tuple[int, int]:
+        """Returns the characters that a citation covers; (0, 0) if it belongs to no text."""
+        part = self.find_part(source.of)
+        if part is None:
+            return source.span or (0, 0)
+        first, last = source.span or (0, part.size)
+        return part.offset + first, part.offset + last
+
+
+def _own_fields(extra: Extra | None) -> dict[str, Any]:
+    return (extra or {}).get(NAME, {})
+
+
+def unstreamed_details(details: list[dict[str, Any]], first_detail: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns what details hold besides the text that was streamed: signatures, encrypted data."""
+    rest = [{key: value for key, value in one.items() if key not in ("text", "summary")} for one in details]
+    return [one for one in rest if not one.items() <= first_detail.items()]
+
+
+_REASON_LOSSES: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
+_encode = msgspec.json.Encoder().encode
+_DONE = (b"", b"[DONE]")
+_GAP = b"\x00"  # where the text goes in a template; JSON contains no NUL
+_THINKING = b'{"content":[{"type":"thinking","thinking":[{"type":"text","text":%b}]}]}'
+
+
+class ChatEncoder(Encoder):
+    """Writes chunks. `_chunk_start` is the same in every chunk; calls are numbered per choice."""
+
+    protocol = NAME
+    losses = LOSSES
+
+    def __init__(
+        self,
+        *,
+        id: str = "chatcmpl",
+        model: str = "unknown",
+        created: int = 0,
+        include_usage: bool = True,
+        whole_calls: bool = False,
+        custom_tools: bool = False,
+        reasoning: Literal["reasoning_content", "reasoning", "thinking"] = "reasoning_content",
+    ) -> None:
+        super().__init__()
+        self._id, self._model, self._created = id, model, created
+        self._include_usage, self._whole_calls, self._custom_tools = include_usage, whole_calls, custom_tools
+        self._reasoning_field = reasoning.encode()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._chunk_start = b""
+        self._parts: dict[int, OpenPart] = {}
+        self._open_parts: Counter[tuple[type[ev.Event], int]] = Counter()  # by kind and choice
+        self._waiting_calls: list[int] = []  # a heap of part indexes: calls without input, and some that have begun
+        self._text_spans = TextSpans()
+        self._calls: dict[int, int] = {}
+        self._citation_count = self._reasoning_count = 0
+        self._signed_choices: set[int] = set()  # choices whose message has a thought signature already
+        self._has_refusal = False
+        self._usage: dict[str, Any] | None = None
+        self.template = NO_TEMPLATE
+
+    def _write_template(self, event: Any, part: OpenPart, delta: bytes, keep: Keep | None = None) -> None:
+        """Writes a delta, and makes a template of it for those that follow. `delta` has a gap where the text goes."""
+        self._write_chunk(part.choice, delta)
+        before, after = self.out.pop()[1].split(_GAP)
+        self.template = FrameTemplate(type(event), event.index, b"", before, after, keep)
+        self.write(event)
+
+    def _write_chunk(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> None:
+        choices = b'"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}'
+        self.out.append((b"", self._chunk_start + choices % (choice, delta, logprobs, finish)))
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _write_start(self, event: ev.Start) -> None:
+        self._reset()
+        head = {
+            "id": event.id or self._id,
+            "object": "chat.completion.chunk",
+            "created": event.created or self._created,
+            "model": event.model or self._model,
+            **_own_fields(event.extra),
+        }
+        self._chunk_start = _encode(head)[:-1] + b","
+        self._write_chunk(0, b'{"role":"assistant","content":""}')
+
+    def _read_usage(self, event: ev.Usage) -> None:
+        if event.step:
+            self.report_loss("steps")
+        else:
+            self._usage = usage_object(event)
+
+    def _write_finish(self, event: ev.Finish) -> None:
+        if event.reason in _REASON_LOSSES:
+            self.report_loss(_REASON_LOSSES[event.reason])
+        elif event.reason == "stop" and self._calls.get(0):
+            self.report_loss("reason")
+        reason = "stop" if event.reason == "refusal" and self._has_refusal else WIRE_REASONS[event.reason]
+        extra_content = {key: value for key, value in _own_fields(event.extra).items() if key == "extra_content"}
+        self._write_chunk(0, _encode(extra_content), _encode(reason))
+        for choice, other in enumerate(event.others, 1):
+            self._write_chunk(choice, b"{}", _encode(WIRE_REASONS[other]))
+        if self._include_usage and self._usage is not None:
+            self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._chunk_start, _encode(self._usage))))
+        self.out.append(_DONE)
+
+    def _write_fault(self, event: ev.Fault) -> None:
+        """Writes the error, with the usage in the same chunk.
+
+        A separate usage chunk would say that the answer is complete: Goose then runs a call that was cut.
+        """
+        body = error_body(event)
+        if self._include_usage and self._usage is not None:
+            body["usage"] = self._usage
+        self.out.append((b"", _encode(body)))
+
+    # ── parts ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _open_part(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> None:
+        kind = type(event)
+        if self._open_parts[kind, event.choice]:
+            self.report_loss("overlap")
+        self._open_parts[kind, event.choice] += 1
+        part = self._parts[event.index] = OpenPart(kind, event.choice)
+        if kind is ev.TextStart:
+            self._text_spans.add(event.index, part)
+        if kind is ev.ReasoningStart:
+            part.first_detail = next(iter(lenient.get_objects(_own_fields(event.extra), "reasoning_details")), None)
+            part.reasoning_index, part.state = self._reasoning_count, {"id": event.item} if event.item else {}
+            self._reasoning_count += 1
+        elif event.extra and not write_signature(event.extra):
+            self.report_loss("text-state")
+
+    def _write_text(self, event: ev.TextDelta) -> None:
+        part = self._parts[event.index]
+        if not part.size:
+            self._text_spans.start_text(part)
+        if event.logprobs is None:
+            self._write_template(event, part, b'{"content":%b}' % _GAP, part.add_size)
+            return
+        part.add_size(event.text)
+        self._write_chunk(part.choice, b'{"content":%b}' % _encode(event.text), logprobs=_encode(event.logprobs))
+
+    def _end_text(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        part = self._parts.pop(event.index)
+        self._write_state(part, event.extra, "text-state")
+        self._open_parts[part.kind, part.choice] -= 1
+        self._text_spans.end_text(part)
+        for source in part.citations:
+            self._write_citation(source)
+
+    def _write_refusal(self, event: ev.RefusalDelta) -> None:
+        self._has_refusal = True
+        self._write_chunk(self._parts[event.index].choice, b'{"refusal":%b}' % _encode(event.text))
+
+    def _write_reasoning(self, event: ev.ReasoningDelta) -> None:
+        """Writes reasoning into the details and the plain field: some clients read the one, some the other."""
+        part = self._parts[event.index]
+        if part.first_detail is None or self._reasoning_field == b"thinking":
+            shape = _THINKING if self._reasoning_field == b"thinking" else b'{"%b":%%b}' % self._reasoning_field
+            self._write_template(event, part, shape % _GAP)
+            return
+        key = "summary" if part.first_detail.get("type") == "reasoning.summary" else "text"
+        details = [{**part.first_detail, key: event.text}]
+        fields = {self._reasoning_field.decode(): event.text, "reasoning_details": details}
+        self._write_chunk(part.choice, _encode(fields))
+
+    def _end_reasoning(self, event: ev.ReasoningEnd) -> None:
+        part = self._parts.pop(event.index)
+        self._open_parts[part.kind, part.choice] -= 1
+        details = lenient.get_objects(_own_fields(event.extra), "reasoning_details")
+        if details and part.first_detail is not None:
+            details = unstreamed_details(details, part.first_detail)
+        if not details and not _own_fields(event.extra):
+            details = wire.write_details(event.extra, index=part.reasoning_index, **part.state)
+            if details and wire.exceeds_details(event.extra):
+                self.report_loss("opaque")
+        if details:
+            self._write_chunk(part.choice, _encode({"reasoning_details": details}))
+        elif event.extra and not _own_fields(event.extra):
+            self._write_state(part, event.extra, "opaque")
+            self.report_loss("opaque")  # Chat has signatures for whole messages, not for reasoning
+
+    def _write_state(self, part: OpenPart, extra: Extra | None, loss: str) -> None:
+        """Writes state that must be sent back, if Chat has a field for it; else reports a loss."""
+        state = write_signature(extra)
+        if state:
+            if part.choice in self._signed_choices:  # a message has one signature, the last
+                self.report_loss("text-state")
+            self._signed_choices.add(part.choice)
+            self._write_chunk(part.choice, _encode(state))
+        elif extra:
+            self.report_loss(loss)
+
+    def _read_call_start(self, event: ev.CallStart) -> None:
+        if event.by == "provider":
+            self.report_loss("provider-call")
+            return
+        self._parts[event.index] = OpenPart(ev.CallStart, event.choice, event)
+        heappush(self._waiting_calls, event.index)
+
+    def _start_call(self, part: OpenPart, start: ev.CallStart, first_input: str) -> None:
+        """Writes the start of a call with its first input: a call without input looks complete, and may be cut."""
+        if self._first_waiting_call() < start.index:
+            self.report_loss("order")
+        part.call_index, part.state = self._calls.get(part.choice, 0), write_signature(start.extra)
+        part.call_start = None
+        self._calls[part.choice] = part.call_index + 1
+        call: dict[str, Any] = {"index": part.call_index, "id": start.id}
+        if start.form == "text" and self._custom_tools:
+            call.update(type="custom", custom={"name": start.name, "input": first_input})
+        else:
+            if start.form == "text":
+                self.report_loss("free-text")
+                first_input = _encode({"input": first_input}).decode()
+            call.update(type="function", function={"name": start.name, "arguments": first_input})
+        call.update(wire.merge_extra_content(_own_fields(start.extra), write_signature(start.extra)))
+        self._write_chunk(part.choice, b'{"tool_calls":[%b]}' % _encode(call))
+
+    def _first_waiting_call(self) -> int:
+        """Returns the index of the first open call that is not written yet, the current one included."""
+        heap = self._waiting_calls
+        while heap and ((part := self._parts.get(heap[0])) is None or part.call_start is None):
+            heappop(heap)
+        return heap[0] if heap else sys.maxsize
+
+    def _write_call_delta(self, event: ev.CallDelta) -> None:
+        part = self._parts.get(event.index)
+        if part is None:
+            return
+        if part.call_start is not None:
+            if self._whole_calls or part.call_start.form == "text" or not event.json.strip():
+                return
+            self._start_call(part, part.call_start, "")
+        delta = b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (part.call_index, _GAP)
+        self._write_template(event, part, delta)
+
+    def _end_call(self, event: ev.CallEnd) -> None:
+        if event.broken:
+            self._cut_call(event)
+            return
+        part = self._parts.pop(event.index, None)
+        if part is None:
+            return
+        if part.call_start is not None:
+            self._start_call(part, replace(part.call_start, extra=event.extra or part.call_start.extra), event.json)
+        elif part.call_index >= 0 and (state := write_signature(event.extra)) and state != part.state:
+            self._write_chunk(part.choice, b'{"tool_calls":[%b]}' % _encode({"index": part.call_index, **state}))
+
+    def _cut_call(self, event: ev.CallCut | ev.CallEnd) -> None:
+        """Ends a call that was cut. Clients see that its input is incomplete; complete input cannot be taken back."""
+        part = self._parts.pop(event.index, None)
+        if part is not None and (part.call_start is not None or (not event.broken and is_json(event.json))):
+            self.report_loss("cut-call")
+
+    def _write_citation(self, event: ev.Source) -> None:
+        """Writes an annotation with an index: the official accumulator requires one."""
+        part, annotation = self._text_spans.find_part(event.of), _own_fields(event.extra).get("annotation")
+        if part is not None and not self._text_spans.is_first_text(part):
+            self.report_loss("span")
+        if annotation is None:
+            if part is not None and not part.ended and event.span is None:
+                part.citations.append(event)  # covers all of a text that has not ended
+                return
+            first, last = self._text_spans.span(event)
+            citation = {"url": event.url, "title": event.title, "start_index": first, "end_index": last}
+            annotation = {"type": "url_citation", "url_citation": citation}
+        annotations = [{**annotation, "index": self._citation_count}]
+        self._write_chunk(part.choice if part else 0, _encode({"annotations": annotations}))
+        self._citation_count += 1
+
+    def _start_file(self, event: ev.FileStart) -> None:
+        self._parts[event.index] = OpenPart(ev.FileStart, event.choice, media=event.media)
+        if event.url and event.media.startswith("image"):
+            self._write_image(event.choice, event.url)
+        elif event.url or not event.media.startswith(("image", "audio")):
+            self.report_loss("file")
+        elif event.media.startswith("audio/"):
+            self.report_loss("media")
+
+    def _write_file_data(self, event: ev.FileDelta) -> None:
+        """Writes audio in pieces; an image waits until it is complete."""
+        part = self._parts[event.index]
+        if part.media.startswith("image"):
+            part.pieces.append(event.data)
+        elif part.media.startswith("audio"):
+            self._write_chunk(part.choice, _encode({"audio": {"data": event.data}}))
+
+    def _end_file(self, event: ev.FileEnd) -> None:
+        part = self._parts.pop(event.index)
+        if event.broken and part.media.startswith("image"):
+            self.report_loss("cut-file")
+        elif part.pieces:
+            self._write_image(part.choice, f"data:{part.media};base64,{''.join(part.pieces)}")
+
+    def _write_image(self, choice: int, url: str) -> None:
+        self._write_chunk(choice, _encode({"images": [{"type": "image_url", "image_url": {"url": url}, "index": 0}]}))
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _write_start, ev.Step: nothing,
+        ev.TextStart: _open_part, ev.TextDelta: _write_text, ev.TextEnd: _end_text,
+        ev.RefusalStart: _open_part, ev.RefusalDelta: _write_refusal, ev.RefusalEnd: _end_text,
+        ev.ReasoningStart: _open_part, ev.ReasoningDelta: _write_reasoning, ev.ReasoningEnd: _end_reasoning,
+        ev.CallStart: _read_call_start, ev.CallDelta: _write_call_delta, ev.CallEnd: _end_call, ev.CallCut: _cut_call,
+        ev.FileStart: _start_file, ev.FileDelta: _write_file_data, ev.FileEnd: _end_file,
+        ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Opaque: lost("opaque"), ev.Data: lost("data"),
+        ev.Source: _write_citation, ev.Usage: _read_usage, ev.Finish: _write_finish, ev.Fault: _write_fault,
+        ev.Unknown: verbatim,
+    }  # fmt: skip

@@ -1,0 +1,41 @@
+"""OpenAI Responses, and Open Responses, which is its open subset."""
+
+from typing import Any
+
+from penstock._codec import Protocol
+from penstock._protocols.responses.body import ERRORS, build_body, build_error_body
+from penstock._protocols.responses.decode import ResponsesDecoder
+from penstock._protocols.responses.encode import ResponsesEncoder
+from penstock._protocols.responses.wire import NAME
+from penstock._request_profile import PLAIN, USER_FILES, IdentifierRule, Profile
+
+
+def matches(_: str, payload: dict[str, Any]) -> bool:
+    """Returns True if a payload belongs to this protocol."""
+    kind = payload.get("type")
+    return payload.get("object") == "response" or (isinstance(kind, str) and kind.startswith("response."))
+
+
+PROTOCOL = Protocol(
+    NAME,
+    matches,
+    ResponsesDecoder,
+    ResponsesEncoder,
+    body=build_body,
+    end_marks=(b'"response.completed"', b'"response.incomplete"'),
+    errors=ERRORS,
+    error_body=build_error_body,
+    messages_field="input",
+    snake_case=True,
+    profile=Profile(
+        protocol=NAME,
+        provider="openai",
+        ids=IdentifierRule(limit=64),
+        names=PLAIN,
+        answers=False,
+        custom=True,
+        namespaces=True,
+        thinking=("effort", "none"),
+        holding=USER_FILES,
+    ),
+)

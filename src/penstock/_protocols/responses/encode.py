@@ -1,0 +1,152 @@
+"""Encodes events as Responses frames: the complete lifecycle, and a final snapshot that equals the stream.
+
+A call that was cut is never done, because Codex runs calls that are done. The snapshot has such a call as incomplete,
+with input that cannot be parsed, or not at all. A fault is sent as `error` and `response.failed`, like OpenAI does.
+`[DONE]` is last, as in Open Responses. After a fault no open item is done, because Codex keeps items that are done:
+only the snapshot has them, as incomplete.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+from penstock import _lenient_fields as lenient
+from penstock import events as ev
+from penstock._protocols.responses.body import DEFAULTS, INCOMPLETE_REASONS, build_error_event, build_usage_object
+from penstock._protocols.responses.encode_calls import ResponsesCallEncoder
+from penstock._protocols.responses.encode_text import PART_FORMATS
+from penstock._protocols.responses.wire import ENCODER_LOSSES, NAME, STRUCTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+class ResponsesEncoder(ResponsesCallEncoder):
+    """State beside that of text and calls: the response object so far.
+
+    `renames`: which responses get the id given here: none, those of other protocols, or all. `clock` returns the time
+    at which a response was completed.
+    """
+
+    protocol = NAME
+    losses = ENCODER_LOSSES
+
+    def __init__(
+        self,
+        *,
+        id: str = "resp",
+        model: str = "unknown",
+        created: int = 0,
+        settings: Mapping[str, Any] | None = None,
+        reasoning: Literal["summary", "reasoning_text", "reasoning"] = "summary",
+        done: bool = True,
+        renames: Literal["none", "foreign", "all"] = "none",
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        super().__init__(reasoning)
+        self._id, self._model, self._created = id, model, created
+        self._renames, self._clock = renames, clock
+        self._settings = dict(settings or {})
+        self._done = done
+        self._response: dict[str, Any] = {}
+
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        self.out = self._output.out = []
+        for event in events:
+            self.write(event)
+        return self.out
+
+    def _start(self, event: ev.Start) -> None:
+        foreign = self._renames == "foreign" and NAME not in (event.extra or ())
+        response_id = self._id if foreign or self._renames == "all" or not event.id else event.id
+        self._response = {
+            "id": response_id,
+            "object": "response",
+            "created_at": event.created or self._created,
+            "status": "in_progress",
+            "model": event.model or self._model,
+            "output": [],
+            "usage": None,
+            **DEFAULTS,
+            **self._get_own(event.extra),
+            **self._settings,
+        }
+        self._reset(response_id)
+        self._output.send("response.created", response=self._response)
+        self._output.send("response.in_progress", response=self._response)
+
+    def _set_usage(self, event: ev.Usage) -> None:
+        if event.step:
+            self.report_loss("steps")
+            return
+        self._response["usage"] = build_usage_object(event, self._get_own(event.extra))
+
+    def _finish(self, event: ev.Finish) -> None:
+        own = self._get_own(event.extra)
+        refused = any(part.format is PART_FORMATS["refusal"] for part in self._parts.values())
+        details = lenient.get_object(own, "incomplete_details") or None
+        if details is None and event.reason in INCOMPLETE_REASONS and not (event.reason == "refusal" and refused):
+            details = {"reason": INCOMPLETE_REASONS[event.reason]}
+        if details is None and event.reason in ("pause", "other"):
+            self.report_loss("pause" if event.reason == "pause" else "reason")
+        elif event.reason == "refusal":
+            self.report_loss("reason")
+        if event.others:
+            self.report_loss("choice")
+        self._end("incomplete" if details else "completed", {**own, "incomplete_details": details})
+
+    def _end(self, status: str, changes: dict[str, Any]) -> None:
+        if self._waiting_sources:
+            self.report_loss("source-outside-text")
+        if status != "failed":
+            self._finish_provider_items()
+            self._output.finish_ended("incomplete" if changes.get("incomplete_details") else "completed")
+        output = [entry.item for entry in self._output.items if not entry.cut]
+        if self._clock is not None and status == "completed":
+            changes = {"completed_at": self._clock(), **changes}
+        response = {**self._response, **changes, "status": status, "output": output}
+        self._output.send(f"response.{status}", response=response)
+        if self._done:
+            self.out.append((b"", b"[DONE]"))
+
+    def _fault(self, event: ev.Fault) -> None:
+        """Writes the error flat and nested in one event, because clients read either form; then the failed response."""
+        self._abandon()
+        error = build_error_event(event)
+        flat = {key: error[key] for key in ("code", "message", "param")}
+        self._output.send("error", **flat, error=error)
+        self._end("failed", {"error": {"code": error["code"], "message": error["message"]}})
+
+    def _end_step(self, _: ev.Step) -> None:
+        self._output.finish_ended()
+
+    def _write_unknown(self, event: ev.Unknown) -> None:
+        """Writes the payload unchanged except for its sequence number."""
+        try:
+            payload = msgspec.json.decode(event.data, type=dict[str, msgspec.Raw]) if event.protocol == NAME else {}
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            payload = {}
+        kind = bytes(payload.get("type", b""))
+        if not payload or kind.decode().strip('"') in STRUCTS:
+            self.report_loss("unknown")
+            return
+        payload["sequence_number"] = msgspec.Raw(b"%d" % self._output.next_number)
+        self._output.next_number += 1
+        self.out.append((event.name.encode(), msgspec.json.encode(payload)))
+
+    def _lose_data(self, _: ev.Data) -> None:
+        self.report_loss("data")
+
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.Start: _start,
+        ev.Step: _end_step,
+        ev.Usage: _set_usage,
+        ev.Finish: _finish,
+        ev.Fault: _fault,
+        ev.Data: _lose_data,
+        ev.Unknown: _write_unknown,
+        **ResponsesCallEncoder.text_handlers,
+        **ResponsesCallEncoder.call_handlers,
+    }

@@ -1,0 +1,397 @@
+"""Reads Responses requests: settings, tools and input items. `request_write.py` is the opposite direction.
+
+`instructions` become the first system message. Fields without a canonical counterpart (`previous_response_id`,
+`include` …) stay in `extra`; how the request spelled something stays there under `_`.
+
+Items of the assistant in a row (reasoning, messages, calls …) become one message. A part knows its item by `item`, the
+item's id, and by the marks `head` (the first part of an item) and `more` (a further part).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from penstock import _lenient_fields as lenient
+from penstock import _strict_fields as strict
+from penstock import request as rq
+from penstock._markers import extract_markers
+from penstock._protocols.responses import request_read_parts as parts
+from penstock._protocols.responses.request_read_parts import ID_SPLIT, MESSAGE_FIELDS, read_content
+from penstock._protocols.responses.wire import CALLS, CALLS_WITH_OUTPUT, NAME, OUTPUTS
+from penstock._strict_fields import build_extra, empty_fields, unknown_fields
+from penstock.errors import BadRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock._lenient_fields import Object
+    from penstock.events import By, Extra
+
+T = TypeVar("T")
+__all__ = ["NAME", "read_format", "read_request"]
+LOGPROBS = "message.output_text.logprobs"
+OPTIONAL_SETTINGS = ("frequency_penalty", "presence_penalty", "top_k", "seed", "stop")  # only some providers have them
+_FORMAT_FIELDS = frozenset({"type", "name", "schema", "description", "strict"})
+_REQUEST_FIELDS = frozenset(
+    str.split("""
+        model input instructions tools tool_choice stream max_output_tokens temperature top_p top_logprobs
+        parallel_tool_calls reasoning text service_tier user metadata prompt_cache_key store
+    """)
+) | {*OPTIONAL_SETTINGS}
+_REASONING_FIELDS, _TEXT_FIELDS = frozenset({"effort", "summary"}), frozenset({"format", "verbosity"})
+
+
+def read_request(body: Object) -> rq.Request:
+    """Reads a request from its parsed body."""
+    strict.as_object(body)
+    items = InputReader()
+    instructions = strict.get_text(body, "instructions")
+    if instructions:
+        items.messages.append(rq.Message("system", [rq.Text(instructions)], extra=build_extra(NAME, {}, top=True)))
+    items.read_input(body.get("input"))
+    tools = read_tools(body)
+    known = {(tool.namespace, tool.name) for tool in tools}
+    tools += [tool for tool in items.tools if (tool.namespace, tool.name) not in known]
+    reasoning, text = strict.get_object(body, "reasoning"), strict.get_object(body, "text")
+    return rq.Request(
+        strict.get_text(body, "model"),
+        extract_markers(items.finish()),
+        tools,
+        read_choice(body),
+        _read_settings(body, reasoning, text),
+        stream=strict.get_flag(body, "stream") or False,
+        extra=_build_request_extra(body, reasoning, text),
+    )
+
+
+def _build_request_extra(body: Object, reasoning: Object, text: Object) -> Any:
+    fields = unknown_fields(body, _REQUEST_FIELDS)
+    if more := unknown_fields(reasoning, _REASONING_FIELDS):
+        fields["reasoning"] = more
+    if more := unknown_fields(text, _TEXT_FIELDS):
+        fields["text"] = more
+    also = empty_fields(body, _REQUEST_FIELDS)
+    if body.get("stream") is False:
+        also["stream"] = False
+    form = lenient.get_object(text, "format")
+    odd = read_format(form) is None or unknown_fields(form, _FORMAT_FIELDS) or empty_fields(form, _FORMAT_FIELDS)
+    return build_extra(
+        NAME,
+        fields,
+        read=True,
+        also=also,
+        summary=reasoning.get("summary"),
+        format=form if form and odd else None,
+        thinking=empty_fields(reasoning, _REASONING_FIELDS),
+        texts=empty_fields(text, _TEXT_FIELDS),
+        more=[key for key in OPTIONAL_SETTINGS if body.get(key) is not None],
+        stop=isinstance(body.get("stop"), str),
+    )
+
+
+def _read_settings(body: Object, reasoning: Object, text: Object) -> rq.Settings:
+    return rq.Settings(
+        max_output=strict.get_integer(body, "max_output_tokens"),
+        temperature=strict.get_number(body, "temperature"),
+        top_p=strict.get_number(body, "top_p"),
+        top_k=strict.get_integer(body, "top_k"),
+        stop=strict.get_strings(body, "stop"),
+        seed=strict.get_integer(body, "seed"),
+        frequency_penalty=strict.get_number(body, "frequency_penalty"),
+        presence_penalty=strict.get_number(body, "presence_penalty"),
+        logprobs=True if LOGPROBS in strict.get_strings(body, "include") else None,
+        top_logprobs=strict.get_integer(body, "top_logprobs"),
+        format=read_format(_read_inner(strict.get_object, text, "format", "text")),
+        parallel_calls=strict.get_flag(body, "parallel_tool_calls"),
+        effort=_read_inner(strict.get_text, reasoning, "effort", "reasoning"),
+        thoughts=True if _read_inner(strict.get_text, reasoning, "summary", "reasoning") else None,
+        verbosity=_read_inner(strict.get_text, text, "verbosity", "text"),
+        tier=strict.get_text(body, "service_tier"),
+        user=strict.get_text(body, "user"),
+        metadata=strict.get_object(body, "metadata") or None,
+        cache_key=strict.get_text(body, "prompt_cache_key"),
+        store=strict.get_flag(body, "store"),
+    )
+
+
+def _read_inner(read: Callable[[Object, str], T], source: Object, key: str, path: str) -> T:
+    try:
+        return read(source, key)
+    except BadRequest as error:
+        raise error.at(path) from None
+
+
+def read_format(form: Object) -> rq.Format | None:
+    """Reads the answer's format; None if it has no canonical counterpart."""
+    kind = form.get("type")
+    if kind == "text":
+        return rq.Format()
+    if kind == "json_object":
+        return rq.Format("json")
+    if kind != "json_schema":
+        return None
+    try:
+        name, schema = strict.get_text(form, "name"), strict.get_object(form, "schema") or None
+        return rq.Format("schema", name, schema, strict.get_text(form, "description"), strict.get_flag(form, "strict"))
+    except BadRequest as error:
+        raise error.at("format").at("text") from None
+
+
+# ── input ─────────────────────────────────────────────────────────────────────────────────────────
+
+_ROLES: dict[str, rq.Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+_ASSISTANT_READERS = {"reasoning": parts.read_reasoning, "mcp_approval_request": parts.read_approval_request}
+_PLAIN_FIELDS = frozenset({"type", "role", "content"})
+_PLAIN_EXTRAS: dict[tuple[bool, bool], Extra | None] = {  # by: the content is a list, the item has a type
+    (listed, typed): build_extra(NAME, {}, listed=listed, bare=not typed)
+    for listed in (True, False)
+    for typed in (True, False)
+}
+
+
+class InputReader:
+    """Reads input items. State: the messages so far, tools in the input, and who runs the calls of built-in tools."""
+
+    def __init__(self) -> None:
+        self.messages: list[rq.Message] = []
+        self.tools: list[rq.Tool] = []
+        self._runners: dict[str, By] = {}
+
+    def read_input(self, given: Any) -> None:
+        """Reads the input: a string or a list of items."""
+        if isinstance(given, str):
+            if given:
+                self.messages.append(rq.Message("user", [rq.Text(given)], extra=build_extra(NAME, {}, string=True)))
+        elif isinstance(given, list):
+            strict.read_each(given, self._read_item, "input")  # pyright: ignore[reportUnknownArgumentType]
+        elif given is not None:
+            raise BadRequest("a string or a list of items", given, "input")
+
+    def _read_item(self, item: Object) -> None:
+        kind = item.get("type")
+        if kind is None:
+            kind = "message" if "role" in item else "item_reference"
+        read = self.readers.get(kind) if isinstance(kind, str) else None
+        if read is not None:
+            read(self, item)
+        else:
+            self._read_unknown(item, str(kind))
+
+    def finish(self) -> list[rq.Message]:
+        """Returns all messages. A message of the assistant without any content gets no parts."""
+        for message in self.messages:
+            only = message.parts[0] if len(message.parts) == 1 else None
+            if type(only) is rq.Text and not only.text and message.role == "assistant" and only.extra:
+                marks = only.extra.get(NAME, {}).get("_", {})
+                if "blank" in marks:
+                    message.parts, message.extra = [], build_extra(NAME, {}, **marks, id=only.item)
+        return self.messages
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────
+
+    def _add_assistant_parts(self, added: list[rq.AnyPart], id: str = "") -> None:
+        """Adds parts to the assistant's message, or to a new one if the item's id asks for it."""
+        last = self.messages[-1] if self.messages else None
+        if last is None or last.role != "assistant" or id.partition("_")[2].startswith(ID_SPLIT[1:]):
+            self.messages.append(rq.Message("assistant", added))
+            return
+        for part in added:
+            if type(part) is rq.Source and part.of is not None:
+                part.of += len(last.parts)
+        last.parts += added
+
+    def _add_result(self, result: rq.Result) -> None:
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.role == "tool":
+            last.parts.append(result)
+        else:
+            self.messages.append(rq.Message("tool", [result]))
+
+    def _read_message(self, item: Object) -> None:
+        role, content = strict.get_choice(item, "role", _ROLES), item.get("content")
+        if role == "assistant":
+            self._add_assistant_parts(parts.read_assistant_message(item), strict.get_text(item, "id"))
+            return
+        message = rq.Message(role, read_content(content, "content"))
+        if item.keys() <= _PLAIN_FIELDS and item["role"] != "developer":
+            message.extra = _PLAIN_EXTRAS[type(content) is list, "type" in item]
+        else:
+            message.extra = build_extra(
+                NAME,
+                unknown_fields(item, MESSAGE_FIELDS),
+                role=item["role"] if item["role"] == "developer" else "",
+                bare="type" not in item,
+                listed=isinstance(content, list),
+                id=item.get("id"),
+                status=item.get("status"),
+                also=empty_fields(item, MESSAGE_FIELDS - {"content"}),
+            )
+        self.messages.append(message)
+
+    # ── calls and results ─────────────────────────────────────────────────────────────────────────
+
+    def _read_call(self, item: Object) -> None:
+        call = parts.read_function_call(item)
+        self._add_assistant_parts([call], call.item)
+
+    def _read_output(self, item: Object) -> None:
+        self._add_result(parts.read_function_output(item))
+
+    def _read_builtin_call(self, item: Object) -> None:
+        call = parts.read_builtin_call(item)
+        self._runners[call.id] = call.by
+        self._add_assistant_parts([call])
+
+    def _read_builtin_output(self, item: Object) -> None:
+        by = self._runners.get(parts.get_call_id(item), "client")
+        if item.get("execution") == "server" or item["type"] == "program_output":
+            by = "provider"
+        result = parts.read_builtin_output(item, by)
+        if item["type"] == "tool_search_output":
+            self._add_tools(item)
+        if by == "provider":
+            self._add_assistant_parts([result])
+        else:
+            self._add_result(result)
+
+    def _read_assistant_item(self, item: Object) -> None:
+        """Reads reasoning, a call that the provider ran, or its request for approval."""
+        read = _ASSISTANT_READERS.get(item["type"], parts.read_provider_call)
+        self._add_assistant_parts(read(item))
+
+    def _read_approval(self, item: Object) -> None:
+        self.messages.append(rq.Message("user", [parts.read_approval(item)]))
+
+    # ── other items ───────────────────────────────────────────────────────────────────────────────
+
+    def _add_tools(self, item: Object) -> None:
+        """Adds tools that are part of the input: other protocols declare them like any other tool."""
+        for tool in read_tools(item):
+            own = (tool.extra or {}).get(NAME, {})
+            tool.extra = {NAME: {**own, "_": {**own.get("_", {}), "elsewhere": True}}}
+            self.tools.append(tool)
+
+    def _read_additional_tools(self, item: Object) -> None:
+        self._add_tools(item)
+        self._read_configuration(item)
+
+    def _read_configuration(self, item: Object) -> None:
+        """Reads an item by which a developer configures the API, not the model."""
+        self.messages.append(rq.Message("system", [rq.Opaque(NAME, item["type"], item)]))
+
+    def _read_unknown(self, item: Object, kind: str) -> None:
+        """Reads an item of an unknown kind: the model's, unless its name marks it as an answer."""
+        part = rq.Opaque(NAME, kind, item)
+        if kind.endswith(("_output", "_response")):
+            self.messages.append(rq.Message("user", [part]))
+        else:
+            self._add_assistant_parts([part])
+
+    readers: ClassVar[Mapping[str, Callable[[Any, Object], None]]] = {
+        **dict.fromkeys((*CALLS_WITH_OUTPUT, "mcp_call", *_ASSISTANT_READERS), _read_assistant_item),
+        **dict.fromkeys(CALLS, _read_builtin_call),
+        **dict.fromkeys(OUTPUTS, _read_builtin_output),
+        "message": _read_message,
+        **dict.fromkeys(("function_call", "custom_tool_call"), _read_call),
+        **dict.fromkeys(("function_call_output", "custom_tool_call_output"), _read_output),
+        "mcp_approval_response": _read_approval,
+        "additional_tools": _read_additional_tools,
+        "configuration_update": _read_configuration,
+    }
+
+
+# ── tools and tool choice ─────────────────────────────────────────────────────────────────────────
+
+_MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "none": "none", "required": "required"}
+# How the types of tools start that the provider runs. Other tools are run by the client, or are unknown.
+_PROVIDER_TOOLS = ("web_search", "file_search", "code_interpreter", "image_generation", "mcp", "x_search")
+_FUNCTION_FIELDS = frozenset({"type", "name", "description", "parameters", "strict"})
+
+
+def read_tools(source: Object) -> list[rq.Tool]:
+    """Reads all tools. A tool in a namespace knows its namespace."""
+    return [tool for row in strict.read_objects(source, "tools", _read_tool) for tool in row]
+
+
+def _read_tool(tool: Object) -> list[rq.Tool]:
+    kind = tool.get("type", "function")
+    if kind == "namespace" and tool.get("tools"):
+        return _read_namespace(tool)
+    if kind == "function":
+        return [_read_function(tool)]
+    return [_read_custom_tool(tool) if kind == "custom" else _read_other_tool(tool, str(kind))]
+
+
+def _read_function(tool: Object) -> rq.Tool:
+    if isinstance(tool.get("function"), dict):  # nested, as in Chat Completions
+        parsed = strict.read_object(tool, "function", _read_declaration)
+        inner: Object = tool["function"]
+        unknown, also = unknown_fields(inner, _FUNCTION_FIELDS), empty_fields(inner, _FUNCTION_FIELDS)
+        fields = unknown_fields(tool, {"type", "function"})
+        parsed.extra = build_extra(NAME, fields, nested=True, inner=unknown, also=also)
+        return parsed
+    parsed = _read_declaration(tool)
+    plain = parsed.description and parsed.schema and "type" in tool and tool.get("strict", 0) is not None
+    if not (plain and tool.keys() <= _FUNCTION_FIELDS):
+        marks = {"also": empty_fields(tool, _FUNCTION_FIELDS), "untyped": "type" not in tool}
+        parsed.extra = build_extra(NAME, unknown_fields(tool, _FUNCTION_FIELDS), **marks)
+    return parsed
+
+
+def _read_declaration(source: Object) -> rq.Tool:
+    schema = None if source.get("parameters") is None else strict.get_object(source, "parameters")
+    name, description = strict.require_text(source, "name"), strict.get_text(source, "description")
+    return rq.Tool(name, description, schema, strict=strict.get_flag(source, "strict"))
+
+
+def _read_custom_tool(tool: Object) -> rq.Tool:
+    form = strict.get_object(tool, "format")
+    grammar = form if form.get("type") == "grammar" else None
+    known = {"type", "name", "description", *(("format",) if grammar else ())}
+    extra = build_extra(NAME, unknown_fields(tool, known), also=empty_fields(tool, known))
+    name, description = strict.require_text(tool, "name"), strict.get_text(tool, "description")
+    return rq.Tool(name, description, grammar, "custom", extra=extra)
+
+
+def _read_namespace(group: Object) -> list[rq.Tool]:
+    name, tools = strict.require_text(group, "name"), read_tools(group)
+    for tool in tools:
+        tool.namespace = tool.namespace or name
+    own = (tools[0].extra or {}).get(NAME, {})
+    about = unknown_fields(group, {"type", "name", "tools"})
+    tools[0].extra = {NAME: {**own, "_": {**own.get("_", {}), "space": about}}}
+    return tools
+
+
+def _read_other_tool(tool: Object, kind: str) -> rq.Tool:
+    name = lenient.get_text(tool, "name", "server_label") or ("computer" if kind.startswith("computer") else kind)
+    contained = lenient.get_text(lenient.get_object(tool, "environment"), "type").startswith("container")
+    tool_kind: rq.ToolKind = "provider" if kind.startswith(_PROVIDER_TOOLS) or contained else "unknown"
+    return rq.Tool(name, lenient.get_text(tool, "description"), kind=tool_kind, extra={NAME: {"tool": tool}})
+
+
+def read_choice(body: Object) -> rq.ToolChoice | None:
+    """Reads which tool may or must be called. An object is also kept unchanged."""
+    choice: Any = body.get("tool_choice")
+    if choice is None:
+        return None
+    if isinstance(choice, str):
+        return rq.ToolChoice(strict.get_choice(body, "tool_choice", _MODES))
+    return strict.read_object(body, "tool_choice", _read_choice_object)
+
+
+def _read_choice_object(choice: Object) -> rq.ToolChoice:
+    kind = strict.require_text(choice, "type")
+    extra = {NAME: {"_": {"choice": choice}}}
+    if kind in _MODES:
+        return rq.ToolChoice(_MODES[kind], extra=extra)
+    if kind == "allowed_tools":
+        names = strict.read_objects(choice, "tools", _get_tool_name)
+        return rq.ToolChoice(strict.get_choice(choice, "mode", _MODES), [name for name in names if name], extra)
+    return rq.ToolChoice("tool", [_get_tool_name(choice)], extra)
+
+
+def _get_tool_name(tool: Object) -> str:
+    """Returns a tool's name. A tool without a name is named by its type, like in the list of tools."""
+    inner = lenient.get_object(tool, lenient.get_text(tool, "type"))
+    return lenient.get_text(inner, "name") or lenient.get_text(tool, "name", "server_label", "type")

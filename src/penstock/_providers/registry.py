@@ -1,0 +1,336 @@
+"""The providers, as data: what each speaks, where it is, how it is paid, and what is odd about it.
+
+The rows stand in `providers.toml`; a row may be `like` another. Addresses are built in `address`, models are in
+`models` and `identity`, clients in `clients`. No environment is read here: it is handed in as a mapping.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from penstock._protocols import DEFAULT
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Operation: TypeAlias = Literal["chat", "responses", "completions", "fim", "embeddings", "rerank", "models", "count"]
+Scheme: TypeAlias = Literal["none", "bearer", "header", "query", "aws", "google", "ibm"]
+Object: TypeAlias = dict[str, Any]
+COMPATIBLE = "openai-compatible"  # the row that a custom provider is like
+STORED = "stored key: "  # before a provider's name: where an environment has the key that `penstock setup` stored
+_FIELD = re.compile(r"\{([a-z_]+)\}")
+_TRANSIENT = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One operation's place. `{model}` and the provider's settings are filled in; `{+model}` keeps its slashes.
+
+    `protocol` is the wire language: a penstock protocol for chat, responses, completions and fim; for the others the
+    word for a shape (`openai-embeddings`, `cohere-rerank`, `openai-models` …).
+    """
+
+    path: str
+    protocol: str
+    answer: str = ""  # the protocol of the answer, where that is another
+    stream: str = ""  # the path for streams, where that is another
+    method: Literal["POST", "GET"] = "POST"
+    base_url: str = ""  # where this operation lives elsewhere
+    framing: str = "auto"  # of a stream
+    drop: tuple[str, ...] = ()  # fields of the body that have no place there, such as the model
+    body: Object = {}  # fields it always has
+    headers: dict[str, str] = {}
+
+
+class Special(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Models (glob patterns) that one operation has another place for."""
+
+    models: tuple[str, ...]
+    operation: Operation
+    endpoint: Endpoint
+
+
+class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way to show who is asking. `env`: variables that hold the key, the first that is set wins."""
+
+    scheme: Scheme = "bearer"
+    env: tuple[str, ...] = ()
+    header: str = "authorization"
+    prefix: str = ""  # of the header's value
+    query: str = ""  # the name of the key in the address
+    service: str = ""  # what AWS signs for
+    scope: str = ""  # what Google is asked for
+    token_url: str = ""  # where a key is exchanged for a token
+    ambient: bool = False  # what it needs may be found without a variable: a profile, a role of the machine
+    optional: bool = False  # it answers without any
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A named value in an address: said by the caller, else in the environment, else the default (a template too).
+
+    `of` and `cases`: the value follows from another setting's, where that is one of the cases.
+    """
+
+    env: tuple[str, ...] = ()
+    default: str = ""
+    about: str = ""
+    of: str = ""
+    cases: dict[str, str] = {}
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When asking again may help, and which headers say how long to wait."""
+
+    attempts: int = 3
+    statuses: tuple[int, ...] = _TRANSIENT
+    after: tuple[str, ...] = ("retry-after-ms", "retry-after", "x-ratelimit-reset-after")
+    limit: float = 60.0  # seconds; who asks for a longer wait is not waited for
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider. `profile`: fields of `penstock.messages.Profile`; `quirks`: by protocol, its writer's."""
+
+    name: str
+    title: str
+    protocol: str = DEFAULT
+    base_url: str
+    credentials: tuple[Credential, ...] = (Credential(),)  # in order of preference
+    headers: dict[str, str] = {}
+    passes: tuple[str, ...] = ()  # headers of clients that are passed on, in lower case
+    endpoints: dict[str, Endpoint] = {}
+    special: tuple[Special, ...] = ()
+    settings: dict[str, Setting] = {}
+    profile: Object = {}
+    quirks: dict[str, Object] = {}
+    refuses: tuple[str, ...] = ()  # fields of a chat body that it answers with an error
+    responses_only: tuple[str, ...] = ()  # patterns of models that have no chat completions
+    stream_options: bool = True  # a stream may be asked for its usage
+    engine: Literal["native", "replay"] = "native"  # what answers where nobody asked for another
+    sdk: str = ""  # the vendor's SDK that can serve it
+    strip: tuple[str, ...] = ()  # what may stand before a model's id and is not sent
+    repair: bool = False  # its frames are not fit to be handed on as they are
+    retry: Retry = Retry()
+    local: bool = False  # runs on one's own machine
+    facts: str = ""  # its name in the table of models, where that is another
+    names: tuple[str, ...] = ()  # what else it is called
+    models: dict[str, ConfiguredModel] = {}  # facts that a configuration gives of some of its models
+    keys_url: str = ""  # the page where its keys are made
+    open_models: bool = False  # its list of models needs no key, so the list proves nothing about one
+
+    def __hash__(self) -> int:
+        """A row holds tables, so it is told apart by its name and place."""
+        return hash((self.name, self.base_url))
+
+    @property
+    def auth(self) -> Scheme:
+        """The scheme it prefers."""
+        return self.credentials[0].scheme
+
+    @property
+    def env(self) -> tuple[str, ...]:
+        """Every variable that may hold a key."""
+        return tuple(dict.fromkeys(name for one in self.credentials for name in one.env))
+
+    def endpoint(self, operation: str, model: str = "") -> Endpoint | None:
+        """The place for an operation of a model; None where it has none."""
+        for row in self.special:
+            if row.operation == operation and matches(model, row.models):
+                return row.endpoint
+        return self.endpoints.get(operation)
+
+    def only_responses(self, model: str) -> bool:
+        """Whether the model must be asked by Responses."""
+        return matches(model, self.responses_only)
+
+    def key(self, env: Mapping[str, str]) -> str:
+        """The key that a variable holds, else the one that is stored, or nothing."""
+        return next((env[name] for name in (*self.env, self.stored_name) if env.get(name)), "")
+
+    @property
+    def stored_name(self) -> str:
+        """The name of its stored key in an environment. No variable has such a name."""
+        return STORED + self.name
+
+    def configured(self, env: Mapping[str, str]) -> bool:
+        """Whether the environment holds a key and all that its address needs. A server of one's own must be named."""
+        return bool(self.key(env)) and not self._lacks(self.base_url, env)
+
+    def _lacks(self, text: str, env: Mapping[str, str], depth: int = 4) -> bool:
+        """Whether a setting in a template is neither said nor has a default."""
+        for name in _FIELD.findall(text):
+            row = self.settings.get(name)
+            if row is None or not depth:
+                return True
+            if any(env.get(one) for one in row.env):
+                continue
+            if not row.default or self._lacks(row.default, env, depth - 1):
+                return True
+        return False
+
+
+def matches(model: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a model's name is one of the patterns; what stands before its last slash may be left out."""
+    bare = model.rpartition("/")[2]
+    return any(fnmatchcase(model, pattern) or fnmatchcase(bare, pattern) for pattern in patterns)
+
+
+def providers() -> Mapping[str, Provider]:
+    """All providers by name."""
+    return _table()
+
+
+def provider(name: str) -> Provider:
+    """A provider by its name, or by another it goes by."""
+    found = _table().get(name) or _table().get(_others().get(name, ""))
+    if found is None:
+        known = ", ".join(_table())
+        raise InputError(f"unknown provider {name!r}; known are: {known}; for any other give its URL")
+    return found
+
+
+def custom(name: str, base_url: str, *, like: str = COMPATIBLE, **fields: Any) -> Provider:
+    """A provider that is not in the table, by its URL. `fields` are those of `Provider`, as they stand in TOML."""
+    row: Object = {
+        **_written(like),
+        "name": name,
+        "title": name,
+        "base_url": base_url.rstrip("/"),
+        "settings": {},
+        "names": (),
+        "keys_url": "",
+    }
+    try:
+        return _provider(_merged(row, {"env": [], "optional": True, **fields}))
+    except msgspec.ValidationError as error:
+        raise InputError(f"provider {name!r}: {error}") from error
+
+
+@cache
+def _rows() -> dict[str, Object]:
+    return tomllib.loads(files("penstock._providers").joinpath("providers.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _table() -> Mapping[str, Provider]:
+    made = {name: _provider(_written(name)) for name, row in _rows().items() if "title" in row}
+    return MappingProxyType(made)
+
+
+@cache
+def _others() -> dict[str, str]:
+    return {other: name for name, row in _table().items() for other in row.names}
+
+
+def _written(name: str) -> Object:
+    """A row as it is meant: over the one it is like."""
+    if name not in _rows():
+        raise InputError(f"no row {name!r} to be like")
+    row = _rows()[name]
+    base = _written(row["like"]) if "like" in row else {}
+    return _merged({**base, "names": (), "facts": "", "keys_url": "", "open_models": False}, {**row, "name": name})
+
+
+def _merged(base: Object, row: Object) -> Object:
+    """One row over another: tables are merged a level deep; `has` and a row's own endpoints are there."""
+    made = {**base, **{key: value for key, value in row.items() if key not in {"like", "env", "optional"}}}
+    for key in ("headers", "settings", "profile", "quirks"):
+        made[key] = {**base.get(key, {}), **row.get(key, {})}
+    before, own = base.get("endpoints", {}), row.get("endpoints", {})
+    made["endpoints"] = {**before, **{name: {**before.get(name, {}), **own[name]} for name in own}}
+    has: list[str] = row.get("has") or base.get("has") or []
+    made["has"] = [*has, *own]
+    if "env" in row and "credentials" not in row:
+        first = base.get("credentials", [{}])[0]
+        made["credentials"] = [{**first, "env": row["env"], "optional": row.get("optional", False)}]
+    return made
+
+
+def _provider(row: Object) -> Provider:
+    there = set(row.pop("has"))
+    row["endpoints"] = {name: found for name, found in row["endpoints"].items() if name in there}
+    return msgspec.convert(row, Provider)
+
+
+Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+# The form in which a model takes reasoning settings. `adaptive`: it decides, guided by an effort; `budget`: a number of
+# tokens; `effort`: a word; `level`: a word of Gemini's `thinkingLevel`; `switch`: on or off; `none`: it takes none.
+Form: TypeAlias = Literal["adaptive", "budget", "effort", "level", "switch", "none"]
+
+
+class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Dollars for a million tokens; None is unknown. `cached` and `written`: read from, and put into, the cache."""
+
+    input: Dollars | None = None
+    output: Dollars | None = None
+    cached: Dollars | None = None
+    written: Dollars | None = None
+
+
+class ConfiguredPrices(Prices, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Prices as a configuration gives them: a misspelt one is an error."""
+
+
+class ConfiguredModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One model. What is left out is taken from the provider's list and the table of facts."""
+
+    name: str = ""
+    context: Tokens = 0  # the window: prompt and answer together
+    max_input: Tokens = 0
+    max_output: Tokens = 0
+    vision: bool | None = None
+    tools: bool | None = None
+    thinking: Form | Literal[""] = ""
+    prices: ConfiguredPrices | None = None
+
+
+class ClientProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client needs. `headers`: name → pattern, all of which must be found for it to be this one."""
+
+    name: str
+    title: str
+    headers: dict[str, str] = {}
+    models: Literal["openai", "anthropic", "mistral", "gemini", "ollama"] = "openai"  # the shape of the list of models
+    whole_calls: bool = False  # a tool call comes in one chunk, name and all
+    thinking: bool = False  # reasoning comes among the content of a chat, as Mistral writes it
+    tool_index: bool = True  # every call in a chunk says its place
+    websockets: bool = False  # it may ask for Responses over a WebSocket
+    reads_reasoning: bool = True  # it shows reasoning, where its protocol has a word for it
+    unknown_chunks: bool = True  # it passes over what it does not know; otherwise that ends its stream
+    comments: bool = True  # a keepalive may be an SSE comment
+    crlf: bool = True  # it reads frames that end in CR LF
+    repeats_whole: bool = False  # on a fault in mid-stream it asks again without streaming
+    dangling_usage: bool = True  # a last chunk may hold usage and no choice
+    embedding_id: bool = False  # an answer of embeddings has an id
+    notes: str = ""
+
+
+def clients() -> Mapping[str, ClientProfile]:
+    """All rows by name, in the order in which they are tried."""
+    return _client_table()
+
+
+def client(headers: Mapping[str, str]) -> ClientProfile:
+    """The client that sends these headers; the plain one where nobody is recognised."""
+    given = {name.lower(): value for name, value in headers.items()}
+    for row in _client_table().values():
+        if row.headers and all(re.search(pattern, given.get(name, "")) for name, pattern in row.headers.items()):
+            return row
+    return PLAIN
+
+
+PLAIN = ClientProfile(name="", title="any client")
+
+
+@cache
+def _client_table() -> Mapping[str, ClientProfile]:
+    rows = tomllib.loads(files("penstock._providers").joinpath("clients.toml").read_text(encoding="utf-8"))
+    return {name: msgspec.convert({**row, "name": name}, ClientProfile) for name, row in rows.items()}

@@ -1,0 +1,276 @@
+"""Redaction: removes keys, tokens, passwords in URLs and values of secret fields from text, JSON and bytes.
+
+Secrets are found by their form, and by value where the caller knows them. `[secret]` is left in their place.
+Every search is linear in the length of the text: what is searched is often chosen by an attacker. Callers on the event
+loop cut long texts with `redact_cut`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock._input_limits import MAX_JSON_DEPTH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+Span: TypeAlias = tuple[int, int]
+MARK = "[secret]"
+DEEP = "[nested too deep]"
+_SHORT = 4  # a value of fewer letters is no secret, and would be found everywhere
+_PASSES = 8  # a mark is an edge of a word, so that what follows it may now look like a secret
+_LOOKAHEAD = 4096  # characters behind a cut that are searched too: a secret that crosses the cut is recognised
+# What keys begin with, before a dash.
+_MAKERS = (
+    "sk", "rk", "pk", "gsk", "hf", "r8", "pa", "jina", "xai", "pplx", "nvapi", "csk", "fw", "key", "tvly", "vck",
+    "sess", "ghp", "gho", "ghu", "ghs", "github_pat", "glpat",
+)  # fmt: skip
+# A word's beginning, also behind an escape of JSON, whose last letter would otherwise be taken for a part of it.
+_EDGE = r"(?:\b|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))"
+_TOKEN = re.compile(rf"{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}+")
+_DASH = re.compile(r"[-_](?<=[kf8aixwyspout][-_])(?=[A-Za-z0-9_\-*.]{6})")  # behind the last letter of one
+_LONGEST = max(map(len, _MAKERS))
+_WORDS = re.compile(r"key[-_][a-z_\-.]++")  # a name such as key_revoked: keys have digits or capitals
+# Tokens without such a dash: how they begin, and the whole. Group 1 is there only where it is a token: the rest of a
+# run that is none is skipped at once, so that no run is read twice.
+_BEGINNINGS = (
+    ("AIza", re.compile(rf"{_EDGE}(AIza[A-Za-z0-9_\-]{{20,}}+)")),
+    ("ya29.", re.compile(rf"{_EDGE}(ya29\.[A-Za-z0-9_\-.]{{10,}}+)")),
+    ("AKIA", re.compile(rf"{_EDGE}(AKIA[A-Z0-9]{{12,}}+)")),
+    ("ASIA", re.compile(rf"{_EDGE}(ASIA[A-Z0-9]{{12,}}+)")),
+    (
+        "eyJ",  # a JSON Web Token
+        re.compile(rf"{_EDGE}eyJ[A-Za-z0-9_\-]{{8,}}+(\.[A-Za-z0-9_\-]{{8,}}+(?:\.[A-Za-z0-9_\-]*+)?)?"),
+    ),
+)
+_SCHEMES = ("bearer", "basic")
+_BEARER = re.compile(r"(?i)\b(?:bearer|basic)\s++([A-Za-z0-9_\-.~+/=]{6,}+)")
+_NAMES = ("key", "token", "secret", "pass", "x-amz-")  # one of them is in every name below
+_NAMED = re.compile(
+    r"""(?ix)
+    \b(?:api[_-]?key|x-api-key|access[_-]?token|auth[_-]?token|client[_-]?secret|secret[_-]?key|secret|password
+        |passphrase|x-amz-security-token|x-amz-signature|x-amz-credential|(?<=[?&])key)
+    ["']?\s*+[=:]\s*+["']?
+    ([^\s"'&,;}]{4,}+)
+    """
+)
+# Userinfo ends before a slash, so two runs never overlap.
+_USERINFO = re.compile(r"(?<=[A-Za-z0-9+.\-])://([^\s/@]*+)@")
+_HEADERS = frozenset({
+    "authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "set-cookie",
+    "x-amz-security-token", "ocp-apim-subscription-key", "x-auth-token", "x-access-token",
+})  # fmt: skip
+_SECRET_NAME = re.compile(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authorization|credential|cookie)s?$")
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text with a mark in place of whatever is or looks like a secret."""
+    known = tuple(secrets)
+    return _redact_repeatedly(text, lambda piece: [*_form_spans(piece, known), *_name_spans(piece)])
+
+
+def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
+    """The first `limit` characters, redacted; says how many were cut. A secret that crosses the cut is removed whole.
+
+    The work is bounded, however long the text is.
+    """
+    if len(text) <= limit:
+        return redact(text, secrets)
+    known = tuple(secrets)
+    window = text[: limit + max(_LOOKAHEAD, *map(len, known), 0)]
+    spans = [*_form_spans(window, known), *_name_spans(window), *_open_end(window)]
+    shown = [(first, min(last, limit)) for first, last in _merged(spans) if first < limit]
+    return f"{redact(_replace_spans(text[:limit], shown), known)} … [{len(text) - limit} more characters]"
+
+
+def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
+    """A frame or body without secrets; the same object where it holds none.
+
+    Only what cannot be part of a format is replaced, so JSON stays JSON: known values, also as JSON spells them, and
+    tokens of a known form.
+    """
+    text = data.decode("latin-1")
+    known = tuple(_spellings(secrets))
+    if not find_secrets(text, known):
+        return data
+    return _redact_repeatedly(text, lambda piece: _form_spans(piece, known)).encode("latin-1")
+
+
+def redact_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+    """Headers fit to be shown."""
+    known = tuple(secrets)
+    return {name: MARK if is_secret_name(name) else redact(value, known) for name, value in headers.items()}
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a header or field of that name holds a secret."""
+    return name.lower() in _HEADERS or _SECRET_NAME.search(name) is not None
+
+
+def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
+    """A JSON value with the secrets in its strings and names redacted.
+
+    What is nested deeper than `MAX_JSON_DEPTH` is replaced, so the result can be encoded. Not recursive.
+    """
+    known = tuple(secrets)
+    whole: list[Any] = [value]
+    waiting: list[tuple[Any, Any, int]] = [(whole, 0, 0)]  # a container, a place in it, how deep the place is
+    while waiting:
+        container, place, depth = waiting.pop()
+        inner = container[place]
+        if isinstance(inner, str):
+            container[place] = redact(inner, known)
+        elif isinstance(inner, dict | list):
+            container[place] = made = _copy_level(inner, known) if depth < MAX_JSON_DEPTH else DEEP  # pyright: ignore[reportUnknownArgumentType]
+            if made is not DEEP:
+                waiting += [(made, one, depth + 1) for one in (made if isinstance(made, dict) else range(len(made)))]
+    return whole[0]
+
+
+def find_secrets(text: str, secrets: Iterable[str] = ()) -> list[Span]:
+    """Where secrets stand in a text that must keep its form: those known by value, those that look like nothing else.
+
+    Names with a value are not looked at: what follows one may be a word of the format, such as `null`.
+    """
+    return _merged(_form_spans(text, secrets))
+
+
+# ── where they stand ──────────────────────────────────────────────────────────────────────────────
+
+
+def _form_spans(text: str, secrets: Iterable[str]) -> list[Span]:
+    spans = [
+        span
+        for secret in secrets
+        if len(secret) >= _SHORT and secret in text
+        for span in _find_overlapping(text, secret)
+    ]
+    spans += _keys(text)
+    for beginning, pattern in _BEGINNINGS:
+        if beginning in text:
+            spans += _tokens(text, beginning, pattern)
+    lower = text.lower()
+    if any(word in lower for word in _SCHEMES):
+        spans += [match.span(1) for match in _BEARER.finditer(text)]
+    return spans
+
+
+def _name_spans(text: str) -> list[Span]:
+    """Values behind a name, and passwords in addresses."""
+    spans: list[Span] = []
+    if "=" in text or ":" in text:
+        lower = text.lower()
+        if any(word in lower for word in _NAMES):
+            spans += [match.span(1) for match in _NAMED.finditer(text)]
+        if "://" in text and "@" in text:
+            spans += [match.span(1) for match in _USERINFO.finditer(text)]
+    return spans
+
+
+def _keys(text: str) -> Iterator[Span]:
+    """Tokens with a dash: the dash is looked for first, which takes a fraction of the time in a long text."""
+    end = 0
+    for found in _DASH.finditer(text):
+        dash = found.start()
+        first = max(dash - _LONGEST, end)
+        if dash < end or not text.endswith(_MAKERS, first, dash):
+            continue
+        token = next((token for place in range(first, dash) if (token := _TOKEN.match(text, place))), None)
+        if token is not None:
+            end = token.end()
+            if _WORDS.fullmatch(token[0]) is None:
+                yield token.span()
+
+
+def _tokens(text: str, beginning: str, pattern: re.Pattern[str]) -> Iterator[Span]:
+    place = text.find(beginning)
+    while place >= 0:
+        run = pattern.match(text, place)
+        if run is not None and run[1]:
+            yield run.span()
+        place = text.find(beginning, run.end() if run is not None else place + 1)
+
+
+def _find_overlapping(text: str, piece: str) -> Iterator[Span]:
+    """Every place of a piece, also where it overlaps itself.
+
+    A repetition of the piece's period is walked period by period, so that "aaaa" in a text of a's takes no longer.
+    """
+    period = (piece + piece).find(piece, 1)
+    repeated = piece[-period:]
+    place = text.find(piece)
+    while place >= 0:
+        end = place + len(piece)
+        while text.startswith(repeated, end):
+            end += period
+        yield place, end
+        place = text.find(piece, end - len(piece) + 1)
+
+
+def _open_end(text: str) -> Iterator[Span]:
+    """What may be the first part of a secret, at the end of a text that was cut: a JSON Web Token, a password."""
+    run = len(text.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"))
+    token = text.find("eyJ", run)
+    if token >= 0:
+        yield token, len(text)
+    address = text.rfind("://")
+    if address >= 0 and not re.search(r"[\s/@]", text[address + 3 :]):
+        yield address + 3, len(text)
+
+
+# ── and what is put there ─────────────────────────────────────────────────────────────────────────
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for first, last in sorted(spans):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _redact_repeatedly(text: str, spans: Callable[[str], list[Span]]) -> str:
+    """The text with marks, searched again while there are new ones. Marks themselves are not searched."""
+    for _ in range(_PASSES):
+        pieces = text.split(MARK)
+        shown = [_replace_spans(piece, _merged(spans(piece))) for piece in pieces]
+        if shown == pieces:
+            break
+        text = MARK.join(shown)
+    return text
+
+
+def _replace_spans(text: str, spans: list[Span]) -> str:
+    if not spans:
+        return text
+    pieces: list[str] = []
+    place = 0
+    for first, last in spans:
+        pieces += (text[place:first], MARK)
+        place = last
+    return "".join([*pieces, text[place:]])
+
+
+def _copy_level(inner: dict[str, Any] | list[Any], known: tuple[str, ...]) -> dict[str, Any] | list[Any]:
+    """A copy of one level. Names that are secrets are numbered, so that none replaces another."""
+    if isinstance(inner, list):
+        return list(inner)
+    made: dict[str, Any] = {}
+    for name, value in inner.items():
+        shown = redact(name, known)
+        made[shown if shown is name or shown not in made else f"{shown} {len(made)}"] = value
+    return made
+
+
+def _spellings(secrets: Iterable[str]) -> list[str]:
+    """Secrets as they may stand in bytes read as Latin-1: plain, and as JSON writes them, whichever way it escapes."""
+    made: dict[str, None] = {}
+    for secret in secrets:
+        written = json.dumps(secret, ensure_ascii=False)[1:-1]
+        for one in (secret, written, written.replace("/", "\\/"), json.dumps(secret)[1:-1]):
+            made[one.encode("utf-8", "surrogatepass").decode("latin-1")] = None
+    return list(made)

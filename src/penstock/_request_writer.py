@@ -1,0 +1,206 @@
+"""Writing requests: what every protocol's writer shares. A `Draft` is a body with what could not be said in it.
+
+`loss-<what>` is a row of the protocol's LOSSES: it is gone. `carried-<what>` is a row of `markers.CARRIERS`: it went
+another way than its own, and our own readers put it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+
+import msgspec
+
+from penstock._diagnostics import Diagnostics
+from penstock._jsontext import replace_surrogates
+from penstock._markers import CARRIED_FEATURES, free_text_schema
+
+if TYPE_CHECKING:
+    from penstock import request as rq
+    from penstock._lenient_fields import Object
+    from penstock.events import Extra
+
+Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
+EFFORTS: tuple[tuple[int, str], ...] = ((0, "none"), (1024, "minimal"), (4096, "low"), (16384, "medium"))
+BUDGETS: Mapping[str, int] = {
+    "none": 0, "minimal": 1024, "low": 4096, "medium": 10240, "high": 24576, "xhigh": 32768, "max": 65536,
+}  # fmt: skip
+MIN_ANSWER_TOKENS = 1024  # tokens to answer in, where reasoning is counted against the same limit
+FOREIGN_FIELDS = "fields that only {} understands are left out: {}"
+_NOTHING: Object = {}  # never written to
+_encode = msgspec.json.Encoder().encode
+
+
+class RequestDraft:
+    """A request body and its diagnostics. A loss is a row of the protocol's LOSSES, or it cannot be reported."""
+
+    protocol: ClassVar[str]
+    losses: ClassVar[Losses]
+
+    def __init__(self) -> None:
+        self.body: Object = {}
+        self.diagnostics = Diagnostics(f"{self.protocol} request")
+
+    def report_loss(self, what: str, *names: str) -> None:
+        """Say that something did not fit, and what was done instead."""
+        name = names[0] if what == "setting" and names else ""  # other names are the client's own words
+        self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what].format(*names)}", name)
+
+    def report_image_detail(self, file: rq.File) -> None:
+        """Report what no protocol but a few can say of an image. Only where its LOSSES have the row."""
+        if file.detail not in ("", "auto"):
+            self.report_loss("detail")
+
+    def report_carried(self, what: str) -> None:
+        """Say that something went another way than its own."""
+        self.diagnostics.add(f"carried-{what}", f"{self.protocol}: {CARRIED_FEATURES[what]}")
+
+    def split_extra(self, extra: Extra | None) -> tuple[Object, Object]:
+        """This protocol's extra fields and its marks of how things were spelled; the fields of others are reported."""
+        if extra is None:
+            return _NOTHING, _NOTHING
+        for protocol, fields in extra.items():
+            names = "" if protocol == self.protocol else ", ".join(key for key in fields if key != "_")
+            if names:
+                self.diagnostics.add("loss-extra", f"{self.protocol}: {FOREIGN_FIELDS.format(protocol, names)}")
+        return split_extra(extra, self.protocol)
+
+    def is_foreign(self, extra: Extra) -> bool:
+        """Whether all of it is other protocols', which is then reported: a text may be written bare."""
+        if self.protocol in extra:
+            return False
+        self.split_extra(extra)
+        return True
+
+    def encode(self) -> bytes:
+        """The body as JSON."""
+        try:
+            return _encode(self.body)
+        except UnicodeEncodeError:  # half a surrogate pair, which no UTF-8 can hold
+            return _encode(replace_surrogates(self.body))
+
+
+def split_extra(extra: Extra | None, protocol: str) -> tuple[Object, Object]:
+    """A protocol's own extra fields, and its marks of how things were spelled."""
+    own = (extra or _NOTHING).get(protocol)
+    if not own:
+        return _NOTHING, _NOTHING
+    if "_" not in own:
+        return own, _NOTHING
+    return {key: value for key, value in own.items() if key != "_"}, own["_"]
+
+
+def drop_empty(**fields: Any) -> Object:
+    """The fields that say something: not None, not empty."""
+    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+
+
+def add_missing(body: Object, also: Object | None) -> None:
+    """Fields that were written out and said nothing (`reading.unsaid`), where there is still nothing else to say."""
+    for key, value in (also or _NOTHING).items():
+        body.setdefault(key, value)
+
+
+def insert_lists(items: list[Object], places: Iterable[int], inserted: Iterable[list[Object]]) -> None:
+    """Insert each list at its place in `items`, one after the other; in one pass where the places ascend."""
+    made: list[Object] = []
+    taken = 0
+    for place, new in zip(places, inserted, strict=False):
+        if place > len(made):
+            end = taken + place - len(made)
+            made += items[taken:end]
+            taken = end
+        made[place:place] = new
+    items[:] = [*made, *items[taken:]]
+
+
+def collect_text(data: Any) -> str:
+    """The words in something that has no place here: every `text` in it, a line each."""
+    found: list[str] = []
+    waiting: list[Any] = [data] if isinstance(data, dict | list) else []
+    while waiting:  # not recursive: the data may be of any depth
+        one = waiting.pop()
+        if isinstance(one, str):
+            found.append(one)
+        else:
+            waiting += reversed(_worth_a_look(one))
+    return "\n".join(filter(None, found))
+
+
+def _worth_a_look(data: Any) -> list[Any]:
+    """The lists and objects in one, and the words under `text`."""
+    if isinstance(data, list):
+        items: list[Any] = data  # pyright: ignore[reportUnknownVariableType]
+        return [one for one in items if isinstance(one, dict | list)]
+    return [
+        value
+        for key, value in cast("Object", data).items()
+        if isinstance(value, dict | list) or (key == "text" and isinstance(value, str))
+    ]
+
+
+def omit_with_loss(loss: str) -> Callable[[Any, Any], list[Object]]:
+    """What a writer's table does with parts that have no place: it reports them by this row of its losses."""
+
+    def leave(draft: RequestDraft, _: Any) -> list[Object]:
+        draft.report_loss(loss)
+        return []
+
+    return leave
+
+
+def write_foreign_state(**around: str) -> Callable[[Any, Any], list[Object]]:
+    """What it does with opaque state: its own as it was, of others' the words, with these fields around them."""
+
+    def write(draft: RequestDraft, part: rq.Opaque) -> list[Object]:
+        if part.protocol == draft.protocol:
+            return [part.data]
+        draft.report_loss("opaque")
+        words = collect_text(part.data)
+        return [{**around, "text": words}] if words else []
+
+    return write
+
+
+def write_function(draft: RequestDraft, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
+    """A tool as a bare function, where there is nothing else; None if another provider runs it."""
+    if tool.kind in ("provider", "unknown"):
+        draft.report_loss("tool", tool.name)
+        return None
+    if tool.strict is not None:
+        draft.report_loss("strict")
+    if tool.namespace:
+        draft.report_loss("namespace")
+    made = drop_empty(name=tool.name, description=tool.description)
+    if tool.kind == "custom":
+        draft.report_carried("free-text")
+        made["parameters"] = free_text_schema(tool)
+    elif tool.schema is not None:
+        made["parameters"] = tool.schema
+    made.update({key: value for key, value in own.items() if key != "beside"})
+    add_missing(made, marks.get("also"))
+    return made
+
+
+def describe_file(file: rq.File) -> str:
+    """A file that has no place here, as a line of text."""
+    name = f"[{file.name or file.media}]"
+    return f"{name}({file.url})" if file.url else name
+
+
+def effort_for_budget(budget: int) -> str:
+    """The effort that a budget of reasoning tokens amounts to."""
+    return next((word for limit, word in EFFORTS if budget <= limit), "high")
+
+
+def budget_for_effort(effort: str) -> int:
+    """The budget of reasoning tokens that an effort amounts to."""
+    return BUDGETS.get(effort, BUDGETS["medium"])
+
+
+def budget_within_limit(effort: str, limit: int | None, least: int) -> int:
+    """The same, where it counts against the output limit and must leave room; 0 if the limit has none to spare."""
+    budget = max(budget_for_effort(effort), least)
+    if limit is not None:
+        budget = min(budget, limit - MIN_ANSWER_TOKENS)
+    return budget if budget >= least else 0

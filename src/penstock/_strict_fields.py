@@ -1,0 +1,257 @@
+"""Reads fields of a request's JSON: a value of the wrong type is an error with the path of the field.
+
+The counterpart of `lenient_fields`, which reads what providers send. Paths are built only when something is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from penstock._input_limits import NestingError, decode_bounded, decode_deep, holds_raw
+from penstock._jsontext import parse_lenient_bounded, replace_surrogates
+from penstock.errors import BadRequest, TooDeep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from penstock._lenient_fields import Object
+    from penstock.events import Extra
+
+T = TypeVar("T")
+
+
+def parse_object(data: bytes) -> Object:
+    """The object that a body holds; lone surrogates and control characters are mended, anything else is refused."""
+    return as_object(parse_value(data)[0])
+
+
+def parse_value(data: bytes | bytearray | str) -> tuple[Any, bool]:
+    """The JSON value of a body, and whether it was strict JSON. Refuses what no reader takes, and what is too deep."""
+    try:
+        try:
+            return decode_bounded(data), True
+        except (msgspec.DecodeError, UnicodeError):
+            raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+            value = replace_surrogates(parse_lenient_bounded(raw))
+    except NestingError as error:
+        raise TooDeep(error.path) from None
+    if value is None:
+        raise BadRequest("JSON", data)
+    return value, False
+
+
+def read_deep_body(data: bytes | str, read: Callable[[Object], T], error: TooDeep) -> T:
+    """Read a body that is too deep only inside the inputs of tool calls, which become text; else raise the error.
+
+    A model may once have written such an input. The conversation must stay sendable.
+    """
+    try:
+        try:
+            made = read(as_object(decode_deep(data.encode() if isinstance(data, str) else data)))
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError, msgspec.DecodeError):
+            raise error from None  # the depth was found first; and what was kept as text may not fit where it is
+        if holds_raw(made):
+            raise error
+        return made
+    finally:
+        del error  # its traceback refers to this frame: a cycle
+
+
+def as_object(value: Any, step: str = "") -> Object:
+    """The value, which must be an object."""
+    if not isinstance(value, dict):
+        raise BadRequest("an object", value, step)
+    return cast("Object", value)
+
+
+def get_text(source: Object, key: str) -> str:
+    """The string under a key; absent and null are empty."""
+    value = source.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadRequest("a string", value, key)
+    return value
+
+
+def require_text(source: Object, key: str) -> str:
+    """The string that must stand under a key."""
+    value = source.get(key)
+    if not isinstance(value, str):
+        raise BadRequest("a string", value, key)
+    return value
+
+
+def get_choice(source: Object, key: str, known: Mapping[str, T]) -> T:
+    """What the word under a key means."""
+    value = source.get(key)
+    if not isinstance(value, str) or value not in known:
+        raise BadRequest(f"one of {', '.join(known)}", value, key)
+    return known[value]
+
+
+def get_strings(source: Object, key: str) -> list[str]:
+    """The strings in the list under a key; one string is a list of one."""
+    value = source.get(key)
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise BadRequest("a string or a list of strings", value, key)
+    items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+    for place, item in enumerate(items):
+        if not isinstance(item, str):
+            raise BadRequest("a string", item).at(place).at(key)
+    return list(items)
+
+
+def get_integer(source: Object, key: str) -> int | None:
+    """The integer under a key, also when written as 1.0."""
+    value = source.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:  # NaN and infinity have a rest too
+        raise BadRequest("a whole number", value, key)
+    return int(value)
+
+
+def get_number(source: Object, key: str) -> float | None:
+    """The number under a key."""
+    value = source.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadRequest("a number", value, key)
+    return value
+
+
+def get_flag(source: Object, key: str) -> bool | None:
+    """The boolean under a key."""
+    value = source.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise BadRequest("true or false", value, key)
+    return value
+
+
+def get_object(source: Object, key: str) -> Object:
+    """The object under a key; absent and null are empty."""
+    value = source.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadRequest("an object", value, key)
+    return cast("Object", value)
+
+
+def read_object(source: Object, key: str, read: Callable[[Object], T]) -> T:
+    """What `read` makes of the object that must stand under a key; its errors get the key in front."""
+    try:
+        return read(as_object(source.get(key)))
+    except BadRequest as error:
+        raise error.at(key) from None
+
+
+def read_objects(source: Object, key: str, read: Callable[[Object], T], *, need: bool = False) -> list[T]:
+    """What `read` makes of each object in the list under a key."""
+    value = source.get(key)
+    if value is None and not need:
+        return []
+    if not isinstance(value, list):
+        raise BadRequest("a list", value, key)
+    return read_each(value, read, key)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def read_each(items: Iterable[Any], read: Callable[[Object], T], key: str) -> list[T]:
+    """What `read` makes of each object; its errors get the key and the place in front."""
+    made: list[T] = []
+    try:
+        for item in items:
+            if not isinstance(item, dict):
+                raise BadRequest("an object", item)  # noqa: TRY301 — it gets its path below, like any other
+            made.append(read(item))  # pyright: ignore[reportUnknownArgumentType]
+    except BadRequest as error:
+        raise error.at(len(made)).at(key) from None
+    return made
+
+
+def unknown_fields(source: Object, known: AbstractSet[str]) -> Object:
+    """What a reader has no word for."""
+    return {key: value for key, value in source.items() if key not in known}
+
+
+def empty_fields(source: Object, known: AbstractSet[str]) -> Object:
+    """Known fields that were written out and say nothing: null, or empty. A canonical value cannot tell them apart."""
+    return {
+        key: value for key, value in source.items() if not value and key in known and value is not False and value != 0
+    }
+
+
+def build_extra(protocol: str, fields: Object, **spelled: Any) -> Extra | None:
+    """Extra data of a protocol: fields without a word, and under `_` how something was spelled."""
+    marks = {key: value for key, value in spelled.items() if value}
+    if marks:
+        return {protocol: {**fields, "_": marks}}
+    return {protocol: fields} if fields else None
+
+
+# what providers want back, and of which type; whatever else a client may send in their name is not theirs
+PROVIDER_STATE: dict[str, type] = {
+    "caller": dict, "encrypted_content": str, "id": str, "is_error": bool, "minted": bool, "namespace": str,
+    "reasoning_details": list, "redacted": str, "redactedContent": str, "server_name": str, "signature": str,
+    "thought": bool, "thoughtSignature": str, "toolType": str, "tool_use_id": str, "type": str,
+}  # fmt: skip
+
+
+def pick_provider_state(given: Object) -> Extra:
+    """Extra data that came by way of a client: only fields that are known to be a provider's state, by protocol."""
+    found = {protocol: _state(own) for protocol, own in given.items() if isinstance(own, dict)}  # pyright: ignore[reportUnknownArgumentType]
+    return {protocol: own for protocol, own in found.items() if own}
+
+
+def _state(own: Object) -> Object:
+    return {
+        key: value for key, value in own.items() if key in PROVIDER_STATE and isinstance(value, PROVIDER_STATE[key])
+    }
+
+
+class ResultMatcher:
+    """Results find their calls where ids are missing: by name and in order, among the calls of the last round.
+
+    Told of every call and result in the order they were said. A minted id is one that this side made up.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[str] = set()  # calls without a result
+        self._round: dict[tuple[str, bool], deque[str]] = {}  # by name or under none; all, and minted ones alone
+
+    def begin(self) -> None:
+        """Another round of calls begins: what is still open can only be answered by its id."""
+        self._round = {}
+
+    def call(self, given: str, name: str, minted: str) -> str:
+        """The id of a call."""
+        id = given or minted  # noqa: A001 — as the part calls it
+        self._open.add(id)
+        for row in (name, ""):
+            self._round.setdefault((row, False), deque()).append(id)
+            if not given:
+                self._round.setdefault((row, True), deque()).append(id)
+        return id
+
+    def result(self, given: str, name: str) -> str:
+        """The id of the call that a result answers, or nothing. One that has an id can only answer a minted one."""
+        if given in self._open:
+            self._open.remove(given)
+            return given
+        row = self._round.get((name, bool(given)))
+        while row:
+            id = row.popleft()  # noqa: A001 — as the part calls it
+            if id in self._open:
+                self._open.remove(id)
+                return id
+        return ""

@@ -1,0 +1,1 @@
+"""For tests of programs that talk to models: an upstream that says what you script, with any fault you like."""

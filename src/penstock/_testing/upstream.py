@@ -1,0 +1,188 @@
+"""A scripted upstream: a real server on this machine that answers as it was told, and remembers what it was asked.
+
+    async with Upstream(Reply.of("anthropic", events)) as up:
+        ... ask something of up.url ...
+        assert up.seen[0].json["model"] == "…"
+
+Needs aiohttp. Every wait has a limit: a stalled answer is given up after `patience` seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import msgspec
+
+from penstock._testing.replies import Reply
+from penstock.errors import InputError, MissingExtra
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Generator
+
+Answer: TypeAlias = "Reply | Callable[[Seen], Reply | Awaitable[Reply]]"
+HOST = "127.0.0.1"
+_BODY_LIMIT = 64 * 2**20
+
+
+class Seen:
+    """A request that came. `gone` is set when the other side left before the end; `done` when the answer is over."""
+
+    def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+        self.method = method
+        self.target = target  # path and query, as they were sent
+        self.headers = headers  # names in lower case
+        self.body = body
+        self.gone = asyncio.Event()
+        self.done = asyncio.Event()
+        self.gone_at = 0.0  # by time.monotonic
+        self.sent = 0  # bytes of the answer that were written
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> str:
+        return self.target.partition("?")[2]
+
+    @property
+    def json(self) -> Any:
+        """The body, read."""
+        return msgspec.json.decode(self.body)
+
+    def __repr__(self) -> str:
+        return f"<{self.method} {self.path}, {len(self.body)} bytes>"
+
+
+class Upstream:
+    """Answers request after request with the replies it was given; the last one goes on.
+
+    A reply may be a function of the request. `script` gives it others, `seen` are the requests so far.
+    """
+
+    def __init__(
+        self, *replies: Answer, patience: float = 30.0, tls: ssl.SSLContext | None = None, host: str = HOST
+    ) -> None:
+        self.seen: list[Seen] = []
+        self.url = ""
+        self._replies: list[Answer] = list(replies)
+        self._patience = patience
+        self._tls = tls
+        self._host = host
+        self._runner: Any = None
+        self._news = asyncio.Condition()
+
+    def script(self, *replies: Answer) -> None:
+        """Answer with these from now on."""
+        self._replies = list(replies)
+
+    async def asked(self, count: int = 1) -> Seen:
+        """Wait until so many requests have come, and give the last of them."""
+        async with asyncio.timeout(self._patience), self._news:
+            await self._news.wait_for(lambda: len(self.seen) >= count)
+        return self.seen[count - 1]
+
+    async def __aenter__(self) -> Self:
+        web = _web()
+        app = web.Application(client_max_size=_BODY_LIMIT)
+        app.router.add_route("*", "/{any:.*}", self._handle)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, 0, ssl_context=self._tls)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.url = f"{'https' if self._tls else 'http'}://{self._host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    async def _handle(self, request: Any) -> Any:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        seen = Seen(request.method, request.raw_path, headers, await request.read())
+        try:
+            async with self._news:
+                self.seen.append(seen)
+                self._news.notify_all()
+            return await self._answer(request, seen, await self._reply(seen))
+        except (ConnectionError, asyncio.CancelledError):
+            seen.gone_at = time.monotonic()
+            seen.gone.set()
+            raise
+        finally:
+            seen.done.set()
+
+    async def _reply(self, seen: Seen) -> Reply:
+        if not self._replies:
+            raise InputError("a scripted upstream was asked and has nothing to say: give it a reply")
+        found = self._replies[0] if len(self._replies) == 1 else self._replies.pop(0)
+        if isinstance(found, Reply):
+            return found
+        made = found(seen)
+        return await made if isinstance(made, Awaitable) else made
+
+    async def _answer(self, request: Any, seen: Seen, reply: Reply) -> Any:
+        if reply.wait:
+            await asyncio.sleep(reply.wait)
+        if not reply.head:
+            return self._drop(request)
+        response = _web().StreamResponse(status=reply.status, headers=reply.headers)
+        if not (reply.pace or reply.trouble or len(reply.chunks) > 1):
+            response.content_length = len(reply.data)
+        await response.prepare(request)
+        for step in reply.steps():
+            if isinstance(step, bytes):
+                await response.write(step)
+                seen.sent += len(step)
+            elif isinstance(step, float | int):
+                await asyncio.sleep(step)
+            elif step == "cut":
+                return self._drop(request)
+            else:
+                await asyncio.sleep(self._patience)
+                return self._drop(request)
+        await response.write_eof()
+        return response
+
+    def _drop(self, request: Any) -> Any:
+        """Close the connection, orderly for TCP, in mid-sentence for HTTP."""
+        if request.transport is not None:
+            request.transport.close()
+        return _web().Response()  # never sent
+
+
+def _web() -> Any:
+    try:
+        return import_module("aiohttp.web")
+    except ImportError as error:
+        raise MissingExtra("aiohttp", "client") from error
+
+
+_LIMIT = 30.0
+
+
+@contextmanager
+def scripted(*replies: Answer, tls: ssl.SSLContext | None = None) -> Generator[Upstream]:
+    """An upstream for the length of a `with`."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def opened() -> Upstream:
+        return await Upstream(*replies, tls=tls).__aenter__()
+
+    up = asyncio.run_coroutine_threadsafe(opened(), loop).result(_LIMIT)
+    try:
+        yield up
+    finally:
+        asyncio.run_coroutine_threadsafe(up.__aexit__(), loop).result(_LIMIT)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_LIMIT)
+        loop.close()

@@ -1,0 +1,112 @@
+"""Deltas in a row, as one item: what the fast path for text hands from stage to stage.
+
+`delta_templates` makes runs of frames that differ in their text alone, `frame_templates` writes them. Guard, `Sequence`
+and encoders know runs; other stages get the deltas of one by `expand_runs`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock._framing.frame import Frame, FrameRun
+from penstock.events import CallDelta, ReasoningDelta, TextDelta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.events import AnyEvent
+
+DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
+
+
+class TextRun:
+    """Consecutive deltas of one part, one for each frame. `words` are their texts as they stand in JSON strings.
+
+    `texts` are the same decoded, where that differs.
+    """
+
+    __slots__ = ("_texts", "index", "kind", "words")
+
+    def __init__(self, kind: Any, index: int, words: list[bytes], texts: list[str] | None = None) -> None:
+        self.kind, self.index, self.words, self._texts = kind, index, words, texts
+
+    def events(self) -> list[AnyEvent]:
+        """One delta for each frame."""
+        kind, index = self.kind, self.index
+        texts = [word.decode() for word in self.words] if self._texts is None else self._texts
+        return [kind(index, text) for text in texts]
+
+    def text(self) -> str:
+        """All of it."""
+        return b"".join(self.words).decode() if self._texts is None else "".join(self._texts)
+
+    def merged(self) -> AnyEvent:
+        """One delta for all frames."""
+        made: AnyEvent = self.kind(self.index, self.text())
+        return made
+
+
+def expand_runs(batch: Sequence[Any]) -> list[Any]:
+    """A batch with the deltas of its runs."""
+    if TextRun not in map(type, batch):
+        return batch if type(batch) is list else list(batch)  # pyright: ignore[reportUnknownVariableType]
+    return [event for one in batch for event in (one.events() if type(one) is TextRun else (one,))]
+
+
+def merge_runs(batch: Sequence[Any]) -> Sequence[Any]:
+    """A batch with one delta for each of its runs."""
+    if TextRun not in map(type, batch):
+        return batch
+    return [one.merged() if type(one) is TextRun else one for one in batch]
+
+
+class ExpandRuns:
+    """A stage before others that want every event."""
+
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        return expand_runs(events)
+
+    def finish(self) -> list[Any]:
+        return []
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+class FrameTemplate:
+    """The frames of more text for one open part: what stands before the JSON string and behind it.
+
+    `keep` is told every text, where an encoder needs them later.
+    """
+
+    __slots__ = ("after", "before", "index", "keep", "kind", "name")
+
+    def __init__(
+        self,
+        kind: Any,
+        index: int,
+        name: bytes,
+        before: bytes,
+        after: bytes,
+        keep: Callable[[str], None] | None = None,
+    ) -> None:
+        self.kind, self.index, self.name, self.before, self.after = kind, index, name, before, after
+        self.keep = keep
+
+    def frame(self, text: str) -> Frame:
+        """The frame of one text."""
+        data = self.before + _encode(text) + self.after
+        if self.keep is not None:
+            self.keep(text)
+        return self.name, data
+
+    def run(self, run: TextRun) -> list[Any]:
+        """The frames of a run."""
+        if self.keep is not None:
+            self.keep(run.text())
+        return [FrameRun(self.name, self.before, run.words, self.after)]
+
+
+NO_TEMPLATE = FrameTemplate(None, -1, b"", b"", b"")

@@ -1,0 +1,1 @@
+"""Token counting: `HybridTokenEstimator`, with msgspec as its only dependency."""

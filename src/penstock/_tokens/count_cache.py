@@ -1,0 +1,183 @@
+"""Caches counts by digests of the content, and reads what a turn's usage says about its prompt.
+
+A count is two numbers before any correction: tokens, and by how many they may be wrong. The most recent counts are in
+memory, all of them in a store if there is one. A digest covers the whole content: arguments, results, files. Only cache
+marks are left out, because they move along a conversation and cost nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from penstock._fold import StreamUsage
+from penstock._input_limits import NestingError, decode_bounded
+from penstock._jsontext import as_json
+from penstock.events import Usage
+from penstock.request import Call, Message, Request, Result, Text, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from penstock.stores import CountStore
+
+Count: TypeAlias = tuple[float, float]
+SIZE = 16  # bytes of a digest
+_PAIR = struct.Struct("<dd")
+_encode = msgspec.json.Encoder().encode
+
+
+class CountCache:
+    """Keeps the most recently used counts in memory; reads and writes the others in the store."""
+
+    def __init__(self, store: CountStore | None = None, tenant: str = "", rows: int = 50_000) -> None:
+        self._rows: OrderedDict[bytes, Count] = OrderedDict()
+        self._store = store
+        self._tenant = tenant
+        self._max_rows = rows
+        self.counted = 0  # how often `count` was called
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get_or_count(self, keys: Sequence[bytes], count: Callable[[int], Count]) -> list[Count]:
+        """Returns the counts of these keys; calls `count` with the position of every unknown key."""
+        rows = self._rows
+        try:
+            found = [rows[key] for key in keys]
+        except KeyError:
+            found = self._count_missing(keys, count)
+        for key in keys:
+            if key in rows:
+                rows.move_to_end(key)
+        return found
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Count]:
+        """Returns the known counts of these keys."""
+        found = {key: self._rows[key] for key in keys if key in self._rows}
+        missing = [key for key in keys if key not in found]
+        if missing and self._store is not None:
+            rows = self._store.get(self._tenant, [key.hex() for key in missing])
+            found |= {bytes.fromhex(key): _PAIR.unpack(row) for key, row in rows.items() if len(row) == _PAIR.size}
+        return found
+
+    def put(self, rows: Mapping[bytes, Count]) -> None:
+        self._rows.update(rows)
+        for key in rows:
+            self._rows.move_to_end(key)
+        while len(self._rows) > self._max_rows:
+            self._rows.popitem(last=False)
+        if self._store is not None:
+            self._store.put(self._tenant, {key.hex(): _PAIR.pack(*count) for key, count in rows.items()})
+
+    def clear(self) -> None:
+        """Forgets the counts in memory, not those in the store."""
+        self._rows.clear()
+
+    def _count_missing(self, keys: Sequence[bytes], count: Callable[[int], Count]) -> list[Count]:
+        known = self.get(keys)
+        new: dict[bytes, Count] = {}
+        for place, key in enumerate(keys):
+            if key not in known:
+                known[key] = new[key] = count(place)
+                self.counted += 1
+        self._rows.update(known)
+        if new:
+            self.put(new)
+        return [known[key] for key in keys]
+
+
+# ── digests ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode_stable(value: Any) -> bytes:
+    """Encodes a value; equal values have equal bytes."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON cannot contain
+        return as_json(msgspec.to_builtins(value)).encode()
+
+
+def digest_bytes(data: bytes, key: bytes = b"") -> bytes:
+    """Returns the digest of some bytes; `key` separates digests of different kinds."""
+    return blake2b(data, key=key, digest_size=SIZE).digest()
+
+
+def digest_message(message: Message) -> bytes:
+    """Returns the digest of a message's content."""
+    if any(part.cache for part in message.parts):
+        parts = [msgspec.structs.replace(one, cache="") for one in message.parts]
+        message = msgspec.structs.replace(message, parts=parts)
+    return digest_bytes(encode_stable(message))
+
+
+def digest_frame(request: Request, name: str) -> bytes:
+    """Returns the digest of tools, tool choice, response format and the model's name."""
+    tools = [msgspec.structs.replace(tool, cache="") if tool.cache else tool for tool in request.tools]
+    return digest_bytes(encode_stable((name, tools, request.choice, request.settings.format)))
+
+
+def digest_prefixes(frame: bytes, messages: Sequence[bytes]) -> list[bytes]:
+    """Returns a digest for every prefix of a conversation; the empty one is the frame's."""
+    prefixes = [frame]
+    for message in messages:
+        prefixes.append(digest_bytes(prefixes[-1] + message))
+    return prefixes
+
+
+def digest_reply(parts: Iterable[Any]) -> bytes:
+    """Returns the digest of a turn's text and calls, to find it in the next request with other ids or spaces."""
+    text, calls = "", list[tuple[str, Any]]()
+    for part in parts:
+        if isinstance(part, Text):
+            text += part.text
+        elif isinstance(part, Call):
+            calls.append((part.name, _parse(part.json)))
+    return digest_bytes(encode_stable((text.strip(), calls)))
+
+
+def _parse(text: str) -> Any:
+    try:
+        return decode_bounded(text or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, NestingError):
+        return text
+
+
+# ── usage of a turn ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TurnOutcome(NamedTuple):
+    """What a turn says about its prompt, and about itself as part of the next prompt.
+
+    `output` excludes reasoning, which is seldom sent back. `ran_tools`: the provider ran tools, so `input` is not the
+    prompt's. `steps`: `input` has what earlier steps added, so the turn does not correct the factor.
+    """
+
+    input: int | None
+    output: int | None = None
+    reasoning: int = 0
+    reply: bytes | None = None
+    ran_tools: bool = False
+    steps: bool = False
+
+
+def read_outcome(seen: Turn | Usage | int) -> TurnOutcome:
+    """Reads a provider's report. Of several steps the last input counts, because a sum repeats the prompt."""
+    if isinstance(seen, int):
+        return TurnOutcome(seen)
+    if isinstance(seen, StreamUsage):
+        return read_outcome(seen.turn) if seen.turn is not None else TurnOutcome(None)
+    if isinstance(seen, Usage):
+        return TurnOutcome(seen.input if seen.exact else None)
+    usage = seen.usage
+    if usage is None or not usage.exact or seen.fault is not None:
+        return TurnOutcome(None)
+    last = seen.steps[-1] if seen.steps else usage
+    parts = [part for part in seen.parts if not getattr(part, "choice", 0)]
+    output = None if last.output is None else last.output - (last.reasoning or 0)
+    ran_tools = any(isinstance(part, Call | Result) and part.by == "provider" for part in parts)
+    return TurnOutcome(last.input, output, last.reasoning or 0, digest_reply(parts), ran_tools, len(seen.steps) > 1)

@@ -1,0 +1,223 @@
+"""Counts the features of messages and requests that cost tokens: one amount for each fitted constant.
+
+Amounts times the constants of a model family give the estimate, so the same features serve counting and fitting. Error
+bounds are in tokens and come from four sources: framing, text, tools and formats, files. `low` and `high` of a family
+are multiples of that error that contain 90% of the recorded requests that the constants were not fitted to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import hypot
+from operator import mul
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from penstock._jsontext import as_json
+from penstock._tokens import file_costs
+from penstock._tokens.families import FEATURE_NAMES, weigh_text
+from penstock._tokens.tool_rendering import render_json, render_schema, render_tool
+from penstock.request import Call, File, Json, Message, Opaque, Reasoning, Request, Result, Source, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock._tokens.families import Constants, Family, ImageFormula
+    from penstock.request import Tool
+
+BASE, MESSAGE, TEXT, CALL, RESULT, REASONING, HIDDEN, CITATIONS, TOOLS, TOOL, SCHEMA, FORCED, FORMAT, SHAPE = range(
+    len(FEATURE_NAMES)
+)
+_FRAME_FEATURES = (TOOLS, TOOL, SCHEMA, FORCED, FORMAT, SHAPE)
+TEXT_ERROR = 0.05  # share of a text's tokens
+_FRAME_ERROR, _BASE_ERROR, _MESSAGE_ERROR = 0.08, 2.0, 0.5  # share of the frame; tokens of a prompt; of a message
+_KNOWN_FILE_ERROR, _GUESSED_FILE_ERROR = 0.12, 0.45  # the file's header was read, or its size was guessed
+_SHOWN_OPAQUE = 0.5  # share of opaque data that the model reads
+_TEXT_MEDIA = ("text/", "application/json", "application/xml", "application/javascript")
+
+
+@dataclass(slots=True)
+class Features:
+    """Amounts in the order of `FEATURE_NAMES`, and the tokens of files."""
+
+    amounts: list[float] = field(default_factory=lambda: [0.0] * len(FEATURE_NAMES))
+    files: float = 0.0
+    risk: float = 0.0  # tokens by which the files may be wrong
+    hidden: bool = False  # there is reasoning without text
+
+    def add(self, other: Features) -> None:
+        self.amounts = [one + more for one, more in zip(self.amounts, other.amounts, strict=True)]
+        self.files += other.files
+        self.risk += other.risk
+
+    def add_file(self, tokens: float, *, known: bool) -> None:
+        self.files += tokens
+        self.risk += tokens * (_KNOWN_FILE_ERROR if known else _GUESSED_FILE_ERROR)
+
+
+def estimate_tokens(features: Features, constants: tuple[float, ...]) -> float:
+    """Returns the tokens of these features."""
+    return float(sum(map(mul, features.amounts, constants))) + features.files
+
+
+def constant_values(constants: Constants) -> tuple[float, ...]:
+    """Returns the constants in the order of `FEATURE_NAMES`."""
+    return tuple(getattr(constants, name) for name in FEATURE_NAMES)
+
+
+# ── error bounds ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def message_error(features: Features, constants: tuple[float, ...]) -> float:
+    """Returns the error of one message. Errors of messages add up, because the same kind of text is wrong alike."""
+    amounts = features.amounts
+    text = amounts[TEXT] * constants[TEXT] * TEXT_ERROR
+    return text + (amounts[MESSAGE] + amounts[CALL] + amounts[RESULT]) * _MESSAGE_ERROR + features.risk
+
+
+def frame_error(features: Features, constants: tuple[float, ...]) -> float:
+    """Returns the error of everything around the messages."""
+    return _BASE_ERROR + _FRAME_ERROR * sum(features.amounts[place] * constants[place] for place in _FRAME_FEATURES)
+
+
+def combine_errors(frame: float, messages: float) -> float:
+    """Returns the error of a whole prompt. The two errors are independent."""
+    return hypot(frame, messages)
+
+
+# ── counting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class FeatureCounter:
+    """Counts features for one family. `count` is a real tokenizer; without it text features are weighed."""
+
+    def __init__(
+        self, family: Family, formulas: dict[str, ImageFormula], count: Callable[[str], float] | None = None
+    ) -> None:
+        self.family = family
+        self._weights = family.weights
+        self._image_formula = formulas[family.media.picture]
+        self._count = count
+
+    def count_text(self, text: str) -> float:
+        return weigh_text(text, self._weights) if self._count is None else self._count(text)
+
+    def count_message(self, message: Message) -> Features:
+        features = Features()
+        features.amounts[MESSAGE] = 1.0
+        if message.name:
+            features.amounts[TEXT] += self.count_text(message.name)
+        self._add_parts(features, message.parts)
+        features.amounts[HIDDEN] = float(features.hidden and features.amounts[CALL] > 0)
+        return features
+
+    def _add_parts(self, features: Features, parts: Iterable[Any]) -> None:
+        for part in parts:
+            add = self._kinds.get(type(part))  # pyright: ignore[reportUnknownArgumentType]
+            if add is not None:
+                add(self, features, part)
+
+    def _add_text(self, features: Features, part: Text) -> None:
+        features.amounts[TEXT] += self.count_text(part.text)
+
+    def _add_json(self, features: Features, part: Json) -> None:
+        features.amounts[TEXT] += self.count_text(render_json(part.json, self.family.rendering))
+
+    def _add_reasoning(self, features: Features, part: Reasoning) -> None:
+        """Adds reasoning. Hidden reasoning is only read if the turn continues, that is beside a call."""
+        features.amounts[REASONING] += self.count_text(part.text)
+        if part.extra is not None or part.item:
+            features.hidden = True
+
+    def _add_call(self, features: Features, part: Call) -> None:
+        arguments = render_json(part.json, self.family.rendering)
+        features.amounts[CALL] += 1.0
+        features.amounts[TEXT] += self.count_text(part.name) + self.count_text(arguments)
+
+    def _add_result(self, features: Features, part: Result) -> None:
+        features.amounts[RESULT] += 1.0
+        self._add_parts(features, part.content)
+
+    def _add_source(self, features: Features, part: Source) -> None:
+        features.amounts[TEXT] += self.count_text(part.quote)
+        self._add_citations(features, part.extra)
+
+    def _add_opaque(self, features: Features, part: Opaque) -> None:
+        features.amounts[TEXT] += self.count_text(as_json(part.data)) * _SHOWN_OPAQUE
+        self._add_citations(features, {part.protocol: part.data})
+
+    def _add_citations(self, features: Features, extra: dict[str, Any] | None) -> None:
+        if any(_enables_citations(row, 0) for row in (extra or {}).values()):
+            features.amounts[CITATIONS] = 1.0
+
+    def _add_file(self, features: Features, part: File) -> None:
+        self._add_citations(features, part.extra)
+        media, costs = part.media, self.family.media
+        if media.startswith("image/"):
+            size = file_costs.image_size(file_costs.decode_head(part.data), part.url)
+            tokens = file_costs.image_tokens(self._image_formula, size.width, size.height, _image_detail(part))
+            features.add_file(tokens, known=size.known)
+        elif media == "application/pdf":
+            pages, known = file_costs.count_pages(part.data)
+            features.add_file(pages * costs.page, known=known)
+        elif media.startswith("audio/"):
+            seconds = max(1.0, len(part.data) * 0.75 / file_costs.AUDIO_BYTES)
+            features.add_file(costs.second * seconds, known=False)
+        elif media.startswith("video/"):
+            features.add_file(costs.video, known=False)
+        elif part.data and media.startswith(_TEXT_MEDIA):
+            text = file_costs.decode_head(part.data, len(part.data) + 3).decode("utf-8", "replace")
+            features.amounts[TEXT] += self.count_text(text) + self.count_text(part.name)
+        else:  # a provider converts other files to pages, or refuses them
+            features.add_file(costs.page * file_costs.count_pages(part.data)[0], known=False)
+
+    _kinds: ClassVar[dict[type, Callable[[FeatureCounter, Features, Any], None]]] = {
+        Text: _add_text,
+        Json: _add_json,
+        Reasoning: _add_reasoning,
+        Call: _add_call,
+        Result: _add_result,
+        Source: _add_source,
+        Opaque: _add_opaque,
+        File: _add_file,
+    }
+
+    def count_frame(self, request: Request) -> Features:
+        """Counts what is paid once per prompt: its framing, tools, and the response format."""
+        features, mode = Features(), request.choice.mode if request.choice else "auto"
+        amounts = features.amounts
+        amounts[BASE] = 1.0
+        tools = self._tools_in_prompt(request, mode)
+        if tools:
+            amounts[TOOLS] = 1.0
+            amounts[TOOL] = float(len(tools))
+            amounts[SCHEMA] = sum(self.count_text(render_tool(tool, self.family.rendering)) for tool in tools)
+            amounts[FORCED] = float(mode in ("required", "tool"))
+        format_ = request.settings.format
+        if format_ is not None and format_.kind == "schema":
+            schema = render_schema(format_.schema, self.family.rendering)
+            amounts[FORMAT] = 1.0
+            amounts[SHAPE] = self.count_text(schema) + self.count_text(format_.description)
+        return features
+
+    def _tools_in_prompt(self, request: Request, mode: str) -> list[Tool]:
+        if mode == "none" and not self.family.unused_tools:
+            return []
+        return [tool for tool in request.tools if self.family.run_tools or tool.kind != "provider"]
+
+
+def _image_detail(part: File) -> str:
+    """Returns the requested image detail from any protocol's extra data."""
+    for row in (part.extra or {}).values():
+        if isinstance(row.get("detail"), str):
+            return str(row["detail"])
+    return ""
+
+
+def _enables_citations(value: Any, depth: int) -> bool:
+    """True if the value asks for citations, on any of the levels that protocols use."""
+    if not isinstance(value, dict) or depth > 2:  # noqa: PLR2004 - no protocol uses a deeper level
+        return False
+    citations = value.get("citations")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if isinstance(citations, dict) and citations.get("enabled") is True:  # pyright: ignore[reportUnknownMemberType]
+        return True
+    return any(_enables_citations(row, depth + 1) for row in value.values())  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,29 @@
+"""`penstock.Client`: one interface to every provider, for Python programs.
+
+    async with penstock.Client() as client:
+        async for event in client.chat_stream("anthropic/claude-sonnet-4-5", "Why is the sea salt?"):
+            ...
+
+`LlmApi` is the interface, `Client` implements it, `SyncClient` is the same without `await`.
+"""
+
+from penstock._client.api import Client, LlmApi, SyncClient
+from penstock._client.embeddings import Embeddings, Ranked, Ranking
+from penstock._client.stream import Answer, Stream
+from penstock._engines.config import Config
+from penstock._engines.options import ClientCertificate, RequestOptions, Timeouts
+
+__all__ = [
+    "Answer",
+    "Client",
+    "ClientCertificate",
+    "Config",
+    "Embeddings",
+    "LlmApi",
+    "Ranked",
+    "Ranking",
+    "RequestOptions",
+    "Stream",
+    "SyncClient",
+    "Timeouts",
+]

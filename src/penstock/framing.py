@@ -1,0 +1,42 @@
+"""Parsers and writers of the framings: SSE, NDJSON, JSON arrays, the AWS event stream, WebSocket messages.
+
+A parser takes bytes as they arrive and returns frames. A writer does the reverse. Both are stages of a `penstock.Pipe`.
+docs/framing.md lists them.
+"""
+
+from penstock._framing import PARSERS, WRITERS
+from penstock._framing.auto import AutoParser
+from penstock._framing.eventstream import (
+    BedrockChunks,
+    EventStreamParser,
+    EventStreamWriter,
+    SageMakerParser,
+    SageMakerWriter,
+)
+from penstock._framing.frame import Frame, Parser, WebSocketParser, WebSocketWriter, Writer
+from penstock._framing.jsonarray import JsonArrayParser, JsonArrayWriter
+from penstock._framing.ndjson import NdjsonParser, NdjsonWriter
+from penstock._framing.sse import GoogleSseWriter, SseParser, SseWriter
+
+__all__ = [
+    "PARSERS",
+    "WRITERS",
+    "AutoParser",
+    "BedrockChunks",
+    "EventStreamParser",
+    "EventStreamWriter",
+    "Frame",
+    "GoogleSseWriter",
+    "JsonArrayParser",
+    "JsonArrayWriter",
+    "NdjsonParser",
+    "NdjsonWriter",
+    "Parser",
+    "SageMakerParser",
+    "SageMakerWriter",
+    "SseParser",
+    "SseWriter",
+    "WebSocketParser",
+    "WebSocketWriter",
+    "Writer",
+]

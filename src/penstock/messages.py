@@ -1,0 +1,113 @@
+"""Requests between formats: `convert_messages` for a VS Code host, `convert` for whole bodies of any protocol.
+
+Each rule is a module of its own: a function from a canonical `Request` to another, which leaves the one given as it
+is. msgspec is the only dependency. docs/messages.md shows how to use it, docs/state.md what is kept between turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
+
+from penstock._messages.convert import Converted, Restore, convert, convert_request, state_keys
+from penstock._messages.options import CHECKS, ConvertOptions
+from penstock._messages.request_codecs import PROFILES, profile_of, reader, writer
+from penstock._messages.state import remember, restore
+from penstock._option_checks import ITERABLE, LOGGER, TEXT, check_options, options_of
+from penstock._request_profile import NINE, Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock._diagnostics import Diagnostic
+    from penstock._request_writer import RequestDraft
+    from penstock.request import Request
+
+__all__ = [
+    "NINE",
+    "PROFILES",
+    "ConvertOptions",
+    "Converted",
+    "MessageOptions",
+    "Messages",
+    "Profile",
+    "Restore",
+    "convert",
+    "convert_messages",
+    "convert_request",
+    "profile_of",
+    "read_request",
+    "remember",
+    "restore",
+    "state_keys",
+    "write_request",
+]
+_LISTS = ("messages", "input", "contents")  # where protocols keep their messages
+_PROMPTS = ("system", "instructions", "systemInstruction")  # and the system prompt, where it has a place of its own
+
+
+class MessageOptions(ConvertOptions, total=False):
+    """Those of `convert`, and: whose messages to make, the host's tools, and a logger for what could not be said."""
+
+    target: str
+    tools: Iterable[Any]
+    logger: Any
+
+
+OPTIONS = options_of(MessageOptions, {**CHECKS, "target": TEXT, "tools": ITERABLE, "logger": LOGGER})
+
+
+class Messages(list[dict[str, Any]]):
+    """The target's messages; `system` where it keeps the prompt apart, `body` with everything that it was given."""
+
+    def __init__(self, made: Converted) -> None:
+        super().__init__(next((made.body[key] for key in _LISTS if key in made.body), ()))
+        self.body = made.body
+        self.system: Any = next((made.body[key] for key in _PROMPTS if key in made.body), None)
+        self.diagnostics: list[Diagnostic] = made.diagnostics
+        self.restore: Restore = made.restore
+
+
+def read_request(body: dict[str, Any], protocol: str) -> Request:
+    """Read a protocol's request, given as parsed JSON, into the canonical form."""
+    return reader(protocol)(body)
+
+
+def write_request(request: Request, protocol: str, quirks: Any = None) -> RequestDraft:
+    """Write a canonical request in a protocol. `quirks` are the Struct of that protocol's deviations, if any apply."""
+    return writer(protocol)(request, quirks)
+
+
+def convert_messages(
+    messages: Iterable[Any], options: MessageOptions | None = None, /, **more: Unpack[MessageOptions]
+) -> Messages:
+    """The messages of a VS Code host (as JSON, or as objects of that shape) for a target, by default the AI SDK.
+
+    Files in messages that may not hold them leave a placeholder, unless `images` says otherwise.
+    """
+    given: dict[str, Any] = {"images": "placeholder", **(options or {}), **more}
+    check_options("convert_messages", given, OPTIONS)
+    target: str = given.pop("target", "aisdk")
+    logger: Any = given.pop("logger", None)
+    body: dict[str, Any] = {"messages": [_plain(message) for message in messages]}
+    if "tools" in given:
+        body["tools"] = [_plain(tool) for tool in given.pop("tools")]
+    made = Messages(convert(body, "vscode", target, **given))
+    write = getattr(logger, "warning", None) or getattr(logger, "warn", None)
+    if callable(write):
+        for found in made.diagnostics:
+            write(f"penstock: {found.where}: {found.message} ({found.code}, {found.count} times)")
+    return made
+
+
+def _plain(item: Any) -> Any:
+    """An object as the JSON it stands for; bytes become base64."""
+    if item is None or isinstance(item, str | int | float):
+        return item
+    if isinstance(item, Mapping):
+        return {key: _plain(value) for key, value in item.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(item, bytes | bytearray | memoryview | msgspec.Struct):
+        return msgspec.to_builtins(item)
+    return _plain(vars(item)) if hasattr(item, "__dict__") else [_plain(value) for value in item]

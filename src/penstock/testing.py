@@ -1,0 +1,39 @@
+"""For tests of programs that talk to models: an upstream that says what you script, with any fault you like.
+
+`play`, `wire` and `answer` give the packaged streams of the replay provider (docs/replay.md). penstock's own tests use
+this module, too. `Upstream` and `scripted` need aiohttp (the extra `client`).
+"""
+
+from penstock._gateway.recordings import paced_chunks, redact_chunks
+from penstock._replay import FULL, NATURAL, Pace, answer, paced, play, scripts, wire
+from penstock._store.recordings import Recording, RecordingHeader, read_recording, write_recording
+from penstock._testing.replies import Reply, cut, cuts
+from penstock._testing.upstream import Answer, Seen, Upstream, scripted
+from penstock._testing.wire_encoding import error_body, media, speak
+
+__all__ = [
+    "FULL",
+    "NATURAL",
+    "Answer",
+    "Pace",
+    "Recording",
+    "RecordingHeader",
+    "Reply",
+    "Seen",
+    "Upstream",
+    "answer",
+    "cut",
+    "cuts",
+    "error_body",
+    "media",
+    "paced",
+    "paced_chunks",
+    "play",
+    "read_recording",
+    "redact_chunks",
+    "scripted",
+    "scripts",
+    "speak",
+    "wire",
+    "write_recording",
+]
