@@ -12,10 +12,10 @@ from penstock._codec import ILL_SHAPED
 from penstock._detect import DetectingDecoder
 from penstock._framing import PARSERS, WRITERS
 from penstock._framing.auto import AutoParser, named_framing
-from penstock._framing.frame import LIMIT
+from penstock._framing.frame import LIMIT, Frame
 from penstock._grammar import Guard
 from penstock._option_checks import MAPPING_OR_NONE, NUMBER, STAGES, TEXT, Option, check_options
-from penstock._pipeline import Pipe
+from penstock._pipeline import Pipe, Stage
 from penstock._transforms.serialize import SerializeParts
 from penstock.errors import BadAnswer, InputError, UnknownProtocol
 from penstock.events import Fault
@@ -23,8 +23,6 @@ from penstock.events import Fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._framing.frame import Frame
-    from penstock._pipeline import Stage
 
 OPTIONS: dict[str, Option] = {
     "framing": TEXT, "limit": NUMBER, "shaping": STAGES, "source_options": MAPPING_OR_NONE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from weakref import ref
 
 import msgspec
@@ -30,10 +30,7 @@ from penstock._lenient_fields import as_object, get_text
 from penstock._request_profile import Profile
 from penstock._text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, TextRun
 from penstock._vendor_errors import ErrorTable
-from penstock.events import CallDelta, Fault, TextDelta
-
-if TYPE_CHECKING:
-    from penstock.events import AnyEvent, Unknown
+from penstock.events import AnyEvent, CallDelta, Fault, TextDelta, Unknown
 
 Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
 ILL_SHAPED = (

@@ -9,7 +9,7 @@ decoded without parsing JSON; any other frame takes the normal path. Several tra
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -18,8 +18,6 @@ from penstock._text_runs import TextRun
 from penstock.events import CallDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock._framing.frame import Frame
     from penstock._ledger import Ledger, Part
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import _protocols as protocols
-from penstock._codec import ILL_SHAPED
+from penstock._codec import ILL_SHAPED, Decoder
 from penstock._framing import PARSERS
-from penstock._framing.frame import LIMIT
+from penstock._framing.frame import LIMIT, Frame
 from penstock._jsontext import parse_lenient
 from penstock.errors import UnknownProtocol, Unrecognised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from penstock._codec import Decoder
     from penstock._diagnostics import Diagnostic
-    from penstock._framing.frame import Frame
     from penstock.events import AnyEvent
 
 FRAMES = 64

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock._jsontext import parse_lenient
-from penstock._lenient_fields import as_object, as_objects, get_text
+from penstock._lenient_fields import Object, as_object, as_objects, get_text
 from penstock._redaction import redact, redact_cut, redact_json
 from penstock._vendor_errors import HTTP, QUOTA_EXHAUSTED, classify_fault, is_daily_quota
 from penstock.events import Fault
@@ -21,7 +21,6 @@ from penstock.events import Fault
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from penstock._lenient_fields import Object
 
 MESSAGE_CHARACTERS = 4000  # characters of a message that are kept
 _CODE = 200  # and of a code or an id

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock._framing.frame import Frame, FrameRun
-from penstock.events import CallDelta, ReasoningDelta, TextDelta
+from penstock.events import AnyEvent, CallDelta, ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.events import AnyEvent
 
 DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 
@@ -84,13 +83,7 @@ class FrameTemplate:
     __slots__ = ("after", "before", "index", "keep", "kind", "name")
 
     def __init__(
-        self,
-        kind: Any,
-        index: int,
-        name: bytes,
-        before: bytes,
-        after: bytes,
-        keep: Callable[[str], None] | None = None,
+        self, kind: Any, index: int, name: bytes, before: bytes, after: bytes, keep: Callable[[str], None] | None = None
     ) -> None:
         self.kind, self.index, self.name, self.before, self.after = kind, index, name, before, after
         self.keep = keep

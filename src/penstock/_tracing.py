@@ -12,20 +12,16 @@ import msgspec
 
 from penstock import _protocols as protocols
 from penstock._bridge import encoding, parser
-from penstock._diagnostics import Diagnostics
-from penstock._framing.frame import LIMIT
+from penstock._diagnostics import Diagnostic, Diagnostics
+from penstock._framing.frame import LIMIT, Frame
 from penstock._grammar import Guard
-from penstock._pipeline import Pipe
+from penstock._pipeline import Pipe, Stage
 from penstock.errors import InputError
-from penstock.events import Fault
+from penstock.events import AnyEvent, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock._diagnostics import Diagnostic
-    from penstock._framing.frame import Frame
-    from penstock._pipeline import Stage
-    from penstock.events import AnyEvent
 
 Kind: TypeAlias = Literal["frame", "event", "output"]
 

@@ -7,22 +7,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, overload
 
 from penstock import _protocols as protocols
 from penstock._bridge import OPTIONS as BRIDGE_OPTIONS
 from penstock._bridge import bridge
 from penstock._diagnostics import Diagnostic
 from penstock._option_checks import COUNT_OR_NONE, FUNCTION_OR_NONE, Option, check_options, keywords_of, one_of
-from penstock._pipeline import Pipe
+from penstock._pipeline import Pipe, Stage
 from penstock.errors import InputError
 from penstock.events import Fault, Finish, Start
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from penstock._pipeline import Stage
 
 Whole: TypeAlias = bytes | bytearray | memoryview
 Errors: TypeAlias = Literal["raise", "fault"]

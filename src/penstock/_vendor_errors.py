@@ -8,18 +8,13 @@ the client's chance to ask again, so its message has the words by which clients 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from penstock._lenient_fields import as_object, as_objects, get_object, get_text
-from penstock.events import FaultKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from penstock.events import Fault
+from penstock.events import Fault, FaultKind
 
 ErrorKind: TypeAlias = FaultKind | Literal["body-size"]  # too many bytes: vendors tell it from too many tokens
 RefusedBy: TypeAlias = Literal["gateway", "provider"]

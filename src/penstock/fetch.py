@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -25,9 +25,6 @@ from penstock._input_limits import MAX_REQUEST_HEAD
 from penstock._media import is_of_kind, sniff_media_type
 from penstock._messages.traversal import change_list, with_messages
 from penstock.errors import InputError, MissingExtra
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Address: TypeAlias = IPv4Address | IPv6Address
 OnFailure: TypeAlias = Literal["keep", "error"]

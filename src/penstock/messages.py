@@ -6,7 +6,7 @@ is. msgspec is the only dependency. docs/messages.md shows how to use it, docs/s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -19,8 +19,6 @@ from penstock._option_checks import ITERABLE, LOGGER, TEXT, check_options, optio
 from penstock._request_profile import NINE, Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock._diagnostics import Diagnostic
     from penstock._request_writer import RequestDraft
     from penstock.request import Request

@@ -176,10 +176,7 @@ def _drop_none(**fields: Any) -> Object:
 def read_usage(raw: Any, step: int = 0) -> ev.Usage | None:
     """Reads usage in any version's spelling; None if it counts nothing."""
     usage = lenient.as_object(raw)
-    nested_input, nested_output = (
-        lenient.get_object(usage, "inputTokens"),
-        lenient.get_object(usage, "outputTokens"),
-    )
+    nested_input, nested_output = (lenient.get_object(usage, "inputTokens"), lenient.get_object(usage, "outputTokens"))
     input_details, output_details = (
         lenient.get_object(usage, "inputTokenDetails"),
         lenient.get_object(usage, "outputTokenDetails"),

@@ -190,10 +190,7 @@ class ChunkDecoder(TurnDecoder):
     def _add_citation(self, citation: Object, of: int | None) -> None:
         """Adds a source, or the range of text that it supports."""
         source = lenient.get_object(citation, "source")
-        first, last = (
-            lenient.get_integer(citation, "startIndex"),
-            lenient.get_integer(citation, "endIndex"),
-        )
+        first, last = (lenient.get_integer(citation, "startIndex"), lenient.get_integer(citation, "endIndex"))
         span = lenient.get_list(citation, "span") or (None if first is None or last is None else [first, last])
         self.ledger.cite(
             (of, citation),
@@ -233,10 +230,7 @@ class ChunkDecoder(TurnDecoder):
         if chunk.type == OPAQUE_TYPE:
             state = lenient.as_object(parse_lenient(json.encode()))
             self.ledger.add_whole_part(
-                ev.Opaque,
-                lenient.get_text(state, "protocol"),
-                lenient.get_text(state, "kind"),
-                state.get("data"),
+                ev.Opaque, lenient.get_text(state, "protocol"), lenient.get_text(state, "kind"), state.get("data")
             )
         elif chunk.type.startswith("data-"):
             self.ledger.data(chunk.type[5:], json, chunk.id or "", transient=bool(chunk.transient))
@@ -331,21 +325,13 @@ def _body_chunks(body: Object) -> Iterator[Object]:
     elif isinstance(body.get("content"), list):
         yield from _result_chunks(body)
     elif "error" in body or "errorText" in body:
-        yield {
-            "type": "error",
-            "error": body.get("error"),
-            "errorText": lenient.get_text(body, "errorText") or None,
-        }
+        yield {"type": "error", "error": body.get("error"), "errorText": lenient.get_text(body, "errorText") or None}
 
 
 def _message_chunks(message: Object) -> Iterator[Object]:
     metadata = lenient.get_object(message, "metadata")
     known = {key: metadata[key] for key in ("model", "createdAt") if key in metadata}
-    yield {
-        "type": "start",
-        "messageId": lenient.get_text(message, "id") or None,
-        "messageMetadata": known or None,
-    }
+    yield {"type": "start", "messageId": lenient.get_text(message, "id") or None, "messageMetadata": known or None}
     for position, part in enumerate(lenient.get_objects(message, "parts")):
         kind = lenient.get_text(part, "type")
         if kind in ("text", "reasoning"):

@@ -247,10 +247,7 @@ def _chunk_input(chunk: wire.CompleteCallChunk) -> Any:
 
 def _is_run_upstream(chunk: wire.CompleteCallChunk) -> bool:
     """True if a refused call is complete enough to run: then the SDK has answered it, and nobody else may run it."""
-    ours, value = (
-        lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK),
-        _chunk_input(chunk),
-    )
+    ours, value = (lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK), _chunk_input(chunk))
     if "cut" in ours or not chunk.invalid:
         return ours.get("cut") == "provider"
     return value is not UNSET and (not isinstance(value, str) or complete_json(value) is not None)

@@ -22,13 +22,12 @@ from penstock._jsontext import parse_lenient
 from penstock._ledger import CUT_OFF
 from penstock._redaction import redact, redact_cut, redact_headers, redact_json
 from penstock._vendor_errors import classify_fault, fault_kind
-from penstock.events import FaultKind
+from penstock.events import Extra, FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from penstock._lenient_fields import Object
-    from penstock.events import Extra
 
 _EVENT_METADATA = frozenset({"model", "createdAt", "usage", "rawFinishReason", "finishReason"})  # events have fields
 _COUNT_METADATA = frozenset({"usage", "cacheCreationInputTokens", "cacheReadInputTokens"})  # read as usage

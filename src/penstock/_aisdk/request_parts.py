@@ -21,14 +21,13 @@ from penstock._aisdk.request_settings import (
 )
 from penstock._aisdk.wire import read_file_data, single_reference_id, write_file_data
 from penstock._jsontext import decode_or_keep_raw, is_json
-from penstock._request_writer import drop_empty, split_extra
+from penstock._request_writer import RequestDraft, drop_empty, split_extra
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 OPTION_KEYS = {SDK: (OPTIONS, METADATA, "experimental_providerMetadata"), "uistream": (METADATA,)}
 _REASONING_FORMS = ("full", "summary", "redacted")
@@ -91,11 +90,7 @@ def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq
     except BadRequest as error:
         raise error.at(field) from None
     made = rq.File(
-        held.media,
-        held.url,
-        held.data,
-        name=strict.get_text(part, "filename"),
-        id=single_reference_id(held.reference),
+        held.media, held.url, held.data, name=strict.get_text(part, "filename"), id=single_reference_id(held.reference)
     )
     kind = strict.get_text(part, "type")
     usual = "data-url" if field == "url" else ""

@@ -14,14 +14,13 @@ from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._aisdk import PENSTOCK, SDK, read_metadata, write_metadata
-from penstock._request_writer import FOREIGN_FIELDS, drop_empty, split_extra
+from penstock._request_writer import FOREIGN_FIELDS, RequestDraft, drop_empty, split_extra
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
     from penstock.events import Extra
 
 OPTIONS, METADATA = "providerOptions", "providerMetadata"

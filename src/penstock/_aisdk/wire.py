@@ -14,11 +14,11 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from penstock import _lenient_fields as lenient
+from penstock import request as rq
 from penstock._media import decode_byte_list, encode_byte_list, parse_data_url, sniff_media_type
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
-    from penstock import request as rq
     from penstock._lenient_fields import Object
 
 Id: TypeAlias = str | int | None
@@ -288,10 +288,7 @@ def read_file_chunk(chunk: Object) -> tuple[str, str, str]:
     fields = {**chunk, **lenient.get_object(chunk, "file")}
     data: Any = fields.get("data")
     if isinstance(data, dict):
-        fields = {
-            **fields,
-            **lenient.as_object(data),
-        }  # {type: "data", data} or {type: "url", url}, since version 7
+        fields = {**fields, **lenient.as_object(data)}  # {type: "data", data} or {type: "url", url}, since version 7
     media, url = lenient.get_text(fields, "mediaType", "mimeType"), lenient.get_text(fields, "url")
     url_media, url_data = _split_data_url(url)
     if url_data:

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock._cli.one_line import FrameShortener, event_line, event_style, event_tag, frame_label, quote_text
-from penstock._cli.terminal import Column, printable, truncate
+from penstock._cli.terminal import Column, Printer, StyledLine, printable, truncate
 from penstock._fold import fold
-from penstock.request import Call, Text
+from penstock.request import AnyPart, Call, Text, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock._cli.terminal import Printer, StyledLine
     from penstock._diagnostics import Diagnostic
     from penstock._framing.frame import Frame
     from penstock._tracing import Step
-    from penstock.request import AnyPart, Turn
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from penstock._cli import common_options
 from penstock._cli.terminal import printable
@@ -15,7 +15,6 @@ from penstock._cli.terminal import printable
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
-    from typing import BinaryIO
 
     from penstock._diagnostics import Diagnostic
 

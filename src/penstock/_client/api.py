@@ -19,6 +19,7 @@ from penstock._engines.options import RequestOptions
 from penstock._engines.router import Router
 from penstock._messages.request_codecs import reader
 from penstock._providers.listing import read_model_list
+from penstock._providers.models import Model
 from penstock._providers.models import models as table
 from penstock.errors import BadRequest, InputError, ProviderError
 from penstock.request import Request
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from penstock._engines.config import Config
     from penstock._engines.reply import ModelReply
     from penstock._messages.options import ConvertOptions
-    from penstock._providers.models import Model
     from penstock.events import AnyEvent
     from penstock.stores import ReasoningStore
 

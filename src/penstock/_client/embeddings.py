@@ -8,17 +8,14 @@ from __future__ import annotations
 import struct
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from penstock._input_limits import NestingError, decode_bounded
-from penstock._lenient_fields import as_object, as_objects, get_integer, get_list, get_object
+from penstock._lenient_fields import Object, as_object, as_objects, get_integer, get_list, get_object
 from penstock.errors import provider_error
 from penstock.events import Fault, Usage
-
-if TYPE_CHECKING:
-    from penstock._lenient_fields import Object
 
 Body: TypeAlias = dict[str, Any]
 
@@ -78,13 +75,7 @@ def _openai(model: str, texts: Sequence[str], **more: Any) -> Body:
 
 
 def _cohere(model: str, texts: Sequence[str], **more: Any) -> Body:
-    return {
-        "model": model,
-        "texts": list(texts),
-        "input_type": "search_document",
-        "embedding_types": ["float"],
-        **more,
-    }
+    return {"model": model, "texts": list(texts), "input_type": "search_document", "embedding_types": ["float"], **more}
 
 
 def _gemini(model: str, texts: Sequence[str], **more: Any) -> Body:
@@ -103,11 +94,7 @@ def _bedrock(_model: str, texts: Sequence[str], **more: Any) -> Body:
     return (
         {"inputText": texts[0], **more}
         if len(texts) == 1
-        else {
-            "texts": list(texts),
-            "input_type": "search_document",
-            **more,
-        }
+        else {"texts": list(texts), "input_type": "search_document", **more}
     )
 
 

@@ -16,14 +16,13 @@ from penstock._fold import Fold, unfold
 from penstock._input_limits import decode_deep
 from penstock._messages.state import remember
 from penstock.errors import UnknownProtocol
-from penstock.events import Fault, Start, TextDelta
+from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 from penstock.request import Turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from penstock._engines.reply import ModelReply
-    from penstock.events import AnyEvent, Finish, Usage
     from penstock.stores import ReasoningStore
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from penstock._engines.config import ENGINE_VARIABLE, ENGINES, engine_variable, is_engine_name
+from penstock._engines.config import ENGINE_VARIABLE, ENGINES, Config, engine_variable, is_engine_name
 from penstock._engines.credentials import find_stored_key
 from penstock._engines.model_resolution import (
     REPLAY,
@@ -24,15 +24,13 @@ from penstock._engines.model_resolution import (
     resolve_targets,
 )
 from penstock._providers.address import fill_template
-from penstock._providers.registry import providers
+from penstock._providers.registry import Provider, providers
 from penstock._replay import describe_scripts
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from penstock._engines.config import Config
-    from penstock._providers.registry import Provider
 
 _SAMPLE = "x"  # replaces the wildcard of a pattern
 

@@ -13,21 +13,18 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from penstock._engines.auth import auth_for
+from penstock._engines.auth import Auth, auth_for
 from penstock._engines.environ import stored_origin
-from penstock._engines.interface import HttpRequest
-from penstock._providers.registry import Setting, providers
+from penstock._engines.interface import HttpRequest, UpstreamRequest
+from penstock._providers.registry import Provider, Setting, providers
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock._engines.auth import Auth
     from penstock._engines.config import Account, Config
-    from penstock._engines.interface import UpstreamRequest
     from penstock._engines.options import RequestOptions
-    from penstock._providers.registry import Provider
 
 
 class AuthCache:

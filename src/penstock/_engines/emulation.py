@@ -16,14 +16,13 @@ from penstock._messages.context import estimate_tokens
 from penstock._messages.settings import LOSS, REFUSED, changed_meaning, lost
 from penstock._protocols import protocol
 from penstock._transforms.stop_sequences import StopAtSequences
-from penstock.errors import provider_error
+from penstock.errors import ProviderError, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock._engines.interface import UpstreamRequest
-    from penstock.errors import ProviderError
 
 __all__ = ["LOSS", "REFUSED", "apply_emulations", "lost", "multiple_answers_error", "request_json_by_prompt"]
 UNSUPPORTED = "unsupported_parameter"  # the error code of a refusal that another provider may not share

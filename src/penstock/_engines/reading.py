@@ -20,10 +20,10 @@ from penstock._delta_templates import RunReader
 from penstock._grammar import Guard
 from penstock._http_errors import read_http_error
 from penstock._jsontext import parse_lenient
-from penstock._pipeline import Pipe
+from penstock._pipeline import Pipe, Stage
 from penstock._text_runs import ExpandRuns
-from penstock.errors import InputError, provider_error
-from penstock.events import Fault, Start
+from penstock.errors import InputError, ProviderError, provider_error
+from penstock.events import AnyEvent, Fault, Start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from penstock._diagnostics import Diagnostic
     from penstock._engines.interface import ChunkEvents, ChunkHandler, UpstreamRequest
     from penstock._http.response import UpstreamResponse
-    from penstock._pipeline import Stage
-    from penstock.errors import ProviderError
-    from penstock.events import AnyEvent
 
 EVENTS = "text/event-stream"
 _STREAMS = (EVENTS, "application/vnd.amazon.eventstream", "application/x-ndjson")

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock._messages.context import estimate_tokens
 from penstock._replay import FULL, NATURAL, answer, describe_scripts, paced
-from penstock.events import Fault, Start
+from penstock.events import AnyEvent, Fault, Start
 from penstock.request import Request
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from penstock._diagnostics import Diagnostic
     from penstock._engines.interface import ChunkEvents, UpstreamRequest
-    from penstock.events import AnyEvent
 
 PACES = {"natural": NATURAL, "full": FULL}
 _OK = 200

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -18,26 +18,22 @@ from penstock._engines import emulation
 from penstock._engines.credentials import RequestSigner
 from penstock._engines.emulation import REFUSED
 from penstock._engines.interface import UpstreamRequest
-from penstock._engines.options import merge_headers
+from penstock._engines.options import RequestOptions, merge_headers
 from penstock._messages.convert import convert_request, state_keys
 from penstock._messages.options import ConvertOptions
 from penstock._messages.request_codecs import profile_of, quirks_type
 from penstock._providers.address import endpoint_url, fill_template
 from penstock._providers.models import model as facts_of
 from penstock._request_profile import FileSupport, IdentifierRule, Profile
-from penstock.errors import InputError, provider_error
+from penstock.errors import InputError, ProviderError, provider_error
 from penstock.events import Fault
 from penstock.fetch import FetchLimits, fetch_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock._engines.config import Account
     from penstock._engines.model_resolution import Target
-    from penstock._engines.options import RequestOptions
     from penstock._engines.retries import RouteObserver
     from penstock._providers.registry import Endpoint, Provider
-    from penstock.errors import ProviderError
     from penstock.request import Request
 
 _SHAPES: dict[str, Any] = {"ids": IdentifierRule, "names": IdentifierRule, "holding": FileSupport}

@@ -21,8 +21,10 @@ from penstock._engines.missing_endpoints import MissingEndpoints, is_missing_end
 from penstock._engines.plan_cache import PlanCache
 from penstock._engines.reply import ModelReply
 from penstock._engines.request_plan import (
+    RequestFiles,
     RequestPlan,
     RoutedRequest,
+    RunInThread,
     drop_optional_field,
     find_endpoint,
     forward_headers,
@@ -34,6 +36,7 @@ from penstock._engines.retries import (
     CircuitBreakers,
     CircuitKey,
     RetryWait,
+    RouteObserver,
     compute_retry_delay,
     describe_open_circuit,
     is_transient,
@@ -49,8 +52,6 @@ if TYPE_CHECKING:
     from penstock._engines.interface import Engine, ResponseSource, UpstreamRequest
     from penstock._engines.model_resolution import Target
     from penstock._engines.options import RequestOptions
-    from penstock._engines.request_plan import RequestFiles, RunInThread
-    from penstock._engines.retries import RouteObserver
     from penstock._messages.options import ConvertOptions
     from penstock.request import Request
 

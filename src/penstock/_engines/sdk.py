@@ -15,13 +15,13 @@ import msgspec
 
 from penstock._engines.environ import LIVE
 from penstock._engines.reading import ReplyDecoder
-from penstock._engines.sdk_vendors import VENDOR_SDKS, capture_response
+from penstock._engines.sdk_vendors import VENDOR_SDKS, VendorSdk, capture_response
 from penstock._http.header_fields import check_request, check_url
 from penstock._http.pool import IdleConnections
 from penstock._http.proxy_and_tls import proxy_for, tls_context, tls_key
 from penstock._http.transport_errors import connection_error, response_error, timeout_error
 from penstock.errors import ProviderError, provider_error
-from penstock.events import Fault
+from penstock.events import AnyEvent, Fault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from penstock._diagnostics import Diagnostic
     from penstock._engines.interface import ChunkEvents, HttpRequest, UpstreamRequest
     from penstock._engines.options import RequestOptions
-    from penstock._engines.sdk_vendors import VendorSdk
-    from penstock.events import AnyEvent
 
 T = TypeVar("T")
 _MOMENT = 1.0  # seconds that the end of a whole answer is waited for

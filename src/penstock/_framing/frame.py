@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from penstock.errors import FrameTooLarge
+from penstock.errors import FrameTooLarge, PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.errors import PenstockError
 
 Frame: TypeAlias = tuple[bytes, bytes]
 """One message as it travelled: `(name, data)`.

@@ -252,10 +252,7 @@ class Access:
 
 
 _EXPOSED = (b"access-control-expose-headers", b"*")
-_PREFLIGHT = (
-    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
-    (b"access-control-max-age", b"600"),
-)
+_PREFLIGHT = ((b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"), (b"access-control-max-age", b"600"))
 
 
 def check_size(scope: MutableMapping[str, Any]) -> None:

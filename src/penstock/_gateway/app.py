@@ -13,7 +13,7 @@ from penstock import events as ev
 from penstock._gateway import error_responses
 from penstock._gateway.aux_requests import AuxRequest
 from penstock._gateway.config import GatewayConfig
-from penstock._gateway.endpoints import IncomingRequest
+from penstock._gateway.endpoints import Endpoint, Headers, IncomingRequest
 from penstock._gateway.lifecycle import LoopWatchdog, preload
 from penstock._gateway.request_body import read_request_body
 from penstock._gateway.routes import (
@@ -30,7 +30,7 @@ from penstock._gateway.services import Services
 from penstock._gateway.turn import Turn
 from penstock._gateway.websocket import WebSocketServer
 from penstock._http.disconnect import CancellableTask, DisconnectWatch
-from penstock._http.response_channel import find_channel
+from penstock._http.response_channel import ResponseChannel, find_channel
 from penstock._http.response_writer import EventStream, ResponseWriter, end_with_error
 from penstock._input_limits import MAX_PATH
 from penstock._protocols import DEFAULT
@@ -39,8 +39,6 @@ from penstock.errors import PenstockError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
-    from penstock._gateway.endpoints import Endpoint, Headers
-    from penstock._http.response_channel import ResponseChannel
     from penstock.events import Fault
 
     Message = MutableMapping[str, Any]

@@ -13,12 +13,11 @@ import msgspec
 from penstock._gateway.config import Limit
 from penstock._http.header_fields import KEY_HEADERS, InvalidHeaderError, check_text
 from penstock.errors import StreamFault
-from penstock.events import Fault
+from penstock.events import Fault, FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
-    from penstock.events import FaultKind
 
 GATEWAY_KEY_HEADER = "x-penstock-key"  # a gateway key, beside a provider's key in another header
 AUTHORIZATION = "authorization"

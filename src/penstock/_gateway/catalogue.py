@@ -17,11 +17,12 @@ from penstock._engines.config_problems import find_missing_keys
 from penstock._engines.model_resolution import (
     DEFAULT_STREAM,
     REPLAY,
+    Target,
     is_pattern,
     list_configured_providers,
     resolve_targets,
 )
-from penstock._gateway.callers import make_refusal
+from penstock._gateway.callers import Caller, make_refusal
 from penstock._providers.models import Model, max_input_tokens, output_limit
 from penstock._providers.models import model as find_model
 from penstock._providers.models import models as packaged_models
@@ -31,8 +32,6 @@ from penstock.errors import InputError, ProviderError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock._engines.model_resolution import Target
-    from penstock._gateway.callers import Caller
     from penstock._gateway.upstream import Upstream
     from penstock._providers.registry import Provider
 

@@ -39,7 +39,7 @@ from penstock._pipeline import Pipe
 from penstock._text_runs import ExpandRuns
 from penstock._transforms.serialize import SerializeParts
 from penstock.errors import BadAnswer
-from penstock.events import Fault, Finish, Start
+from penstock.events import AnyEvent, Fault, Finish, Start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from penstock._gateway.endpoints import TurnRequest
     from penstock._messages.context import Cleared
     from penstock._tracing import Verbatim
-    from penstock.events import AnyEvent
 
 
 def can_pass_through(turn_request: TurnRequest, reply: ModelReply) -> bool:

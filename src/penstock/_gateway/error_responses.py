@@ -12,11 +12,10 @@ from penstock._http.header_fields import response_header
 from penstock._http_errors import redact_fault
 from penstock._vendor_errors import PARAM, is_from_protocol, refused_by
 from penstock.errors import BadRequest, InputError, MissingExtra, StreamFault
-from penstock.events import Fault
+from penstock.events import Fault, FaultKind
 
 if TYPE_CHECKING:
     from penstock._gateway.endpoints import Headers
-    from penstock.events import FaultKind
 
 # For protocols without a vendor.
 STATUSES: dict[FaultKind, int] = {

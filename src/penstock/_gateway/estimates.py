@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock._gateway.config import data_path
+from penstock._gateway.config import GatewayConfig, data_path
 from penstock._store.history import JournalHistory
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._gateway.config import GatewayConfig
     from penstock._store.journal import JournalEntry as Row
     from penstock._store.journal import JournalStore
     from penstock.events import Usage

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import fields, replace
 
-from penstock._gateway.config import data_path
+from penstock._gateway.config import GatewayConfig, data_path
 from penstock._providers.models import model as model_of
 from penstock._redaction import redact, redact_cut
 from penstock._store.journal import JournalEntry, JournalStore
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock._engines.config import Config
-    from penstock._gateway.config import GatewayConfig
     from penstock._providers.registry import Prices
     from penstock.events import Usage
 

@@ -20,7 +20,7 @@ from penstock._engines.model_resolution import (
     list_configured_providers,
     list_known_models,
 )
-from penstock._gateway.config import GatewayConfig, load_config
+from penstock._gateway.config import GatewayConfig, Key, load_config
 from penstock._gateway.keys import open_key_file
 from penstock._gateway.request_body import build_types
 from penstock._gateway.toml_locations import TomlLocations
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from penstock._engines.config import Config
-    from penstock._gateway.config import Key
 
 log = logging.getLogger("penstock.gateway")
 _NATIVE = ("aiohttp", "penstock._engines.native")

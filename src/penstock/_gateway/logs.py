@@ -23,7 +23,7 @@ from penstock._gateway import client_stream
 from penstock._grammar import Guard
 from penstock._pipeline import Pipe
 from penstock._redaction import redact_cut
-from penstock._tracing import Tracer, Whole
+from penstock._tracing import Step, Tracer, Whole
 from penstock._vscode_stream import LINE, TRACE, describe
 from penstock.errors import PenstockError
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from penstock._engines.reply import ModelReply
     from penstock._gateway.config import Log
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest
-    from penstock._tracing import Step
 
 ROOT = "penstock"
 logging.addLevelName(TRACE, "TRACE")

@@ -22,14 +22,13 @@ from msgspec.structs import replace
 from penstock._http.header_fields import is_token, response_header
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._redaction import MARK, find_secrets, redact, redact_cut, redact_headers, redact_json
-from penstock._store.recordings import SUFFIX, RecordingHeader, write_recording
+from penstock._store.recordings import SUFFIX, Recording, RecordingHeader, write_recording
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from penstock._engines.reply import ModelReply
     from penstock._gateway.config import RecordTable
-    from penstock._store.recordings import Recording
 
 DAY = 86_400.0
 log = logging.getLogger("penstock.recording")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock._http.response_writer import BODY
+from penstock._http.response_writer import BODY, ResponseWriter
 from penstock._text_runs import expand_runs, merge_runs
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from penstock._gateway.client_stream import Passthrough, Translation
     from penstock._gateway.reasoning_capture import CiphertextCapture, ReasoningCapture
     from penstock._gateway.recordings import RecordingSession
-    from penstock._http.response_writer import ResponseWriter
     from penstock._transforms.remote_files import RemoteFiles
     from penstock.events import AnyEvent
 

@@ -7,7 +7,7 @@ other gateways and providers.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from penstock._gateway.access import check_size
 from penstock._gateway.aux_requests import COUNT
 from penstock._gateway.endpoints import (
     Endpoint,
+    Headers,
+    IncomingRequest,
     chat,
     compaction,
     count_tokens,
@@ -36,9 +38,6 @@ from penstock._protocols import DEFAULT
 from penstock._replay import describe_scripts
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
-    from penstock._gateway.endpoints import Headers, IncomingRequest
     from penstock._gateway.services import Services
 
 # Prefixes of other gateways and providers; the rest of the path is looked up.

@@ -17,21 +17,21 @@ from penstock import _delta_templates as delta_templates
 from penstock._engines.environ import live, stored_keys
 from penstock._engines.router import Router
 from penstock._gateway.access import Access, Revocations
-from penstock._gateway.aux_requests import refused_row
+from penstock._gateway.aux_requests import AuxRequest, refused_row
 from penstock._gateway.background import BackgroundResponses
 from penstock._gateway.byte_budget import ByteBudget
-from penstock._gateway.callers import Refusal
+from penstock._gateway.callers import Caller, Refusal
 from penstock._gateway.catalogue import ModelCatalogue
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.error_responses import SHUTTING_DOWN, error_status
 from penstock._gateway.estimates import TurnEstimates
-from penstock._gateway.limits import CallerLimits
-from penstock._gateway.logs import TRACE, TRACE_NEEDS_CONTENT, TraceLog, log_trace
+from penstock._gateway.limits import CallerLimits, LimitSlot
+from penstock._gateway.logs import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, TraceLog, log_trace
 from penstock._gateway.request_body import ConversionThread
 from penstock._gateway.telemetry import Telemetry
 from penstock._gateway.upstream import Upstream, engine_config
 from penstock._http.response_channel import SMALL_BODY
-from penstock._providers.registry import client, clients
+from penstock._providers.registry import ClientProfile, client, clients
 from penstock._redaction import is_secret_name
 from penstock._store.key_value import StoredResponses
 from penstock._store.recordings import RecordingHeader
@@ -40,13 +40,8 @@ from penstock.errors import StreamFault
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock._gateway.aux_requests import AuxRequest
-    from penstock._gateway.callers import Caller
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest
-    from penstock._gateway.limits import LimitSlot
-    from penstock._gateway.logs import TracedTurn
     from penstock._http.disconnect import CancellableTask
-    from penstock._providers.registry import ClientProfile
     from penstock.events import Fault
     from penstock.stores import ReasoningStore
 

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock._gateway.aux_requests import COUNT
-from penstock._gateway.config import data_path
+from penstock._gateway.config import GatewayConfig, StateTable, data_path
 from penstock._gateway.journal import Journal
 from penstock._gateway.journal_throttle import JournalThrottle
 from penstock._gateway.metrics import AUX_OPERATIONS, Metrics
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from penstock._gateway.config import GatewayConfig, StateTable
     from penstock._gateway.limits import CallerLimits
     from penstock._store.journal import JournalEntry
 

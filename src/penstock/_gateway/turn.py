@@ -18,7 +18,7 @@ from penstock._fold import Fold
 from penstock._framing import WRITERS
 from penstock._gateway import error_responses
 from penstock._gateway.client_stream import Passthrough, Translation, can_pass_through, client_stream, encode_body
-from penstock._gateway.endpoints import TurnRequest
+from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest
 from penstock._gateway.journal import usage_cost
 from penstock._gateway.reasoning_capture import CiphertextCapture, ReasoningCapture
 from penstock._gateway.relay import StreamRelay
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from penstock._engines.interface import UpstreamRequest
     from penstock._engines.reply import ModelReply
     from penstock._engines.retries import RetryWait
-    from penstock._gateway.endpoints import Endpoint, IncomingRequest
     from penstock._gateway.limits import LimitSlot
     from penstock._gateway.recordings import RecordingSession
     from penstock._gateway.services import Services

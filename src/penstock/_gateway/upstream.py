@@ -15,7 +15,7 @@ from penstock._engines.config import Account, Config
 from penstock._engines.model_resolution import REPLAY
 from penstock._engines.options import RequestOptions
 from penstock._engines.request_plan import RequestFiles
-from penstock._gateway.endpoints import LARGE_BODY
+from penstock._gateway.endpoints import LARGE_BODY, IncomingRequest, TurnRequest
 from penstock._gateway.journal import PriceList
 from penstock._protocols import protocol
 from penstock._transforms.remote_files import RemoteFiles
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from penstock._engines.router import Router
     from penstock._gateway.callers import Caller
     from penstock._gateway.config import GatewayConfig
-    from penstock._gateway.endpoints import IncomingRequest, TurnRequest
     from penstock._gateway.request_body import ConversionThread
     from penstock._messages.options import ConvertOptions
     from penstock._tokens.estimate import HybridTokenEstimator

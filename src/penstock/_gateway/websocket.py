@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock._gateway import error_responses
-from penstock._gateway.byte_budget import SCOPE_KEY
+from penstock._gateway.byte_budget import SCOPE_KEY, ConnectionBytes
 from penstock._gateway.endpoints import IncomingRequest
 from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, responses_error
 from penstock._gateway.websocket_turn import ResponseMemory, WebSocketSender, WebSocketTurn, error_event
@@ -25,7 +25,6 @@ from penstock.events import Fault
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
-    from penstock._gateway.byte_budget import ConnectionBytes
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
 

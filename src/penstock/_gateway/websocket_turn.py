@@ -13,9 +13,9 @@ from penstock import _protocols as protocols
 from penstock._framing.sse import SseParser
 from penstock._gateway import error_responses
 from penstock._gateway.client_stream import Translation
-from penstock._gateway.endpoints import Endpoint
+from penstock._gateway.endpoints import Endpoint, Headers, IncomingRequest, TurnRequest
 from penstock._gateway.endpoints.responses import ResponseSaver, build_turn_request, check_model, resolve_request
-from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID
+from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, ResolvedInput
 from penstock._gateway.internal_turn import run_internal_turn
 from penstock._http.response_writer import BODY
 from penstock._jsontext import parse_lenient
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from penstock._gateway.byte_budget import ConnectionBytes
-    from penstock._gateway.endpoints import Headers, IncomingRequest, TurnRequest
-    from penstock._gateway.endpoints.stored_responses import ResolvedInput
     from penstock._lenient_fields import Object
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock._http.transport_errors import connection_error
+from penstock._http.transport_errors import WaitLimits, connection_error
 from penstock.errors import provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from penstock._http.transport_errors import WaitLimits
 
 MAX_BODY = 64 * 2**20  # bytes of a body that is read at once
 _DRAIN_SECONDS = 1.0  # for the rest of a complete response

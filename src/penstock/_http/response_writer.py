@@ -7,7 +7,7 @@ idle time counts from the last byte sent. Writes go to ASGI's `send`, or to the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ from penstock._framing.sse import BLANK_LINES, KEEP_ALIVE, split_bare_error
 from penstock._http.header_fields import encode_response_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from penstock._http.disconnect import DisconnectWatch
     from penstock._http.response_channel import ResponseChannel
 

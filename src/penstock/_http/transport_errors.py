@@ -11,14 +11,12 @@ from msgspec.structs import replace
 
 from penstock._http_errors import read_http_error
 from penstock._redaction import redact, redact_cut, redact_headers
-from penstock.errors import provider_error
-from penstock.events import Fault
+from penstock.errors import ProviderError, provider_error
+from penstock.events import Fault, FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.errors import ProviderError
-    from penstock.events import FaultKind
 
 _REDIRECTION = 3  # first digit of the status
 _MAX_ERROR_BODY = 20_000  # characters of an error response that are kept

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from importlib.resources import files
@@ -20,7 +20,7 @@ import msgspec
 from penstock._gateway import error_responses
 from penstock._gateway.byte_budget import ByteBudget
 from penstock._gateway.callers import make_refusal
-from penstock._gateway.endpoints import IncomingRequest
+from penstock._gateway.endpoints import Headers, IncomingRequest
 from penstock._gateway.request_body import read_request_body
 from penstock._gateway.routes import mounted_path
 from penstock._http.disconnect import CancellableTask, DisconnectWatch
@@ -31,10 +31,8 @@ from penstock._redaction import MARK, find_secrets
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from importlib.resources.abc import Traversable
 
-    from penstock._gateway.endpoints import Headers
     from penstock._gateway.services import Services
     from penstock.events import Fault
 

@@ -13,16 +13,14 @@ from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING
 
-from penstock._inspector.api import INDEX, NOT_BUILT, encode_redacted
-from penstock._inspector.traces import read_trace
+from penstock._inspector.api import INDEX, NOT_BUILT, StaticFiles, encode_redacted
+from penstock._inspector.traces import TraceSource, read_trace
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock._inspector.api import StaticFiles
     from penstock._inspector.schemas import Trace
-    from penstock._inspector.traces import TraceSource
 
 MAX_EXPORT_BYTES = (
     64 * 2**20

@@ -13,7 +13,7 @@ from penstock import _protocols as protocols
 from penstock._gateway.access import Access
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable
-from penstock._gateway.endpoints import query_integer
+from penstock._gateway.endpoints import Headers, IncomingRequest, query_integer
 from penstock._inspector.api import (
     ApiResponse,
     ApiRouter,
@@ -24,15 +24,13 @@ from penstock._inspector.api import (
     text_response,
 )
 from penstock._inspector.export import export_html
-from penstock._inspector.traces import CONSUMERS, read_trace, source_from_file
+from penstock._inspector.traces import CONSUMERS, TraceSource, read_trace, source_from_file
 from penstock._version import __version__
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock._gateway.endpoints import Headers, IncomingRequest
-    from penstock._inspector.traces import TraceSource
 
 T = TypeVar("T")
 MAX_WORKERS = 4  # pieces of work; others wait

@@ -18,10 +18,10 @@ from penstock._diagnostics import Diagnostic
 from penstock._gateway.callers import make_refusal
 from penstock._grammar import Guard
 from penstock._inspector import schemas
-from penstock._pipeline import Pipe
+from penstock._pipeline import Pipe, Stage
 from penstock._redaction import MARK
 from penstock._store import recordings
-from penstock._tracing import Finding, Tracer, Whole
+from penstock._tracing import Finding, Tracer, Verbatim, Whole
 from penstock.errors import InputError
 from penstock.events import Fault
 
@@ -30,20 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock._inspector.schemas import TurnRow
-    from penstock._pipeline import Stage
-    from penstock._tracing import Verbatim
 
-CONSUMERS = (
-    "openai-chat",
-    "responses",
-    "anthropic",
-    "gemini",
-    "uistream",
-    "vscode",
-    "completions",
-    "aisdk",
-    "events",
-)
+CONSUMERS = ("openai-chat", "responses", "anthropic", "gemini", "uistream", "vscode", "completions", "aisdk", "events")
 DEFAULT = "vscode"  # what a file is shown as, unless something else is asked for
 _HEAD = b"HTTP/"
 

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from penstock._gateway.callers import make_refusal
-from penstock._gateway.endpoints import query_decimal, query_integer
+from penstock._gateway.endpoints import IncomingRequest, query_decimal, query_integer
 from penstock._http.response_writer import EventStream
 from penstock._inspector import live_stream, schemas, usage_series
 from penstock._inspector.api import ApiResponse, encode_redacted, sse_event
@@ -20,7 +20,6 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._inspector.live_capture import LiveCaptures
     from penstock._inspector.single_file import FileRoutes, WorkerSlots

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock._markers import marks
-from penstock._markers.marks import PROVIDER_CALL_PREFIX, is_countable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from penstock._markers.marks import NativeSupport
+from penstock._markers.marks import PROVIDER_CALL_PREFIX, NativeSupport, is_countable
 
 Report: TypeAlias = Callable[[str], None]
 

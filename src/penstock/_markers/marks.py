@@ -9,12 +9,11 @@ import msgspec
 from penstock import request as rq
 from penstock._input_limits import holds_raw, replace_raw
 from penstock._jsontext import as_json, decode_or_keep_raw, is_object
-from penstock._lenient_fields import as_object, get_text
+from penstock._lenient_fields import Object, as_object, get_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._lenient_fields import Object
     from penstock.events import Extra
 
 CARRIED_FEATURES: Final = {

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from penstock import _codec as codec
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic, Diagnostics
-from penstock._lenient_fields import as_object
+from penstock._lenient_fields import Object, as_object
 from penstock._messages import content, context, foreign_state, identifiers, pairing, settings, state, tools, turns
 from penstock._messages.options import OPTIONS, ConvertOptions
 from penstock._messages.request_codecs import profile_of, quirks_type, reader, typed_error, writer
@@ -22,7 +22,7 @@ from penstock._messages.traversal import survey_request
 from penstock._option_checks import check_options
 from penstock._protocols import protocol
 from penstock._providers.identity import identify
-from penstock._providers.thinking import thinking_of
+from penstock._providers.thinking import Thinking, thinking_of
 from penstock._strict_fields import parse_value, read_deep_body
 from penstock._transforms.tool_names import Namespace, OriginalTool, RestoreToolNames
 from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
@@ -30,8 +30,6 @@ from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, Unkn
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock._lenient_fields import Object
-    from penstock._providers.thinking import Thinking
     from penstock._request_writer import RequestDraft
 
 

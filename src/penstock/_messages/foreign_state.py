@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock._lenient_fields import as_object, get_objects, get_text
+from penstock._lenient_fields import Object, as_object, get_objects, get_text
 from penstock._messages.traversal import with_messages, without_item_ids
 from penstock._providers.identity import identify
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock._diagnostics import Diagnostics
-    from penstock._lenient_fields import Object
     from penstock.events import Extra
 
 PROTOCOL, MAKER = "responses", "openai"

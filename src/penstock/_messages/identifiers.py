@@ -14,13 +14,12 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock._messages.traversal import change_parts, with_messages
-from penstock._request_profile import forbidden_character, identifier_pattern
+from penstock._request_profile import IdentifierRule, forbidden_character, identifier_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from penstock._diagnostics import Diagnostics
-    from penstock._request_profile import IdentifierRule
     from penstock._transforms.tool_names import Namespace
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

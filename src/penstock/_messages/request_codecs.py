@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock import _codec as codec
+from penstock import request as rq
 from penstock._protocols import MODULES, protocol, request_module
 from penstock._request_profile import Profile
 from penstock.errors import InputError, PenstockError, TooDeep, UnknownProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from penstock import request as rq
     from penstock._lenient_fields import Object
     from penstock._request_writer import Losses, RequestDraft
 

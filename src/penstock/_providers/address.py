@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from penstock._providers.registry import Setting
+from penstock._providers.registry import Endpoint, Provider, Setting
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock._providers.registry import Endpoint, Provider
 
 _NONE = Setting()
 _FIELD = re.compile(r"\{(\+?)([a-z_]+)\}")

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock._lenient_fields import as_object
+from penstock._lenient_fields import Object, as_object
 from penstock._providers.identity import kind
 from penstock._providers.models import NAME, PROVIDER, Model, model, with_configured
-from penstock._providers.registry import Prices
+from penstock._providers.registry import Prices, Provider
 from penstock._strict_fields import parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock._lenient_fields import Object
-    from penstock._providers.registry import Provider
 
 _LIST = ("data", "models", "modelSummaries", "publisherModels", "resources", "result")
 _ID = ("id", "modelId", "model_id", "model", "name")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock._protocols import protocol
 from penstock._providers.identity import Identity, identify, kind
-from penstock._providers.registry import ConfiguredModel, Prices, providers
+from penstock._providers.registry import ConfiguredModel, Prices, Provider, providers
 from penstock._providers.registry import provider as provider_of
 from penstock._providers.thinking import Thinking, thinking_in_form, thinking_of, without_thinking
 from penstock.errors import InputError
@@ -23,7 +23,6 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock._providers.registry import Provider
 
 # who may have told
 FACTS, NAME, PROVIDER, CONFIGURATION = "models.dev 2026-07", "its name", "the provider", "the configuration"
@@ -122,10 +121,7 @@ def with_configured(known: Model, own: ConfiguredModel | None) -> Model:
     if own.thinking and (known.thinking is None or known.thinking.form != own.thinking):
         given["thinking"] = thinking_in_form(own.thinking, known.thinking)
     return replace(
-        known,
-        **given,
-        name=own.name or known.name,
-        source={**known.source, **dict.fromkeys(given, CONFIGURATION)},
+        known, **given, name=own.name or known.name, source={**known.source, **dict.fromkeys(given, CONFIGURATION)}
     )
 
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._lenient_fields import as_object, as_objects, get_list
+from penstock._lenient_fields import Object, as_object, as_objects, get_list
 
 if TYPE_CHECKING:
-    from penstock._lenient_fields import Object
     from penstock.request import Request, Tool
 
 COMMAND_FIELDS = ("command", "cmd", "commands", "script", "shell_command", "code")  # fields that hold what is to be run

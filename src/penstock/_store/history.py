@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock._store.journal import JournalEntry, read_entry
+from penstock._store.journal import JournalEntry, JournalStore, read_entry
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from penstock._store.journal import JournalStore
 
 UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
 MAX_ROWS = 200_000  # rows that figures are made of

@@ -15,12 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock._testing.wire_encoding import JSON, error_body, media, speak
-from penstock.events import Fault
+from penstock.events import AnyEvent, Fault, FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from penstock.events import AnyEvent, FaultKind
 
 # What happens: bytes are sent, seconds are waited, `stall` waits for the other side to leave, `cut` drops it.
 Step: TypeAlias = bytes | float | Literal["stall", "cut"]

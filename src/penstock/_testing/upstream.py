@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -24,7 +24,6 @@ from penstock.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Generator
 
 Answer: TypeAlias = "Reply | Callable[[Seen], Reply | Awaitable[Reply]]"
 HOST = "127.0.0.1"

@@ -14,8 +14,8 @@ import msgspec
 
 from penstock._diagnostics import Diagnostic
 from penstock._tokens import count_cache, families, features
-from penstock._tokens.count_cache import CountCache, digest_bytes, digest_message, read_outcome
-from penstock._tokens.families import Factor, Factors, Tables, build_factors, load_tables
+from penstock._tokens.count_cache import Count, CountCache, TurnOutcome, digest_bytes, digest_message, read_outcome
+from penstock._tokens.families import Factor, Factors, Family, Tables, build_factors, load_tables
 from penstock._tokens.features import HIDDEN, REASONING, TEXT, FeatureCounter, constant_values, estimate_tokens
 from penstock.errors import InputError
 from penstock.request import Message, Request, Tool, Turn
@@ -23,8 +23,6 @@ from penstock.request import Message, Request, Tool, Turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._tokens.count_cache import Count, TurnOutcome
-    from penstock._tokens.families import Family
     from penstock.events import Usage
     from penstock.stores import CountStore, FactorStore
 

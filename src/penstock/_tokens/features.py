@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock._jsontext import as_json
 from penstock._tokens import file_costs
-from penstock._tokens.families import FEATURE_NAMES, weigh_text
+from penstock._tokens.families import FEATURE_NAMES, Constants, Family, ImageFormula, weigh_text
 from penstock._tokens.tool_rendering import render_json, render_schema, render_tool
-from penstock.request import Call, File, Json, Message, Opaque, Reasoning, Request, Result, Source, Text
+from penstock.request import Call, File, Json, Message, Opaque, Reasoning, Request, Result, Source, Text, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock._tokens.families import Constants, Family, ImageFormula
-    from penstock.request import Tool
 
 BASE, MESSAGE, TEXT, CALL, RESULT, REASONING, HIDDEN, CITATIONS, TOOLS, TOOL, SCHEMA, FORCED, FORMAT, SHAPE = range(
     len(FEATURE_NAMES)

@@ -13,13 +13,13 @@ import msgspec
 from penstock._cli.common_options import find_command
 from penstock._cli.setup.config_files import FileEdit
 from penstock._engines.model_resolution import REPLAY, list_configured_providers, resolve_targets
+from penstock._providers.models import Model
 from penstock._providers.models import model as facts_of
 from penstock._providers.models import models as models_of
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock._engines.config import Config
-    from penstock._providers.models import Model
 
 KEY_VARIABLE = "PENSTOCK_KEY"
 ANY = "any"  # the key where the gateway asks for none: most agents insist on one

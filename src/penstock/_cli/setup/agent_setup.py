@@ -30,14 +30,12 @@ from penstock._cli.setup.config_files import (
 from penstock._cli.setup.provider_key import confirm, print_line
 from penstock._cli.terminal import create_printer, wants_color
 from penstock._engines.environ import LIVE
-from penstock._gateway.config import FILE
+from penstock._gateway.config import FILE, GatewayConfig
 from penstock._store import provider_keys
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-
-    from penstock._gateway.config import GatewayConfig
 
 
 GATEWAY = "gateway"

@@ -155,10 +155,7 @@ def _gemini(at: GatewayAddress) -> AgentPlan:
     share = (
         {"compressionThreshold": round(at.context / 2 / _GEMINI_WINDOW, 4)} if 0 < at.context < _GEMINI_WINDOW else {}
     )
-    settings = {
-        "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "model": {"name": at.model, **share},
-    }
+    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "model": {"name": at.model, **share}}
     env = {"GEMINI_API_KEY": at.key, "GOOGLE_GEMINI_BASE_URL": at.base}
     folder = at.home / ".gemini"
     notes = (

@@ -13,7 +13,7 @@ from penstock._engines.credentials import address_origin
 from penstock._engines.environ import LIVE
 from penstock._http.header_fields import check_key
 from penstock._providers.models import models
-from penstock._providers.registry import providers
+from penstock._providers.registry import Provider, providers
 from penstock._store.provider_keys import ProviderKeys
 from penstock.errors import InputError, PenstockError, ProviderError
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from penstock._client.api import Client
     from penstock._engines.config import Config
-    from penstock._providers.registry import Provider
 
 TIMEOUT = 20.0  # seconds for the request that checks a key
 _KEY_ACCEPTED = frozenset({"rate-limit", "too-large"})  # refusals that only a known key gets

@@ -10,13 +10,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from penstock._engines.auth.base import Signed, import_library
+from penstock._engines.auth.base import Fetch, Headers, Signed, import_library
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock._engines.auth.base import Fetch, Headers
 
 _KEY, _SECRET, _TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"  # names, not values
 

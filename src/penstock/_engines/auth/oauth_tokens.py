@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from penstock._engines.auth.base import Signed, TokenCache, import_library
+from penstock._engines.auth.base import Fetch, Headers, Secret, Signed, TokenCache, import_library
 from penstock._lenient_fields import as_object, get_integer, get_text
 from penstock._lenient_fields import get_text as text_of
 from penstock._redaction import redact
@@ -24,7 +24,6 @@ from penstock.events import Fault
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock._engines.auth.base import Fetch, Headers, Secret
 
 # the types of credentials that a file may hold, and what makes them
 _KINDS = {
@@ -32,10 +31,7 @@ _KINDS = {
     "authorized_user": ("google.oauth2.credentials", "from_authorized_user_info"),
     "external_account": ("google.auth.identity_pool", "from_info"),
     "external_account_authorized_user": ("google.auth.external_account_authorized_user", "from_info"),
-    "impersonated_service_account": (
-        "google.auth.impersonated_credentials",
-        "from_impersonated_service_account_info",
-    ),
+    "impersonated_service_account": ("google.auth.impersonated_credentials", "from_impersonated_service_account_info"),
 }
 _FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 _LIMIT = 30.0  # seconds for a token

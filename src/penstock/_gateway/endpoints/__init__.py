@@ -9,7 +9,7 @@ import random
 import re
 import time
 from codecs import BOM_UTF8
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
@@ -24,16 +24,13 @@ from penstock._input_limits import NestingError, decode_bounded
 from penstock._jsontext import parse_lenient_bounded, replace_surrogates
 from penstock._messages.context import Cleared
 from penstock._messages.request_codecs import reader
-from penstock._providers.registry import PLAIN
+from penstock._providers.registry import PLAIN, ClientProfile
 from penstock._strict_fields import read_deep_body
 from penstock.errors import BadRequest, InputError, TooDeep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock._gateway.byte_budget import ByteBudget
     from penstock._lenient_fields import Object
-    from penstock._providers.registry import ClientProfile
 
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]

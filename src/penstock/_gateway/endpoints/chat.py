@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from penstock._gateway.endpoints import Endpoint, TurnRequest, read_request
+from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, read_request
 
 if TYPE_CHECKING:
     from penstock import request as rq
-    from penstock._gateway.endpoints import IncomingRequest
 
 
 def read_chat(incoming: IncomingRequest) -> TurnRequest:
@@ -30,12 +29,7 @@ def read_completions(incoming: IncomingRequest) -> TurnRequest:
     """`/v1/completions`; with a suffix it is fill-in-the-middle."""
     body, request = read_request(incoming, "completions")
     usage = not request.stream or request.usage is True
-    options = {
-        "id": f"cmpl-{incoming.id}",
-        "model": request.model,
-        "created": int(time.time()),
-        "include_usage": usage,
-    }
+    options = {"id": f"cmpl-{incoming.id}", "model": request.model, "created": int(time.time()), "include_usage": usage}
     operation = "fim" if body.get("suffix") else "completions"
     return TurnRequest(request, "completions", operation=operation, options=options, include_usage=usage)
 

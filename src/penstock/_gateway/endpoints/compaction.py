@@ -10,12 +10,9 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._gateway.endpoints import Endpoint, TurnRequest
+from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest
 from penstock._gateway.endpoints.responses import resolve_request
-from penstock._gateway.endpoints.stored_responses import (
-    input_items,
-    pack_summary,
-)
+from penstock._gateway.endpoints.stored_responses import input_items, pack_summary
 from penstock._gateway.internal_turn import ResponseCollector, run_internal_turn
 from penstock._input_limits import decode_deep
 from penstock._protocols.responses.body import build_usage_object
@@ -23,7 +20,6 @@ from penstock.errors import StreamFault
 from penstock.events import Fault, Usage
 
 if TYPE_CHECKING:
-    from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
 

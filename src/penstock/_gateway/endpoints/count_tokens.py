@@ -9,18 +9,17 @@ from msgspec.structs import replace
 
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
+from penstock import request as rq
 from penstock._client.embeddings import decode_answer
-from penstock._gateway.endpoints import read_request
+from penstock._gateway.endpoints import IncomingRequest, read_request
 from penstock._messages.convert import convert_request
 from penstock._messages.request_codecs import reader
 from penstock.errors import InputError, ProviderError
 
 if TYPE_CHECKING:
-    from penstock import request as rq
     from penstock._engines.decisions import DecisionLog
     from penstock._engines.model_resolution import Target
     from penstock._gateway.aux_requests import AuxRequest
-    from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
     from penstock._tokens.estimate import HybridTokenEstimator

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from penstock._gateway.endpoints import Endpoint, TurnRequest, read_request
-
-if TYPE_CHECKING:
-    from penstock._gateway.endpoints import IncomingRequest
+from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, read_request
 
 
 def read_messages(incoming: IncomingRequest) -> TurnRequest:

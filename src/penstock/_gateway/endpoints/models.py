@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from penstock._engines.model_resolution import REPLAY, list_configured_providers
 from penstock._gateway.callers import make_refusal
-from penstock._gateway.endpoints import ollama
+from penstock._gateway.endpoints import IncomingRequest, ollama
 from penstock._protocols import protocol
-from penstock._providers.models import NAME, detail, max_input_tokens
+from penstock._providers.models import NAME, Model, detail, max_input_tokens
 from penstock._tokens.file_costs import DEFAULT_SIZE, image_tokens
 from penstock.errors import InputError
 
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock._gateway.catalogue import ModelEntry
-    from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
-    from penstock._providers.models import Model
     from penstock._providers.registry import Provider
 
 CREATED_AT = "2026-01-01T00:00:00Z"

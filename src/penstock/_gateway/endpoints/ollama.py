@@ -15,7 +15,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._gateway.callers import make_refusal
-from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, TurnRequest, read_body
+from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, IncomingRequest, TurnRequest, read_body
 from penstock._input_limits import decode_deep
 from penstock._jsontext import decode_or_keep_raw
 from penstock._messages.request_codecs import reader
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from penstock._framing.frame import Frame
     from penstock._gateway.catalogue import ModelEntry
-    from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
 

@@ -16,12 +16,14 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock._framing.sse import SseParser
 from penstock._gateway.background import BackgroundResponse
-from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, TurnRequest
+from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, IncomingRequest, TurnRequest
 from penstock._gateway.endpoints.count_tokens import count_request
 from penstock._gateway.endpoints.stored_responses import (
     PREVIOUS_ID,
     STOPPED_ERROR,
     UNFINISHED,
+    ResolvedInput,
+    ResponseLookup,
     frames_after,
     resolve_input,
     responses_error,
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock._gateway.catalogue import ModelCatalogue
-    from penstock._gateway.endpoints import IncomingRequest
-    from penstock._gateway.endpoints.stored_responses import ResolvedInput, ResponseLookup
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
 

@@ -18,20 +18,18 @@ from penstock._bridge import encoding
 from penstock._engines.model_resolution import resolve_targets
 from penstock._engines.request_plan import find_endpoint
 from penstock._framing.sse import SseParser, SseWriter
-from penstock._gateway.endpoints import query_integer
+from penstock._gateway.endpoints import IncomingRequest, query_integer
 from penstock._http.response_writer import EventStream
 from penstock._store.key_value import ConversationPast
 from penstock._vendor_errors import PARAM
 from penstock.errors import PenstockError, StreamFault
-from penstock.events import Fault
+from penstock.events import Fault, FaultKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
-    from penstock.events import FaultKind
 
 PREVIOUS_ID = "previous_response_id"
 UNFINISHED = frozenset({"queued", "in_progress"})

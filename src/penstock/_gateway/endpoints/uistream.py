@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import _lenient_fields as lenient
-from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, TurnRequest, read_body
+from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, IncomingRequest, TurnRequest, read_body
 from penstock._gateway.endpoints.ollama import answer_load_request, build_ollama_request, is_load_request
 from penstock._messages.request_codecs import reader
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock._gateway.endpoints import IncomingRequest
     from penstock._lenient_fields import Object
 
 HEADERS = ((b"x-vercel-ai-ui-message-stream", b"v1"),)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock._gateway.aux_requests import COUNT
-from penstock._gateway.endpoints import Endpoint, TurnRequest, read_request
+from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, read_request
 from penstock._messages.context import Cleared
 from penstock._protocols.vscode import wire
 from penstock._protocols.vscode.wire import encoded
 
 if TYPE_CHECKING:
     from penstock._engines.retries import RetryWait
-    from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
     from penstock._store.journal import JournalStore, UsageSum
@@ -67,13 +66,7 @@ def _usage_report(rows: JournalStore, key: str) -> Object:
 
 def _format_sum(row: UsageSum) -> Object:
     """Format a sum. `unpriced` counts requests with tokens but no known price."""
-    return {
-        "requests": row.turns,
-        "input": row.input,
-        "output": row.output,
-        "cost": row.cost,
-        "unpriced": row.unpriced,
-    }
+    return {"requests": row.turns, "input": row.input, "output": row.output, "cost": row.cost, "unpriced": row.unpriced}
 
 
 def _last_midnight() -> float:

@@ -14,14 +14,13 @@ from penstock._jsontext import decode_or_keep_raw, decode_trusted
 from penstock._markers.marks import PROVIDER_CALL_PREFIX
 from penstock._protocols.anthropic import wire
 from penstock._protocols.anthropic.wire import NAME
-from penstock._vendor_errors import VendorError, provider_error_object, vendor_error, vendor_message
+from penstock._vendor_errors import ErrorTable, VendorError, provider_error_object, vendor_error, vendor_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock._diagnostics import Diagnostics
     from penstock._framing.frame import Frame
-    from penstock._vendor_errors import ErrorTable
     from penstock.events import Fault
 
 _REQUIRED_FIELDS: dict[str, Any] = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}

@@ -14,11 +14,10 @@ from penstock._markers import EMPTY_MARK, embed_markers, free_text_schema
 from penstock._protocols.anthropic import request_read
 from penstock._protocols.anthropic.request_write_parts import LACKS, LOSSES, BlockWriter, Quirks
 from penstock._protocols.anthropic.wire import NAME
-from penstock._request_writer import add_missing, drop_empty, split_extra
+from penstock._request_writer import RequestDraft, add_missing, drop_empty, split_extra
 
 if TYPE_CHECKING:
     from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 __all__ = ["LACKS", "LOSSES", "NAME", "AnthropicRequestWriter", "Quirks", "write_request"]
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"

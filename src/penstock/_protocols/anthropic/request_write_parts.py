@@ -57,7 +57,7 @@ LOSSES: Losses = {
     "unsigned": "reasoning without this provider's signature is left out, or sent as text",
 }
 LACKS: Losses = {  # what only some providers lack: see `Quirks`
-    "mid-system": "a system message inside the conversation is sent as a user message",
+    "mid-system": "a system message inside the conversation is sent as a user message"
 }
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "image/svg")
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/*")

@@ -6,14 +6,14 @@ message follows in a user message. The system prompt becomes the first message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json
-from penstock._lenient_fields import as_object, get_integer, get_object, get_text
+from penstock._lenient_fields import Object, as_object, get_integer, get_object, get_text
 from penstock._markers import extract_markers, parse_free_text_schema
 from penstock._markers.extract import restore_free_text_calls
 from penstock._markers.marks import MARK_START
@@ -21,9 +21,6 @@ from penstock._protocols.bedrock.request_read_parts import read_blocks, read_cac
 from penstock._protocols.bedrock.wire import NAME
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
-
-if TYPE_CHECKING:
-    from penstock._lenient_fields import Object
 
 THINKING_FIELDS = ("thinking", "reasoning_config", "reasoningConfig")
 _REQUEST_FIELDS = frozenset(

@@ -14,13 +14,12 @@ from penstock._protocols.bedrock.request_read import (
     read_model_fields,
 )
 from penstock._protocols.bedrock.request_write_parts import LOSSES, ConverseBlockWriter, Quirks, build_cache_point
-from penstock._request_writer import add_missing, budget_within_limit, effort_for_budget, insert_lists
+from penstock._request_writer import RequestDraft, add_missing, budget_within_limit, effort_for_budget, insert_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 __all__ = ["LOSSES", "BedrockRequestWriter", "Quirks", "write_request"]
 # Roles of neighbours that join one message without a loss: (last, next).

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._lenient_fields import get_integer, get_text
-from penstock._request_writer import budget_for_effort
+from penstock._lenient_fields import Object, get_integer, get_text
+from penstock._request_writer import RequestDraft, budget_for_effort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 _FIELDS: Sequence[tuple[str, str, Callable[[Object, str], Any]]] = (
     ("max_tokens", "max_output", strict.get_integer),

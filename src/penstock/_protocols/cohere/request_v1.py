@@ -6,23 +6,19 @@ is not in the history contains the call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json, decode_or_keep_raw, is_object
-from penstock._lenient_fields import as_object, get_object
+from penstock._lenient_fields import Object, as_object, get_object
 from penstock._markers import input_as_object
 from penstock._protocols.cohere.request_settings import SETTINGS, read_settings, write_settings
 from penstock._protocols.cohere.wire import NAME
-from penstock._request_writer import add_missing, collect_text, describe_file, split_extra
+from penstock._request_writer import RequestDraft, add_missing, collect_text, describe_file, split_extra
 from penstock._strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
-
-if TYPE_CHECKING:
-    from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 _REQUEST = SETTINGS | {"model", "message", "chat_history", "preamble", "tools", "tool_results", "stream"}
 _ENTRY = frozenset({"role", "message", "tool_calls", "tool_results"})

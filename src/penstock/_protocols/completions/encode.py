@@ -106,11 +106,7 @@ class CompletionsEncoder(Encoder):
             self._usage = {"prompt_tokens": event.input, "completion_tokens": event.output, **own}
             return
         prompt, completion = event.input or 0, event.output or 0
-        self._usage = {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-        }
+        self._usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
         if event.written is not None:
             self.report_loss("written")
         if event.cached is not None:

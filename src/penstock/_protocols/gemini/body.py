@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from penstock import _provider_tools as provider_tools
+from penstock import events as ev
 from penstock._jsontext import GrowingText, decode_or_keep_raw, decode_trusted, encode, grow_text, is_object
 from penstock._lenient_fields import as_object
 from penstock._protocols.gemini.decode_calls import METADATA_ONLY
 from penstock._protocols.gemini.decode_metadata import FINISH_REASONS, to_reason
 from penstock._protocols.gemini.wire import NAME, drop_none, gemini_fields
-from penstock._vendor_errors import VendorError, provider_error_object, refused_by, vendor_error, vendor_message
+from penstock._vendor_errors import (
+    ErrorTable,
+    VendorError,
+    provider_error_object,
+    refused_by,
+    vendor_error,
+    vendor_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock import events as ev
     from penstock._framing.frame import Frame
-    from penstock._vendor_errors import ErrorTable
     from penstock.events import Fault, Reason, Source
 
 # ── the non-stream body ───────────────────────────────────────────────────────────────────────────

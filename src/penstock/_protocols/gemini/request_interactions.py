@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json, decode_or_keep_raw
-from penstock._lenient_fields import as_object
+from penstock._lenient_fields import Object, as_object
 from penstock._markers import input_as_object
 from penstock._protocols.gemini.request_settings import LEVELS
 from penstock._protocols.gemini.wire import NAME
-from penstock._request_writer import add_missing, split_extra
+from penstock._request_writer import RequestDraft, add_missing, split_extra
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 _MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "validated": "auto"}
 _MODE_NAMES = {mode: name for name, mode in reversed(_MODES.items())}

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._lenient_fields import as_object, get_list, get_object, get_text
+from penstock._lenient_fields import Object, as_object, get_list, get_object, get_text
 from penstock._protocols.gemini.wire import camel_keys
-from penstock._request_writer import add_missing, budget_for_effort
+from penstock._request_writer import RequestDraft, add_missing, budget_for_effort
 from penstock._strict_fields import empty_fields, unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 LEVELS = frozenset({"minimal", "low", "medium", "high"})
 _NEAREST_LEVELS = {"xhigh": "high", "max": "high"}

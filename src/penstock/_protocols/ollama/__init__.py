@@ -20,11 +20,6 @@ PROTOCOL = Protocol(
     snake_case=True,
     disables_thinking=True,
     profile=Profile(
-        protocol="ollama",
-        provider="ollama",
-        thinking=("effort",),
-        holding=USER_FILES,
-        addresses=False,
-        prefills=True,
+        protocol="ollama", provider="ollama", thinking=("effort",), holding=USER_FILES, addresses=False, prefills=True
     ),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._jsontext import as_json
-from penstock._ledger import Ledger
+from penstock._ledger import Ledger, Part
 from penstock._protocols.openai_chat import wire
 from penstock._protocols.openai_chat.wire import (
     FAILURE_REASONS,
@@ -24,7 +24,6 @@ from penstock._transforms.think_tags import ThinkTags
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._ledger import Part
     from penstock._protocols.openai_chat.decode_calls import CallAssembler
     from penstock.events import Extra
 

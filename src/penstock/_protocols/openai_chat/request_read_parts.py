@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._lenient_fields import as_object
+from penstock._lenient_fields import Object, as_object
 from penstock._media import parse_data_url, sniff_media_type
 from penstock._protocols.openai_chat.wire import NAME, read_detail_state
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
@@ -16,7 +16,6 @@ from penstock.errors import BadRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._lenient_fields import Object
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._lenient_fields import as_object
+from penstock._lenient_fields import Object, as_object
 from penstock._strict_fields import unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._lenient_fields import Object
 
 # Read, and also kept as they are: they hold more than what is read.
 KEPT_SETTINGS = frozenset({"thinking", "enable_thinking", "thinking_budget"})

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from penstock._lenient_fields import as_object, get_object, get_text
+from penstock._lenient_fields import Object, as_object, get_object, get_text
 
 if TYPE_CHECKING:
     from penstock._codec import Losses
-    from penstock._lenient_fields import Object
     from penstock.events import Extra, Reason
 
 

@@ -16,7 +16,7 @@ from penstock._delta_templates import number_remover, string_remover
 from penstock._jsontext import complete_json, parse_lenient_bounded
 from penstock._protocols.responses import decode_calls, wire
 from penstock._protocols.responses.body import EchoedFields, read_fault, read_finish_reason, read_usage
-from penstock._protocols.responses.decode_items import ItemSlots
+from penstock._protocols.responses.decode_items import ItemSlot, ItemSlots
 from penstock._protocols.responses.decode_text import MessageReader, ReasoningReader, TextParts
 from penstock._protocols.responses.wire import NAME, wrap_extra
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock._ledger import Part
-    from penstock._protocols.responses.decode_items import ItemSlot
     from penstock.events import AnyEvent
 
 _END_STATUS = {

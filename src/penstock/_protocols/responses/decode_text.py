@@ -10,14 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import _lenient_fields as lenient
-from penstock._protocols.responses.decode_items import RepeatMatcher, is_same_start, is_same_text
+from penstock._protocols.responses.decode_items import ItemSlot, RepeatMatcher, is_same_start, is_same_text
 from penstock._protocols.responses.wire import NAME, Item, wrap_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock._ledger import Ledger, Part
-    from penstock._protocols.responses.decode_items import ItemSlot
     from penstock.events import Extra, ReasoningForm
 
 

@@ -15,13 +15,12 @@ from penstock import _lenient_fields as lenient
 from penstock import _provider_tools as provider_tools
 from penstock import events as ev
 from penstock._jsontext import complete_json, decode_or_keep_raw
-from penstock._protocols.responses.encode_text import NumberedTemplate, ResponsesTextEncoder
+from penstock._protocols.responses.encode_text import NumberedTemplate, OutputItem, ResponseOutput, ResponsesTextEncoder
 from penstock._provider_tools import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock._protocols.responses.encode_text import OutputItem, ResponseOutput
 
 _IMAGE_FORMATS = frozenset({"png", "jpeg", "webp", "gif"})
 _WEB_SEARCH = ("web_search_call", "ws", "searching")

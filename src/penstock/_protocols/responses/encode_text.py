@@ -19,13 +19,12 @@ from penstock import events as ev
 from penstock._codec import Encoder
 from penstock._protocols.responses.body import convert_logprobs
 from penstock._protocols.responses.wire import NAME
-from penstock._text_runs import NO_TEMPLATE, FrameTemplate
+from penstock._text_runs import NO_TEMPLATE, FrameTemplate, TextRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock._framing.frame import Frame
-    from penstock._text_runs import TextRun
     from penstock.events import Extra
 
 _MAX_ID_PREFIX = 48  # characters of the response's id in item ids, which may have 64 at most

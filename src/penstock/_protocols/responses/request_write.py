@@ -13,13 +13,19 @@ from penstock._protocols.responses.request_write_parts import AssistantWriter, Q
 from penstock._protocols.responses.wire import NAME
 from penstock._protocols.responses.wire import PROVIDER_LOSSES as LACKS
 from penstock._protocols.responses.wire import REQUEST_LOSSES as LOSSES
-from penstock._request_writer import add_missing, budget_for_effort, drop_empty, effort_for_budget, split_extra
+from penstock._request_writer import (
+    RequestDraft,
+    add_missing,
+    budget_for_effort,
+    drop_empty,
+    effort_for_budget,
+    split_extra,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 __all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "ResponsesRequestWriter", "write_request"]
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"

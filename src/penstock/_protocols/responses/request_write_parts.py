@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock._jsontext import decode_or_keep_raw
-from penstock._lenient_fields import as_object
+from penstock._lenient_fields import Object, as_object
 from penstock._markers import NativeSupport
 from penstock._media import sniff_media_type
 from penstock._protocols.responses import request_read_parts, wire
@@ -24,7 +24,6 @@ from penstock._request_writer import RequestDraft, add_missing, collect_text, om
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._lenient_fields import Object
 
 HOLDS = NativeSupport(NAME, failed=False, assistant_files=False)
 

@@ -15,12 +15,7 @@ from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._aisdk import OPAQUE_TYPE, PENSTOCK, request_settings
-from penstock._aisdk.request_parts import (
-    read_custom,
-    read_file,
-    read_reasoning,
-    read_text,
-)
+from penstock._aisdk.request_parts import read_custom, read_file, read_reasoning, read_text
 from penstock._aisdk.request_settings import (
     METADATA,
     OPTIONS,
@@ -314,13 +309,7 @@ def _v4_part(part: Object) -> list[Object]:
         return [{"type": "source-url", "sourceId": source.get("id"), "url": source.get("url"), **beside}]
     if kind == "file" and "data" in part:
         media = strict.get_text(part, "mimeType")
-        return [
-            {
-                "type": "file",
-                "mediaType": media,
-                "url": f"data:{media};base64,{strict.require_text(part, 'data')}",
-            }
-        ]
+        return [{"type": "file", "mediaType": media, "url": f"data:{media};base64,{strict.require_text(part, 'data')}"}]
     return [part]
 
 
@@ -349,9 +338,4 @@ def _v4_reasoning(detail: Object) -> Object:
 def _v4_attachment(given: Object) -> Object:
     media = strict.get_text(given, "contentType")
     name = {"filename": given["name"]} if given.get("name") else {}
-    return {
-        "type": "file",
-        "url": strict.require_text(given, "url"),
-        **({"mediaType": media} if media else {}),
-        **name,
-    }
+    return {"type": "file", "url": strict.require_text(given, "url"), **({"mediaType": media} if media else {}), **name}

@@ -28,12 +28,11 @@ from penstock._aisdk.request_settings import (
     read_options,
     write_extra_fields,
 )
-from penstock._request_writer import split_extra
+from penstock._request_writer import RequestDraft, split_extra
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
     from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 NAME = "uistream"
 CALL, RESULT = "callProviderMetadata", "resultProviderMetadata"

@@ -195,8 +195,7 @@ class Writer(RequestDraft):
     def _ask(self, ask: rq.Ask) -> bool:
         """Writes a request for approval, or its answer, into its call's part. Always True."""
         part = self._calls.get(ask.call) or next(
-            (part for part in self._calls.values() if lenient.get_object(part, "approval").get("id") == ask.id),
-            None,
+            (part for part in self._calls.values() if lenient.get_object(part, "approval").get("id") == ask.id), None
         )
         if part is None:
             self.report_loss("approval")

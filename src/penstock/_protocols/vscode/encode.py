@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock._codec import Encoder, lost, nothing
+from penstock._codec import Encoder, Losses, lost, nothing
 from penstock._media import contradicts
 from penstock._protocols.vscode import encode_parts, wire
-from penstock._protocols.vscode.encode_parts import HOST, Calls, as_object, call_line
+from penstock._protocols.vscode.encode_parts import HOST, Calls, Citations, Reasoning, as_object, call_line
 from penstock._protocols.vscode.thinking import Round
 from penstock._protocols.vscode.wire import DataPart, ErrorPart, Part, TextPart, ThinkingPart, encoded
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate, TextRun, expand_runs, merge_runs
@@ -26,9 +26,7 @@ from penstock._transforms.tool_names import PREFIX, Namespace
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from penstock._codec import Losses
     from penstock._framing.frame import Frame
-    from penstock._protocols.vscode.encode_parts import Citations, Reasoning
     from penstock.events import AnyEvent, Reason
 
 LOSSES: Losses = {

@@ -6,7 +6,7 @@ The encoder makes every decision. Starts, usage and ends are not parts; they are
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -22,8 +22,6 @@ from penstock._protocols.vscode.wire import DataPart, HostPart, Part, TextPart, 
 from penstock.errors import PenstockError, StreamFault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from penstock.events import AnyEvent
 
 

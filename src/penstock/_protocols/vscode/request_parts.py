@@ -87,11 +87,7 @@ def read_data(part: Object, *, inside: bool = False) -> Any:
     rest, mid = strict.unknown_fields(part, _DATA), part.get("$mid")
     if text is None or "name" in part or base64_of(text) != data:  # a name makes a document of it
         made: Any = rq.File(
-            mime,
-            strict.get_text(part, "url"),
-            data,
-            name=strict.get_text(part, "name"),
-            id=strict.get_text(part, "id"),
+            mime, strict.get_text(part, "url"), data, name=strict.get_text(part, "name"), id=strict.get_text(part, "id")
         )
         made.extra = build_extra(NAME, rest, form=form, mid=mid)
     elif mime == CITATION and is_json(text):

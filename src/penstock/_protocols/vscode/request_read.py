@@ -18,7 +18,7 @@ from penstock._markers import extract_markers, input_json
 from penstock._protocols.vscode import request_settings
 from penstock._protocols.vscode.request_parts import CACHE, kind_of, ours, read_bytes, read_data, read_tree, text_in
 from penstock._protocols.vscode.request_settings import NAME
-from penstock._protocols.vscode.thinking import note_raw, read_run
+from penstock._protocols.vscode.thinking import Thought, note_raw, read_run
 from penstock._protocols.vscode.wire import VERSION
 from penstock._request_writer import split_extra
 from penstock._strict_fields import build_extra
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstock._lenient_fields import Object
-    from penstock._protocols.vscode.thinking import Thought
 
 ROLES: dict[Any, rq.Role] = {
     1: "user",

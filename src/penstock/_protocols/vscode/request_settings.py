@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._markers import free_text_schema, parse_free_text_schema
-from penstock._request_writer import add_missing, drop_empty, split_extra
+from penstock._request_writer import RequestDraft, add_missing, drop_empty, split_extra
 from penstock._strict_fields import build_extra
 from penstock.errors import BadRequest
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
 
 NAME = "vscode"
 AUTO, REQUIRED = 1, 2
@@ -51,13 +50,7 @@ def _form(given: Object) -> rq.Format:
 FIELDS: dict[str, tuple[Callable[[Object, str], Any], tuple[str, ...]]] = {
     "max_output": (
         strict.get_integer,
-        (
-            "max_tokens",
-            "maxTokens",
-            "max_output_tokens",
-            "maxOutputTokens",
-            "max_completion_tokens",
-        ),
+        ("max_tokens", "maxTokens", "max_output_tokens", "maxOutputTokens", "max_completion_tokens"),
     ),
     "temperature": (strict.get_number, ("temperature",)),
     "top_p": (strict.get_number, ("top_p", "topP")),
@@ -86,10 +79,7 @@ _WORDS = {word: field for field, (_, words) in FIELDS.items() for word in words}
 
 def read_settings(body: Object) -> tuple[rq.Settings, Object, Object]:
     """The settings; options and configuration without a word; how the others were spelled."""
-    options, chosen = (
-        strict.get_object(body, "modelOptions"),
-        strict.get_object(body, "modelConfiguration"),
-    )
+    options, chosen = (strict.get_object(body, "modelOptions"), strict.get_object(body, "modelConfiguration"))
     asked, words = rq.Settings(), dict[str, str]()
     for word, value in options.items():
         field = _WORDS.get(word)
