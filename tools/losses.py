@@ -1,4 +1,4 @@
-"""Prints docs/losses.md: what each protocol cannot express, taken from the LOSSES tables of encoders and writers.
+"""Prints docs/losses.md: what each protocol cannot express, taken from the `losses.toml` of each protocol.
 
 `python tools/losses.py > docs/losses.md` writes the page anew; a test fails while it is not current.
 """
@@ -24,7 +24,7 @@ one for requests. A request may also go another way than its own, which is a dia
 our own readers put it back. Where a whole turn is asked for, some of what is lost is had in another way, or refused:
 [engines](engines.md#what-a-provider-has-no-word-for).
 
-This page is made by `python tools/losses.py > docs/losses.md` from the tables in the code.
+This page is made by `python tools/losses.py > docs/losses.md` from the `losses.toml` of each protocol.
 """
 
 

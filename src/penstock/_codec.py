@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 from weakref import ref
 
 import msgspec
 
 from penstock import _delta_templates as delta_templates
 from penstock._delta_templates import Removers, TemplateReader
-from penstock._diagnostics import Diagnostics
+from penstock._diagnostics import Diagnostics, Losses
 from penstock._framing.frame import Frame
 from penstock._input_limits import MAX_JSON_DEPTH, SHALLOW, NestingError, is_closed, nests_deeper, too_deep
 from penstock._jsontext import (
@@ -32,7 +32,6 @@ from penstock._text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, TextRun
 from penstock._vendor_errors import ErrorTable
 from penstock.events import AnyEvent, CallDelta, Fault, TextDelta, Unknown
 
-Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
 ILL_SHAPED = (
     TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError, RuntimeError,
     msgspec.MsgspecError,

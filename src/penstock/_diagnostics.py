@@ -5,7 +5,11 @@ Bounded: the same finding many times is one row with a count, and a row limit gu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -13,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMIT = 200
+Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
 
 
 class Diagnostic(msgspec.Struct, gc=False):
@@ -56,3 +61,13 @@ class Diagnostics:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+@cache
+def _loss_tables(package: str) -> dict[str, Losses]:
+    return tomllib.loads(files(package).joinpath("losses.toml").read_text(encoding="utf-8"))
+
+
+def read_losses(module: str, table: str) -> Losses:
+    """Return a table of the `losses.toml` beside a protocol's module: `answers`, `requests` or `some_requests`."""
+    return _loss_tables(module.rpartition(".")[0])[table]

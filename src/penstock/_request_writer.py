@@ -6,21 +6,21 @@ another way than its own, and our own readers put it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
-from penstock._diagnostics import Diagnostics
+from penstock._diagnostics import Diagnostics, Losses
 from penstock._jsontext import replace_surrogates
 from penstock._markers import CARRIED_FEATURES, free_text_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from penstock import request as rq
     from penstock._lenient_fields import Object
     from penstock.events import Extra
 
-Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what happens instead
 EFFORTS: tuple[tuple[int, str], ...] = ((0, "none"), (1024, "minimal"), (4096, "low"), (16384, "medium"))
 BUDGETS: Mapping[str, int] = {
     "none": 0, "minimal": 1024, "low": 4096, "medium": 10240, "high": 24576, "xhigh": 32768, "max": 65536,

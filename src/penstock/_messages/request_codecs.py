@@ -14,8 +14,9 @@ from penstock._request_profile import Profile
 from penstock.errors import InputError, PenstockError, TooDeep, UnknownProtocol
 
 if TYPE_CHECKING:
+    from penstock._diagnostics import Losses
     from penstock._lenient_fields import Object
-    from penstock._request_writer import Losses, RequestDraft
+    from penstock._request_writer import RequestDraft
 
 
 class _Profiles(Mapping[str, Profile]):

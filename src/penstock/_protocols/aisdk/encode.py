@@ -26,36 +26,13 @@ from penstock._aisdk import (
     sdk_extra,
     write_usage,
 )
+from penstock._diagnostics import read_losses
 
 if TYPE_CHECKING:
-    from penstock._codec import Losses
     from penstock._lenient_fields import Object
     from penstock.events import Extra
 
-LOSSES: Losses = {
-    "answered": "a call with a result, or a request for approval, in the same turn looks like one that ran upstream",
-    "approval": "a request for approval needs version 6 and its call in the same turn",
-    "choice": "only the first of several choices is written",
-    "cut-call": "version 4 has only an error for an incomplete call; a call that a fault broke off stays open",
-    "cut-file": "a file that a fault broke off is not written",
-    "data": "a full stream has no part for an application's data",
-    "file": "a file with a URL is written as a source",
-    "file-state": "files have metadata since version 6; files of the reasoning have a part of their own since 7",
-    "free-text": "before version 6 only metadata says that a call's input is free text; version 4 has not even that",
-    "logprobs": "log probabilities have no field",
-    "opaque": "opaque state has a part since version 7",
-    "provider-call": "version 4 has no field for a tool that the provider runs",
-    "reason": "pause and other are written as stop, refusal as content-filter; only the raw reason keeps them",
-    "reasoning-state": "version 4 has fields for the state of Claude's reasoning only",
-    "refusal": "a refusal is written as text; only its metadata says so, and version 4 has none",
-    "source": "a source without a URL is left out of version 4; one without a title gets a title",
-    "span": "version 4 does not say which text a source belongs to",
-    "text-state": "version 4 has no metadata on text",
-    "unknown": "another protocol's unknown payload is not written",
-    "usage": "version 4 has no counts of cached and reasoning tokens",
-    "fault-usage": "the usage of a turn that ends with a fault is not written: only finish parts have a field for it",
-    "written": "tokens written to a cache are counted since version 6",
-}
+LOSSES = read_losses(__name__, "answers")
 # the first version that has each feature
 _RAW_REASON, _ENCODING, _APPROVAL, _DETAILS, _TITLE, _FILE_STATE = 6, 6, 6, 6, 6, 6
 _PERFORMANCE, _CUSTOM, _REASONING_FILE = 7, 7, 7

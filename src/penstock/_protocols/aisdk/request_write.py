@@ -25,28 +25,16 @@ from penstock._aisdk.request_parts import (
     write_output,
 )
 from penstock._aisdk.request_settings import report_foreign_fields, write_extra_fields, write_options
+from penstock._diagnostics import read_losses
 from penstock._protocols.aisdk.request_read import NAME, SYSTEM_SEPARATOR
-from penstock._request_writer import Losses, RequestDraft, drop_empty, split_extra
+from penstock._request_writer import RequestDraft, drop_empty, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock._lenient_fields import Object
 
-LOSSES: Losses = {
-    "approval": "approvals exist since version 6",
-    "cache": "only the last cache hint of a system message is written",
-    "cut-call": "an incomplete call is left out",
-    "detail": "the detail level of an image in a result is left out",
-    "failed-content": "only our mark says that a tool failed whose result is a file or a list",
-    "file-id": "a file that only its provider can find by id is written without its content",
-    "opaque": "custom parts exist since version 7",
-    "refusal": "only our mark says that a text is a refusal",
-    "result-url": "version 5 has no file URLs in results: a line of text gives the URL",
-    "source": "a citation in an earlier answer is left out",
-    "system-part": "parts of a system message other than text are left out",
-    "tool": "a tool that another provider runs is left out",
-}
+LOSSES = read_losses(__name__, "requests")
 APPROVAL, CUSTOM = 6, 7  # since which version there is
 
 

@@ -18,10 +18,10 @@ from penstock import _lenient_fields as lenient
 from penstock import _provider_tools as provider_tools
 from penstock import events as ev
 from penstock._codec import Encoder, lost, nothing, verbatim
+from penstock._diagnostics import read_losses
 from penstock._jsontext import is_json
 from penstock._markers.marks import PROVIDER_CALL_PREFIX
 from penstock._protocols.anthropic.body import build_error_body, build_result_block
-from penstock._protocols.anthropic.losses import LOSSES
 from penstock._protocols.anthropic.wire import NAME
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
@@ -49,7 +49,7 @@ class AnthropicEncoder(Encoder):
     """State: the part whose block is open, the number of blocks, the usage so far, and what waits for a block."""
 
     protocol = NAME
-    losses = LOSSES
+    losses = read_losses(__name__, "answers")
 
     def __init__(self, *, id: str = "msg", model: str = "unknown") -> None:
         super().__init__()

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
+from penstock._diagnostics import Losses, read_losses
 from penstock._jsontext import decode_or_keep_raw
 from penstock._markers import NativeSupport, input_as_object
 from penstock._media import sniff_media_type
 from penstock._protocols.anthropic.wire import NAME
 from penstock._request_writer import (
-    Losses,
     RequestDraft,
     add_missing,
     collect_text,
@@ -27,38 +27,8 @@ if TYPE_CHECKING:
 
     from penstock._lenient_fields import Object
 
-LOSSES: Losses = {
-    "allowed": "a list of allowed tools is left out",
-    "any-json": "JSON without a schema cannot be requested and is not",
-    "approval": "an approval is left out",
-    "budget": "a budget of less than 1024 reasoning tokens is sent as 1024",
-    "cache": "a cache point lasts for another time than requested: {}",
-    "choice": "the tool choice is left out if there are no tools",
-    "encrypted": "encrypted fields of another provider's tool result are left out",
-    "cut-call": "an incomplete call is left out",
-    "detail": "the detail level of an image is left out",
-    "effort": "an effort that does not exist here is sent as the nearest one: {}",
-    "empty": "an empty text or a message without content is left out",
-    "file": "a file of an unsupported type is replaced by a line of text: {}",
-    "file-id": "a file of another provider is sent by its id, which this provider does not know",
-    "file-name": "the name of an image is left out",
-    "format": "the name, description and strictness of an answer's schema are left out",
-    "json-result": "a JSON value in a tool result is sent as text",
-    "max-output": "max_tokens is required by this API and was not given; using {}",
-    "media": "a text file of another type is sent as plain text: {}",
-    "name": "the name of a message's author is left out",
-    "namespace": "the namespace of a tool is left out: {}",
-    "opaque": "state of another protocol is left out; its text is sent as text",
-    "order": "in a turn in which another provider ran tools, the client's calls come last",
-    "setting": "a setting that does not exist here is left out: {}",
-    "source": "a citation in an earlier answer is left out",
-    "temperature": "a temperature over 1 is sent as 1",
-    "tool": "a tool that another provider runs is left out: {}",
-    "unsigned": "reasoning without this provider's signature is left out, or sent as text",
-}
-LACKS: Losses = {  # what only some providers lack: see `Quirks`
-    "mid-system": "a system message inside the conversation is sent as a user message"
-}
+LOSSES = read_losses(__name__, "requests")
+LACKS = read_losses(__name__, "some_requests")
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "image/svg")
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/*")
 _MEDIA_ALIASES = {"image/jpg": "image/jpeg"}

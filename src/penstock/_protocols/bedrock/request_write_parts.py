@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
+from penstock._diagnostics import read_losses
 from penstock._jsontext import decode_or_keep_raw, is_object
 from penstock._markers import NativeSupport, input_as_object
 from penstock._media import sniff_media_type
 from penstock._protocols.bedrock.wire import NAME, get_block_format, get_media_type
 from penstock._request_writer import (
-    Losses,
     RequestDraft,
     describe_file,
     omit_with_loss,
@@ -27,37 +27,7 @@ if TYPE_CHECKING:
 
     from penstock._lenient_fields import Object
 
-LOSSES: Losses = {
-    "allowed": "a list of allowed tools is left out",
-    "any-json": "JSON without a schema cannot be requested and is not",
-    "approval": "an approval is left out",
-    "budget": "a reasoning budget, or whether to show reasoning, is sent in the form of the model's family",
-    "cache": "a cache point inside a tool result, or on a part that is left out, is left out",
-    "encrypted": "encrypted fields of another provider's tool result are left out",
-    "cut-call": "an incomplete call is left out",
-    "detail": "the detail level of an image is left out",
-    "document-name": "a document name is changed to an allowed one; names of other files are left out",
-    "effort": "an effort is sent as a reasoning budget, or as the nearest effort",
-    "empty": "an empty text or a message without content is left out",
-    "file": "a file of an unsupported type or location is replaced by a line of text: {}",
-    "form": "reasoning is not marked as a summary",
-    "format": "the strictness of an answer's schema is left out",
-    "json-result": "a JSON value that is not an object is sent as text",
-    "media": "the media type of a file is guessed, or the file is sent as plain text: {}",
-    "merge": "messages of one role in a row become one",
-    "mid-system": "a system message inside the conversation is sent as a user message, between markers",
-    "name": "the name of a message's author is left out",
-    "namespace": "the namespace of a tool is left out",
-    "no-tools": "calls cannot be forbidden: tools are left out, unless the conversation has calls",
-    "opaque": "state of another protocol is left out; its text is sent as text",
-    "order": "in a turn in which another provider ran tools, the client's calls come last",
-    "setting": "a setting that does not exist here is left out: {}",
-    "source": "a citation in an earlier answer is left out",
-    "system-join": "system messages at the start become one",
-    "tool": "a tool that another provider runs is left out: {}",
-    "top-k": "top_k is left out",
-    "unsigned": "reasoning without this provider's signature is left out, or sent as text",
-}
+LOSSES = read_losses(__name__, "requests")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")  # characters that a document name may not have, and separators
 
 

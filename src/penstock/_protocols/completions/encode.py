@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock._codec import Encoder, Losses, lost, nothing, verbatim
+from penstock._codec import Encoder, lost, nothing, verbatim
+from penstock._diagnostics import read_losses
 from penstock._protocols.completions import wire
 from penstock._protocols.completions.body import error_body
 from penstock._protocols.completions.wire import NAME
@@ -27,26 +28,7 @@ _FINISH_REASONS: dict[Reason, str] = {
     "length": "length",
 }
 _REASON_LOSSES: dict[Reason, str] = {"calls": "call", "pause": "pause", "refusal": "reason", "other": "reason"}
-LOSSES: Losses = {
-    "call": "a tool call has no field; the answer ends as if it had stopped",
-    "provider-call": "a tool run by the provider has no field; its words are in the text that follows",
-    "reasoning": "reasoning has no field",
-    "refusal": "a refusal is written as text",
-    "source": "a citation has no field",
-    "file": "a file has no field",
-    "approval": "a request for approval has no field",
-    "opaque": "opaque state of another protocol has no field",
-    "data": "an application's own data has no field",
-    "choice": "a tool call of a further choice has no field either",
-    "pause": "a paused turn is written as stopped",
-    "reason": "a finish reason without a word here is written as the nearest",
-    "logprobs": "of log probabilities, tokens and their chances are written, and no bytes",
-    "overlap": "the words of texts that are open at once come in the order they were said",
-    "steps": "the usage of single steps is not written, only that of the turn",
-    "text-state": "what another protocol keeps with a text is not written",
-    "written": "tokens written to a cache are not told apart",
-    "unknown": "another protocol's unknown payload is not written",
-}
+LOSSES = read_losses(__name__, "answers")
 _encode = msgspec.json.Encoder().encode
 _DONE = (b"", b"[DONE]")
 _TEXT_PLACEHOLDER = b"\x00"  # never occurs in a frame

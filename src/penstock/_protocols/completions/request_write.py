@@ -11,29 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
+from penstock._diagnostics import read_losses
 from penstock._markers.embed import remove_ciphertext
 from penstock._protocols.completions.request_read import TOKENS
 from penstock._protocols.completions.wire import NAME
-from penstock._request_writer import Losses, RequestDraft, add_missing, collect_text, omit_with_loss, split_extra
+from penstock._request_writer import RequestDraft, add_missing, collect_text, omit_with_loss, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from penstock._lenient_fields import Object
 
-LOSSES: Losses = {
-    "approval": "an approval is left out",
-    "cache": "a cache point is left out",
-    "choice": "which tool may or must be called is left out",
-    "file": "a file is only mentioned in the prompt",
-    "format": "the form of the answer is left out",
-    "opaque": "state of another protocol is left out; what it says in words is sent as text",
-    "reasoning": "reasoning is left out",
-    "setting": "a setting without a word here is left out: {}",
-    "source": "a citation in an earlier answer is left out",
-    "tool": "a tool is left out, because nothing here can call it: {}",
-    "transcript": "a conversation is sent as one prompt that tells who said what, and stops where the user would speak",
-}
+LOSSES = read_losses(__name__, "requests")
 _USER_LINE = "\nuser:"  # stops the model from writing the user's next turn
 _MAX_STOPS = 4
 _FIELDS = {

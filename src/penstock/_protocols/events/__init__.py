@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock._codec import Decoder, Encoder, Losses, Protocol
+from penstock._codec import Decoder, Encoder, Protocol
 from penstock._grammar import Grammar
 from penstock._input_limits import MAX_COUNT
 from penstock._jsontext import as_json, complete_json, is_json
@@ -18,6 +18,7 @@ from penstock._ledger_parts import drop_implausible_counts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock._diagnostics import Losses
     from penstock.events import Extra
 
 NAME = "events"

@@ -14,7 +14,8 @@ import msgspec
 
 from penstock import _provider_tools as provider_tools
 from penstock import events as ev
-from penstock._codec import Encoder, Losses, lost, nothing, verbatim
+from penstock._codec import Encoder, lost, nothing, verbatim
+from penstock._diagnostics import read_losses
 from penstock._fold import sum_usage
 from penstock._framing.sse import ERROR
 from penstock._lenient_fields import as_object
@@ -28,26 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.events import Extra
 
-LOSSES: Losses = {
-    "data": "an application's own data has no part",
-    "provider-call": "another provider's own tool run has no part here",
-    "provider-run": "of another provider's search or program, queries, code and output are written",
-    "cut-call": "a call that never became whole is not written, nor one that waits for it when a fault comes",
-    "cut-file": "a file that a fault broke off is not written",
-    "text-call": "free text for a tool, or input that is no object, is written as its argument `input`",
-    "approval": "a request for approval has no part",
-    "opaque": "another protocol's opaque state is not written",
-    "text-state": "what another protocol keeps with a text is not written",
-    "refusal": "a refusal is written as text, its finish as SAFETY",
-    "span": "a citation is placed in all of the text, where texts that touch are one, and nowhere else",
-    "nameless": "a turn that fails before its first word has neither id nor model",
-    "reason": "a stop after calls reads as a wish to have them run",
-    "steps": "the usage of single steps is not written, only that of the turn",
-    "pause": "a paused turn is written as stopped",
-    "written": "tokens written to a cache have no field",
-    "unknown": "another protocol's unknown payload is not written",
-    "logprobs": "log probabilities of another protocol are not written",
-}
+LOSSES = read_losses(__name__, "answers")
 _encode = msgspec.json.Encoder().encode
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock import _request_writer as request_writer
 from penstock import request as rq
+from penstock._diagnostics import Losses, read_losses
 from penstock._jsontext import decode_or_keep_raw
 from penstock._markers import EMPTY_MARK, NativeSupport, embed_markers, input_as_object
 from penstock._markers.marks import wrap_system_parts
@@ -23,36 +24,8 @@ if TYPE_CHECKING:
 
     from penstock._lenient_fields import Object
 
-LOSSES: request_writer.Losses = {
-    "opaque": "state of another protocol is left out; what it says in words is sent as text",
-    "reasoning-state": "signed or encrypted reasoning of another protocol is sent as its words alone",
-    "form": "that reasoning is a summary is not said",
-    "traces": "a tool that ran and left nothing but traces is left out",
-    "source": "a citation in an earlier answer is left out",
-    "approval": "an approval is left out",
-    "encrypted": "what only the provider that ran a tool can read is left out of its result",
-    "cut-call": "a call that never became whole is left out",
-    "file": "a file that only another provider has is told as a line of text: {}",
-    "detail": "how closely an image should be looked at is not said",
-    "order": "of a turn in which another provider ran tools, the calls of the client come last",
-    "media": "the type of a file that does not tell it is guessed",
-    "cache": "a cache point is left out: caching is automatic here, or a content of its own",
-    "name": "the name of who speaks is left out",
-    "empty": "an empty text, and a message with nothing in it, is left out",
-    "system-join": "system messages at the beginning become one instruction",
-    "tool": "a tool that another provider runs is left out",
-    "namespace": "which group a tool is of is left out",
-    "strict": "that a tool's input must follow its schema is not said",
-    "format": "name, description and strictness of an answer's schema are left out",
-    "effort": "an effort without a level here is sent as the nearest one, or as a budget",
-    "budget": "a budget of reasoning tokens beside an effort is left out",
-    "setting": "a setting without a word here is left out: {}",
-}
-LACKS: request_writer.Losses = {  # only with some `Quirks`
-    "call-id": "ids of calls are left out: results answer calls by name and order",
-    "mid-system": "a system message inside the conversation is said by the user, where parts have no metadata",
-    "schema": "words of a schema that this API does not know are left out",
-}
+LOSSES = read_losses(__name__, "requests")
+LACKS = read_losses(__name__, "some_requests")
 _MEDIA_TYPES = {
     **{name: f"image/{name}" for name in ("png", "jpeg", "webp", "gif", "heic")},
     "jpg": "image/jpeg",
@@ -79,7 +52,7 @@ class GeminiRequestWriter(request_writer.RequestDraft):
     """State: name and position of each call, ids that we made up, and the content that collects results."""
 
     protocol = NAME
-    losses: ClassVar[request_writer.Losses] = {**LOSSES, **LACKS}
+    losses: ClassVar[Losses] = {**LOSSES, **LACKS}
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()

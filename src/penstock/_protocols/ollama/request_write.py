@@ -8,6 +8,7 @@ import msgspec
 
 from penstock import _request_writer as request_writer
 from penstock import request as rq
+from penstock._diagnostics import read_losses
 from penstock._markers import NativeSupport, embed_markers, input_as_object
 from penstock._media import sniff_media_type
 from penstock._protocols.ollama.request_read import NAME, OPTIONS, read_think
@@ -17,29 +18,7 @@ if TYPE_CHECKING:
 
     from penstock._lenient_fields import Object
 
-LOSSES: request_writer.Losses = {
-    "approval": "an approval is left out",
-    "cache": "a cache point is left out",
-    "choice": "which tools may or must be called is left out",
-    "encrypted": "what only the provider that ran a tool can read is left out of its result",
-    "cut-call": "a call that never became whole is left out",
-    "detail": "how closely an image should be looked at is not said",
-    "effort": "an effort, or a budget of reasoning tokens, is sent as a wish to think",
-    "file": "a file that is no image, or not at hand, is told as a line of text: {}",
-    "form": "that reasoning is a summary is not said",
-    "format": "of an answer's schema only the schema is sent",
-    "json-result": "a JSON value in a tool result is sent as its text",
-    "media": "type and name of an image are not said: its bytes show what it is: {}",
-    "namespace": "which group a tool is of is left out",
-    "name": "the name of who speaks is left out",
-    "opaque": "state of another protocol is left out; what it says in words is sent as text",
-    "order": "texts of a message are joined, reasoning stands before them, images and calls behind",
-    "reasoning-state": "signed or encrypted reasoning of another protocol is sent as its words alone",
-    "setting": "a setting without a word here is left out: {}",
-    "source": "a citation in an earlier answer is left out",
-    "strict": "that a tool's input must follow its schema is not said",
-    "tool": "a tool that another provider runs is left out: {}",
-}
+LOSSES = read_losses(__name__, "requests")
 HOLDS = NativeSupport(NAME, failed=False, refusals=False)
 _ORDER: dict[type, int] = {rq.Reasoning: 0, rq.Text: 1, rq.Json: 1, rq.File: 2, rq.Call: 3}
 _UNSUPPORTED = ("choices", "parallel_calls", "verbosity", "tier", "user", "metadata", "cache_key", "store")

@@ -20,10 +20,11 @@ from msgspec.structs import replace
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Encoder, lost, nothing, verbatim
+from penstock._diagnostics import read_losses
 from penstock._jsontext import is_json
 from penstock._protocols.openai_chat import wire
 from penstock._protocols.openai_chat.body import error_body, usage_object
-from penstock._protocols.openai_chat.wire import LOSSES, NAME, WIRE_REASONS, write_signature
+from penstock._protocols.openai_chat.wire import NAME, WIRE_REASONS, write_signature
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class ChatEncoder(Encoder):
     """Writes chunks. `_chunk_start` is the same in every chunk; calls are numbered per choice."""
 
     protocol = NAME
-    losses = LOSSES
+    losses = read_losses(__name__, "answers")
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import request as rq
+from penstock._diagnostics import Losses, read_losses
 from penstock._markers import NativeSupport
 from penstock._media import parse_data_url, sniff_media_type
 from penstock._protocols.openai_chat.request_read_parts import (
@@ -19,7 +20,6 @@ from penstock._protocols.openai_chat.request_read_parts import (
 )
 from penstock._protocols.openai_chat.wire import NAME, write_details
 from penstock._request_writer import (
-    Losses,
     RequestDraft,
     add_missing,
     collect_text,
@@ -35,29 +35,8 @@ if TYPE_CHECKING:
 
     from penstock._lenient_fields import Object
 
-LOSSES: Losses = {
-    "approval": "an approval is left out",
-    "budget": "a budget of reasoning tokens is sent as an effort",
-    "cache": "a cache point is left out",
-    "encrypted": "what only the provider that ran a tool can read is left out of its result",
-    "cut-call": "a call that never became whole is left out",
-    "empty": "an assistant's message of which nothing can be sent is left out",
-    "file": "a file by its address is sent as a line of text with it",
-    "file-id": "a file by another provider's id is sent by that id, which nobody else knows",
-    "file-name": "the name of a file is left out",
-    "json-result": "a JSON value in a tool result is sent as its text",
-    "namespace": "the namespace of a tool is left out: {}",
-    "opaque": "state of another protocol is left out; what it says in words is sent as text",
-    "order": "what a message says behind its calls is sent before them, and all that it thought before both",
-    "reasoning": "reasoning is left out",
-    "reasoning-state": "signed or encrypted reasoning of another protocol is left out",
-    "setting": "a setting without a word here is left out: {}",
-    "source": "a citation in an earlier answer is left out",
-    "tool": "a tool that another provider runs is left out: {}",
-}
-LACKS: Losses = {  # losses at some providers only, by their `Quirks`
-    "parts": "a text of several parts is sent as one"
-}
+LOSSES = read_losses(__name__, "requests")
+LACKS = read_losses(__name__, "some_requests")
 _AUDIO_NAMES = {media: form for form, media in AUDIO_FORMATS.items()} | {
     "audio/mp3": "mp3",
     "audio/x-wav": "wav",

@@ -14,10 +14,11 @@ import msgspec
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
+from penstock._diagnostics import read_losses
 from penstock._protocols.responses.body import DEFAULTS, INCOMPLETE_REASONS, build_error_event, build_usage_object
 from penstock._protocols.responses.encode_calls import ResponsesCallEncoder
 from penstock._protocols.responses.encode_text import PART_FORMATS
-from penstock._protocols.responses.wire import ENCODER_LOSSES, NAME, STRUCTS
+from penstock._protocols.responses.wire import NAME, STRUCTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,7 @@ class ResponsesEncoder(ResponsesCallEncoder):
     """
 
     protocol = NAME
-    losses = ENCODER_LOSSES
+    losses = read_losses(__name__, "answers")
 
     def __init__(
         self,

@@ -9,10 +9,8 @@ from penstock._jsontext import as_json
 from penstock._markers import embed_markers
 from penstock._protocols.responses import request_write_parts as parts
 from penstock._protocols.responses.request_read import LOGPROBS, OPTIONAL_SETTINGS, read_format
-from penstock._protocols.responses.request_write_parts import AssistantWriter, Quirks
+from penstock._protocols.responses.request_write_parts import LACKS, LOSSES, AssistantWriter, Quirks
 from penstock._protocols.responses.wire import NAME
-from penstock._protocols.responses.wire import PROVIDER_LOSSES as LACKS
-from penstock._protocols.responses.wire import REQUEST_LOSSES as LOSSES
 from penstock._request_writer import (
     RequestDraft,
     add_missing,

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock._diagnostics import read_losses
 from penstock._jsontext import decode_or_keep_raw
 from penstock._lenient_fields import Object, as_object
 from penstock._markers import NativeSupport
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 
 HOLDS = NativeSupport(NAME, failed=False, assistant_files=False)
+LOSSES = read_losses(__name__, "requests")
+LACKS = read_losses(__name__, "some_requests")
 
 
 class Quirks(msgspec.Struct, frozen=True):
@@ -47,7 +50,7 @@ class ContentWriter(RequestDraft):
     """Writes content parts. State: whether the request was read from this protocol."""
 
     protocol = NAME
-    losses: ClassVar[Mapping[str, str]] = {**wire.REQUEST_LOSSES, **wire.PROVIDER_LOSSES}
+    losses: ClassVar[Mapping[str, str]] = {**LOSSES, **LACKS}
 
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()

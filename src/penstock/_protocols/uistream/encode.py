@@ -24,31 +24,15 @@ from penstock._aisdk import (
     sdk_extra,
     write_usage,
 )
+from penstock._diagnostics import read_losses
 from penstock._jsontext import decode_or_keep_raw, is_json
 
 if TYPE_CHECKING:
-    from penstock._codec import Losses
     from penstock._lenient_fields import Object
     from penstock.events import Extra
 
 NAME = "uistream"
-LOSSES: Losses = {
-    "choice": "only the first of several choices is written",
-    "refusal": "a refusal is written as text; only its metadata says so",
-    "reason": "pause and other are written as stop, refusal as content-filter; only the metadata keeps them",
-    "steps": "only the usage of the whole turn is written",
-    "fault": "only the message of a fault is written",
-    "answered": "a call with a result in the same message looks like one that the server ran",
-    "approval": "version 5 has no request for approval; only one of another UI stream is passed on",
-    "orphan-result": "a result needs its call in the same message",
-    "cut-call": "a call that a fault broke off stays open: its input never becomes available",
-    "cut-file": "a file that a fault broke off is not written",
-    "failure": "the output of a failed tool is written as text",
-    "file-state": "before version 7 a file of the reasoning is like any other file",
-    "source": "a source without a URL and a title gets a title",
-    "logprobs": "log probabilities have no field",
-    "unknown": "another protocol's unknown payload is not written",
-}
+LOSSES = read_losses(__name__, "answers")
 _DONE = (b"", b"[DONE]")
 
 

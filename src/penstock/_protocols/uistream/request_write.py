@@ -15,26 +15,17 @@ from penstock import request as rq
 from penstock._aisdk import OPAQUE_TYPE, PENSTOCK, SDK, request_settings
 from penstock._aisdk.request_parts import reasoning_fields, split_sdk_runs, write_custom, write_file
 from penstock._aisdk.request_settings import METADATA, report_foreign_fields, write_extra_fields, write_options
+from penstock._diagnostics import read_losses
 from penstock._protocols.uistream.request_read import ORPHAN, STEERING, STEP
 from penstock._protocols.uistream.request_tools import NAME, write_ask, write_call, write_result
-from penstock._request_writer import Losses, RequestDraft, drop_empty, split_extra
+from penstock._request_writer import RequestDraft, drop_empty, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock._lenient_fields import Object
 
-LOSSES: Losses = {
-    "approval": "an approval is left out if its call is not in the conversation",
-    "cut-call": "an incomplete call is left out",
-    "detail": "the detail level of an image in a result is left out",
-    "failure": "only our mark says that a tool failed whose result is more than text",
-    "name": "the name of a message is left out",
-    "moved": "a result moves to its call",
-    "refusal": "only our mark says that a text is a refusal",
-    "source": "a citation inside a tool's result is left out",
-    "tool": "a tool that another provider runs is left out",
-}
+LOSSES = read_losses(__name__, "requests")
 
 
 class Quirks(msgspec.Struct, frozen=True):

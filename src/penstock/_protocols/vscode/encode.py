@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import events as ev
-from penstock._codec import Encoder, Losses, lost, nothing
+from penstock._codec import Encoder, lost, nothing
+from penstock._diagnostics import read_losses
 from penstock._media import contradicts
 from penstock._protocols.vscode import encode_parts, wire
 from penstock._protocols.vscode.encode_parts import HOST, Calls, Citations, Reasoning, as_object, call_line
@@ -29,31 +30,7 @@ if TYPE_CHECKING:
     from penstock._framing.frame import Frame
     from penstock.events import AnyEvent, Reason
 
-LOSSES: Losses = {
-    "cut-file": "a file that a fault broke off is not written",
-    "approval": "a request for approval has no part",
-    "bounds": "where one text part ends and the next begins is not written",
-    "call": "this host runs no tools, so a call is left out",
-    "choice": "only the first of several choices is written",
-    "data": "this host has no data parts, so files and data are left out",
-    "data-id": "the id of an application's data, and that it is transient, has no field",
-    "file": "a file that is neither base64 nor at an address on the web is left out",
-    "file-link": "a file known only by its address is written as a link in the text",
-    "free-text": "free text for a tool is sent as the `input` of an object",
-    "links": "links to what is cited are put into the text",
-    "logprobs": "log probabilities have no field",
-    "no-object": "input for a tool that is no object is sent as the `input` of one, and null as an empty one",
-    "opaque": "opaque state has no part",
-    "order": "calls come in the order in which they became whole",
-    "provider-call": "a tool run by the provider has no part; its words are in the text that follows",
-    "reasoning": "reasoning is left out, by option or because this host has no thinking parts",
-    "reasoning-state": "signatures and encrypted reasoning need thinking parts",
-    "source": "this host has no data parts, so a citation is at most a link",
-    "span": "which text part a citation belongs to is not written",
-    "steps": "of the usage of several steps only the last and the sum are written",
-    "text-state": "state that belongs to text has no field",
-    "unknown": "another protocol's unknown payload is not written",
-}
+LOSSES = read_losses(__name__, "answers")
 NAME = "vscode"
 _encode = msgspec.json.Encoder().encode
 _TEXT = (b'{"kind":"text","value":', b"}")

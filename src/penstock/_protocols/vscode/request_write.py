@@ -11,6 +11,7 @@ import msgspec
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
+from penstock._diagnostics import read_losses
 from penstock._markers import NativeSupport, embed_markers, input_as_object
 from penstock._protocols.vscode import request_settings
 from penstock._protocols.vscode.request_parts import CACHE, base64_of, kind_of, write_data, write_source
@@ -18,7 +19,7 @@ from penstock._protocols.vscode.request_read import HINTS, flat, together
 from penstock._protocols.vscode.request_settings import NAME
 from penstock._protocols.vscode.thinking import write_run
 from penstock._protocols.vscode.wire import VERSION
-from penstock._request_writer import Losses, RequestDraft, add_missing, drop_empty, split_extra
+from penstock._request_writer import RequestDraft, add_missing, drop_empty, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,20 +27,7 @@ if TYPE_CHECKING:
     from penstock._lenient_fields import Object
     from penstock.events import Extra
 
-LOSSES: Losses = {
-    "approval": "an approval is left out",
-    "choice": "only automatic and required are told: no tool, and one of several tools, cannot be asked for",
-    "detail": "how closely an image should be looked at is not said",
-    "encrypted": "what only the provider that ran a tool can read is left out of its result",
-    "cut-call": "a call that never became whole is left out",
-    "namespace": "the namespace of a tool is left out",
-    "opaque": "state of another protocol is left out",
-    "order": "of a turn in which another provider ran tools, the calls of the client come last",
-    "partial": "that a result is not the last is left out",
-    "tool": "a tool that another provider runs is left out",
-    "tool-cache": "a cache hint on a tool is left out",
-    "usage": "a stream always ends with its usage",
-}
+LOSSES = read_losses(__name__, "requests")
 NUMBERS = {"user": 1, "tool": 1, "assistant": 2, "system": 3}
 
 
