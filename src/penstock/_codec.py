@@ -81,18 +81,18 @@ class Decoder:
     counted: ClassVar[Removers] = ()  # values of which the last one stands
 
     def __init__(self) -> None:
-        self.diagnostics = Diagnostics(f"{self.protocol} decoder")
-        self.ledger = Ledger(self.diagnostics)
+        self.diagnostics: Diagnostics = Diagnostics(f"{self.protocol} decoder")
+        self.ledger: Ledger = Ledger(self.diagnostics)
         self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
-        self.templates = TemplateReader(self.ledger, self.ignored, self.counted, weak_method(self.keep_texts))
-        self.irregular = 0  # frames that the strict reader refused; a passthrough looks at their bytes
-        self.malformed = 0  # those of them that nobody can read: they are skipped
+        keep = weak_method(self.keep_texts)
+        self.templates: TemplateReader = TemplateReader(self.ledger, self.ignored, self.counted, keep)
+        self.irregular: int = 0  # frames that the strict reader refused; a passthrough looks at their bytes
+        self.malformed: int = 0  # those of them that nobody can read: they are skipped
 
     @property
     def pending(self) -> str:
         """`finish` or `error` once the answer has said how it ends and only optional frames may follow."""
-        ledger = self.ledger
-        return "finish" if ledger.finishing and not ledger.has_open_part else ""
+        return "finish" if self.ledger.finishing and not self.ledger.has_open_part else ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """No decoder raises at the end of its input, whatever state the frames before have left it in."""
@@ -329,7 +329,7 @@ class Encoder:
     losses: ClassVar[Losses]
 
     def __init__(self) -> None:
-        self.diagnostics = Diagnostics(f"{self.protocol} encoder")
+        self.diagnostics: Diagnostics = Diagnostics(f"{self.protocol} encoder")
         self.out: list[Any] = []  # frames, and runs of frames
         self.template: FrameTemplate = NO_TEMPLATE  # of the deltas of an open part
 
@@ -368,9 +368,8 @@ class Encoder:
         """An event whose `extra` or data is of no shape its protocol gives it costs itself, not the stream."""
         if STRICT:
             raise error
-        self.diagnostics.add(
-            "wrong-shape", f"a {type(event).__name__} could not be written: it has an unexpected shape"
-        )
+        name = type(event).__name__
+        self.diagnostics.add("wrong-shape", f"a {name} could not be written: it has an unexpected shape")
 
     def report_loss(self, what: str) -> None:
         """Report a row of this protocol's LOSSES: a loss that is not written down cannot be reported."""

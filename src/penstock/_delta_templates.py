@@ -39,10 +39,16 @@ class DeltaTemplate:
 
     __slots__ = ("after", "before", "counts", "ignored", "name", "part")
 
+    after: bytes
+    before: bytes
+
     def __init__(
         self, name: bytes, around: tuple[bytes, bytes], part: Part, ignored: Removers, *, counts: bool
     ) -> None:
-        self.name, self.part, self.ignored, self.counts = name, part, ignored, counts
+        self.name: bytes = name
+        self.part: Part = part
+        self.ignored: Removers = ignored
+        self.counts: bool = counts
         self.before, self.after = around
 
     def fits(self, frame: Frame, text: str) -> bool:
@@ -80,13 +86,15 @@ class TemplateReader:
     def __init__(
         self, ledger: Ledger, ignored: Removers, counted: Removers, keep: Callable[[Part, list[str]], None]
     ) -> None:
-        self.ledger, self._counted, self._keep = ledger, counted, keep
+        self.ledger: Ledger = ledger
+        self._counted, self._keep = counted, keep
         self._variants = _variants(ignored, counted)
         self._last: tuple[Frame, str, Part] | None = None
         self.known: DeltaTemplate | None = None
         self._former: DeltaTemplate | None = None  # what was known last: one frame may confirm it
         self.held: Frame | None = None
-        self.attempts = self.hits = 0
+        self.attempts: int = 0
+        self.hits: int = 0
         self._reach = 16 * FEWEST
 
     def learn(self, frame: Frame, event: Any, part: Part) -> None:

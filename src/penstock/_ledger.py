@@ -33,6 +33,14 @@ UNUSABLE = "nothing in the answer can be used: its content has no type, or is a 
 class Ledger(PartLedger):
     """The record of one stream: opens, fills and closes parts, calls and turns."""
 
+    # Set by both classes: type checkers need their types here too.
+    is_open: bool
+    ended: bool
+    calls: int
+    truncated_calls: int
+    unusable: int
+    last: Part | None
+
     # ── the turn's end ────────────────────────────────────────────────────────────────────────────
 
     def finish(self, reason: Reason, raw: str = "", *, choice: int = 0, extra: Extra | None = None) -> None:

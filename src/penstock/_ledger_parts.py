@@ -44,22 +44,22 @@ class Part:
     )
 
     def __init__(self, index: int, delta: Any, end: Any, choice: int) -> None:
-        self.index = index
-        self.delta = delta
-        self.end = end
-        self.choice = choice
+        self.index: int = index
+        self.delta: Any = delta
+        self.end: Any = end
+        self.choice: int = choice
         self.extra: Extra | None = None
         self.pieces: list[str] | None = None
-        self.pending_surrogate = ""  # a high surrogate waiting for its other half
-        self.id = ""
-        self.name = ""
+        self.pending_surrogate: str = ""  # a high surrogate waiting for its other half
+        self.id: str = ""
+        self.name: str = ""
         self.by: By = "client"
         self.form: CallForm = "json"
-        self.given = ""  # a call's input as its start had it: counts if no fragment follows
-        self.checks = 0  # how often its input was found to be unfinished
-        self.muted = False
-        self.open = True
-        self.void = False  # a call that must not be run, however complete its input is
+        self.given: str = ""  # a call's input as its start had it: counts if no fragment follows
+        self.checks: int = 0  # how often its input was found to be unfinished
+        self.muted: bool = False
+        self.open: bool = True
+        self.void: bool = False  # a call that must not be run, however complete its input is
 
     @property
     def is_call(self) -> bool:
@@ -78,11 +78,11 @@ class PartLedger:
         self.diagnostics = diagnostics
         self.out: list[AnyEvent] = []
         self.fix_surrogates = False  # switched on by the first payload that holds a lone surrogate
-        self.ended = False
-        self.turns = 0
-        self.id = ""  # of the turn
+        self.ended: bool = False
+        self.turns: int = 0
+        self.id: str = ""  # of the turn
         self.seed = ""  # set by whoever makes the request: tells its answer from others that have no id
-        self.is_open = False
+        self.is_open: bool = False
         self.last: Part | None = None  # the part that the last delta belongs to
         self._early: list[AnyEvent] = []
         self._reset()

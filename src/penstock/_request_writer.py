@@ -39,7 +39,7 @@ class RequestDraft:
 
     def __init__(self) -> None:
         self.body: Object = {}
-        self.diagnostics = Diagnostics(f"{self.protocol} request")
+        self.diagnostics: Diagnostics = Diagnostics(f"{self.protocol} request")
 
     def report_loss(self, what: str, *names: str) -> None:
         """Say that something did not fit, and what was done instead."""

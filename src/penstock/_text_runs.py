@@ -29,7 +29,10 @@ class TextRun:
     __slots__ = ("_texts", "index", "kind", "words")
 
     def __init__(self, kind: Any, index: int, words: list[bytes], texts: list[str] | None = None) -> None:
-        self.kind, self.index, self.words, self._texts = kind, index, words, texts
+        self.kind: Any = kind
+        self.index: int = index
+        self.words: list[bytes] = words
+        self._texts = texts
 
     def events(self) -> list[AnyEvent]:
         """One delta for each frame."""
@@ -85,8 +88,12 @@ class FrameTemplate:
     def __init__(
         self, kind: Any, index: int, name: bytes, before: bytes, after: bytes, keep: Callable[[str], None] | None = None
     ) -> None:
-        self.kind, self.index, self.name, self.before, self.after = kind, index, name, before, after
-        self.keep = keep
+        self.kind: Any = kind
+        self.index: int = index
+        self.name: bytes = name
+        self.before: bytes = before
+        self.after: bytes = after
+        self.keep: Callable[[str], None] | None = keep
 
     def frame(self, text: str) -> Frame:
         """The frame of one text."""

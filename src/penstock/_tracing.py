@@ -113,7 +113,7 @@ class Tracer:
         self._event = len(front.stages)
         stages = () if verbatim is not None else back.stages
         self._last = self._event + len(stages)
-        self.pipe = Pipe(parse, self._told, *rest, *stages)
+        self.pipe: Pipe = Pipe(parse, self._told, *rest, *stages)
         self.steps: list[Step] = []
         self.findings: list[Finding] = []
         self._trail = self.pipe.trail(self._visit)

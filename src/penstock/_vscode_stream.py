@@ -134,7 +134,7 @@ class VSCodeStream:
         self._source = options.get("source", "aisdk")
         self._errors = options.get("errors", "text")
         self._on_unknown = options.get("on_unknown")
-        self.log = AdapterLog(options.get("logger"))
+        self.log: AdapterLog = AdapterLog(options.get("logger"))
         self._watch = self._on_unknown is not None or bool(self.log)
         self._decoder = protocols.decoder(self._source)
         self._parser = AutoParser()
@@ -353,7 +353,7 @@ class AdapterLog:
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
-        self.traces = callable(getattr(logger, "trace", None)) or self._standard_trace()
+        self.traces: bool = callable(getattr(logger, "trace", None)) or self._standard_trace()
 
     def __bool__(self) -> bool:
         return self._logger is not None

@@ -86,8 +86,8 @@ class BadRequest(InputError):
     def __init__(self, expected: str, found: object, step: str = "") -> None:
         super().__init__(expected)
         self.expected = expected
-        self.found = "null" if found is None else _JSON_KINDS.get(type(found), type(found).__name__)
-        self.path = step
+        self.found: str = "null" if found is None else _JSON_KINDS.get(type(found), type(found).__name__)
+        self.path: str = step
 
     def at(self, step: str | int) -> BadRequest:
         """The same error, one level further out."""
@@ -156,13 +156,17 @@ class ProviderError(StreamFault):
         attempts: Iterable[ProviderError] = (),
     ) -> None:
         super().__init__(fault)
-        self.kind, self.message, self.status, self.code = fault.kind, fault.message, fault.status, fault.code
-        self.request_id, self.retry_after = fault.request_id, fault.retry_after
+        self.message: str = fault.message
+        self.status: int | None = fault.status
+        self.code: str = fault.code
+        self.kind = fault.kind
+        self.request_id: str = fault.request_id
+        self.retry_after: float | None = fault.retry_after
         self.provider = provider
         self.model = model
         self.body = body
-        self.headers = dict(headers or {})
-        self.attempts = list(attempts)
+        self.headers: dict[str, str] = dict(headers or {})
+        self.attempts: list[ProviderError] = list(attempts)
 
     def __str__(self) -> str:
         who = "/".join(filter(None, (self.provider, self.model)))

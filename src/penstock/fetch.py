@@ -87,7 +87,7 @@ class Fetcher:
             import_module("aiohttp")
         except ImportError:
             raise MissingExtra("aiohttp", "fetch") from None
-        self.limits = limits or FetchLimits()
+        self.limits: FetchLimits = limits or FetchLimits()
 
     async def __call__(self, url: str) -> rq.File:
         """The file with its data."""

@@ -62,7 +62,7 @@ class Messages(list[dict[str, Any]]):
 
     def __init__(self, made: Converted) -> None:
         super().__init__(next((made.body[key] for key in _LISTS if key in made.body), ()))
-        self.body = made.body
+        self.body: dict[str, Any] = made.body
         self.system: Any = next((made.body[key] for key in _PROMPTS if key in made.body), None)
         self.diagnostics: list[Diagnostic] = made.diagnostics
         self.restore: Restore = made.restore

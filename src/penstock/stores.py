@@ -103,7 +103,7 @@ class MemoryStore:
         self._clock = clock
         self._bounds = bounds or Bounds()
         self._shelves: OrderedDict[str, _Shelf] = OrderedDict()  # the tenant idle longest first
-        self.size = 0  # bytes of all tenants
+        self.size: int = 0  # bytes of all tenants
 
     def __len__(self) -> int:
         return sum(len(shelf.rows) for shelf in self._shelves.values())

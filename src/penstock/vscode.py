@@ -5,7 +5,7 @@ The adapter reads sync and async iterables; each stream has a `VSCodeStream`. do
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from importlib import import_module
 from inspect import isawaitable
 from typing import Any, Unpack
@@ -42,7 +42,7 @@ class VSCodeStreamAdapter:
         self._fetch = _fetch_function(self._options.get("fetch"))
         self.last: Outcome | None = None
         first = self.stream()  # also rejects an unknown source
-        self.restore = first.restore
+        self.restore: Callable[[str], str] = first.restore
         first.log.announce_content()
 
     def stream(self) -> VSCodeStream:

@@ -71,8 +71,8 @@ class Client:
         tenant: str = "",
         router: Router | None = None,
     ) -> None:
-        self.router = router or Router(config, env=env)
-        self.spending = UsageTracker()
+        self.router: Router = router or Router(config, env=env)
+        self.spending: UsageTracker = UsageTracker()
         self._options = RequestOptions.read(options)
         self._store, self._tenant = store, tenant
 
@@ -245,7 +245,7 @@ class SyncClient:
     """Takes what `Client` takes. Streams are plain iterators; leaving one early closes its connection."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        self.client = Client(*args, **more)
+        self.client: Client = Client(*args, **more)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-client", daemon=True)
         self._thread.start()

@@ -21,7 +21,7 @@ from penstock.errors import InputError, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from penstock._engines.config import Account, Config
     from penstock._engines.options import RequestOptions
@@ -116,7 +116,7 @@ class RequestSigner:
 
     def __init__(self, auth: Auth, options: RequestOptions, native: Any) -> None:
         self.same_signature: bool = getattr(auth, "same_signature", False)
-        self.secrets = auth.secrets  # a function: tokens change
+        self.secrets: Callable[[], tuple[str, ...]] = auth.secrets  # a function: tokens change
         self._auth = auth
         self._options = options
         self._native = native

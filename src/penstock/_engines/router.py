@@ -75,12 +75,12 @@ class Router:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.config = Config.read(config)
-        self.env = live(env)
+        self.config: Config = Config.read(config)
+        self.env: Mapping[str, str] = live(env)
         self.counts: Counter[tuple[str, str, str]] = Counter()
-        self.breakers = CircuitBreakers(time.monotonic, self.config.breaker)
-        self.engines = EnginePool(self.config, self.env, dict(engines or {}))
-        self.missing = MissingEndpoints()
+        self.breakers: CircuitBreakers = CircuitBreakers(time.monotonic, self.config.breaker)
+        self.engines: EnginePool = EnginePool(self.config, self.env, dict(engines or {}))
+        self.missing: MissingEndpoints = MissingEndpoints()
         self._recorder = DecisionRecorder(self.counts, on_decision)
         self._cache = PlanCache(self.config, self.env)
         self._sleep = sleep

@@ -68,8 +68,8 @@ class SseParser(DeferredFailure):
         self._tail = bytearray()  # the beginning of a frame that is not whole yet; never starts with a line end
         self._begun = False  # whether the place of a byte order mark has passed
         self._after_cr = False  # whether the last byte was a CR, so that an LF now is not another line end
-        self.line_end = b"\n"  # as the server writes it
-        self.last_event_id = b""
+        self.line_end: bytes = b"\n"  # as the server writes it
+        self.last_event_id: bytes = b""
         self.retry: int | None = None
 
     def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:

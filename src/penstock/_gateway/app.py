@@ -66,7 +66,7 @@ class App:
         if pace is not None:
             config = replace(config, serve=replace(config.serve, pace=pace))
         self._keeps_services = services is not None
-        self.services = services or Services(config, env=env)
+        self.services: Services = services or Services(config, env=env)
         self._sockets = WebSocketServer(self.services)
         self._watchdog = LoopWatchdog(self.services.config.log.blocked)
         self.services.metrics.counts(

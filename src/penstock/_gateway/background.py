@@ -24,8 +24,8 @@ class BackgroundResponse:
 
     def __init__(self, response: dict[str, Any]) -> None:
         self.response = response
-        self.off = asyncio.Event()
-        self.over = False
+        self.off: asyncio.Event = asyncio.Event()
+        self.over: bool = False
         self._chunks: list[bytes] = []
         self._size = 0
         self._news = asyncio.Condition()

@@ -25,8 +25,9 @@ class ByteBudget:
     """The bytes of all connections. Connections with at most `spared` bytes never have to give up."""
 
     def __init__(self, limit: int, spared: int = -1) -> None:
-        self.limit, self._spared = limit, spared
-        self.used = 0
+        self.limit: int = limit
+        self._spared = spared
+        self.used: int = 0
         self._connections: set[ConnectionBytes] = set()
 
     def connect(self, limit: int, largest: int) -> ConnectionBytes:
@@ -82,12 +83,15 @@ class ConnectionBytes:
 
     def __init__(self, budget: ByteBudget, limit: int) -> None:
         self._budget = budget
-        self.limit = limit
-        self.arriving = self.waiting = self.working = self.remembered = 0
+        self.limit: int = limit
+        self.arriving: int = 0
+        self.waiting: int = 0
+        self.working: int = 0
+        self.remembered: int = 0
         self.give_up: Callable[[], None] | None = None
         self.resume: Callable[[], None] | None = None
         self.lost: Callable[[], None] | None = None
-        self.abandoned = False  # everything it sends is ignored
+        self.abandoned: bool = False  # everything it sends is ignored
         self._paused = False
 
     @property

@@ -146,7 +146,7 @@ class Passthrough:
         self._last = b""
         self._ended = False  # an error or the last frame of the protocol was written
         self._start: AnyEvent | None = None
-        self.withheld = 0
+        self.withheld: int = 0
 
     def feed(self, pair: ChunkEvents) -> bytes:
         chunk, events = pair

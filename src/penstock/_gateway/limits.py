@@ -30,12 +30,14 @@ class CallerUsage:
     __slots__ = ("at", "cost", "day", "day_requests", "day_tokens", "open", "requests", "tokens")
 
     def __init__(self, now: float) -> None:
-        self.open = 0
-        self.at = now
-        self.requests = self.tokens = 0.0  # of the last minute, decaying
-        self.day = int(now // DAY)
-        self.day_requests = self.day_tokens = 0
-        self.cost = 0.0
+        self.open: int = 0
+        self.at: float = now
+        self.requests: float = 0.0  # of the last minute, decaying
+        self.tokens: float = 0.0
+        self.day: int = int(now // DAY)
+        self.day_requests: int = 0
+        self.day_tokens: int = 0
+        self.cost: float = 0.0
 
 
 class LimitSlot:
@@ -58,7 +60,7 @@ class CallerLimits:
 
     def __init__(self, clock: Callable[[], float], most: int = 0) -> None:
         self.most = most
-        self.open = 0
+        self.open: int = 0
         self._clock = clock
         self._callers: OrderedDict[str, CallerUsage] = OrderedDict()
 

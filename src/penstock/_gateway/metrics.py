@@ -106,7 +106,7 @@ class Metrics:
     """All metrics. Gauges are read when the page is rendered."""
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        self.models = ModelLabels(secrets)
+        self.models: ModelLabels = ModelLabels(secrets)
         who = ("protocol", "provider", "model")
         self._turns = CounterMetric("penstock_turns_total", "Turns by how they ended.", (*who, "status", "reason"))
         self._tokens = CounterMetric(
@@ -128,7 +128,7 @@ class Metrics:
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._counts: dict[str, tuple[str, Labels, Callable[[], Mapping[Labels, float]]]] = {}
         self._ended: list[JournalEntry] = []  # not counted yet
-        self.open_streams = 0
+        self.open_streams: int = 0
         self.gauge("penstock_open_streams", "Streams that are open now.", lambda: self.open_streams)
 
     def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:

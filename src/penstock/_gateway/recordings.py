@@ -79,9 +79,11 @@ class Recorder:
     """Starts recordings; `begin` returns None if the gateway does not record. `secrets` are redacted."""
 
     def __init__(self, table: RecordTable, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        self.folder = Path(table.path).expanduser() if table.path else None
-        self.size, self.total, self.age = table.size, table.total, table.days * DAY
-        self.failed = 0
+        self.folder: Path | None = Path(table.path).expanduser() if table.path else None
+        self.size: int = table.size
+        self.total: int = table.total
+        self.age: float = table.days * DAY
+        self.failed: int = 0
         self._secrets = secrets
         self._numbers = itertools.count(1)
         self._pool: ThreadPoolExecutor | None = None

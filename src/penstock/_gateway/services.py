@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest
+    from penstock._gateway.journal import Journal
+    from penstock._gateway.metrics import Metrics
+    from penstock._gateway.recordings import Recorder
     from penstock._http.disconnect import CancellableTask
     from penstock.events import Fault
     from penstock.stores import ReasoningStore
@@ -61,29 +64,30 @@ class Services:
         router: Router | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        self.config = config or GatewayConfig()
+        self.config: GatewayConfig = config or GatewayConfig()
         delta_templates.enabled = self.config.features.fast_path
-        self.env = live(env)  # read at every use: flags and stored keys may change
+        self.env: Mapping[str, str] = live(env)  # read at every use: flags and stored keys may change
         router = router or Router(engine_config(self.config), env=self.env, engines=_plain_engines(self.config))
-        self.access = Access(self.config, self.env)
-        self.revocations = Revocations(self.access)
-        self.websocket_bytes = ByteBudget(self.config.serve.websocket_total)
-        self.body_bytes = ByteBudget(_body_total(self.config), SMALL_BODY)
-        self.limits = CallerLimits(time.time, self.config.serve.streams)
-        self.telemetry = telemetry or Telemetry(self.config, self.env, lambda: self.secrets)
-        self.journal, self.metrics = self.telemetry.journal, self.telemetry.metrics
-        self.recorder = self.telemetry.recorder
+        self.access: Access = Access(self.config, self.env)
+        self.revocations: Revocations = Revocations(self.access)
+        self.websocket_bytes: ByteBudget = ByteBudget(self.config.serve.websocket_total)
+        self.body_bytes: ByteBudget = ByteBudget(_body_total(self.config), SMALL_BODY)
+        self.limits: CallerLimits = CallerLimits(time.time, self.config.serve.streams)
+        self.telemetry: Telemetry = telemetry or Telemetry(self.config, self.env, lambda: self.secrets)
+        self.journal: Journal = self.telemetry.journal
+        self.metrics: Metrics = self.telemetry.metrics
+        self.recorder: Recorder = self.telemetry.recorder
         self.reasoning_store: ReasoningStore = self.telemetry.state.reasoning
-        self.response_store = StoredResponses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
-        self.background = BackgroundResponses()
-        self.conversion_thread = ConversionThread()
-        self.upstream = Upstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
-        self.catalogue = ModelCatalogue(self.upstream)
-        self.estimates = TurnEstimates(self.config, self.journal.rows)
+        self.response_store: StoredResponses = StoredResponses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
+        self.background: BackgroundResponses = BackgroundResponses()
+        self.conversion_thread: ConversionThread = ConversionThread()
+        self.upstream: Upstream = Upstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
+        self.catalogue: ModelCatalogue = ModelCatalogue(self.upstream)
+        self.estimates: TurnEstimates = TurnEstimates(self.config, self.journal.rows)
         self.active: set[CancellableTask] = set()  # requests that are not answered yet
-        self.closing = asyncio.Event()  # the server accepts no more requests
-        self.stopped = False  # unfinished answers have been ended
-        self.ready = True
+        self.closing: asyncio.Event = asyncio.Event()  # the server accepts no more requests
+        self.stopped: bool = False  # unfinished answers have been ended
+        self.ready: bool = True
         self.watch: Any = None  # the inspector, while somebody watches turns live
         self._secrets: tuple[str, ...] | None = None
         self._stored_keys: dict[str, str] = {}  # stored provider keys that `_secrets` contains

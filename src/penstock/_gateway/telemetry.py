@@ -42,12 +42,12 @@ class Telemetry:
     def __init__(
         self, config: GatewayConfig, env: Mapping[str, str], secrets: Callable[[], Iterable[str]] = tuple
     ) -> None:
-        self.journal = Journal.open(config, secrets)
-        self.throttle = JournalThrottle(self.journal.note)
-        self.state = StateStore.open(config)
-        self.recorder = Recorder(config.record, secrets)
-        self.metrics = Metrics(secrets)
-        self.spans = _open_spans(env, secrets)
+        self.journal: Journal = Journal.open(config, secrets)
+        self.throttle: JournalThrottle = JournalThrottle(self.journal.note)
+        self.state: StateStore = StateStore.open(config)
+        self.recorder: Recorder = Recorder(config.record, secrets)
+        self.metrics: Metrics = Metrics(secrets)
+        self.spans: SpanExporter | None = _open_spans(env, secrets)
         self.metrics.gauge("penstock_journal_waiting", "Rows not yet written.", lambda: self.journal.waiting)
         self.metrics.gauge(
             "penstock_journal_lost", "The number of rows that were not written.", lambda: self.journal.lost
@@ -101,6 +101,9 @@ class StateStore:
 
     If the file cannot be written, state is kept in memory, unless the configuration names the path.
     """
+
+    reasoning: SqliteKeyValueTable
+    responses: SqliteKeyValueTable
 
     def __init__(self, table: StateTable, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._writer = SqliteWriter(path)

@@ -73,13 +73,14 @@ class Turn:
     ]
 
     def __init__(self, services: Services, endpoint: Endpoint, incoming: IncomingRequest, out: ResponseWriter) -> None:
-        self.endpoint, self.incoming = endpoint, incoming
+        self.endpoint: Endpoint = endpoint
+        self.incoming: IncomingRequest = incoming
         self.turn_request: TurnRequest | None = None
         self.reply: ModelReply | None = None
         self.fault: ev.Fault | None = None
-        self.status = 200
-        self.first_content = 0.0  # seconds from the request to the first content
-        self.passthrough = False
+        self.status: int = 200
+        self.first_content: float = 0.0  # seconds from the request to the first content
+        self.passthrough: bool = False
         self.relay: StreamRelay | None = None
         self.writer: Translation | Passthrough | None = None
         self.slot: LimitSlot | None = None

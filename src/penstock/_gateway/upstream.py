@@ -42,6 +42,11 @@ STRICT_HEADER = "x-penstock-strict"  # asks to refuse a request that cannot be c
 class Upstream:
     """Opens requests at providers. `env` is the live environment: keys may be stored while the gateway runs."""
 
+    config: GatewayConfig
+    router: Router
+    client: Client
+    price_list: PriceList
+
     def __init__(
         self,
         config: GatewayConfig,
@@ -53,7 +58,7 @@ class Upstream:
         self.env = env
         self._store, self._threads = store, threads
         self._use(config, router)
-        self.fetch_limits = fetch_limits(config)
+        self.fetch_limits: FetchLimits = fetch_limits(config)
 
     def reload(self, config: GatewayConfig) -> None:
         """Use another configuration from the next request on. Overrides of the fetch limits stay."""

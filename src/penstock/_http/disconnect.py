@@ -31,7 +31,7 @@ class CancellableTask:
         assert task is not None  # noqa: S101 — an application runs in a task
         self._task = task
         self._finished = False
-        self.reason = ""
+        self.reason: str = ""
         self.fault: Fault | None = None
 
     def cancel_with(self, fault: Fault) -> None:

@@ -35,9 +35,9 @@ class ResponseChannel:
 
     def __init__(self, cycle: Any, transport: Any, loop: Any) -> None:
         self._cycle, self._transport, self._loop = cycle, transport, loop
-        self.flow = cycle.flow
+        self.flow: Any = cycle.flow
         self._head = b""  # a head that waits for the first chunk
-        self.lost = False
+        self.lost: bool = False
         self.on_disconnect: Callable[[], None] | None = None
 
     # ── used by the application ───────────────────────────────────────────────────────────────────

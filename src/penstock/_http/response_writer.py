@@ -59,21 +59,22 @@ class ResponseWriter:
         stuck_limit: float,
         channel: ResponseChannel | None = None,
     ) -> None:
-        self.send = send
+        self.send: Send = send
         self.channel = channel
         # A wrapper of `send` must see the head and the end: then only chunks go to the channel.
         self._head_channel = channel if channel is not None and channel.owns_send(send) else None
-        self.started = False
+        self.started: bool = False
         self.late_headers: Headers = ()  # known only after `prepare_stream`
-        self.chunk_count = self.body_size = 0
+        self.chunk_count: int = 0
+        self.body_size: int = 0
         self._watch = watch
         self._interval, self._stuck_limit = keep_alive, stuck_limit
         self._loop = asyncio.get_running_loop()
         self._headers: Headers = ()
         self._keep_alive = b""
         self._has_bare_errors = False
-        self.clock = self._loop.time
-        self.sent_at = 0.0
+        self.clock: Callable[[], float] = self._loop.time
+        self.sent_at: float = 0.0
         self._stuck_seconds = 0.0
         self._keep_alive_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock._gateway.app import App
     from penstock._gateway.catalogue import ModelEntry
     from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.services import Services
 
 MODEL_LIST_TIMEOUT = 0.5  # seconds that lists of models are waited for
 _NO_ACCESS = "the inspector is for this machine, or for a gateway key: `penstock keys add NAME` makes one"
@@ -43,9 +44,12 @@ class Inspector:
 
     closes_websockets = True  # the gateway does
 
+    turns: TurnRoutes
+
     def __init__(self, app: App, pages: StaticFiles | None = None) -> None:
-        self.app, self.services = app, app.services
-        self.watch = LiveCaptures(self.services)
+        self.app: App = app
+        self.services: Services = app.services
+        self.watch: LiveCaptures = LiveCaptures(self.services)
         work, pages = WorkerSlots(), pages or StaticFiles()
         files = FileRoutes(work, pages, lambda: self.services.secrets)
         turns = self.turns = TurnRoutes(self.services, self.watch, work, files)

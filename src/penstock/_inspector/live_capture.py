@@ -70,26 +70,30 @@ class TurnCapture:
     def __init__(self, turn: Turn, store: CaptureStore) -> None:
         visit = turn.incoming
         assert turn.turn_request is not None  # noqa: S101 — a turn is watched from when it is known what is asked
-        self.id, self.tenant, self.secret = visit.id, visit.caller.tenant, visit.caller.secret
-        self.time = time.time() - (time.monotonic() - visit.started)
+        self.id: str = visit.id
+        self.tenant: str = visit.caller.tenant
+        self.secret: str = visit.caller.secret
+        self.time: float = time.time() - (time.monotonic() - visit.started)
         self.turn: Turn | None = turn
         self.row: Noted | None = None
         self.asked: TurnRequest = turn.turn_request
         self.request: bytes = visit.raw[:MAX_REQUEST_BYTES]
         self.chunks: list[bytes] = []
-        self.size = len(self.request)
-        self.cut = self.dropped = False
+        self.size: int = len(self.request)
+        self.cut: bool = False
+        self.dropped: bool = False
         self.followers: list[asyncio.Event] = []
-        self.engine = self.protocol = ""
-        self.framing, self.raw, self.teed = "auto", True, False
+        self.engine: str = ""
+        self.protocol: str = ""
+        self.framing: str = "auto"
+        self.raw: bool = True
+        self.teed: bool = False
         self.shaping: tuple[Any, ...] = ()
         self.cleared: Any = None
         self.notices: tuple[bytes, ...] = ()
         self.fault: ev.Fault | None = None
-        self._began = visit.started
-        self._times = array("d")
-        self._unmeasured = 0  # chunks
-        self._store = store
+        self._began, self._store = visit.started, store
+        self._times, self._unmeasured = array("d"), 0  # chunks
         store.on_growth(self, self.size)
 
     # ── while it goes on ──────────────────────────────────────────────────────────────────────────
@@ -230,8 +234,8 @@ class TurnListener:
 
     def __init__(self, tenant: str | None) -> None:
         self.tenant = tenant
-        self.news = asyncio.Event()
-        self.missed = 0  # turns that went by too fast to be told of, since the last time
+        self.news: asyncio.Event = asyncio.Event()
+        self.missed: int = 0  # turns that went by too fast to be told of, since the last time
         self._fresh: dict[str, Noted | None] = {}
         self._going: set[str] = set()  # that it was told are going on: it will be told of their end
 
@@ -267,8 +271,8 @@ class LiveCaptures:
 
     def __init__(self, services: Any) -> None:
         self.captures: OrderedDict[str, TurnCapture] = OrderedDict()
-        self.size = 0
-        self.closed = False
+        self.size: int = 0
+        self.closed: bool = False
         self._services = services
         self._loop: Any = None
         self._listeners: set[TurnListener] = set()

@@ -54,7 +54,7 @@ class TokenStore:
         self, path: Path = IN_MEMORY, *, rows: int = MAX_COUNTS, clock: Callable[[], float] = time.time
     ) -> None:
         self.path = path
-        self.factors = FactorTable(self)
+        self.factors: FactorTable = FactorTable(self)
         self.moved: list[Path] = []  # what was found broken, and where it is now
         self._rows = rows
         self._clock = clock

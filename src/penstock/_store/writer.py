@@ -49,9 +49,9 @@ class SqliteWriter:
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
-        self.connection = connect(path, create=create)
-        self.refused = 0  # jobs that there was no room for
-        self.failed = 0  # jobs that could not be done
+        self.connection: sqlite3.Connection = connect(path, create=create)
+        self.refused: int = 0  # jobs that there was no room for
+        self.failed: int = 0  # jobs that could not be done
         self.on_failure: Callable[[], None] = lambda: None  # called for each, in the writer's thread
         self._jobs: deque[WriteJob] = deque()
         # Readers of a file have a connection of their own, and wait for no batch; one in memory has no other.

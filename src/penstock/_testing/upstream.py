@@ -38,9 +38,9 @@ class Seen:
         self.target = target  # path and query, as they were sent
         self.headers = headers  # names in lower case
         self.body = body
-        self.gone = asyncio.Event()
-        self.done = asyncio.Event()
-        self.gone_at = 0.0  # by time.monotonic
+        self.gone: asyncio.Event = asyncio.Event()
+        self.done: asyncio.Event = asyncio.Event()
+        self.gone_at: float = 0.0  # by time.monotonic
         self.sent = 0  # bytes of the answer that were written
 
     @property
@@ -70,7 +70,7 @@ class Upstream:
         self, *replies: Answer, patience: float = 30.0, tls: ssl.SSLContext | None = None, host: str = HOST
     ) -> None:
         self.seen: list[Seen] = []
-        self.url = ""
+        self.url: str = ""
         self._replies: list[Answer] = list(replies)
         self._patience = patience
         self._tls = tls

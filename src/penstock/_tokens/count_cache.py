@@ -39,7 +39,7 @@ class CountCache:
         self._store = store
         self._tenant = tenant
         self._max_rows = rows
-        self.counted = 0  # how often `count` was called
+        self.counted: int = 0  # how often `count` was called
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -146,7 +146,7 @@ class HybridTokenEstimator:
         self._tenant, self._factor_store = tenant, learned
         self._factors: dict[str, Factor] = {}
         self._models: dict[tuple[str, str], ModelCounter] = {}
-        self.cache = CountCache(counts, tenant)
+        self.cache: CountCache = CountCache(counts, tenant)
         self._prompts = CountCache(counts, tenant, prompts)
 
     # ── counting ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -31,7 +31,7 @@ class RemoteFiles:
         self._left = limit
         self._open: dict[int, ev.FileStart] = {}  # that have no data so far
         self._held: ev.FileStart | None = None  # not yet handed on: what is fetched tells its media type
-        self.diagnostics = Diagnostics("fetch")
+        self.diagnostics: Diagnostics = Diagnostics("fetch")
 
     async def fill(self, events: Sequence[Any]) -> list[Any]:
         """The events of one batch."""

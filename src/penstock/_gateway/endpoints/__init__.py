@@ -63,17 +63,17 @@ class IncomingRequest:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query_string: bytes = scope.get("query_string", b"")
-        self.headers = read_headers(scope["headers"])
+        self.headers: dict[str, str] = read_headers(scope["headers"])
         self.params: dict[str, str] = {}
-        self.raw = b""
+        self.raw: bytes = b""
         self._budget: ByteBudget | None = None  # the budget that counts its body
         self._counted_bytes = 0
         self.caller: Any = None
         self.client: ClientProfile = PLAIN
         self.services: Any = None  # the gateway's `Services`, set once it is admitted
         self.aux_request: Any = None  # an `AuxRequest`, if the request is not a turn
-        self.id = f"{_ids.getrandbits(128):032x}"
-        self.started = time.monotonic()
+        self.id: str = f"{_ids.getrandbits(128):032x}"
+        self.started: float = time.monotonic()
 
     @property
     def query(self) -> dict[str, str]:
