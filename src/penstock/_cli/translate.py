@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Translate until the input ends."""
     from penstock import _protocols as protocols
-    from penstock import translate
+    from penstock._translation import translate
     from penstock.errors import InputError
 
     if options.output != "-" and is_same_file(options.file, options.output):
