@@ -8,13 +8,13 @@ import pytest
 from penstock import request as rq
 from penstock._markers import (
     NativeSupport,
-    embed_markers,
     extract_markers,
     free_text_schema,
     input_json,
     parse_free_text_schema,
     restore_input_text,
 )
+from penstock._markers.embed import embed_markers
 from penstock._markers.marks import split_system_parts
 from penstock._protocols.gemini.request_write import Quirks as Gemini
 from tests.support import request_protocols as requesting

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import request as rq
-from penstock._markers import EMPTY_MARK, embed_markers, free_text_schema
+from penstock._markers import EMPTY_MARK, free_text_schema
+from penstock._markers.embed import embed_markers
 from penstock._markers.marks import wrap_system_parts
 from penstock._protocols.bedrock.request_read import (
     THINKING_FIELDS,

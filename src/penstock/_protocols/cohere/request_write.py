@@ -11,7 +11,8 @@ from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import read_losses
 from penstock._jsontext import as_json, decode_or_keep_raw, is_object
-from penstock._markers import EMPTY_MARK, NativeSupport, embed_markers, input_as_object
+from penstock._markers import EMPTY_MARK, NativeSupport, input_as_object
+from penstock._markers.embed import embed_markers
 from penstock._protocols.cohere.request_read import split_documents
 from penstock._protocols.cohere.request_settings import write_settings
 from penstock._protocols.cohere.request_v1 import write_v1_request

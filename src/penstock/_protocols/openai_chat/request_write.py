@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock._jsontext import as_json
-from penstock._markers import embed_markers
+from penstock._markers.embed import embed_markers
 from penstock._protocols.openai_chat.request_read_parts import read_cache_hint
 from penstock._protocols.openai_chat.request_read_settings import (
     KEPT_SETTINGS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import request as rq
 from penstock._jsontext import as_json
-from penstock._markers import embed_markers
+from penstock._markers.embed import embed_markers
 from penstock._protocols.responses import request_write_parts as parts
 from penstock._protocols.responses.request_read import LOGPROBS, OPTIONAL_SETTINGS, read_format
 from penstock._protocols.responses.request_write_parts import LACKS, LOSSES, AssistantWriter, Quirks

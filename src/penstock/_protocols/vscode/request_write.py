@@ -12,7 +12,8 @@ import msgspec
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import read_losses
-from penstock._markers import NativeSupport, embed_markers, input_as_object
+from penstock._markers import NativeSupport, input_as_object
+from penstock._markers.embed import embed_markers
 from penstock._protocols.vscode import request_settings
 from penstock._protocols.vscode.request_parts import CACHE, base64_of, kind_of, write_data, write_source
 from penstock._protocols.vscode.request_read import HINTS, flat, together
