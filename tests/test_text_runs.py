@@ -111,6 +111,7 @@ def steady_place(source: str) -> Place:
     """A place where frames become a template."""
     for place in places(source):
         decoder = protocols.decoder(source)
+        decoder.templates.wanted = True
         decoder.feed([*place.before, place.frame(b" one"), place.frame(b" two")])
         if decoder.templates.known is not None:
             return place
@@ -151,10 +152,13 @@ def job(source: str) -> UpstreamRequest:
 class Answer:
     """What one reading gave: a pair for each read, what the decoder noted, and the decoder."""
 
-    def __init__(self, source: str, chunks: Sequence[bytes], *, fast: bool) -> None:
+    def __init__(self, source: str, chunks: Sequence[bytes], *, fast: bool, few: bool = False) -> None:
         self.pairs: list[tuple[bytes, list[Any]]] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(delta_templates, "enabled", fast)
+            if few:  # a few frames are compared with a template, too
+                patch.setattr(delta_templates, "FEWEST_FRAMES", 1)
+                patch.setattr(delta_templates, "FEWEST_BYTES", 0)
             asyncio.run(self._read(source, chunks))
 
     async def _read(self, source: str, chunks: Sequence[bytes]) -> None:
@@ -195,8 +199,9 @@ def pass_all(answer: Answer, source: str) -> list[bytes]:
 
 def compare(source: str, chunks: Sequence[bytes], targets: Sequence[str] = TARGETS) -> Answer:
     """Both ways give the same: events, notes, and bytes for every client."""
-    fast, normal = Answer(source, chunks, fast=True), Answer(source, chunks, fast=False)
+    fast, normal = Answer(source, chunks, fast=True, few=True), Answer(source, chunks, fast=False)
     assert not normal.runs
+    assert Answer(source, chunks, fast=True).events == normal.events
     assert fast.events == normal.events
     assert (fast.notes, fast.irregular, fast.malformed) == (normal.notes, normal.irregular, normal.malformed)
     if not any(isinstance(event, str) for _, batch in fast.pairs for event in batch):
@@ -285,6 +290,7 @@ def test_a_client_gets_the_same_over_a_connection(target: str, words: list[bytes
 def test_frames_that_are_never_alike_are_soon_only_read() -> None:
     place = steady_place("openai-chat")
     decoder = protocols.decoder("openai-chat")
+    decoder.templates.wanted = True
     decoder.feed(place.before)
     for number in range(5 * delta_templates.ATTEMPTS):
         name, data = place.frame(b"word")

@@ -101,6 +101,17 @@ class Decoder:
             setattr(cls, "finish", _never_raising(cls.finish))  # noqa: B010 — an assignment would be a type error
 
     def feed(self, frames: Sequence[Frame], /) -> list[AnyEvent]:
+        templates = self.templates
+        if len(frames) >= delta_templates.FEWEST_FRAMES or templates.wanted:
+            self._read_by_template(frames)
+        else:  # to parse a few frames is cheaper than to compare them
+            templates.known = None
+            for frame in frames:
+                self._read_frame(frame)
+        return self.ledger.drain()
+
+    def _read_by_template(self, frames: Sequence[Frame]) -> None:
+        """Read frames; those that differ from the ones before in their text alone are not parsed."""
         out, templates = self.ledger.out, self.templates
         number, many = templates.read_frames(frames, 0) if templates.known is not None else 0, len(frames)
         while number < many:
@@ -114,7 +125,6 @@ class Decoder:
                     templates.learn(frame, out[size], part)
                     if templates.known is not None and number < many:
                         number = templates.read_frames(frames, number)
-        return self.ledger.drain()
 
     def _read_frame(self, frame: Frame) -> None:
         if self.templates.held is not None:

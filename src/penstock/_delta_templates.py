@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from penstock._framing.frame import Frame
     from penstock._ledger import Ledger, Part
 
-FEWEST, SHORTEST, LONGEST = 4, 4096, 2**22  # frames and bytes that are looked at together, at least; bytes at most
+FEWEST_FRAMES, FEWEST_BYTES = 8, 4096  # of one read that are compared with a template; fewer are parsed
+SHORTEST, LONGEST = 4096, 2**22  # bytes that are looked at together
 ATTEMPTS = 16  # frames that may fail to become a template before no more are tried
 _decode_string = msgspec.json.Decoder(str).decode
 _decode_strings = msgspec.json.Decoder(list[str]).decode
@@ -74,13 +76,14 @@ class TemplateReader:
         "_former",
         "_keep",
         "_last",
-        "_reach",
         "_variants",
         "attempts",
         "held",
         "hits",
         "known",
         "ledger",
+        "padded",
+        "wanted",
     )
 
     def __init__(
@@ -95,7 +98,8 @@ class TemplateReader:
         self.held: Frame | None = None
         self.attempts: int = 0
         self.hits: int = 0
-        self._reach = 16 * FEWEST
+        self.padded: bool = False  # frames differ in fields that are ignored: to compare them is dear
+        self.wanted: bool = False  # many frames are at hand, although the decoder gets a few of them at a time
 
     def learn(self, frame: Frame, event: Any, part: Part) -> None:
         """A frame was read in the normal way, and gave one delta and nothing else."""
@@ -112,6 +116,7 @@ class TemplateReader:
         for ignored in self._variants:
             around = _around(without(last[0][1], ignored), last[1])
             if around is not None and around == _around(without(frame[1], ignored), text):
+                self.padded = bool(ignored)
                 counts = not set(self._counted).isdisjoint(ignored)
                 self.known = self._former = DeltaTemplate(frame[0], around, part, ignored, counts=counts)
                 return
@@ -123,39 +128,34 @@ class TemplateReader:
         return known if known is not None and known.part.open and not self.ledger.fix_surrogates else None
 
     def read_frames(self, frames: Sequence[Frame], number: int) -> int:
-        """Write the deltas of the frames from that one on that fit the template; the number of the next frame.
-
-        Where the last look went too far, the next one is short: what is looked at in vain is looked at again.
-        """
-        many = len(frames)
-        while number < many and (template := self.ready) is not None:
-            seen, taken = self._read_some(template, frames, number)
-            number += taken
-            if taken < seen or not seen or seen < self._reach:
-                self._reach = FEWEST if taken < seen else self._reach
-                break
-            self._reach *= 4
-        return number
-
-    def _read_some(self, template: DeltaTemplate, frames: Sequence[Frame], number: int) -> tuple[int, int]:
-        """How many frames within reach look like the template, and how many of them were taken."""
+        """Write the deltas of the frames from that one on that fit the template; the number of the next frame."""
+        template = self.ready
+        if template is None:
+            return number
         name, before, after, ignored = template.name, template.before, template.after, template.ignored
-        start, end = len(before), -len(after)
-        words: list[bytes] = []
-        for label, data in frames[number : number + self._reach]:
+        start, end, part = len(before), -len(after), template.part
+        texts: list[str] = []
+        for label, data in frames[number:] if number else frames:
             line = without(data, ignored) if ignored else data
             if label != name or not (line.startswith(before) and line.endswith(after)):
                 break
-            words.append(line[start:end])
-        if not words:
-            return 0, 0
-        part = template.part
-        texts = self.take(part, *sound_words(words))
-        delta = part.delta
-        self.ledger.out += [delta(part.index, text) for text in texts]
-        if template.counts and texts:
-            self.held = frames[number + len(texts) - 1]
-        return len(words), len(texts)
+            try:
+                text = _decode_string(b'"%b"' % line[start:end])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                break
+            if not text or (part.is_call and text.lstrip()[:1] == "{"):
+                break  # of a call's input: it might begin another input
+            texts.append(text)
+        if texts:
+            delta, index = part.delta, part.index
+            self.ledger.out += [delta(index, text) for text in texts]
+            if part.pieces is not None:
+                self._keep(part, texts)
+            self.hits += len(texts)
+            number += len(texts)
+            if template.counts:
+                self.held = frames[number - 1]
+        return number
 
     def take(self, part: Part, words: list[bytes], texts: list[str] | None) -> list[str]:
         """The texts of a run of that part. Of a call's input, up to one that might begin another input."""
@@ -177,6 +177,7 @@ class TemplateReader:
         return len(words)
 
 
+@cache
 def _variants(ignored: Removers, counted: Removers) -> tuple[Removers, ...]:
     """What to leave out of frames that are compared: as little as will do."""
     every = (*ignored, *counted)
@@ -202,20 +203,17 @@ def number_remover(name: bytes) -> Remover:
 
 
 def string_remover(name: bytes) -> Remover:
-    """For a field with a string."""
-    mark = b'"%b":' % name
+    """For a field with a string. One with an escaped quote is not removed whole, so that its frame fits no template."""
+    marks = b'"%b":"' % name, b'"%b": "' % name
 
     def remove(data: bytes) -> bytes:
-        first, *others = data.split(mark)
-        return first + b"".join([_behind_string(other) for other in others]) if others else data
+        for mark in marks:
+            first, *others = data.split(mark)
+            if others:
+                return first + b"".join([other[other.find(b'"') + 1 :] for other in others])
+        return data
 
     return remove
-
-
-def _behind_string(data: bytes) -> bytes:
-    """What follows a string. One with an escaped quote is not taken off whole, so that its frame fits no template."""
-    given = data.lstrip(b" ")
-    return given[1:].partition(b'"')[2] if given[:1] == b'"' else data
 
 
 def _around(data: bytes, text: str) -> tuple[bytes, bytes] | None:
@@ -264,6 +262,8 @@ class RunReader:
             return None
         if template is not self._template:
             self._learn(template)
+        if len(chunk) - start > SHORTEST and not self._begins(chunk, start):
+            return None
         given = chunk[start : start + self._reach] if start or len(chunk) > self._reach else chunk
         data = without(given, template.ignored) if template.ignored else given
         if not data.startswith(self._head):
@@ -272,13 +272,15 @@ class RunReader:
         part = template.part
         words, texts = sound_words(found) if found else (found, None)
         many = self._templates.take_run(part, words, texts) if words else 0
-        # Where the last look went too far, the next one is short: what is looked at in vain is looked at again.
-        self._reach = SHORTEST if many < len(found) else min(self._reach * 4, LONGEST)
         if not many:
+            self._reach = SHORTEST
             return None
         size = sum(map(len, found[:many])) + many * len(self._between)
+        # A run that ended before the bytes did: the next look is short, because bytes behind a run are read in vain.
+        cut_off = self._head.startswith(data[size : size + len(self._head)])
+        self._reach = min(self._reach * 4, LONGEST) if many == len(found) and cut_off else SHORTEST
         if data is not given:
-            size = len(given) if size == len(data) else _end_of(given, many, self._end)
+            size = len(given) - len(given.split(self._end, many)[many])
         if template.counts:
             self._templates.held = template.name, _last_data(given[:size])
         if many == 1:
@@ -287,10 +289,19 @@ class RunReader:
             words, texts = words[:many], texts and texts[:many]
         return TextRun(part.delta, part.index, words, texts), start + size
 
+    def _begins(self, chunk: bytes, start: int) -> bool:
+        """Whether a frame of the template begins there. Only that frame is looked at."""
+        ignored = self._templates.known.ignored if self._templates.known is not None else ()
+        if not ignored:
+            return chunk.startswith(self._head, start)
+        end = chunk.find(self._end, start)
+        return without(chunk[start : end if end >= 0 else start + SHORTEST], ignored).startswith(self._head)
+
     def _learn(self, template: DeltaTemplate) -> None:
         head, end = self._parser.around(template.name)
         self._end = end
         self._template = template
+        self._reach = SHORTEST if template.ignored else 16 * SHORTEST  # to remove fields costs more than to compare
         self._head, self._tail = head + template.before, template.after + end
         self._between = self._tail + self._head
         self._place = self._head.count(b"\n")
@@ -323,14 +334,6 @@ class RunReader:
 def _last_data(frames: bytes) -> bytes:
     """The data of the last of some frames of one line of data each."""
     return frames.rstrip(b"\r\n").rpartition(b"\n")[2].removeprefix(b"data: ")
-
-
-def _end_of(chunk: bytes, many: int, end: bytes) -> int:
-    """The position behind so many frames."""
-    at = 0
-    for _ in range(many):
-        at = chunk.index(end, at) + len(end)
-    return at
 
 
 def is_plain(text: str) -> bool:

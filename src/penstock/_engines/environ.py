@@ -57,33 +57,37 @@ class ProcessEnvironment(Mapping[str, str]):
 LIVE = ProcessEnvironment()
 
 
-def _snapshot() -> tuple[list[Any], list[Any]] | None:
-    """Names and values of all variables. As bytes where possible, which saves decoding them."""
-    env: Any = os.environb if os.supports_bytes_environ else os.environ
-    names = list(env)
-    try:
-        return names, list(map(env.__getitem__, names))
-    except KeyError:  # another thread removed one
-        return None
-
-
 class EnvironmentChanges:
     """Detects changes of an environment. The process's own always counts, because it names the proxies."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._given: Mapping[str, str] = {} if env is LIVE else env
         self._stored = LIVE.stored
+        # As bytes where possible, which saves decoding them.
+        self._process: Any = os.environb if os.supports_bytes_environ else os.environ
+        self._names: list[Any] = []
+        self._values: list[Any] = []
         self._seen: tuple[Any, ...] = ()
 
     def any(self) -> bool:
         """Returns True if something changed since the last call."""
         LIVE.look()
-        variables = _snapshot()
-        if variables is not None and self._seen == (variables, self._given, self._stored):
+        if self._same_variables() and self._seen == (self._given, self._stored):
             return False
         _ = LIVE.stored  # reads the keys again if the data folder is another one
-        self._seen = (variables, dict(self._given), dict(self._stored))
+        variables = dict(self._process)
+        self._names, self._values = list(variables), list(variables.values())
+        self._seen = (dict(self._given), dict(self._stored))
         return True
+
+    def _same_variables(self) -> bool:
+        """Returns True if there are as many variables as before, and all of them are there with their values."""
+        if len(self._process) != len(self._names):
+            return False
+        try:
+            return list(map(self._process.__getitem__, self._names)) == self._values
+        except KeyError:
+            return False
 
 
 def live(env: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -155,12 +155,14 @@ class NativeSource:
         """What a chunk says. Of a long one that begins with what is not known yet, a few frames are read first."""
         made: list[Any] = []
         decoder, few, at = self._decoding.decoder, _FEW, 0
+        templates = decoder.templates
+        templates.wanted = len(chunk) > delta_templates.FEWEST_BYTES or not templates.padded
         try:
             while at < len(chunk):
-                found = self._runs.read(chunk, at) if self._runs is not None else None
+                found = self._runs.read(chunk, at) if self._runs is not None and templates.wanted else None
                 if found is not None:
                     made.append(found[0])
-                    at = found[1]
+                    at, few = found[1], _FEW
                     continue
                 end = _ahead(chunk, at, few, self._frame_end(chunk))
                 few *= 4  # what differs once may differ again: a stream without runs is read in few pieces

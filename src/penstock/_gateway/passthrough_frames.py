@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LONGEST_ERROR = 2**16  # bytes of an error frame
 _BLANK = frozenset({b"\n", b"\r", b"\r\n"})
 _ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
+_NEAR = 4096  # bytes that are searched first for the end of a frame
 _OVERLAP = 2  # bytes of a frame end that may be in an earlier read
 _SENTINEL = b"[DONE]"
 _NO_CHOICES = (b'"choices":[]', b'"choices": []')
@@ -66,10 +67,16 @@ class FrameBuffer:
         self._tail = (self._tail + piece)[-_OVERLAP:]
 
 
-def _last_end(data: bytes) -> int:
-    """Return the position after the last complete frame; 0 if there is none."""
-    found = ((data.rfind(end), len(end)) for end in _ENDS)
-    return max((at + size for at, size in found if at >= 0), default=0)
+def _last_end(data: bytes, stop: int | None = None) -> int:
+    """Return the position after the last complete frame before `stop`; 0 if there is none."""
+    stop = len(data) if stop is None else stop
+    for size in (_NEAR, stop):  # mostly it is near
+        start = max(stop - size, 0)
+        found = ((data.rfind(end, start, stop), len(end)) for end in _ENDS)
+        last = max((at + size for at, size in found if at >= 0), default=0)
+        if last:
+            return last
+    return 0
 
 
 def _next_end(data: bytes, start: int) -> int:
@@ -98,12 +105,12 @@ def split_frames(data: bytes) -> list[bytes]:
 
 def remove_usage_frames(data: bytes) -> bytes:
     """Remove Chat chunks that only report usage. Other frames are not parsed."""
-    if not any(name in data for name in _NO_CHOICES):
+    places = [place for place in map(data.find, _NO_CHOICES) if place >= 0]
+    if not places:
         return data
-    start, end = 0, len(data)
-    if sum(map(data.count, _NO_CHOICES)) == 1:
-        place = max(map(data.find, _NO_CHOICES))
-        start, end = _last_end(data[:place]), _next_end(data, place)
+    start, end, place = 0, len(data), places[0]
+    if len(places) == 1 and all(data.find(name, place + 1) < 0 for name in _NO_CHOICES):
+        start, end = _last_end(data, place), _next_end(data, place)
     kept = [frame for frame in split_frames(data[start:end]) if not is_usage_frame(frame)]
     return b"".join([data[:start], *kept, data[end:]])
 
