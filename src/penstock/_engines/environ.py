@@ -85,7 +85,8 @@ class EnvironmentChanges:
         if len(self._process) != len(self._names):
             return False
         try:
-            return list(map(self._process.__getitem__, self._names)) == self._values
+            process = self._process
+            return [process[name] for name in self._names] == self._values
         except KeyError:
             return False
 
