@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.timing import Section, table
 from tests.inspector.conftest import BROWSERS, FLAGS, inspected
-from tests.inspector.sending import send, wired
+from tests.inspector.sample_turns import send, wired
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -11,7 +11,7 @@ from penstock import _protocols as protocols
 from penstock import guess, translate
 from penstock._detect import FRAMES, DetectingDecoder, guess_protocol
 from penstock.errors import InputError, UnknownProtocol, Unrecognised
-from tests.cli.made import ANTHROPIC, CHAT_CALLS, sse
+from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS, sse
 from tests.support import corpus
 from tests.support import recorded_streams as recorded
 

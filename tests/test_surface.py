@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import penstock
-from tests.cli.running import environment
+from tests.cli.command_runner import environment
 
 NAMES = {
     "Client", "DataPart", "Diagnostic", "Hop", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",

@@ -31,7 +31,7 @@ from penstock.errors import ProviderError
 from penstock.events import TextDelta
 from penstock.framing import WRITERS
 from penstock.request import Request, Text
-from tests.gateway.written_streams import client_gets
+from tests.gateway.relayed_streams import client_gets
 from tests.support import corpus
 from tests.support import recorded_streams as recorded
 from tests.support import run_streams as running

@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock._bridge import parser
 from penstock.errors import FrameTooLarge, InputError, UnknownProtocol, Unrecognised
-from tests.cli.made import ANTHROPIC, CHAT_CALLS
+from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator

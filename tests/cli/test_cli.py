@@ -13,8 +13,8 @@ import pytest
 
 from penstock import __version__
 from penstock import _cli as cli
-from tests.cli.made import ANTHROPIC, CHAT_LONG
-from tests.cli.running import PROJECT, environment, inside, penstock
+from tests.cli.command_runner import PROJECT, environment, inside, penstock
+from tests.cli.sample_streams import ANTHROPIC, CHAT_LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from penstock._cli.common_options import CONFIG_HELP
 from penstock._replay import play
 from penstock.providers import providers
 from penstock.testing import Reply, scripted
-from tests.cli.running import inside
+from tests.cli.command_runner import inside
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import _cli as cli
 from penstock.messages import convert
-from tests.cli.running import inside, penstock
+from tests.cli.command_runner import inside, penstock
 
 if TYPE_CHECKING:
     from pathlib import Path

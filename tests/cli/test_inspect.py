@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import _cli as cli
-from tests.cli.made import ANTHROPIC, CHAT_CALLS, CHAT_LONG, chunk, sse
-from tests.cli.running import inside, penstock
+from tests.cli.command_runner import inside, penstock
+from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS, CHAT_LONG, chunk, sse
 from tests.support import corpus
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tests.cli.running import inside
+from tests.cli.command_runner import inside
 
 if TYPE_CHECKING:
     import subprocess

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from penstock._store.recordings import read_recording
-from tests.cli.running import PROJECT, environment, inside, penstock
+from tests.cli.command_runner import PROJECT, environment, inside, penstock
 
 if TYPE_CHECKING:
     from pathlib import Path

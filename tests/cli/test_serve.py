@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock._cli.serve import base_url, list_models, welcome_text
 from penstock._engines.config import Account, Config
 from penstock._gateway.config import AccessTable, GatewayConfig, RecordTable, Serve
-from tests.cli.running import inside
+from tests.cli.command_runner import inside
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from penstock._cli.setup.agent_plan import GatewayAddress
 from penstock._cli.setup.agents import AGENTS
 from penstock._gateway.config import GatewayConfig, load_config
 from penstock._gateway.config_trust import TrustStore, sensitive_settings
-from tests.cli.running import inside, penstock
+from tests.cli.command_runner import inside, penstock
 
 if TYPE_CHECKING:
     import subprocess

@@ -18,7 +18,7 @@ import pytest
 from penstock._engines.config import Account
 from penstock._engines.credentials import address_origin, find_stored_key
 from penstock._providers import registry
-from tests.cli.running import PROJECT, environment, inside, penstock
+from tests.cli.command_runner import PROJECT, environment, inside, penstock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.running import inside, penstock
+from tests.cli.command_runner import inside, penstock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock as library
-from tests.cli.made import ANTHROPIC, CHAT_CALLS
-from tests.cli.running import environment, inside, penstock
+from tests.cli.command_runner import environment, inside, penstock
+from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from penstock._cli.usage import parse_since
 from penstock._store.journal import JournalEntry, JournalStore
 from penstock.errors import InputError
-from tests.cli.running import inside
+from tests.cli.command_runner import inside
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from penstock.errors import AuthError, BadRequest, InputError, ProviderError, ex
 from penstock.request import Message, Request, Settings, Text
 from penstock.stores import MemoryStore
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import KEY, each_engine, quick, router
+from tests.engines.router_setup import KEY, each_engine, quick, router
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,8 +8,8 @@ import pytest
 
 from penstock._replay import play
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import VENDORS, asking, events, quick, router
-from tests.engines.certifying import certified
+from tests.engines.certificates import certified
+from tests.engines.router_setup import VENDORS, asking, events, quick, router
 
 __all__ = ["certified", "warmed"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import ProviderError
-from tests.engines.asking import ENGINES, asking, events, quick
+from tests.engines.router_setup import ENGINES, asking, events, quick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

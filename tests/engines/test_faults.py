@@ -15,7 +15,7 @@ from penstock import errors
 from penstock._replay import play
 from penstock.events import Fault, Finish, Start, TextDelta
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import (
+from tests.engines.router_setup import (
     AGAIN,
     ENGINES,
     VENDORS,

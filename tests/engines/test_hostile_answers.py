@@ -13,7 +13,7 @@ from penstock._engines.native import NativeEngine
 from penstock._engines.options import RequestOptions
 from penstock._http.connection import INFLATE_CHUNK, LINES, MEMBERS
 from penstock.errors import ProviderError
-from tests.engines.test_direct import HEAD, ask, packed, sent, serving
+from tests.engines.test_direct_http import HEAD, ask, packed, sent, serving
 
 LIMIT = 20.0
 

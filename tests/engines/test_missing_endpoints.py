@@ -16,7 +16,7 @@ from penstock._replay import play
 from penstock.errors import NotFound, ProviderError, provider_error
 from penstock.events import Fault
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import asking, quick, router, run, turn
+from tests.engines.router_setup import asking, quick, router, run, turn
 
 if TYPE_CHECKING:
     from penstock.testing import Seen

@@ -16,8 +16,8 @@ from penstock._replay import describe_scripts, play
 from penstock.errors import AuthError, NetworkError, RateLimited, ServerError
 from penstock.request import Request
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import ENGINES, VENDORS, asking, events, quick, router, run, turn
 from tests.engines.parity import DEFECTS, SPOKEN, both, defect, evened, listed
+from tests.engines.router_setup import ENGINES, VENDORS, asking, events, quick, router, run, turn
 from tests.support import corpus
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from penstock._engines.options import RequestOptions
 from penstock._engines.request_plan import RequestPlan, build_request, plan_request
 from penstock._providers.registry import providers
 from penstock.errors import PenstockError
-from tests.engines.asking import asking
+from tests.engines.router_setup import asking
 from tests.support.example_counts import examples
 
 ROWS = [row for row in providers().values() if row.engine == "native" and row.endpoint("chat", "some-model")]

@@ -7,7 +7,7 @@ import pytest
 from penstock._engines.router import Router
 from penstock.errors import RateLimited
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import KEY, asking, quick, run
+from tests.engines.router_setup import KEY, asking, quick, run
 
 
 @pytest.mark.finding("DEF-17")

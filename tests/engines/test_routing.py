@@ -15,7 +15,7 @@ from penstock.errors import AuthError, InvalidRequest, NotFound, Overloaded, Rat
 from penstock.events import Fault, Start
 from penstock.request import Message, Request, Settings, Text
 from penstock.testing import Reply, Upstream
-from tests.engines.asking import asking, each_engine, events, good, quick, router, run, turn
+from tests.engines.router_setup import asking, each_engine, events, good, quick, router, run, turn
 
 if TYPE_CHECKING:
     from penstock._engines.decisions import Decision

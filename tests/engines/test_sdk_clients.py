@@ -9,7 +9,7 @@ import pytest
 
 from penstock._engines.sdk import SdkClientPool, SdkEngine
 from penstock.errors import PenstockError
-from tests.engines.asking import asking, router, run, turn
+from tests.engines.router_setup import asking, router, run, turn
 from tests.gateway.raw_upstream import LIMIT, raw_upstream
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ import pytest
 from penstock._http.transport_errors import EXCEPTIONS, connection_error
 from penstock._replay import play
 from penstock.testing import Reply
-from tests.gateway.asking import ask
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import ask
+from tests.gateway.gateway_thread import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from penstock._gateway.config import read_config
 from penstock._http.proxy_and_tls import proxy_for
 from penstock.errors import InputError, PenstockError
 from penstock.fetch import FetchError, FetchLimits, fetch
-from tests.engines.asking import asking, router, run
+from tests.engines.router_setup import asking, router, run
 from tests.gateway.raw_upstream import raw_upstream
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tests.faults.checks import wrong_outcome, wrong_row
 from tests.faults.readers import Outcome
 from tests.faults.sdks import Sdks
 from tests.faults.upstream import FaultyUpstream
-from tests.gateway.running import PROVIDERS, Running
+from tests.gateway.gateway_thread import PROVIDERS, Running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.gateway.asking import ASKING
+from tests.gateway.client_requests import ASKING
 from tests.oracles.wire import sse
 
 if TYPE_CHECKING:

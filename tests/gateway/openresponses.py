@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from websockets.sync.client import connect
 
 from penstock._gateway.config import Serve
-from tests.gateway.running import answer
+from tests.gateway.gateway_thread import answer
 from tests.support.corpus import PROJECT
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from penstock._gateway.limits import CallerLimits
 from penstock._http.header_fields import UNIQUE_HEADERS, read_headers, repeated_header
 from penstock._input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
 from penstock._inspector.app import Inspector
+from tests.gateway.gateway_thread import Running
 from tests.gateway.raw_upstream import exchange, request, status_of
-from tests.gateway.running import Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

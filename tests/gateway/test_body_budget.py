@@ -18,15 +18,15 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from penstock._gateway.config import Serve
 from tests.gateway import process
+from tests.gateway.gateway_thread import SERVERS, answer, gateway
 from tests.gateway.openresponses import LIMIT, until
-from tests.gateway.running import SERVERS, answer, gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock._gateway.byte_budget import ByteBudget
     from penstock.testing import Reply, Seen
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 MB = 10**6
 READ_SIZE = 2**18  # bytes that asyncio and uvloop read at once

@@ -30,7 +30,7 @@ from penstock._gateway.config_trust import (
 )
 from penstock._gateway.lifecycle import Reloader
 from penstock.errors import InputError
-from tests.cli.running import environment, inside
+from tests.cli.command_runner import environment, inside
 from tests.gateway import process
 
 if TYPE_CHECKING:

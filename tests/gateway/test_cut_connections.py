@@ -13,15 +13,15 @@ import pytest
 from penstock import events as ev
 from penstock._replay import play
 from penstock.testing import Reply
-from tests.gateway.asking import ASKING, post, read
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import ASKING, post, read
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.vendor_error_cases import CLIENTS, UPSTREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the SDK's own source makes Python complain

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from penstock._store.writer import COMMIT_SECONDS
-from tests.cli.running import penstock
+from tests.cli.command_runner import penstock
 from tests.gateway.process import gateway
 from tests.store.processes import READER, WRITER, deleted_files, holds_lock, integrity, needs_proc, run_python
 

@@ -13,7 +13,7 @@ from penstock._gateway.app import App
 from penstock._gateway.config import AccessTable, Features, GatewayConfig, JournalTable, StateTable
 from penstock._replay import play
 from penstock.testing import Reply, scripted
-from tests.gateway.asking import ASKING
+from tests.gateway.client_requests import ASKING
 
 pytestmark = pytest.mark.slow
 MINE = {"base_url": "http://127.0.0.1:9/v1"}

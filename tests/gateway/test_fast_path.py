@@ -12,15 +12,15 @@ from penstock import _delta_templates as delta_templates
 from penstock import events as ev
 from penstock._gateway.config import Features
 from penstock.testing import Reply
-from tests.gateway.asking import ASKING, ask
+from tests.gateway.client_requests import ASKING, ask
+from tests.gateway.gateway_thread import PROVIDERS, gateway, spoken_protocol
 from tests.gateway.openresponses import until
-from tests.gateway.running import PROVIDERS, gateway, spoken_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Seen, Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 TALKING = tuple(name for name in PROVIDERS if name != "completions")
 # What differs from one answer to the next: ids that the gateway makes, and times.

@@ -12,14 +12,14 @@ from penstock import events as ev
 from penstock._gateway.config import Serve
 from penstock._replay import play
 from penstock.testing import Reply, speak
-from tests.gateway.asking import CALLING, ask, read
-from tests.gateway.running import SERVERS, gateway
+from tests.gateway.client_requests import CALLING, ask, read
+from tests.gateway.gateway_thread import SERVERS, gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 UPSTREAMS = ("openai-chat", "anthropic", "responses")
 SCRIPT = play("tools", id="one", model="m", created=7)

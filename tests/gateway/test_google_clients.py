@@ -16,15 +16,15 @@ from penstock import events as ev
 from penstock._gateway.config import Serve
 from penstock._replay import play
 from penstock.testing import Reply, speak
-from tests.gateway.asking import ask, read
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import ask, read
+from tests.gateway.gateway_thread import gateway
 from tests.node.oracle import HERE, NODE, Oracles, StreamJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the SDK's own source makes Python complain

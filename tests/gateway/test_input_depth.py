@@ -10,13 +10,13 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
-from tests.gateway.running import gateway
+from tests.gateway.gateway_thread import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Seen, Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 pytestmark = pytest.mark.slow
 

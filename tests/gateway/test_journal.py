@@ -20,7 +20,7 @@ from penstock._gateway.telemetry import Telemetry
 from penstock._store.journal import TRIM_INTERVAL, JournalEntry, JournalStore
 from penstock._store.sqlite import IN_MEMORY, connect
 from penstock.events import Usage
-from tests.gateway.serving import START_LIMIT
+from tests.gateway.loopback_server import START_LIMIT
 
 if TYPE_CHECKING:
     from pathlib import Path

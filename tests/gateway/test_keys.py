@@ -21,7 +21,7 @@ from penstock._gateway.config import AccessTable, GatewayConfig, Key
 from penstock._gateway.keys import PREFIX, VARIABLE, KeyFile, KeyRing, create_key, hash_key, open_key_file
 from penstock._store import provider_keys
 from penstock.errors import InputError
-from tests.cli.running import PROJECT, environment, inside
+from tests.cli.command_runner import PROJECT, environment, inside
 from tests.gateway import process
 from tests.gateway.openresponses import until
 from tests.gateway.test_access import refusal, scope

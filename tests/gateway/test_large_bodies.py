@@ -19,8 +19,8 @@ from penstock._gateway.request_body import ConversionThread
 from penstock._replay import play
 from penstock.testing import Reply, scripted
 from tests.gateway import process
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.openresponses import LIMIT, until
-from tests.gateway.running import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,15 +11,15 @@ import pytest
 from penstock import events as ev
 from penstock._gateway.config import Features
 from penstock.testing import Reply
-from tests.gateway.asking import ASKING, post, read, told
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import ASKING, post, read, told
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.test_faults import settled, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Seen, Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 HEADER = "x-penstock-losses"
 WORDS = ["One, ", "two, ST", "OP three", " and so on"]

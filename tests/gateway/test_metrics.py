@@ -10,8 +10,8 @@ import pytest
 from penstock._gateway import metrics
 from penstock._gateway.metrics import Metrics
 from penstock._store.journal import JournalEntry
-from tests.gateway.asking import ask, get
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import ask, get
+from tests.gateway.gateway_thread import gateway
 
 LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
 LABEL = re.compile(r'([a-z]+)="((?:[^"\\\n]|\\.)*)"')

@@ -15,17 +15,17 @@ from penstock._engines.config import Account
 from penstock._gateway.config import Features, Serve
 from penstock._replay import play
 from penstock.testing import Reply
-from tests.gateway.asking import ASKING, ask, post, read, told
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import ASKING, ask, post, read, told
+from tests.gateway.gateway_thread import gateway
+from tests.gateway.test_client_disconnects import knock
 from tests.gateway.test_faults import settled, until
-from tests.gateway.test_leaving import knock
 from tests.test_vscode_schema import faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 pytestmark = pytest.mark.slow  # a real gateway for each
 ANSWER = Reply.of("openai-chat", play("text", id="one", model="m", created=7))

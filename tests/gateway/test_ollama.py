@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.gateway.asking import get, post
-from tests.gateway.matrix import SAID, THANKS, THOUGHT
-from tests.gateway.running import PROVIDERS, gateway
+from tests.gateway.client_requests import get, post
+from tests.gateway.gateway_thread import PROVIDERS, gateway
+from tests.gateway.sdk_matrix import SAID, THANKS, THOUGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 ollama: Any = pytest.importorskip("ollama")
 pytestmark = pytest.mark.row("G1")

@@ -26,6 +26,7 @@ from penstock._providers.registry import providers
 from penstock._text_runs import expand_runs
 from penstock.request import Request
 from tests.gateway import stream_frames
+from tests.gateway.relayed_streams import client_gets
 from tests.gateway.stream_frames import (
     CHAT_OPENING,
     GARBAGE,
@@ -38,7 +39,6 @@ from tests.gateway.stream_frames import (
     streams,
     unended,
 )
-from tests.gateway.written_streams import client_gets
 from tests.support.example_counts import examples
 
 pytestmark = pytest.mark.slow

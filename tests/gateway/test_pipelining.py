@@ -14,8 +14,8 @@ from penstock._gateway.app import App
 from penstock._gateway.config import GatewayConfig, JournalTable, Key, Serve, StateTable
 from penstock._gateway.keys import hash_key
 from penstock._input_limits import MAX_PIPELINED
+from tests.gateway.gateway_thread import Running
 from tests.gateway.raw_upstream import LIMIT, exchange
-from tests.gateway.running import Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

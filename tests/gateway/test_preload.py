@@ -13,7 +13,7 @@ from penstock._engines.config import Account, Config
 from penstock._gateway.lifecycle import modules_to_preload
 from penstock._gateway.routes import client_protocols
 from penstock.testing import scripted
-from tests.gateway.running import answer, config
+from tests.gateway.gateway_thread import answer, config
 
 # Runs in a process of its own: here everything is imported already.
 PROGRAM = """

@@ -18,7 +18,7 @@ from penstock._gateway.recordings import PlaybackApp, Recorder, paced_chunks, re
 from penstock._redaction import MARK
 from penstock._store.recordings import SUFFIX, Recording, RecordingHeader, is_recording, read_recording, write_recording
 from penstock.errors import InputError
-from tests.gateway.serving import serving
+from tests.gateway.loopback_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

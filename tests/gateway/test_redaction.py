@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import asdict, replace
 
 from penstock.testing import Reply
-from tests.gateway.asking import get, post
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import get, post
+from tests.gateway.gateway_thread import gateway
 
 pytestmark = pytest.mark.slow
 

@@ -27,10 +27,10 @@ from penstock.testing import Reply
 from tests.faults import readers
 from tests.faults.cells import FAULTS, HEAD, NO_HEAD, Cell
 from tests.faults.harness import account_of, started
-from tests.gateway.asking import ASKING
+from tests.gateway.client_requests import ASKING
+from tests.gateway.gateway_thread import answer, gateway
 from tests.gateway.openresponses import LIMIT, until
 from tests.gateway.openresponses import socket as websocket
-from tests.gateway.running import answer, gateway
 from tests.gateway.test_faults import settled
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.testing import Seen
     from tests.faults.harness import Matrix
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 pytestmark = pytest.mark.slow
 

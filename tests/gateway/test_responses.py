@@ -11,14 +11,14 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
+from tests.gateway.gateway_thread import answer, gateway
 from tests.gateway.openresponses import asking, check_life_of_call, events, fits, lawful, resource
-from tests.gateway.running import answer, gateway
 
 if TYPE_CHECKING:
     import httpx
 
     from penstock.testing import Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 BEHIND = ("openai-chat", "anthropic", "responses", "gemini")
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -9,8 +9,8 @@ import pytest
 from penstock._gateway.config import StateTable
 from penstock._store.key_value import StoredTurn
 from penstock.testing import Reply
+from tests.gateway.gateway_thread import answer, gateway
 from tests.gateway.openresponses import FAST, ask, asking, events, named, resource, until
-from tests.gateway.running import answer, gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

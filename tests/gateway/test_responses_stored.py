@@ -9,8 +9,8 @@ import pytest
 
 from penstock._gateway.config import Key, StateTable
 from penstock._gateway.keys import hash_key
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.openresponses import ask, asking, events, lawful, named, resource
-from tests.gateway.running import gateway
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import httpx
 
     from penstock.testing import Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 pytestmark = pytest.mark.slow  # a real gateway for each
 BEHIND = ("openai-chat", "anthropic", "responses", "gemini")

@@ -17,9 +17,9 @@ from websockets.exceptions import ConnectionClosed
 from penstock._gateway.config import GatewayConfig, Key, Serve
 from penstock._gateway.keys import hash_key, open_key_file
 from penstock._store import provider_keys
-from tests.gateway.asking import ASKING
+from tests.gateway.client_requests import ASKING
+from tests.gateway.gateway_thread import SERVERS, answer, gateway
 from tests.gateway.openresponses import LIMIT, asking, lawful, socket, until
-from tests.gateway.running import SERVERS, answer, gateway
 from tests.inspector.conftest import inspected
 
 if TYPE_CHECKING:

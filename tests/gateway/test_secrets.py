@@ -13,7 +13,7 @@ from penstock import events as ev
 from penstock._gateway.config import Key
 from penstock._gateway.keys import KeyFile, hash_key
 from penstock.testing import Reply, scripted
-from tests.cli.running import environment
+from tests.cli.command_runner import environment
 from tests.gateway.process import gateway
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.gateway.serving import serving
+from tests.gateway.loopback_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

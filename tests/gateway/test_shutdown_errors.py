@@ -14,7 +14,7 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply, scripted
-from tests.gateway.asking import ASKING
+from tests.gateway.client_requests import ASKING
 from tests.gateway.openresponses import until
 from tests.gateway.process import LIMIT, gateway
 from tests.gateway.test_shutdown import turns

@@ -10,8 +10,8 @@ from penstock import events as ev
 from penstock._gateway.config import Key
 from penstock._gateway.keys import hash_key
 from penstock.testing import Reply
-from tests.gateway.asking import post
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import post
+from tests.gateway.gateway_thread import gateway
 
 SIGNED: list[Any] = [
     ev.Start("msg_1", "m", 7),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock._gateway.config import JournalTable, StateTable
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.openresponses import ask, asking, named
-from tests.gateway.running import gateway
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ import pytest
 
 from penstock._gateway.config import JournalTable, StateTable
 from penstock.testing import Reply
+from tests.gateway.gateway_thread import answer, gateway
 from tests.gateway.openresponses import ask, asking, named, socket, until
-from tests.gateway.running import answer, gateway
 from tests.inspector.conftest import inspected
 from tests.support.thinking_turn import CALLING, THOUGHT, USER
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 
 class Probe:

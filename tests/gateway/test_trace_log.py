@@ -18,16 +18,16 @@ from penstock._gateway import logs
 from penstock._gateway.config import AccessTable, Key, Log, read_config
 from penstock._gateway.logs import TRACE_NEEDS_CONTENT, TRACE_WRITES_CONTENT
 from penstock.testing import Reply
-from tests.cli.running import environment
-from tests.gateway.asking import ASKING, post
-from tests.gateway.running import gateway
+from tests.cli.command_runner import environment
+from tests.gateway.client_requests import ASKING, post
+from tests.gateway.gateway_thread import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from penstock.testing import Seen
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 pytestmark = pytest.mark.slow
 KEY = "sk-proj-abcdefghij1234567890"

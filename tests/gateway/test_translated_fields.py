@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from penstock.testing import Reply
-from tests.gateway.asking import ASKING
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import ASKING
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.stream_frames import ANTHROPIC_OPENING, GEMINI_OPENING, sse
 
 SSE = {"content-type": "text/event-stream"}

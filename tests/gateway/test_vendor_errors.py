@@ -12,8 +12,8 @@ import openai
 import pytest
 
 from penstock.testing import Reply
-from tests.gateway.asking import ask
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import ask
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.vendor_error_cases import (
     CLASSES,
     CLIENTS,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the SDK's own source makes Python complain

@@ -11,14 +11,14 @@ import pytest
 
 from penstock._gateway import lifecycle
 from penstock._gateway.config import Log
-from tests.gateway.asking import get
-from tests.gateway.running import gateway
+from tests.gateway.client_requests import get
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.test_metrics import figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 pytestmark = pytest.mark.slow
 

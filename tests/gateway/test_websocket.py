@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.testing import Reply
+from tests.gateway.gateway_thread import answer, gateway
 from tests.gateway.openresponses import FAST, LIMIT, lawful, socket, until
-from tests.gateway.running import answer, gateway
 
 if TYPE_CHECKING:
     import httpx
 
     from penstock.testing import Upstream
-    from tests.gateway.running import Running
+    from tests.gateway.gateway_thread import Running
 
 BEHIND = ("openai-chat", "anthropic", "responses")
 RESULT = {"type": "function_call_output", "call_id": "call_of_nobody", "output": "1"}

@@ -11,8 +11,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from penstock._gateway.config import Key, Serve
 from penstock._gateway.keys import hash_key
 from tests.gateway import process
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.openresponses import FAST, LIMIT, socket
-from tests.gateway.running import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

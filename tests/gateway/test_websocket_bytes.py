@@ -20,8 +20,8 @@ from penstock._gateway.config import Serve
 from penstock._gateway.websocket_turn import MAX_RESPONSES, ResponseMemory
 from penstock._store.key_value import ConversationPast
 from tests.gateway import process
+from tests.gateway.gateway_thread import SERVERS, answer, gateway
 from tests.gateway.openresponses import LIMIT, socket, until
-from tests.gateway.running import SERVERS, answer, gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from penstock.testing import Reply
+from tests.gateway.gateway_thread import gateway
 from tests.gateway.openresponses import FAST, fits, socket
-from tests.gateway.running import gateway
 from tests.gateway.test_vendor_errors import begun
 from tests.gateway.vendor_error_cases import SENT, UPSTREAMS, WANTED
 

@@ -12,7 +12,7 @@ from penstock._gateway.config import Features
 from penstock._http.response_channel import ResponseChannel
 from penstock._replay import play
 from penstock.testing import Reply
-from tests.gateway.running import gateway
+from tests.gateway.gateway_thread import gateway
 
 STREAM = Reply.of("openai-chat", play("text", id="one", model="m", created=7), stream=True)
 BODY = {"model": "openai-chat/m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}

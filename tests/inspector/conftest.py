@@ -20,7 +20,7 @@ from penstock._gateway.config import Serve
 from penstock._inspector.api import StaticFiles
 from penstock._inspector.app import Inspector
 from penstock.testing import scripted
-from tests.gateway.running import Running, answer, config
+from tests.gateway.gateway_thread import Running, answer, config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

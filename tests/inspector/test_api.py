@@ -8,9 +8,9 @@ import pytest
 
 from penstock._gateway.config import AccessTable, Key
 from penstock._gateway.keys import hash_key
-from tests.gateway.asking import ask, get, post
+from tests.gateway.client_requests import ask, get, post
 from tests.inspector.conftest import inspected
-from tests.inspector.watching import bearer, ended, watching
+from tests.inspector.event_feed import bearer, ended, watching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

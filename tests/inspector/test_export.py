@@ -18,8 +18,8 @@ from penstock._inspector.api import StaticFiles
 from penstock._inspector.export import export_html
 from penstock._inspector.traces import CONSUMERS, read_trace, source_from_file
 from penstock.testing import Reply
-from tests.cli.running import inside
-from tests.gateway.asking import post
+from tests.cli.command_runner import inside
+from tests.gateway.client_requests import post
 from tests.inspector.conftest import inspected
 from tests.support.stream_cases import cases
 

@@ -8,9 +8,9 @@ import pytest
 
 from penstock._gateway.config import JournalTable
 from penstock._store.history import UsagePoint
-from tests.gateway.asking import ask, get
+from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
-from tests.inspector.watching import watching
+from tests.inspector.event_feed import watching
 
 pytestmark = pytest.mark.slow  # a real gateway for each
 

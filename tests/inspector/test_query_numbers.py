@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock._gateway.endpoints import MAX_SAFE_INTEGER, YEAR_10000, query_decimal, query_integer
 from penstock.errors import InputError
-from tests.gateway.asking import ask, post
+from tests.gateway.client_requests import ask, post
 from tests.inspector.conftest import inspected
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock._inspector.api import INDEX, StaticFiles
-from tests.cli.running import environment
-from tests.gateway.asking import get, post
+from tests.cli.command_runner import environment
+from tests.gateway.client_requests import get, post
 from tests.inspector.conftest import inspected
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _looked_at(base: str) -> None:
 
 
 def test_a_port_that_is_taken_is_one_line(built: None, gateway: Inspected) -> None:
-    from tests.cli.running import inside
+    from tests.cli.command_runner import inside
 
     assert built is None
     port = gateway.url.rpartition(":")[2]

@@ -13,11 +13,11 @@ from penstock import events as ev
 from penstock._bridge import parser
 from penstock._gateway.config import RecordTable
 from penstock.testing import Reply
-from tests.gateway.asking import ASKING, ask, get, post
+from tests.gateway.client_requests import ASKING, ask, get, post
 from tests.gateway.openresponses import socket as web_socket
 from tests.gateway.test_notices import Patience
 from tests.inspector.conftest import inspected
-from tests.inspector.watching import Reader, ended, watching
+from tests.inspector.event_feed import Reader, ended, watching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
 from penstock._messages.context import limit_points, place_points
-from tests.messages.making import REQUESTS, ask, assistant, call, codes, result, steady, system, tool, user
+from tests.messages.generated_requests import REQUESTS, ask, assistant, call, codes, result, steady, system, tool, user
 
 
 def hints(request: rq.Request) -> list[str]:

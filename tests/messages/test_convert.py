@@ -22,8 +22,8 @@ from penstock._protocols.responses.request_write import Quirks as ResponsesQuirk
 from penstock._request_profile import NINE
 from penstock.errors import BadRequest, UnknownProtocol
 from penstock.stores import MemoryStore
-from tests.messages.making import REQUESTS
-from tests.messages.test_pairing import lawful
+from tests.messages.generated_requests import REQUESTS
+from tests.messages.test_call_pairing import lawful
 from tests.support.conversations import requests
 from tests.support.example_counts import examples
 from tests.support.request_protocols import WRITERS, recorded_or_skip, write

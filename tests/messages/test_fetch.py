@@ -17,7 +17,7 @@ from aiohttp import web
 from penstock import request as rq
 from penstock.errors import MissingExtra
 from penstock.fetch import FetchError, FetchLimits, fetch, fetch_files, is_public
-from tests.messages.making import ask, assistant, call, codes, tool, user
+from tests.messages.generated_requests import ask, assistant, call, codes, tool, user
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine

@@ -14,7 +14,7 @@ from penstock._diagnostics import Diagnostics
 from penstock._messages.content import Images, check_media, decoded_size, describe, detect_media_type, place_files
 from penstock._request_profile import FileSupport
 from penstock.errors import BadRequest
-from tests.messages.making import REQUESTS, ask, assistant, call, codes, plain, shape, steady, tool, user
+from tests.messages.generated_requests import REQUESTS, ask, assistant, call, codes, plain, shape, steady, tool, user
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
 JPEG = b64encode(b"\xff\xd8\xff\xe0" + b"\0" * 40).decode()

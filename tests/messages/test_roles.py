@@ -21,7 +21,19 @@ from penstock._messages.turns import (
     place_system,
     promote_system_prompt,
 )
-from tests.messages.making import REQUESTS, ask, assistant, call, codes, result, shape, steady, system, tool, user
+from tests.messages.generated_requests import (
+    REQUESTS,
+    ask,
+    assistant,
+    call,
+    codes,
+    result,
+    shape,
+    steady,
+    system,
+    tool,
+    user,
+)
 
 if TYPE_CHECKING:
     from penstock import _request_profile as request_profile

@@ -13,7 +13,7 @@ from penstock import request as rq
 from penstock._diagnostics import Diagnostics
 from penstock._messages.state import call_key, remember, restore, state_keys_of, state_rows, text_key
 from penstock.stores import MemoryStore
-from tests.messages.making import ask, assistant, call, codes, plain, result, shape, tool, user
+from tests.messages.generated_requests import ask, assistant, call, codes, plain, result, shape, tool, user
 
 SIGNED = rq.Reasoning("Let me look — “there”.", extra={"anthropic": {"signature": "EqQB+/=="}})
 REDACTED = rq.Reasoning(form="redacted", extra={"anthropic": {"redacted": "blob"}})

@@ -1,7 +1,7 @@
 """The AI SDK as an oracle: real npm packages in a Node process per script and version, fed jobs, asked for results.
 `fullstream` says what `streamText` makes of a server's answer, `readui` what a page's reader makes of a UI stream,
 `modelmessages` what the SDK makes of a page's messages, and whether it takes model messages as its own.
-`turns` runs whole turns, tools included, and has no form of its own here: tests/gateway/matrix_node.py asks for it;
+`turns` runs whole turns, tools included, and has no form of its own here: tests/gateway/ai_sdk_matrix.py asks for it;
 nor has `answers`, one recorded answer read by `streamText` or `generateText`: tests/oracles/ai_sdk.py asks for it.
 It leans on what `tests/node/setup.sh` installs and on nothing of penstock.
 """

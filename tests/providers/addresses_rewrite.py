@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.providers import Provider, endpoint_url, url
-from tests.providers.given import ASKED, ENV, MODEL
+from tests.providers.provider_settings import ASKED, ENV, MODEL
 
 FILE = Path(__file__).with_name("addresses.txt")
 

@@ -26,7 +26,7 @@ from tests.providers.accounts import (
     service_account,
     shown,
 )
-from tests.providers.given import ENV
+from tests.providers.provider_settings import ENV
 from tests.providers.sigv4 import verified
 
 if TYPE_CHECKING:

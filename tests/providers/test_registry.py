@@ -12,7 +12,7 @@ from penstock.errors import InputError
 from penstock.framing import PARSERS
 from penstock.providers import Provider, custom, provider, providers, url
 from tests.providers.addresses_rewrite import FILE, lines
-from tests.providers.given import ASKED, ENV, MODEL
+from tests.providers.provider_settings import ASKED, ENV, MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable

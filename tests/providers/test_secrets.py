@@ -16,8 +16,8 @@ from penstock.errors import ProviderError, explain
 from penstock.providers import Provider, provider
 from penstock.testing import Reply, Seen, Upstream
 from tests.providers.accounts import AWS_SECRET, AWS_TOKEN, KEY, TOKEN, environment, exchange, shown
-from tests.providers.given import ENV, MODEL, name_of
-from tests.providers.test_reaching import _config
+from tests.providers.provider_settings import ENV, MODEL, name_of
+from tests.providers.test_provider_requests import _config
 
 if TYPE_CHECKING:
     from pathlib import Path

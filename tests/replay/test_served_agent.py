@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.gateway.serving import serving
+from tests.gateway.loopback_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import environment
+from tests.cli.command_runner import environment
 
 SHARED_LOCK = 0x40000002  # the first byte of SQLite's shared lock: a WAL connection holds it as long as it is open
 LIMIT = 60.0

@@ -13,7 +13,7 @@ import pytest
 from penstock._store import writer as writing
 from penstock._store.sqlite import IN_MEMORY, connect, data_folder
 from penstock._store.writer import SqliteWriter
-from tests.cli.running import environment
+from tests.cli.command_runner import environment
 from tests.store.processes import run_python
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from penstock._engines.config import Account, Config
 from penstock._gateway.app import App
 from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable
-from tests.gateway.running import Running
+from tests.gateway.gateway_thread import Running
 from tests.strict_upstream.test_official_clients import CLIENTS, TURNED
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
 from tools.strict_upstream.scenario import SCENARIOS

@@ -13,7 +13,7 @@ import anthropic
 import openai
 import pytest
 
-from tests.strict_upstream.requests import SCHEMA
+from tests.strict_upstream.valid_requests import SCHEMA
 from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import StrictUpstream, serve
 

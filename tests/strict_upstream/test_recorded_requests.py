@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.strict_upstream.requests import read
+from tests.strict_upstream.valid_requests import read
 from tests.support import request_protocols as requesting
 from tools.strict_upstream.refusal import Refusal
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.strict_upstream.requests import accepted, read
+from tests.strict_upstream.valid_requests import accepted, read
 from tools.strict_upstream.conversation import PROTOCOLS
 from tools.strict_upstream.refusal import Refusal
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.support import request_protocols as requesting
 from tests.support.request_cases import Case, cases, pretty
-from tests.support.rewriting import read_arguments, write_changed
+from tests.support.rewrite_options import read_arguments, write_changed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock import _codec as codec
 from tests.support import run_streams as running
-from tests.support.rewriting import read_arguments, write_changed
+from tests.support.rewrite_options import read_arguments, write_changed
 from tests.support.stream_cases import Case, cases, lines
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from penstock.request import (
     ToolChoice,
 )  # fmt: skip
 from penstock.tokens import HybridTokenEstimator
-from tests.cli.running import environment
+from tests.cli.command_runner import environment
 from tests.support.example_counts import examples
 from tests.tokens.samples import ALONE, CHINESE, CODE, COMPOUND, EMOJI, JSON, PROSE, RUSSIAN
 

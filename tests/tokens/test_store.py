@@ -13,7 +13,7 @@ from penstock._store.tokens import TokenStore, default_path
 from penstock.request import Message, Text
 from penstock.stores import MemoryStore
 from penstock.tokens import HybridTokenEstimator
-from tests.cli.running import environment
+from tests.cli.command_runner import environment
 from tests.store.processes import start_python
 from tests.tokens.samples import PROSE
 

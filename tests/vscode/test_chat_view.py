@@ -17,7 +17,7 @@ import pytest
 
 from penstock.testing import scripted
 from tests.vscode.e2e import Control, Editor, Gateway, alone, need_editor
-from tests.vscode.signed import Provider
+from tests.vscode.signed_upstream import Provider
 
 if TYPE_CHECKING:
     from penstock.testing import Upstream

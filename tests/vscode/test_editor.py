@@ -14,8 +14,8 @@ import pytest
 
 from penstock.testing import Reply, scripted
 from tests.vscode.e2e import Control, Editor, Gateway, Server, alone, need_editor, script
-from tests.vscode.newer import Later
-from tests.vscode.signed import Provider, said
+from tests.vscode.newer_gateway import Later
+from tests.vscode.signed_upstream import Provider, said
 from tools.vscode_pack import bundle
 
 if TYPE_CHECKING:

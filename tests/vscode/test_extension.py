@@ -18,7 +18,7 @@ from penstock._tokens.tool_rendering import render_tool
 from penstock.request import Tool
 from penstock.tokens import HybridTokenEstimator
 from tests.vscode.e2e import EXTENSION, HERE, ROOT, Gateway, alone, need_packages, node, script
-from tests.vscode.signed import insisting, insisting_on_all, insisting_on_words
+from tests.vscode.signed_upstream import insisting, insisting_on_all, insisting_on_words
 
 if TYPE_CHECKING:
     from pathlib import Path

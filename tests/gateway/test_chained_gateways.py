@@ -1,0 +1,162 @@
+"""The rows of Open Responses' suite through two gateways: the second one is the first one's upstream.
+
+The client speaks Responses to gateway A. A speaks Chat, Messages or Gemini to gateway B, which plays its packaged
+streams. So every row passes two translations, and B reads what A wrote as any client's request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock._engines.config import Account, Config
+from penstock._gateway.app import App
+from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable
+from tests.gateway.gateway_thread import Running
+from tests.gateway.openresponses import asking, check_life_of_call, fits, lawful, socket
+from tests.gateway.test_responses import ROWS, TOOL, streamed, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+pytestmark = pytest.mark.slow
+UPSTREAMS: dict[str, dict[str, Any]] = {
+    "chat": {"like": "openai-compatible", "fields": {"has": ["chat"]}, "base_url": "{}/v1"},
+    "messages": {"like": "anthropic", "base_url": "{}/v1"},
+    "gemini": {"like": "gemini", "base_url": "{}/v1beta"},
+}
+SCRIPTS = ("text", "tools", "agent", "reasoning")
+USER = {"type": "message", "role": "user", "content": "Say hello."}
+CLOSED = "response.completed"
+
+
+def make_app(engine: Config) -> App:
+    """A gateway that keeps everything in memory."""
+    journal, state = JournalTable(path="memory"), StateTable(path="memory")
+    return App(GatewayConfig(engine=engine, serve=Serve(pace=0.0), journal=journal, state=state), env={})
+
+
+@pytest.fixture(scope="module")
+def gateways() -> Iterator[tuple[Running, Running]]:
+    """Gateway A, and gateway B behind it."""
+    names: dict[str, str | list[str]] = {name: f"replay/{name}" for name in SCRIPTS}
+    with Running(make_app(Config(aliases=names))) as second:
+        accounts = {
+            name: Account(key="sk-second", models=SCRIPTS, **{**row, "base_url": row["base_url"].format(second.url)})
+            for name, row in UPSTREAMS.items()
+        }
+        with Running(make_app(Config(providers=accounts, retries=0))) as first:
+            yield first, second
+
+
+@pytest.fixture(scope="module")
+def url(gateways: tuple[Running, Running]) -> str:
+    return gateways[0].url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[httpx.Client]:
+    with asking(url) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("upstream", "protocol"), [("chat", "openai-chat"), ("messages", "anthropic"), ("gemini", "gemini")]
+)
+def test_the_second_gateway_is_asked(
+    gateways: tuple[Running, Running], client: httpx.Client, upstream: str, protocol: str
+) -> None:
+    before = len(gateways[1].rows())
+    whole(client, model=f"{upstream}/text", input="Hello.")
+    rows = gateways[1].rows()
+    assert (len(rows), rows[0].protocol) == (before + 1, protocol)
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_of_the_suite_holds(client: httpx.Client, upstream: str, row: str) -> None:
+    """Whole and streamed, the response is complete and every event is within the schema."""
+    body = {"model": f"{upstream}/text", **ROWS[row]}
+    for response in (whole(client, **body), lawful(streamed(client, **body))):
+        assert response["status"] == "completed"
+        text = response["output"][-1]["content"][0]["text"]
+        assert text.startswith("{}" if row == "a-schema" else "A penstock is the pipe"), text
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_tool_calling(client: httpx.Client, upstream: str) -> None:
+    """A call comes through with a lawful life of its item, and its result goes back."""
+    body = {"model": f"{upstream}/tools", "input": "How high is the water?", "tools": [TOOL]}
+    stream = streamed(client, **body)
+    for response in (whole(client, **body), lawful(stream)):
+        (call,) = [item for item in response["output"] if item["type"] == "function_call"]
+        assert (call["name"], call["status"]) == ("read_gauge", "completed")
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "3.2 m"}
+        history = [{**USER, "content": body["input"]}, *response["output"], result]
+        after = whole(client, model=f"{upstream}/agent", input=history, tools=[TOOL])
+        assert after["output"][-1]["type"] == "message"
+    check_life_of_call(stream)
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_compaction(url: str, client: httpx.Client, upstream: str) -> None:
+    """The compacted conversation starts a new chain, over HTTP and over a WebSocket."""
+    given = [USER, {"type": "message", "role": "assistant", "content": "Hello."}]
+    body = {"model": f"{upstream}/text", "prompt_cache_key": "k", "input": given}
+    reply = client.post("/responses/compact", json=body)
+    assert reply.status_code == 200, reply.text
+    short = reply.json()
+    fits("CompactResource", short)
+    assert "compaction" in [item["type"] for item in short["output"]]
+    then = {"model": f"{upstream}/text", "input": [*short["output"], USER]}
+    assert whole(client, **then)["status"] == "completed"
+    with socket(url) as open_socket:
+        assert open_socket.whole(**then)["status"] == "completed"
+
+
+@pytest.mark.row("G1")
+def test_compaction_needs_a_model(client: httpx.Client) -> None:
+    assert client.post("/responses/compact", json={"input": "Hello."}).status_code == 400
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_a_socket_continues(url: str, upstream: str) -> None:
+    """Two turns on one connection, the second with the first one's id and only the new input."""
+    body = {"model": f"{upstream}/text", "store": False}
+    with socket(url) as open_socket:
+        first = open_socket.whole(**body, input=[USER])
+        again = open_socket.whole(**body, input=[USER])
+        assert first["id"] != again["id"]
+        second = open_socket.whole(**body, input=[USER], previous_response_id=again["id"])
+        assert second["status"] == "completed"
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_a_new_connection_does_not_know_what_was_not_stored(url: str, upstream: str) -> None:
+    body = {"model": f"{upstream}/text", "store": False, "input": [USER]}
+    with socket(url) as one:
+        known = one.whole(**body)["id"]
+    with socket(url) as other:
+        assert other.error(**body, previous_response_id=known)["code"] == "previous_response_not_found"
+        assert other.whole(**body)["status"] == "completed"
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_a_failed_continuation_is_forgotten(url: str, upstream: str) -> None:
+    body = {"model": f"{upstream}/text", "store": False}
+    orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "?"}
+    with socket(url) as open_socket:
+        known = open_socket.whole(**body, input=[USER])["id"]
+        failed = open_socket.turn(**body, input=[orphan], previous_response_id=known)
+        assert failed[-1]["type"] != CLOSED
+        again = open_socket.error(**body, input=[USER], previous_response_id=known)
+        assert again["code"] == "previous_response_not_found"

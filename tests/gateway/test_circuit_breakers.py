@@ -1,0 +1,66 @@
+"""Circuit breakers through a gateway: one bad model does not close the others, and the provider's words are kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from penstock._engines.retries import BreakerPolicy
+from penstock._gateway.app import App
+from penstock._gateway.config import AccessTable, Serve
+from penstock.testing import Reply, scripted
+from tests.gateway.client_requests import ask, get
+from tests.gateway.gateway_thread import Running, answer, config
+from tests.gateway.test_metrics import figure
+
+if TYPE_CHECKING:
+    from penstock.testing import Seen
+
+pytestmark = pytest.mark.slow
+
+WORDS = "the cluster is being upgraded"
+
+
+def fail_bad(seen: Seen) -> Reply:
+    return Reply.refusing("openai-chat", 503, WORDS) if seen.json["model"] == "bad" else answer(seen)
+
+
+def circuits(url: str, **more: Any) -> App:
+    made = config(url, serve=Serve(pace=0.0), **more)
+    return App(replace(made, engine=replace(made.engine, breaker=BreakerPolicy(failures=2))), env={})
+
+
+@pytest.mark.finding("REL-3")
+def test_a_bad_model_does_not_close_a_good_one() -> None:
+    with scripted(fail_bad) as up, Running(circuits(up.url)) as running:
+        for _ in range(2):
+            failed = ask(running.url, "openai-chat", "openai-chat/bad")
+            assert (failed.status_code, WORDS in failed.text) == (503, True)
+        skipped = ask(running.url, "openai-chat", "openai-chat/bad")
+        good = ask(running.url, "openai-chat", "openai-chat/text")
+        page = get(f"{running.url}/metrics").content
+    assert skipped.status_code == 503
+    assert WORDS in skipped.text
+    assert skipped.json()["error"]["code"] == "server_is_overloaded"
+    assert skipped.headers["x-penstock-refused-by"] == "gateway"
+    assert int(skipped.headers["retry-after-ms"]) <= 1000
+    assert good.status_code == 200
+    assert figure(page, "penstock_circuits_open") == 1
+    assert sum(seen.json["model"] == "bad" for seen in up.seen) == 2
+
+
+@pytest.mark.finding("REL-3")
+def test_a_caller_s_key_does_not_close_the_circuit_of_another() -> None:
+    def by_key(seen: Seen) -> Reply:
+        return Reply.refusing("openai-chat", 503, WORDS) if "mallory" in str(seen.headers) else answer(seen)
+
+    with scripted(by_key) as up:
+        made = circuits(up.url, access=AccessTable(keys="forward"))
+        with Running(made) as running:
+            for _ in range(3):
+                ask(running.url, "openai-chat", "openai-chat/text", headers={"authorization": "Bearer mallory-1"})
+            other = ask(running.url, "openai-chat", "openai-chat/text", headers={"authorization": "Bearer alice-1"})
+    assert other.status_code == 200
+    assert sum("mallory" in str(seen.headers) for seen in up.seen) == 2, "the third was not sent"

@@ -1,0 +1,132 @@
+"""Clients that leave, or read slowly: the upstream is let go of, whatever was under way; nobody else is held up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from penstock import events as ev
+from penstock._gateway.config import Serve
+from penstock._replay import play
+from penstock.testing import Reply, speak
+from tests.gateway.client_requests import ASKING, ask
+from tests.gateway.gateway_thread import SERVERS, gateway
+from tests.gateway.test_faults import settled, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.testing import Seen, Upstream
+    from tests.gateway.gateway_thread import Running
+
+SCRIPT = play("tools", id="one", model="m", created=7)
+NOTICED = 5.0  # seconds; how much sooner it is, is measured in benchmarks
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def both(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
+    with gateway(Reply.nothing(), plain=request.param) as found:
+        yield found
+
+
+def knock(base: str, client: str, model: str, *, stream: bool) -> socket.socket:
+    """Send a request over a bare socket."""
+    path, body = ASKING[client](model, stream)
+    where, data = urlsplit(base), json.dumps(body).encode()
+    made = socket.create_connection((where.hostname, where.port), timeout=10)
+    made.sendall(f"POST {path} HTTP/1.1\r\nhost: {where.netloc}\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+    return made
+
+
+def left(running: Running, seen: Seen) -> None:
+    """The upstream has noticed, and nothing is left of the turn."""
+    until(running, lambda: seen.gone.is_set() and settled(running))
+    row = running.rows()[0]
+    assert (row.status, row.fault) == ("cancelled", "cancelled")
+
+
+def asked(running: Running, up: Upstream, before: int) -> Seen:
+    until(running, lambda: len(up.seen) > before)
+    return up.seen[before]
+
+
+@pytest.mark.row("G1", "I6", "I7")
+@pytest.mark.parametrize("upstream", ["openai-chat", "anthropic"])
+def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running, Upstream], upstream: str) -> None:
+    running, up = both
+    for place in (0, *accumulate(len(chunk) for chunk in speak(upstream, SCRIPT)[:-3])):
+        before = len(up.seen)
+        up.script(Reply.of(upstream, SCRIPT).stall(after=place))
+        with knock(running.url, "openai-chat", f"{upstream}/tools", stream=True) as rude:
+            seen = asked(running, up, before)
+            if place > len(b"".join(speak(upstream, SCRIPT)[:3])):
+                assert rude.recv(10)  # after the first token
+        left(running, seen)
+
+
+@pytest.mark.row("G1", "I8")
+@pytest.mark.parametrize("client", list(ASKING))
+def test_a_client_that_leaves_before_its_whole_answer(both: tuple[Running, Upstream], client: str) -> None:
+    running, up = both
+    before = len(up.seen)
+    up.script(Reply.of("openai-chat", SCRIPT, stream=False).late(20))
+    with knock(running.url, client, "openai-chat/text", stream=False):
+        seen = asked(running, up, before)
+    left(running, seen)
+
+
+def test_a_client_that_leaves_while_asking_is_tried_again() -> None:
+    """Nothing is asked again for somebody who has gone."""
+    reply = Reply.limited("openai-chat", retry_after=20)
+    with gateway(reply) as (running, up):
+        services = running.app.services
+        router = services.upstream.router
+        services.upstream.router = router.renewed(__import__("msgspec").structs.replace(router.config, retries=3))
+        with knock(running.url, "openai-chat", "openai-chat/text", stream=True):
+            asked(running, up, 0)
+        until(running, lambda: settled(running) and services.limits.open == 0)
+        assert len(up.seen) == 1
+
+
+def _long(count: int) -> list[Any]:
+    text = "x" * 1000
+    deltas = [ev.TextDelta(0, text) for _ in range(count)]
+    return [ev.Start("one", "m", 7), ev.TextStart(0), *deltas, ev.TextEnd(0), ev.Usage(1, 1), ev.Finish("stop")]
+
+
+@pytest.mark.slow
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic"])
+def test_a_slow_reader_holds_the_upstream_back_and_nobody_else(client: str) -> None:
+    big = Reply.of("openai-chat", _long(20_000))
+    with gateway(big, serve=Serve(ping=0.05, write=0.5, pace=0.0)) as (running, up):
+        with knock(running.url, client, "openai-chat/text", stream=True) as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            seen = asked(running, up, 0)
+            assert slow.recv(100)
+            assert ask(running.url, "openai-chat", "replay/text").status_code == 200
+            until(running, lambda: seen.done.is_set() or seen.gone.is_set() or settled(running))
+        assert seen.sent < len(big.data), "all of it was taken in although nobody read it"
+        until(running, lambda: settled(running))
+        assert sorted(row.status for row in running.rows()) == ["cancelled", "finish"]
+
+
+def test_the_application_can_be_mounted() -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    from penstock._gateway.app import App
+    from penstock._gateway.config import GatewayConfig, JournalTable, StateTable
+    from tests.gateway.gateway_thread import Running
+
+    made = App(GatewayConfig(journal=JournalTable(path="off"), state=StateTable(path="memory")), pace=0, env={})
+    outer: Any = Starlette(routes=[Mount("/llm", made)])
+    with Running(outer, plain=True) as running:
+        assert ask(f"{running.url}/llm", "anthropic", "replay/text").status_code == 200
+    asyncio.run(made.services.aclose())

@@ -1,0 +1,56 @@
+"""Every recorded request to `/v1/responses` is taken, as it was sent, by a gateway with any provider behind it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock._gateway.config import Serve
+from tests.gateway.gateway_thread import gateway
+from tests.gateway.openresponses import asking, events, lawful, named, resource
+from tests.support import corpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+pytestmark = pytest.mark.corpus
+WHERE = corpus.root().parent / "recorded-requests"
+
+
+def recorded() -> list[Path]:
+    return sorted(WHERE.glob("*/*/*_v1_responses*.json"))
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[httpx.Client]:
+    with gateway(named, serve=Serve(pace=0.0)) as (running, _), asking(running.url) as client:
+        yield client
+
+
+def accepted(http: httpx.Client, record: dict[str, Any], provider: str, previous: str) -> dict[str, Any]:
+    body = {**record["body"], "model": f"{provider}/{'tools' if record['body'].get('tools') else 'text'}"}
+    if "previous_response_id" in body:
+        body["previous_response_id"] = previous
+    keep = {"host", "content-length", "connection", "accept-encoding"}
+    headers = {name: value for name, value in record["headers"].items() if name.lower() not in keep}
+    reply = http.post("/responses", json=body, headers=headers)
+    assert reply.status_code == 200, reply.text
+    return lawful(events(reply.text)) if body.get("stream") else resource(reply.json())
+
+
+@pytest.mark.row("G1")
+@pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "responses"])
+def test_every_recorded_request_is_taken(http: httpx.Client, provider: str) -> None:
+    """One goes on from the response before it, whose id is another here."""
+    if not recorded():
+        pytest.skip("corpus absent: no recorded requests")
+    last = ""
+    for path in recorded():
+        response = accepted(http, json.loads(path.read_bytes()), provider, last)
+        assert response["status"] == "completed", path
+        last = response["id"]

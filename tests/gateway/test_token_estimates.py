@@ -1,0 +1,112 @@
+"""Estimates beside counts: which turns are taken, what is kept of them, and that no request ever waits for it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import events as ev
+from penstock._gateway.config import Features
+from penstock._gateway.estimates import MAX_BODY, TurnEstimates
+from penstock._store.tokens import TokenStore
+from penstock.testing import Reply
+from penstock.tokens import HybridTokenEstimator
+from tests.gateway.client_requests import ask, post
+from tests.gateway.gateway_thread import gateway
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.gateway.gateway_thread import Running
+
+COUNTED: list[ev.AnyEvent] = [
+    ev.Start(id="1", model="m"), ev.TextStart(0), ev.TextDelta(0, "Hi"), ev.TextEnd(0), ev.Usage(input=20, output=2),
+    ev.Finish("stop"),
+]  # fmt: skip
+pytestmark = pytest.mark.slow  # a real gateway for each
+UNCOUNTED = [event for event in COUNTED if not isinstance(event, ev.Usage)]
+
+
+def all_of_them(running: Running) -> TurnEstimates:
+    estimates = running.app.services.estimates
+    estimates._every = 0.0
+    return estimates
+
+
+def rows(running: Running) -> list[Any]:
+    running.app.services.estimates.flush()
+    return running.rows()
+
+
+@pytest.mark.row("G3")
+def test_what_is_learned_outlives_the_gateway(tmp_path: Path) -> None:
+    with gateway(Reply.of("openai-chat", COUNTED), data=tmp_path) as (running, _):
+        all_of_them(running)
+        for _ in range(3):
+            ask(running.url, "anthropic", "openai-chat/text")
+        found = rows(running)
+    assert [(row.low <= row.estimate <= row.high, row.input) for row in found] == [(True, 20)] * 3
+    assert found[0].factor > found[2].factor > 1  # the latest first: 20 is more than was estimated
+    store = TokenStore(tmp_path / "tokens.sqlite")
+    factor = HybridTokenEstimator(learned=store.factors).factor("text", "openai-chat")
+    assert (round(factor.value, 4), factor.turns) == (found[0].factor, 3)
+    store.close()
+
+
+def test_the_same_prompt_is_estimated_anew() -> None:
+    with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
+        all_of_them(running)
+        for _ in range(2):
+            ask(running.url, "anthropic", "openai-chat/text")
+        assert all(row.low < row.high for row in rows(running))  # what is known has no bounds
+
+
+@pytest.mark.parametrize("why", ["off", "no count", "a fault", "too long", "tools of the provider", "refused"])
+def test_turns_that_say_nothing_are_left_out(why: str) -> None:
+    reply = {
+        "no count": Reply.of("openai-chat", UNCOUNTED), "a fault": Reply.of("openai-chat", COUNTED).cut(after=200),
+        "refused": Reply.refusing("openai-chat", 400, "no"),
+    }.get(why, Reply.of("openai-chat", COUNTED))  # fmt: skip
+    words = "x" * MAX_BODY if why == "too long" else "Hello"
+    body: dict[str, Any] = {"model": "openai-chat/text", "max_tokens": 9, "stream": True}
+    body["messages"] = [{"role": "user", "content": words}]
+    if why == "tools of the provider":
+        body["tools"] = [{"type": "web_search_20250305", "name": "web_search"}]
+    with gateway(reply, features=Features(estimates=why != "off")) as (running, _):
+        all_of_them(running)
+        post(f"{running.url}/v1/messages", json=body)
+        (row,) = rows(running)
+        assert (row.estimate, row.low, row.factor) == (None, None, None)
+
+
+def test_no_request_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes long is the only one there is; the turns meanwhile go by."""
+    with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
+        estimates, gate, begun = running.app.services.estimates, threading.Event(), threading.Event()
+        estimates._every = 0.000001
+        estimated = estimates._add_estimate
+
+        def slow(*given: Any) -> Any:
+            begun.set()
+            gate.wait(20)
+            return estimated(*given)
+
+        monkeypatch.setattr(estimates, "_add_estimate", slow)
+        for _ in range(5):
+            assert ask(running.url, "anthropic", "openai-chat/text").status_code == 200
+        assert begun.wait(10)
+        assert not any(row.estimate for row in running.rows())
+        gate.set()
+        assert sum(row.estimate is not None for row in rows(running)) == 1
+
+
+def test_one_that_fails_is_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
+        estimates = all_of_them(running)
+        estimates._estimator = object()
+        for _ in range(3):
+            ask(running.url, "anthropic", "openai-chat/text")
+        assert not any(row.estimate for row in rows(running))
+    assert [row.message for row in caplog.records if row.name == "penstock.tokens"] == ["a turn was not estimated"]

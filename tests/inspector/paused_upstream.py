@@ -1,0 +1,79 @@
+"""An upstream that waits to be told to go on, so that a turn can be looked at in its middle."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock import events as ev
+from penstock.testing import Reply
+from tests.gateway.client_requests import ask
+from tests.inspector.conftest import inspected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.inspector.conftest import Inspected
+    from tests.inspector.event_feed import Reader
+
+SSE = {"content-type": "text/event-stream"}
+TEXT: list[ev.AnyEvent] = [
+    ev.Start(id="1", model="m"), ev.TextStart(0), *(ev.TextDelta(0, f"word{n} ") for n in range(40)), ev.TextEnd(0),
+    ev.Usage(input=11, output=40), ev.Finish("stop"),
+]  # fmt: skip
+
+
+class Gate:
+    """An upstream that says its first words, and the rest when it is told to."""
+
+    def __init__(self) -> None:
+        data = b"".join(Reply.of("openai-chat", TEXT).chunks)
+        cut = data.rindex(b"\n\n", 0, data.index(b"word20")) + 2
+        self.open = gate = threading.Event()
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.end_headers()
+                self.wfile.write(data[:cut])
+                gate.wait(20)
+                self.wfile.write(data[cut:])
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.open.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextmanager
+def waiting() -> Iterator[tuple[Inspected, Gate]]:
+    """A gateway before a gate."""
+    with Gate() as gate, inspected(at=gate.url) as running:
+        yield running, gate
+
+
+@contextmanager
+def going(gateway: Inspected, gate: Gate, reader: Reader) -> Iterator[dict[str, Any]]:
+    """A turn that goes on, as a row; it is over when this is left."""
+    asking = threading.Thread(target=ask, args=(gateway.url, "anthropic", "openai-chat/text"))
+    asking.start()
+    (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["state"] == "streaming"])
+    try:
+        yield row
+    finally:
+        gate.open.set()
+        asking.join(20)
+    assert not asking.is_alive()

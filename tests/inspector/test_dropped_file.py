@@ -1,0 +1,225 @@
+"""Drop a file: seen with its protocol guessed, as any consumer gets it, and shared as one file that needs nobody."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from penstock._gateway.config import RecordTable, Serve
+from penstock._inspector.single_file import SingleFileApp
+from penstock._inspector.traces import source_from_file
+from penstock._replay import wire
+from tests.gateway.gateway_thread import Running
+from tests.inspector import sample_streams
+from tests.inspector.axe import serious
+from tests.inspector.conftest import inspected
+from tests.inspector.file_drop import drop, hold, let_go, paste
+from tests.inspector.sample_turns import send, wired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import FilePayload, Page
+
+    from tests.inspector.conftest import Inspected
+
+pytestmark = pytest.mark.slow
+STREAM = b"".join(sample_streams.interleaved())
+LONG = 60_000  # milliseconds: two million letters on a machine that has much else to do
+SECRET = "sk-proj-Zx81hQmT4vWcYbN2kR7dJ0fL"
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspected]:
+    record = RecordTable(path=str(tmp_path_factory.mktemp("tapes")))
+    with inspected(wired, record=record, serve=Serve(pace=0.0)) as running:
+        yield running
+
+
+@pytest.fixture
+def opened(gateway: Inspected, page: Page) -> Page:
+    page.goto(f"{gateway.url}/#/file")
+    page.get_by_role("heading", name="See what a stream holds").wait_for()
+    return page
+
+
+def events(page: Page) -> str:
+    """Which events there are, as the page counts them."""
+    return page.locator(".whereabouts").inner_text()
+
+
+@pytest.mark.row("G3")
+def test_a_file_dropped_anywhere_is_shown(page: Page, gateway: Inspected, shot: Callable[[Page, str], None]) -> None:
+    page.goto(f"{gateway.url}/#/usage")
+    page.get_by_role("heading", name="Usage").wait_for()
+    hold(page, "gates.sse", STREAM)
+    expect(page.get_by_text("Drop it to see what it holds")).to_be_visible()
+    let_go(page)
+    page.locator(".turn").wait_for()
+    expect(page.get_by_text("Drop it to see what it holds")).to_be_hidden()
+    assert "#/file" in page.url
+    assert page.locator(".turn-head h1").inner_text() == "gates.sse"
+    assert page.get_by_label("Read as").locator("option:checked").inner_text() == "anthropic (guessed)"
+    expect(page.locator(".message .card")).to_have_count(3)
+    assert serious(page) == []
+    shot(page, "inspector-file")
+
+
+KINDS = {
+    "chat.sse": ("openai-chat", wire("tools", "openai-chat")),
+    "responses.sse": ("responses", wire("tools", "responses")),
+    "gemini.json": ("gemini", wire("tools", "gemini")),
+    "ollama.ndjson": ("ollama", wire("tools", "ollama")),
+    "bedrock.eventstream": ("bedrock", wire("tools", "bedrock")),
+    "whole.json": ("openai-chat", wire("tools", "openai-chat", stream=False)),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_file_is_known_by_itself(opened: Page, name: str) -> None:
+    protocol, data = KINDS[name]
+    file: FilePayload = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+    opened.get_by_label("A recorded stream").set_input_files([file])
+    opened.locator(".turn").wait_for()
+    assert opened.get_by_label("Read as").locator("option:checked").inner_text() == f"{protocol} (guessed)"
+    expect(opened.locator(".message .card")).to_have_count(1)
+
+
+def test_pasted_text_is_shown_by_a_key_and_by_the_box(opened: Page) -> None:
+    paste(opened, STREAM.decode())
+    opened.locator(".turn").wait_for()
+    assert opened.locator(".turn-head h1").inner_text() == "Pasted text"
+    opened.get_by_role("button", name="Close").click()
+    opened.get_by_label("Or paste it").fill(wire("text", "openai-chat").decode())
+    opened.get_by_role("button", name="Show it").click()
+    opened.locator(".turn").wait_for()
+    assert opened.get_by_label("Read as").locator("option:checked").inner_text() == "openai-chat (guessed)"
+
+
+def test_an_example_is_at_hand(opened: Page) -> None:
+    assert serious(opened) == []
+    opened.get_by_role("button", name="Show an example").click()
+    opened.locator(".turn").wait_for()
+    expect(opened.locator(".message .card")).to_have_count(2)
+
+
+def test_another_protocol_and_another_consumer_can_be_chosen(opened: Page) -> None:
+    drop(opened, "gates.sse", STREAM)
+    opened.locator(".turn").wait_for()
+    before = events(opened)
+    opened.locator(".consumers select").select_option("responses")
+    expect(opened.locator(".consumers select")).to_have_value("responses")
+    expect(opened.locator(".ledger")).to_contain_text("response.created")
+    assert events(opened) == before
+    opened.get_by_label("Read as").select_option("openai-chat")
+    expect(opened.locator(".turn-way .protocol").first).to_have_text("openai-chat")
+    opened.get_by_label("Read as").select_option("")
+    expect(opened.locator(".message .card")).to_have_count(3)
+
+
+def test_what_cannot_be_read_says_so_and_offers_a_way_on(opened: Page, problems: list[str]) -> None:
+    drop(opened, "picture.png", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4)
+    alert = opened.get_by_role("alert")
+    expect(alert).to_contain_text("picture.png cannot be shown.")
+    problems[:] = [problem for problem in problems if "400" not in problem]
+    drop(opened, "nothing.sse", b"")
+    expect(alert).to_contain_text("There is nothing in it.")
+    drop(opened, "gates.sse", STREAM)
+    opened.locator(".turn").wait_for()
+
+
+def test_more_than_the_page_takes_is_not_even_sent(opened: Page) -> None:
+    opened.evaluate(
+        """() => {
+            const held = new DataTransfer();
+            held.items.add(new File([new Uint8Array(33 * 1024 * 1024)], "large.sse"));
+            document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: held, bubbles: true, cancelable: true }));
+        }"""
+    )
+    expect(opened.get_by_role("alert")).to_contain_text("penstock inspect FILE in a terminal takes any size")
+
+
+def test_recordings_of_the_gateway_are_listed_and_open(page: Page, gateway: Inspected) -> None:
+    send(gateway, "anthropic/interleaved")
+    page.goto(f"{gateway.url}/#/file")
+    row = page.locator(".recordings tbody tr").first
+    row.get_by_role("link").click()
+    page.locator(".turn").wait_for()
+    expect(page.locator(".message .card")).to_have_count(3)
+    page.get_by_role("button", name="Close").click()
+    page.get_by_role("heading", name="See what a stream holds").wait_for()
+
+
+def test_one_file_without_a_gateway(page: Page, tmp_path: Path, problems: list[str]) -> None:
+    """What `penstock inspect --web` serves."""
+    app: Any = SingleFileApp(source_from_file(STREAM, "gates.sse"))
+    with Running(app, plain=True) as running:
+        page.goto(running.url)
+        page.locator(".turn").wait_for()
+        assert page.locator(".turn-head h1").inner_text() == "gates.sse"
+        page.locator(".consumers select").select_option("openai-chat")
+        expect(page.locator(".ledger")).to_contain_text("chat.completion.chunk")
+        assert shared(page, tmp_path).name == "gates.html"
+        drop(page, "other.sse", wire("text", "openai-chat"))
+        expect(page.locator(".turn-head h1")).to_have_text("other.sse")
+        page.get_by_role("button", name="Close").click()
+        page.get_by_role("heading", name="See what a stream holds").wait_for()
+        assert problems == []
+
+
+# ── share ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def shared(page: Page, folder: Path) -> Path:
+    """The file that the button saves."""
+    with page.expect_download(timeout=LONG) as download:
+        page.get_by_role("button", name="Share").click()
+    place = folder / download.value.suggested_filename
+    download.value.save_as(place)
+    return place
+
+
+@pytest.mark.row("G3")
+def test_a_shared_file_works_anywhere_and_holds_no_secret(opened: Page, tmp_path: Path, problems: list[str]) -> None:
+    drop(opened, "the gates.sse", STREAM.replace(b"upper valley", SECRET.encode()))
+    opened.locator(".turn").wait_for()
+    place = shared(opened, tmp_path)
+    expect(opened.get_by_text("Saved, secrets removed")).to_be_visible()
+    assert place.name == "the-gates.html"
+    assert SECRET not in place.read_text()
+    assert not re.search(r'(?:src|href)="(?!data:|#)', place.read_text().partition('id="penstock-trace"')[0])
+    opened.goto(place.as_uri())
+    opened.locator(".turn").wait_for()
+    expect(opened.locator(".message .card")).to_have_count(3)
+    opened.locator(".consumers select").select_option("responses")
+    expect(opened.locator(".ledger")).to_contain_text("response.created")
+    opened.get_by_role("button", name="To the start").click()
+    for _ in range(3):
+        opened.get_by_role("button", name="One step on").click()
+    assert re.search(r"event [1-9]/", events(opened))
+    expect(opened.locator(".message .card")).to_have_count(0)
+    opened.get_by_role("button", name="To the end").click()
+    expect(opened.locator(".message .card")).to_have_count(3)
+    assert serious(opened) == []
+    assert problems == []
+
+
+def test_a_hostile_file_runs_nothing_here_nor_when_it_is_shared(opened: Page, tmp_path: Path) -> None:
+    drop(opened, "<script>ran=20<!--.sse", b"".join(sample_streams.hostile(50)))
+    opened.locator(".turn").wait_for(timeout=LONG)
+    text = opened.locator(".message .md").first
+    expect(text).to_contain_text("<script>window.ran = 1</script>")
+    place = shared(opened, tmp_path)
+    assert opened.evaluate("window.ran") is None
+    opened.goto(place.as_uri())
+    opened.locator(".turn").wait_for(timeout=LONG)
+    expect(opened.locator(".message .md").first).to_contain_text("<script>window.ran = 1</script>")
+    assert opened.evaluate("window.ran") is None
+    assert opened.locator("iframe, object, embed, svg [onload], img[onerror]").count() == 0
+    traces = opened.evaluate("JSON.parse(document.getElementById('penstock-trace').textContent).traces")
+    assert json.dumps(traces).count("window.ran=11") > 0

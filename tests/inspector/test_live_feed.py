@@ -1,0 +1,193 @@
+"""Watching: the list as it changes, one turn as it goes on, and nothing at all while nobody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.gateway import process
+from tests.gateway.client_requests import ask, get
+from tests.inspector.conftest import inspected
+from tests.inspector.event_feed import Reader, ended, watching
+from tests.inspector.paused_upstream import going, waiting
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.inspector.conftest import Inspected
+
+pytestmark = pytest.mark.slow  # a real gateway for each
+
+
+def over(reader: Reader, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = reader.until(
+        lambda: reader.rows.get(name) if reader.rows.get(name, {}).get("duration") is not None else None
+    )
+    return found
+
+
+def in_loop(gateway: Inspected, work: Any) -> Any:
+    """Something of the gateway's, done where it lives."""
+
+    async def done() -> Any:
+        return work()
+
+    return gateway.call(done())
+
+
+# ── the list ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("G3")
+def test_a_turn_is_seen_from_its_beginning_to_its_end() -> None:
+    with waiting() as (gateway, gate), watching(gateway.url) as reader:
+        with going(gateway, gate, reader) as row:
+            assert (row["asked"], row["provider"], row["engine"]) == ("openai-chat/text", "openai-chat", "native")
+            assert (row["duration"], row["held"]) == (None, True)
+        found = over(reader, row["id"])
+        assert reader.states(row["id"])[-2:] == ["streaming", "finish"]
+        assert (found["input"], found["output"], found["finish"]) == (11, 40, "stop")
+        assert found["rate"] > 0
+        assert found["decisions"]
+        assert reader.named("turns")[0]["first"] is True
+
+
+@pytest.mark.row("G3")
+def test_the_list_begins_with_what_there_was() -> None:
+    with inspected() as gateway:
+        names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(3)]
+        with watching(gateway.url) as reader:
+            first = reader.named("turns")[0]
+            assert [row["id"] for row in first["rows"]] == names[::-1]
+            assert not any(row["held"] for row in first["rows"])
+
+
+def test_refusals_and_errands_are_in_the_list() -> None:
+    from tests.gateway.client_requests import post
+
+    with inspected() as gateway, watching(gateway.url) as reader:
+        assert post(f"{gateway.url}/v1/chat/completions", content=b"{").status_code == 400
+        (row,) = reader.until(lambda: list(reader.rows.values()))
+        assert (row["state"], row["http"], row["held"]) == ("refused", 400, False)
+        body = {"model": "openai-chat/text", "input": ["one"]}
+        assert post(f"{gateway.url}/v1/embeddings", json=body).status_code == 200
+        reader.until(lambda: [row for row in reader.rows.values() if row["operation"] == "embeddings"])
+
+
+# ── nobody ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("G3")
+def test_while_nobody_watches_nothing_is_tapped(gateway: Inspected) -> None:
+    services, watch = gateway.inspector.services, gateway.inspector.watch
+    assert services.watch is None
+    ask(gateway.url, "anthropic", "replay/text")
+    assert (len(watch.captures), watch.size) == (0, 0)
+    with watching(gateway.url), watching(gateway.url):
+        assert services.watch is watch
+        ask(gateway.url, "anthropic", "replay/text")
+        assert len(watch.captures) == 1
+    left(gateway)
+    assert services.estimates.told is None
+    ask(gateway.url, "anthropic", "replay/text")
+    assert len(watch.captures) == 1  # what was held stays a while
+    in_loop(gateway, watch.clear)
+    assert (len(watch.captures), watch.size) == (0, 0)
+
+
+def left(gateway: Inspected) -> None:
+    """Wait until the gateway knows that nobody watches."""
+
+    async def known() -> None:
+        async with asyncio.timeout(10):
+            while gateway.inspector.services.watch is not None:  # noqa: ASYNC110 — told by the network, to nobody else
+                await asyncio.sleep(0.005)
+
+    gateway.call(known())
+
+
+def test_a_turn_ends_though_its_watcher_has_gone() -> None:
+    with waiting() as (gateway, gate):
+        reader = watching(gateway.url)
+        with reader, going(gateway, gate, reader):
+            reader.leave()
+            left(gateway)
+        (tap,) = gateway.inspector.watch.captures.values()
+        ended(gateway, tap.id)
+        assert tap.turn is None
+        assert get(f"{gateway.url}/inspector/turns/{tap.id}").json()["events"][-1]["type"] == "finish"
+
+
+# ── one turn as it goes on ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("G3")
+@pytest.mark.parametrize("consumer", ["", "vscode"])
+def test_a_turn_is_followed_to_its_end(consumer: str) -> None:
+    with waiting() as (gateway, gate), watching(gateway.url) as reader:
+        with going(gateway, gate, reader) as row, Reader(_at(gateway, row, f"/follow?as={consumer}")) as follower:
+            (first,) = follower.named("trace")
+            assert (first["done"], first["row"]["state"]) == (False, "streaming")
+            assert "word1" in str(first["events"])
+            assert "word20" not in str(first["events"])
+            gate.open.set()
+            follower.until(lambda: follower.over)
+        more = follower.named("more")
+        assert more[-1]["done"] is True
+        whole = get(_at(gateway, row, f"?as={consumer}")).json()
+        for kind in ("frames", "events", "outputs", "marks"):
+            assert [*first[kind], *(one for part in more for one in part[kind])] == whole[kind]
+
+
+def _at(gateway: Inspected, row: dict[str, Any], rest: str = "") -> str:
+    return f"{gateway.url}/inspector/turns/{row['id']}{rest}"
+
+
+def test_a_turn_that_is_over_is_followed_too(gateway: Inspected) -> None:
+    with watching(gateway.url):
+        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
+        with Reader(f"{gateway.url}/inspector/turns/{name}/follow") as follower:
+            follower.until(lambda: follower.over)
+    assert [said for said, _ in follower.events] == ["trace"]
+    assert follower.events[0][1]["done"] is True
+
+
+def test_who_leaves_is_forgotten() -> None:
+    with (
+        waiting() as (gateway, gate),
+        watching(gateway.url) as reader,
+        going(gateway, gate, reader) as row,
+    ):
+        tap = gateway.inspector.watch.captures[row["id"]]
+        with Reader(_at(gateway, row, "/follow")):
+            assert len(tap.followers) == 1
+
+        async def gone() -> None:
+            async with asyncio.timeout(10):
+                while tap.followers:  # noqa: ASYNC110 — as above
+                    await asyncio.sleep(0.005)
+
+        gateway.call(gone())
+
+
+# ── the end ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_when_the_gateway_stops_nobody_is_kept_waiting(gateway: Inspected) -> None:
+    with inspected() as other, watching(other.url) as reader:
+        in_loop(other, other.inspector.stopping)
+        reader.until(lambda: reader.over)
+        assert other.inspector.services.watch is None
+    assert gateway.inspector.watch.closed is False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_server_that_is_stopped_does_not_wait_for_those_who_watch(tmp_path: Path) -> None:
+    """Streams are given half a minute to end; a page that is open for hours is none."""
+    with process.gateway(tmp_path, "[serve]\ndrain = 300\n") as server, watching(server.base) as reader:
+        server.stop()  # within the time that this gives it
+        reader.until(lambda: reader.over)

@@ -1,0 +1,113 @@
+"""No answer of the inspector ever holds a secret: every route is asked, and everything it says is searched."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from penstock import events as ev
+from penstock._gateway.config import AccessTable, Key, RecordTable
+from penstock._redaction import MARK
+from penstock.testing import Reply
+from tests.gateway.client_requests import ask, get, post
+from tests.inspector.conftest import inspected
+from tests.inspector.event_feed import Reader, bearer, ended, watching
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.testing import Seen
+
+OWNER = "pk-penstock-owner0123456789"
+HALVES = "planted-in-two-halves"
+LOOKS, ESCAPED = "sk-planted0123456789abcdef", "sk-escaped0123456789abcdef"
+
+
+def tells(seen: Seen) -> Reply:
+    """Says every secret it can: the key it was sent, what looks like one, one behind an escape, one in two deltas."""
+    key = seen.headers["authorization"]
+    words = [f"you sent {key} ", f"also {LOOKS} ", f"\n{ESCAPED}\n", HALVES[:9], HALVES[9:], ' "quoted" ']
+    events: list[ev.AnyEvent] = [
+        ev.Start(id="1", model="m"), ev.TextStart(0), *(ev.TextDelta(0, word) for word in words), ev.TextEnd(0),
+        ev.Usage(input=3, output=2), ev.Finish("stop"),
+    ]  # fmt: skip
+    return Reply.of("openai-chat", events)
+
+
+@pytest.mark.row("G3")
+def test_no_answer_holds_a_secret(tmp_path: Path) -> None:
+    env = {"MY_API_KEY": HALVES, "HUE_SECRET": 'he said "no"\n'}
+    keys = {"owner": Key(env="OWNER_KEY", inspect="all")}
+    with inspected(
+        tells, env={**env, "OWNER_KEY": OWNER}, keys=keys, record=RecordTable(path=str(tmp_path))
+    ) as gateway, watching(gateway.url, bearer(OWNER)) as reader:  # fmt: skip
+        headers = {**bearer(OWNER), "x-custom": LOOKS}
+        ask(gateway.url, "openai-chat", "openai-chat/bad", headers={"x-api-key": OWNER, "user-agent": LOOKS})
+        body = {
+            "model": "openai-chat/text",
+            "stream": True,
+            "messages": [{"role": "user", "content": f'a {LOOKS} he said "no"\n'}],
+        }
+        name = post(f"{gateway.url}/v1/messages", json={**body, "max_tokens": 9}, headers=headers).headers[
+            "x-request-id"
+        ]
+        ended(gateway, name)
+        gateway.app.services.recorder.close()
+        answers = _all_answers(gateway.url, name)
+        with Reader(f"{gateway.url}/inspector/turns/{name}/follow", bearer(OWNER)) as follower:
+            follower.until(lambda: follower.over)
+        answers |= {"live": json.dumps(reader.events), "follow": json.dumps(follower.events)}
+        for place, text in answers.items():
+            for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, "he said"):
+                assert secret not in text, f"{secret} is in {place}"
+        assert MARK in answers["turn"]
+        assert "you sent" in answers["turn"]
+
+
+@pytest.mark.row("G3")
+def test_a_key_that_was_passed_on_is_not_shown() -> None:
+    """Nobody knows it by value but the turn that it came with."""
+    theirs = "the-callers-very-own"
+    with inspected(tells, access=AccessTable(keys="forward")) as gateway, watching(gateway.url) as reader:
+        name = ask(gateway.url, "anthropic", "openai-chat/text", headers={"x-api-key": theirs}).headers["x-request-id"]
+        ended(gateway, name)
+        assert theirs in str(gateway.up.seen[-1].headers)
+        place = f"{gateway.url}/inspector/turns/{name}"
+        with Reader(f"{place}/follow") as follower:
+            follower.until(lambda: follower.over)
+        trace = get(place)
+        texts = [
+            get(f"{place}/{kind}/{n}").text for kind in ("frames", "outputs") for n in range(len(trace.json()[kind]))
+        ]
+        for said in (trace.text, str(reader.events), str(follower.events), *texts):
+            assert theirs not in said
+
+
+def _all_answers(base: str, name: str) -> dict[str, str]:
+    """What every route says about a turn, and about the file that was made of it."""
+    found: dict[str, str] = {}
+    with httpx.Client(base_url=f"{base}/inspector/", headers=bearer(OWNER), timeout=20) as client:
+        for place in ("about", "turns", "usage", "tokens", "recordings"):
+            found[place] = client.get(place).text
+        trace = client.get(f"turns/{name}").json()
+        found["turn"] = json.dumps(trace, ensure_ascii=False)
+        for consumer in trace["consumers"]:
+            found[f"turn as {consumer}"] = client.get(f"turns/{name}?as={consumer}").text
+        for kind in ("frames", "outputs"):
+            for number in range(len(trace[kind])):
+                found[f"{kind} {number}"] = client.get(f"turns/{name}/{kind}/{number}").text
+        tapes = [row["name"] for row in json.loads(found["recordings"])["recordings"]]
+        assert tapes
+        for tape in tapes:
+            found[f"tape {tape}"] = client.get(f"recordings/{tape}").text
+        stream = b"".join(
+            Reply.of("openai-chat", [ev.Start(), ev.TextStart(0), ev.TextDelta(0, f"{LOOKS} {HALVES}")]).chunks
+        )
+        found["file"] = client.post("trace", content=stream).text
+        found["frame of a file"] = client.post("trace?frame=1", content=stream).text
+    assert not [place for place, text in found.items() if re.match(r'\{"error"', text)]
+    return found

@@ -1,0 +1,176 @@
+"""What watching may take, and no more: bytes of a turn, of all turns, turns, changes that wait, pages. And estimates."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, cast
+
+import pytest
+
+from penstock._gateway.callers import Refusal
+from penstock._inspector import live_capture as tapping
+from penstock._inspector import live_capture as watches
+from penstock._inspector import live_stream, single_file
+from penstock.testing import Reply
+from tests.gateway.client_requests import ask, get
+from tests.inspector.conftest import inspected
+from tests.inspector.event_feed import watching
+from tests.inspector.paused_upstream import SSE, TEXT
+
+pytestmark = pytest.mark.slow  # a real gateway for each
+
+
+@pytest.mark.row("G3")
+def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tapping, "MAX_TURN_BYTES", 4_000)
+    monkeypatch.setattr(tapping, "LOOK", 2)
+    reply = Reply.of("openai-chat", TEXT)
+    slow = Reply(reply.chunks, headers=SSE)
+    with inspected(slow) as gateway, watching(gateway.url):
+        name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
+        tap = gateway.inspector.watch.captures[name]
+        assert tap.cut
+        assert tap.size <= 4_000
+        trace = get(f"{gateway.url}/inspector/turns/{name}").json()
+        assert "only the beginning" in trace["lost"]
+
+
+@pytest.mark.row("G3")
+def test_all_turns_together_take_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "MAX_TOTAL_BYTES", 20_000)
+    with inspected() as gateway, watching(gateway.url):
+        names = [ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"] for _ in range(8)]
+        watch = gateway.inspector.watch
+        assert 0 < watch.size <= 20_000
+        assert watch.size == sum(tap.size for tap in watch.captures.values())
+        assert names[0] not in watch.captures
+        assert get(f"{gateway.url}/inspector/turns/{names[0]}").json()["row"]["held"] is False
+        assert get(f"{gateway.url}/inspector/turns/{names[-1]}").json()["frames"]
+
+
+def test_so_many_turns_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "MAX_TURNS", 3)
+    with inspected() as gateway, watching(gateway.url):
+        names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(6)]
+        assert list(gateway.inspector.watch.captures) == names[-3:]
+
+
+def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "MAX_TOTAL_BYTES", 1_000)
+    with inspected() as gateway, watching(gateway.url):
+        name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
+        row = get(f"{gateway.url}/inspector/turns/{name}").json()
+        assert row["row"]["held"] is False
+        assert gateway.inspector.watch.size <= 1_000
+
+
+def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
+    made, ended = watches.TurnListener(None), cast("Any", object())
+    for number in range(watches.MAX_UNREAD + 50):
+        assert made.has_room("") == (number < watches.MAX_UNREAD)
+        made.on_turn(str(number), "")
+        made.on_turn(str(number), "", ended)
+    assert made.take_changes() == dict.fromkeys(map(str, range(watches.MAX_UNREAD)), ended)
+    assert made.missed == 50, "each is counted once, when it is over"
+    assert made.take_changes() == {}
+    assert made.has_room("")
+
+
+def test_the_end_of_a_turn_that_was_shown_is_never_missed() -> None:
+    made = watches.TurnListener(None)
+    made.on_turn("shown", "")
+    made.take_changes()
+    ended = cast("Any", object())
+    for number in range(3 * watches.MAX_UNREAD):
+        made.on_turn(str(number), "", ended)
+    made.on_turn("shown", "", ended)
+    assert made.take_changes()["shown"] is ended
+    for number in range(3 * watches.MAX_UNREAD):
+        made.on_turn(str(number), "", ended)
+    made.on_turn("shown", "", ended)  # nothing is held of it any more: it is one of many
+    assert "shown" not in made.take_changes()
+
+
+def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:
+    made = watches.TurnListener("ours")
+    assert made.has_room("ours")
+    assert not made.has_room("theirs")
+    made.on_turn("one", "theirs", cast("Any", object()))
+    assert made.take_changes() == {}
+
+
+def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "MAX_UNREAD", 2)
+    monkeypatch.setattr(live_stream, "LIST_INTERVAL", 60.0)
+    with inspected() as gateway, watching(gateway.url):
+        names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(5)]
+        held = set(gateway.inspector.watch.captures)
+        assert 2 <= len(held) <= 4  # the first may have been fetched already
+        assert held == set(names[: len(held)])
+
+
+def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock._inspector import turns
+
+    monkeypatch.setattr(turns, "MAX_LISTENERS", 1)
+    with inspected() as gateway, watching(gateway.url):
+        refused = get(f"{gateway.url}/inspector/live")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+
+
+# ── estimates ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("G3")
+def test_an_estimate_comes_beside_what_was_counted() -> None:
+    with inspected(Reply.of("openai-chat", TEXT)) as gateway, watching(gateway.url) as reader:
+        services = gateway.inspector.services
+        services.estimates._every = 0.0
+        names = [ask(gateway.url, "openai-chat", "openai-chat/text").headers["x-request-id"] for _ in range(3)]
+        services.estimates.flush()
+        row = reader.until(lambda: (found := reader.rows.get(names[0], {})).get("estimate") and found)
+        assert row["low"] <= row["estimate"] <= row["high"]
+        assert row["input"] == 11
+        (model,) = get(f"{gateway.url}/inspector/tokens").json()["models"]
+        assert (model["model"], model["samples"]) == ("openai-chat/text", 3)
+        assert [point["actual"] for point in model["points"]] == [11, 11, 11]
+        assert len({entry["factor"] for entry in model["history"]}) == 3  # it learns
+        assert model["factor"] == model["history"][-1]["factor"]
+
+
+def test_turns_are_estimated_now_and_then() -> None:
+    with inspected(Reply.of("openai-chat", TEXT)) as gateway:
+        estimates = gateway.inspector.services.estimates
+        for _ in range(4):
+            ask(gateway.url, "openai-chat", "openai-chat/text")
+        estimates.flush()
+        assert sum(row.estimate is not None for row in gateway.rows()) == 1
+
+
+# ── work ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_long_streams_are_looked_at_one_at_a_time() -> None:
+    """And whoever waits too long for that is told so; what is short goes on meanwhile."""
+
+    async def main() -> None:
+        work, gate, begun = single_file.WorkerSlots(), threading.Event(), threading.Event()
+
+        def long() -> bool:
+            begun.set()
+            return gate.wait(20)
+
+        first = asyncio.create_task(work.run(long, single_file.LARGE_BYTES + 1))
+        assert await asyncio.to_thread(begun.wait, 10)
+        with pytest.raises(Refusal) as refused:
+            await work.run(lambda: None, single_file.LARGE_BYTES + 1)
+        assert (refused.value.status, refused.value.fault.retry_after) == (503, 5.0)
+        assert await work.run(lambda: "short") == "short"
+        gate.set()
+        assert await first is True
+        assert await work.run(lambda: "next", single_file.LARGE_BYTES + 1) == "next"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(single_file, "MAX_WAIT", 0.01)
+        asyncio.run(main())
