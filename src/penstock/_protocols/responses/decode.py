@@ -16,8 +16,8 @@ from penstock._delta_templates import number_remover, string_remover
 from penstock._jsontext import complete_json, parse_lenient_bounded
 from penstock._protocols.responses import decode_calls, wire
 from penstock._protocols.responses.body import EchoedFields, read_fault, read_finish_reason, read_usage
-from penstock._protocols.responses.decode_items import ItemSlot, ItemSlots
-from penstock._protocols.responses.decode_text import MessageReader, ReasoningReader, TextParts
+from penstock._protocols.responses.decode_items import ItemReader, ItemSlot, ItemSlots
+from penstock._protocols.responses.decode_text import MessageReader, ReasoningReader
 from penstock._protocols.responses.wire import NAME, wrap_extra
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from penstock._ledger import Part
     from penstock.events import AnyEvent
 
-_END_STATUS = {
-    f"response.{status}": status for status in ("completed", "incomplete", "failed", "cancelled", "canceled")
-}
+_END_STATUSES = frozenset({"completed", "incomplete", "failed", "cancelled", "canceled"})
+_SUMMARY_EVENTS = frozenset(wire.STRUCTS[f"response.reasoning_summary_part.{end}"] for end in ("added", "done"))
 
 
 class ResponsesDecoder(Decoder):
@@ -43,10 +42,8 @@ class ResponsesDecoder(Decoder):
         super().__init__()
         self._id = ""
         self._items = ItemSlots()
-        self._texts = TextParts(self.ledger)
-        self._messages = MessageReader(self.ledger, self._texts)
-        self._reasoning = ReasoningReader(self.ledger, self._texts)
-        self._calls = decode_calls.CallReader(self.ledger)
+        self._messages, self._reasoning = MessageReader(self.ledger), ReasoningReader(self.ledger)
+        self._calls = decode_calls.StreamedCallReader(self.ledger)
         self._tools = decode_calls.BuiltinToolReader(self.ledger)
         self._untyped = decode_calls.UntypedItemReader(self.ledger)
         self._waiting_error: wire.ErrorEvent | None = None
@@ -89,8 +86,8 @@ class ResponsesDecoder(Decoder):
 
     def _on_ended(self, payload: wire.LifecycleEvent) -> None:
         """Reads the final snapshot. Some providers send `response.completed` with another status inside."""
-        response, status = payload.response, _END_STATUS.get(str(payload.__struct_config__.tag))
-        if status and (status != "completed" or response.status not in ("incomplete", "failed")):
+        response, status = payload.response, str(payload.__struct_config__.tag).removeprefix("response.")
+        if status in _END_STATUSES and (status != "completed" or response.status not in ("incomplete", "failed")):
             response.status = status
         if not self.ledger.is_open:
             if self.ledger.turns and (response.id or "") == self._id:
@@ -167,9 +164,8 @@ class ResponsesDecoder(Decoder):
         """Adds the type to payloads without one: frames typed by their event name, non-stream bodies, error bodies."""
         payload = lenient.as_object(value)
         if self.ledger.fix_surrogates and "delta" not in payload:
-            text = (
-                complete_json(raw().decode("utf-8", "replace")) or "null"
-            )  # lone surrogates are mended only in deltas
+            # Lone surrogates are repaired only in deltas.
+            text = complete_json(raw().decode("utf-8", "replace")) or "null"
             value, raw = parse_lenient_bounded(text.encode()), text.encode
             payload = lenient.as_object(value)
         typed = lenient.get_text(payload, "type") in wire.STRUCTS or not payload
@@ -177,7 +173,7 @@ class ResponsesDecoder(Decoder):
 
     # ── items ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _get_reader(self, slot: ItemSlot) -> Any:
+    def _get_reader(self, slot: ItemSlot) -> ItemReader:
         if slot.announced and not slot.kind:
             return self._untyped
         if slot.kind == "message":
@@ -202,48 +198,71 @@ class ResponsesDecoder(Decoder):
             self._get_reader(slot).on_done(slot)
             slot.done = True
 
+    # ── text and reasoning ────────────────────────────────────────────────────────────────────────
+
+    def _find_item(self, location: wire.ItemLocation, kind: str) -> ItemSlot:
+        """Returns the item that an event names, or a new one of this type. Any kind of call fits a call."""
+        kinds = decode_calls.CALL_KINDS if kind in decode_calls.CALL_KINDS else (kind,)
+        return self._items.find_or_create(location.item_id or "", location.output_index, kinds, kind)
+
+    def _find_reasoning_part(self, payload: wire.ContentPartEvent) -> tuple[ItemSlot, str, int] | None:
+        """Returns the item, kind and index of a reasoning part; None for other parts."""
+        if type(payload) in _SUMMARY_EVENTS:
+            return self._find_item(payload, "reasoning"), "summary", payload.summary_index or 0
+        if lenient.get_text(payload.part or {}, "type") == "reasoning_text":
+            return self._find_item(payload, "reasoning"), "full", payload.content_index or 0
+        return None
+
     def _on_part_added(self, payload: wire.ContentPartEvent) -> None:
         """Only a reasoning part matters here: it ends the part before. Other parts open with their first text."""
-        if lenient.get_text(payload.part or {}, "type") == "reasoning_text":
-            self._reasoning.begin_part(self._reasoning_slot(payload), "full", payload.content_index or 0)
+        if reasoning_part := self._find_reasoning_part(payload):
+            self._reasoning.begin_part(*reasoning_part)
 
     def _on_part_done(self, payload: wire.ContentPartEvent) -> None:
-        part, index = payload.part or {}, payload.content_index or 0
-        if lenient.get_text(part, "type") == "reasoning_text":
-            text = lenient.get_text(part, "text")
-            self._reasoning.reconcile_part(self._reasoning_slot(payload), "part", "full", index, text)
+        part = payload.part or {}
+        if reasoning_part := self._find_reasoning_part(payload):
+            slot, kind, index = reasoning_part
+            self._reasoning.reconcile_part(slot, "part", kind, index, lenient.get_text(part, "text"))
         else:
-            self._messages.read_content_part(self._message_slot(payload), "part", index, part)
-
-    # ── text ──────────────────────────────────────────────────────────────────────────────────────
-
-    def _message_slot(self, location: wire.ItemLocation) -> ItemSlot:
-        return self._items.find_or_create(location.item_id or "", location.output_index, ("message",), "message")
+            slot = self._find_item(payload, "message")
+            self._messages.read_content_part(slot, "part", payload.content_index or 0, part)
 
     def _on_text_delta(self, payload: wire.TextDeltaEvent) -> None:
         logprobs = {"content": payload.logprobs} if payload.logprobs else None
-        slot = self._message_slot(payload)
-        self._texts.append_delta(slot, "text", payload.content_index or 0, payload.delta, logprobs)
+        slot = self._find_item(payload, "message")
+        self._messages.append_delta(slot, "text", payload.content_index or 0, payload.delta, logprobs)
 
-    def _on_transcript_delta(self, payload: wire.DeltaEvent) -> None:
-        slot = self._message_slot(payload)
-        self._texts.append_delta(slot, "text", payload.content_index or 0, payload.get_text())
+    def _on_delta(self, payload: wire.DeltaEvent) -> None:
+        """Reads a delta of a transcript, a refusal, reasoning, or the input of a call."""
+        item_type, kind = wire.STREAMED[type(payload)]
+        slot = self._find_item(payload, item_type)
+        if kind == "input":
+            self._calls.append_input(slot, payload.get_text())
+            return
+        index = payload.summary_index if kind == "summary" else payload.content_index
+        self._reasoning.append_delta(slot, kind, index or 0, payload.get_text())
 
-    def _on_text_done(self, payload: wire.DoneEvent) -> None:
-        slot = self._message_slot(payload)
-        self._messages.reconcile_text(slot, "text", payload.content_index or 0, payload.text or "")
+    def _on_done(self, payload: wire.DoneEvent) -> None:
+        """Reads the complete value of what `_on_delta` reads."""
+        item_type, kind = wire.STREAMED[type(payload)]
+        slot = self._find_item(payload, item_type)
+        if kind == "input":
+            self._set_input(slot, payload, item_type)
+            return
+        index = payload.summary_index if kind == "summary" else payload.content_index
+        text = payload.refusal if kind == "refusal" else payload.text
+        self._reasoning.reconcile_part(slot, "text", kind, index or 0, text or "")
 
-    def _on_refusal_delta(self, payload: wire.DeltaEvent) -> None:
-        slot = self._message_slot(payload)
-        self._texts.append_delta(slot, "refusal", payload.content_index or 0, payload.get_text())
-
-    def _on_refusal_done(self, payload: wire.DoneEvent) -> None:
-        slot = self._message_slot(payload)
-        self._messages.reconcile_text(slot, "refusal", payload.content_index or 0, payload.refusal or "")
+    def _set_input(self, slot: ItemSlot, payload: wire.DoneEvent, kind: str) -> None:
+        if kind != "mcp_call":
+            self._calls.set_name(slot, payload.name or "", payload.call_id or "")
+        is_text = kind == "custom_tool_call"
+        text = payload.input or "" if is_text else decode_calls.read_arguments(payload.arguments)
+        self._calls.set_input(slot, text)
 
     def _on_annotation(self, payload: wire.AnnotationEvent) -> None:
         if payload.annotation:
-            slot = self._message_slot(payload)
+            slot = self._find_item(payload, "message")
             self._messages.add_streamed_annotation(slot, payload.content_index or 0, payload.annotation)
 
     def _on_audio_delta(self, payload: wire.DeltaEvent) -> None:
@@ -254,61 +273,7 @@ class ResponsesDecoder(Decoder):
     def _on_audio_done(self, _: wire.DoneEvent) -> None:
         self.ledger.close("audio")
 
-    # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
-
-    def _reasoning_slot(self, location: wire.ItemLocation) -> ItemSlot:
-        return self._items.find_or_create(location.item_id or "", location.output_index, ("reasoning",), "reasoning")
-
-    def _on_summary_delta(self, payload: wire.DeltaEvent) -> None:
-        slot = self._reasoning_slot(payload)
-        self._reasoning.append_delta(slot, "summary", payload.summary_index or 0, payload.get_text())
-
-    def _on_summary_done(self, payload: wire.DoneEvent) -> None:
-        slot, index = self._reasoning_slot(payload), payload.summary_index or 0
-        self._reasoning.reconcile_part(slot, "text", "summary", index, payload.text or "")
-
-    def _on_summary_part_added(self, payload: wire.ContentPartEvent) -> None:
-        self._reasoning.begin_part(self._reasoning_slot(payload), "summary", payload.summary_index or 0)
-
-    def _on_summary_part_done(self, payload: wire.ContentPartEvent) -> None:
-        slot, index = self._reasoning_slot(payload), payload.summary_index or 0
-        self._reasoning.reconcile_part(slot, "part", "summary", index, lenient.get_text(payload.part or {}, "text"))
-
-    def _on_reasoning_delta(self, payload: wire.DeltaEvent) -> None:
-        slot = self._reasoning_slot(payload)
-        self._reasoning.append_delta(slot, "full", payload.content_index or 0, payload.get_text())
-
-    def _on_reasoning_done(self, payload: wire.DoneEvent) -> None:
-        slot, index = self._reasoning_slot(payload), payload.content_index or 0
-        self._reasoning.reconcile_part(slot, "text", "full", index, payload.text or "")
-
-    # ── calls and built-in tools ──────────────────────────────────────────────────────────────────
-
-    def _call_slot(self, location: wire.ItemLocation, kind: str) -> ItemSlot:
-        return self._items.find_or_create(location.item_id or "", location.output_index, decode_calls.CALL_KINDS, kind)
-
-    def _on_arguments_delta(self, payload: wire.DeltaEvent) -> None:
-        self._calls.append_input(self._call_slot(payload, "function_call"), payload.get_text())
-
-    def _on_arguments_done(self, payload: wire.DoneEvent) -> None:
-        self._set_input(payload, "function_call", decode_calls.read_arguments(payload.arguments))
-
-    def _on_input_delta(self, payload: wire.DeltaEvent) -> None:
-        self._calls.append_input(self._call_slot(payload, "custom_tool_call"), payload.get_text())
-
-    def _on_input_done(self, payload: wire.DoneEvent) -> None:
-        self._set_input(payload, "custom_tool_call", payload.input or "")
-
-    def _on_mcp_delta(self, payload: wire.DeltaEvent) -> None:
-        self._calls.append_input(self._call_slot(payload, "mcp_call"), payload.get_text())
-
-    def _on_mcp_done(self, payload: wire.DoneEvent) -> None:
-        self._calls.set_input(self._call_slot(payload, "mcp_call"), decode_calls.read_arguments(payload.arguments))
-
-    def _set_input(self, payload: wire.DoneEvent, kind: str, text: str) -> None:
-        slot = self._call_slot(payload, kind)
-        self._calls.set_name(slot, payload.name or "", payload.call_id or "")
-        self._calls.set_input(slot, text)
+    # ── built-in tools ────────────────────────────────────────────────────────────────────────────
 
     def _find_tool(self, location: wire.ItemLocation, kind: str) -> ItemSlot | None:
         """Returns the item of a built-in tool if it was announced. The finished item repeats earlier events."""
@@ -332,13 +297,13 @@ class ResponsesDecoder(Decoder):
         if slot := self._find_tool(payload, "apply_patch_call"):
             slot.item = {**slot.item, "operation": {**lenient.get_object(slot.item, "operation"), "diff": payload.diff}}
 
-    def _on_command_done(self, payload: wire.ShellCommandEvent) -> None:
+    def _on_command_done(self, payload: wire.DoneEvent) -> None:
         if slot := self._find_tool(payload, "shell_call"):
             action = lenient.get_object(slot.item, "action")
             commands = [*lenient.get_list(action, "commands"), payload.command]
             slot.item = {**slot.item, "action": {**action, "commands": commands}}
 
-    def _on_shell_output_done(self, payload: wire.ShellOutputEvent) -> None:
+    def _on_shell_output_done(self, payload: wire.DoneEvent) -> None:
         if slot := self._find_tool(payload, "shell_call_output"):
             slot.item = {**slot.item, "output": [*lenient.get_list(slot.item, "output"), *(payload.output or ())]}
 
@@ -347,51 +312,26 @@ class ResponsesDecoder(Decoder):
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = wire.index_by_struct(
         {
-            "response": _on_ended,
-            "response.created": _on_created,
-            "response.queued": _on_running,
-            "response.in_progress": _on_running,
-            **dict.fromkeys(_END_STATUS, _on_ended),
-            "error": _on_error,
-            "response.output_item.added": _on_item_added,
-            "response.output_item.done": _on_item_done,
-            "response.content_part.added": _on_part_added,
-            "response.content_part.done": _on_part_done,
-            "response.output_text.delta": _on_text_delta,
-            "response.output_text.done": _on_text_done,
-            **dict.fromkeys(
-                ("response.output_text.annotation.added", "response.output_text_annotation.added"), _on_annotation
-            ),
-            "response.refusal.delta": _on_refusal_delta,
-            "response.refusal.done": _on_refusal_done,
-            **dict.fromkeys(("response.reasoning.delta", "response.reasoning_text.delta"), _on_reasoning_delta),
-            **dict.fromkeys(("response.reasoning.done", "response.reasoning_text.done"), _on_reasoning_done),
-            **dict.fromkeys(
-                ("response.reasoning_summary.delta", "response.reasoning_summary_text.delta"), _on_summary_delta
-            ),
-            **dict.fromkeys(
-                ("response.reasoning_summary.done", "response.reasoning_summary_text.done"), _on_summary_done
-            ),
-            "response.reasoning_summary_part.added": _on_summary_part_added,
-            "response.reasoning_summary_part.done": _on_summary_part_done,
-            "response.function_call_arguments.delta": _on_arguments_delta,
-            "response.function_call_arguments.done": _on_arguments_done,
-            "response.custom_tool_call_input.delta": _on_input_delta,
-            "response.custom_tool_call_input.done": _on_input_done,
-            **dict.fromkeys(("response.mcp_call_arguments.delta", "response.mcp_call.arguments.delta"), _on_mcp_delta),
-            **dict.fromkeys(("response.mcp_call_arguments.done", "response.mcp_call.arguments.done"), _on_mcp_done),
-            "response.code_interpreter_call_code.delta": _on_code_delta,
-            "response.code_interpreter_call_code.done": _on_code_done,
-            "response.code_interpreter_call.code.delta": _on_code_delta,
-            "response.code_interpreter_call.code.done": _on_code_done,
-            "response.image_generation_call.partial_image": _on_partial_image,
-            "response.apply_patch_call_operation_diff.done": _on_diff_done,
-            "response.shell_call_command.done": _on_command_done,
-            "response.shell_call_output_content.done": _on_shell_output_done,
-            "response.audio.delta": _on_audio_delta,
-            "response.audio.done": _on_audio_done,
-            "response.audio.transcript.delta": _on_transcript_delta,
-            "response.audio.transcript.done": _ignore,
-            **dict.fromkeys(wire.EVENT_TYPES[wire.IgnoredEvent], _ignore),
+            _on_ended: "LifecycleEvent",
+            _on_created: "response.created",
+            _on_running: "response.queued response.in_progress",
+            _on_error: "ErrorEvent",
+            _on_item_added: "response.output_item.added",
+            _on_item_done: "response.output_item.done",
+            _on_part_added: "response.content_part.added response.reasoning_summary_part.added",
+            _on_part_done: "response.content_part.done response.reasoning_summary_part.done",
+            _on_text_delta: "TextDeltaEvent",
+            _on_delta: "DeltaEvent",
+            _on_done: "DoneEvent",
+            _on_annotation: "AnnotationEvent",
+            _on_partial_image: "PartialImageEvent",
+            _on_code_delta: "response.code_interpreter_call_code.delta response.code_interpreter_call.code.delta",
+            _on_code_done: "response.code_interpreter_call_code.done response.code_interpreter_call.code.done",
+            _on_diff_done: "response.apply_patch_call_operation_diff.done",
+            _on_command_done: "response.shell_call_command.done",
+            _on_shell_output_done: "response.shell_call_output_content.done",
+            _on_audio_delta: "response.audio.delta",
+            _on_audio_done: "response.audio.done",
+            _ignore: "IgnoredEvent response.audio.transcript.done",
         }
     )

@@ -16,11 +16,11 @@ from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._jsontext import as_json, complete_json
 from penstock._protocols.responses import wire
+from penstock._protocols.responses.decode_items import ItemReader, ItemSlot
 from penstock._protocols.responses.wire import NAME, wrap_extra
 
 if TYPE_CHECKING:
     from penstock._ledger import Ledger, Part
-    from penstock._protocols.responses.decode_items import ItemSlot
     from penstock.events import By, CallForm, Extra
 
 CALL_KINDS = ("function_call", "custom_tool_call", "mcp_call")
@@ -52,11 +52,11 @@ def _make_call_id(ledger: Ledger, slot: ItemSlot) -> str:
     return f"call_{ledger.id_prefix}_{slot.number}"
 
 
-class CallReader:
+class StreamedCallReader(ItemReader):
     """Reads calls whose input is streamed. State: the request's tools, as far as the response echoes them."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        super().__init__(ledger)
         self._has_xai_search = False
         self._custom_tools: set[str] = set()
 
@@ -194,45 +194,35 @@ class CallReader:
         self._ledger.add_whole_part(ev.Result, slot.call, name, json, wire.has_failed(item), False, extra)  # noqa: FBT003
 
 
-class UntypedItemReader:
+class UntypedItemReader(ItemReader):
     """Reads items without a type. They become unknown payloads: none of them may become a call."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    def on_added(self, slot: ItemSlot) -> None:
-        """Does nothing: the finished item may have a type."""
 
     def on_done(self, slot: ItemSlot) -> None:
         self._ledger.diagnostics.add("item-untyped", f"output item {slot.id!r} has no type and is left out")
         self._ledger.unusable += 1
         self._ledger.unknown(NAME, as_json(slot.item))
 
-    def on_snapshot(self, slot: ItemSlot) -> None:
-        """Does nothing: the final snapshot repeats the finished item."""
-
     def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
         if not slot.done and complete:
             self.on_done(slot)
 
 
-class BuiltinToolReader:
+class BuiltinToolReader(ItemReader):
     """Reads items of built-in tools. Items of unknown kinds become opaque parts.
 
     State: the names of calls, and the last call of each tool, for outputs that name no call.
     """
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        super().__init__(ledger)
         self._names: dict[str, str] = {}
         self._last_calls: dict[str, str] = {}
 
     # ── items ─────────────────────────────────────────────────────────────────────────────────────
 
     def on_added(self, slot: ItemSlot) -> None:
-        tool = wire.CALLS_WITH_OUTPUT.get(slot.kind)
-        if tool is not None:
-            self._open_call(slot, tool, "provider", wrap_extra(item=slot.item))
+        if slot.kind in wire.CALLS_WITH_OUTPUT:
+            self._open_call(slot, wire.CALLS_WITH_OUTPUT[slot.kind])
 
     def on_done(self, slot: ItemSlot) -> None:
         kind = slot.kind
@@ -248,9 +238,6 @@ class BuiltinToolReader:
         else:
             self._ledger.add_whole_part(ev.Opaque, NAME, kind, slot.item)
 
-    def on_snapshot(self, slot: ItemSlot) -> None:
-        """Does nothing: the final snapshot repeats the finished item."""
-
     def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
         """Ends an item that was announced but never done. Its call must not be run."""
         if slot.done or not slot.announced:
@@ -261,21 +248,20 @@ class BuiltinToolReader:
             self.on_done(slot)
 
     def _add_call_with_output(self, slot: ItemSlot, tool: wire.BuiltinTool) -> None:
-        self._open_call(slot, tool, "provider", wrap_extra(item=slot.item))
+        self._open_call(slot, tool)
         self._end_call(slot, tool)
         if slot.kind == "image_generation_call":
             self._add_image(slot)
         self._add_result(slot, tool, slot.call)
 
     def _add_call(self, slot: ItemSlot, tool: wire.BuiltinTool, *, void: bool = False) -> None:
-        extra = wrap_extra(item=slot.item)
-        self._open_call(slot, tool, wire.get_runner(slot.item, tool), extra)
+        self._open_call(slot, tool, wire.get_runner(slot.item, tool))
         part = self._ledger.find(slot.number)
         if part is not None:
             part.void = void or slot.item.get("status") in wire.FAILED_STATUSES
             # Half of the input would be valid JSON, so a call that must not be run gets no input.
             json = None if part.void else wire.read_tool_input(slot.item, tool)
-            self._ledger.end_call(slot.number, json, whole=not part.void, extra=extra)
+            self._ledger.end_call(slot.number, json, whole=not part.void, extra=wrap_extra(item=slot.item))
 
     def _add_approval_request(self, slot: ItemSlot) -> None:
         """Adds the call that needs approval as a call of the provider, and the question."""
@@ -301,19 +287,20 @@ class BuiltinToolReader:
     def add_partial_image(self, slot: ItemSlot, number: int, image: str) -> None:
         """Adds an unfinished image as a partial result, which a later result replaces."""
         tool = wire.CALLS_WITH_OUTPUT["image_generation_call"]
-        self._open_call(slot, tool, "provider", wrap_extra(item=slot.item))
+        self._open_call(slot, tool)
         self._end_call(slot, tool)
         json = as_json({"result": image, "partial_image_index": number})
         self._ledger.add_whole_part(ev.Result, slot.call, tool.name, json, False, True, wrap_extra(id=slot.id))  # noqa: FBT003
 
     # ── the ledger ────────────────────────────────────────────────────────────────────────────────
 
-    def _open_call(self, slot: ItemSlot, tool: wire.BuiltinTool, by: By, extra: Extra | None) -> None:
+    def _open_call(self, slot: ItemSlot, tool: wire.BuiltinTool, by: By = "provider") -> None:
         if slot.call:
             return
         slot.call = lenient.get_text(slot.item, "call_id") or slot.id or _make_call_id(self._ledger, slot)
         name = lenient.get_text(slot.item, "name") or tool.name
         self._names[slot.call], self._last_calls[tool.name] = name, slot.call
+        extra = wrap_extra(item=slot.item)
         self._ledger.open_call(slot.number, slot.call, name, by=by, item=slot.id, extra=extra)
 
     def _end_call(self, slot: ItemSlot, tool: wire.BuiltinTool) -> None:

@@ -19,6 +19,8 @@ from penstock._protocols.responses.wire import Item
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from penstock._ledger import Ledger
+
 SlotKey: TypeAlias = tuple[str, Any, str, str | None]  # what is compared, its value, the kind of item, its call id
 _MAX_COMPARED = 8  # parts that are compared for each repeated part
 
@@ -107,6 +109,25 @@ class ItemSlot(Struct, eq=False):
         self.index = self.index if index is None else index
         self.item = item
         self.announced = True
+
+
+class ItemReader:
+    """Reads items of some types. Subclasses override the methods in which their items have something new."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def on_added(self, slot: ItemSlot) -> None:
+        """Reads an announced item."""
+
+    def on_done(self, slot: ItemSlot) -> None:
+        """Reads a finished item."""
+
+    def on_snapshot(self, slot: ItemSlot) -> None:
+        """Reads the final version of a finished item, which mostly repeats it."""
+
+    def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
+        """Ends an item that is still open when the response ends. `complete`: the response ended normally."""
 
 
 class ItemSlots:

@@ -10,23 +10,29 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import _lenient_fields as lenient
-from penstock._protocols.responses.decode_items import ItemSlot, RepeatMatcher, is_same_start, is_same_text
+from penstock._protocols.responses.decode_items import (
+    ItemReader,
+    ItemSlot,
+    RepeatMatcher,
+    is_same_start,
+    is_same_text,
+)
 from penstock._protocols.responses.wire import NAME, Item, wrap_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Part
     from penstock.events import Extra, ReasoningForm
 
+_REASONING = {"summary": "summary", "full": "content"}  # kind of reasoning part → the item's list of them
 
-class TextParts:
+
+class TextReader(ItemReader):
     """Writes the text of items to the ledger. A part is named by its kind and its index inside the item."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
     def append_delta(self, slot: ItemSlot, kind: str, index: int, text: str, logprobs: Any = None) -> None:
+        self.begin_part(slot, kind, index)
         if not text:
             return
         if (kind, index) in slot.closed:
@@ -36,13 +42,18 @@ class TextParts:
         if part is not None:
             self._ledger.append_to_part(part, text, logprobs)
 
+    def begin_part(self, slot: ItemSlot, kind: str, index: int) -> None:
+        """Closes the complete parts if the named part is new."""
+        if slot.complete and (kind, index) not in slot.parts:
+            for part in slot.complete:
+                self.close_part(slot, *part)
+            slot.complete.clear()
+
     def match_part(self, slot: ItemSlot, event: str, kind: str, index: int, text: str) -> int:
         """Returns the index of the streamed part that `event` repeats under this index."""
         if not text.strip():
             return index  # without text: the part of this index may be repeated under another one
-        matcher = slot.matchers.get((event, kind))
-        if matcher is None:
-            matcher = slot.matchers[event, kind] = RepeatMatcher()
+        matcher = slot.matchers.setdefault((event, kind), RepeatMatcher())
         is_alike = partial(self._is_alike, slot, kind, text, is_same_start)
         return matcher.find(index, slot.indices.get(kind, ()), is_alike)
 
@@ -63,6 +74,16 @@ class TextParts:
     def _is_alike(self, slot: ItemSlot, kind: str, text: str, compare: Callable[[str, str], bool], index: int) -> bool:
         part = self._ledger.find((slot.number, kind, index))
         return compare(part.streamed_text if part is not None else slot.closed.get((kind, index), ""), text)
+
+    def reconcile_part(self, slot: ItemSlot, event: str, kind: str, index: int, text: str) -> int:
+        """Reads the complete text of a part. Returns the index of the streamed part that it repeats."""
+        index = self.match_part(slot, event, kind, index, text)
+        if text:
+            self.begin_part(slot, kind, index)
+        self.reconcile(slot, kind, index, text)
+        if kind in _REASONING and (kind, index) not in slot.closed and (kind, index) not in slot.complete:
+            slot.complete.append((kind, index))
+        return index
 
     def reconcile(self, slot: ItemSlot, kind: str, index: int, text: str) -> None:
         """Compares the complete text with the streamed text, and delivers what is new."""
@@ -87,28 +108,23 @@ class TextParts:
 
     def _open_part(self, slot: ItemSlot, kind: str, index: int) -> Part | None:
         key, extra = (slot.number, kind, index), wrap_extra(id=slot.id, phase=lenient.get_text(slot.item, "phase"))
-        if kind == "text":
-            part = self._ledger.open_text(key, item=slot.id, extra=extra, keep=True)
-        elif kind == "refusal":
-            part = self._ledger.open_refusal(key, item=slot.id, extra=extra, keep=True)
-        else:
+        if kind in _REASONING:
             form: ReasoningForm = "summary" if kind == "summary" else "full"
             part = self._ledger.open_reasoning(key, item=slot.id, form=form, extra=extra, keep=True)
+        else:
+            open_part = self._ledger.open_text if kind == "text" else self._ledger.open_refusal
+            part = open_part(key, item=slot.id, extra=extra, keep=True)
         if part is not None:
             slot.parts[kind, index] = part.index
             slot.indices.setdefault(kind, []).append(index)
         return part
 
 
-class MessageReader:
-    """Reads items of type `message`: content parts and annotations."""
+class MessageReader(TextReader):
+    """Reads items of type `message`: content parts and annotations.
 
-    def __init__(self, ledger: Ledger, texts: TextParts) -> None:
-        self._ledger = ledger
-        self._texts = texts
-
-    def on_added(self, slot: ItemSlot) -> None:
-        """Ignores early content: deltas may repeat it. It is read when the item is done."""
+    Early content of an announced item is ignored, because deltas may repeat it. The ledger closes open text.
+    """
 
     def on_done(self, slot: ItemSlot, event: str = "done") -> None:
         contents = lenient.get_objects(slot.item, "content")
@@ -116,45 +132,33 @@ class MessageReader:
             texts = [
                 lenient.get_text(row, kind) if lenient.get_text(row, "type").endswith(kind) else "" for row in contents
             ]
-            self._texts.match_parts(slot, event, kind, texts)
+            self.match_parts(slot, event, kind, texts)
         for index, content in enumerate(contents):
             self.read_content_part(slot, event, index, content)
         for kind, index in list(slot.parts):
-            self._texts.close_part(slot, kind, index)
+            self.close_part(slot, kind, index)
 
     def on_snapshot(self, slot: ItemSlot) -> None:
         self.on_done(slot, "snapshot")
-
-    def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
-        """Does nothing: the ledger closes open text."""
-
-    def reconcile_text(self, slot: ItemSlot, kind: str, index: int, text: str) -> None:
-        """Reads a complete text or refusal whose content part may still grow."""
-        self._texts.reconcile(slot, kind, self._texts.match_part(slot, "text", kind, index, text), text)
 
     def read_content_part(self, slot: ItemSlot, event: str, index: int, content: Item) -> None:
         """Reads a complete content part."""
         kind = lenient.get_text(content, "type")
         if kind == "refusal":
-            text = lenient.get_text(content, "refusal")
-            index = self._texts.match_part(slot, event, "refusal", index, text)
-            self._texts.reconcile(slot, "refusal", index, text)
-            self._texts.close_part(slot, "refusal", index)
+            index = self.reconcile_part(slot, event, "refusal", index, lenient.get_text(content, "refusal"))
+            self.close_part(slot, "refusal", index)
         elif kind.endswith("text"):
-            index = self._texts.match_part(slot, event, "text", index, lenient.get_text(content, "text"))
-            self._read_text(slot, index, content)
+            text, logprobs = lenient.get_text(content, "text"), lenient.get_list(content, "logprobs")
+            index = self.match_part(slot, event, "text", index, text)
+            if logprobs and ("text", index) not in slot.parts:  # not streamed: the log probabilities are new, too
+                self.append_delta(slot, "text", index, text, {"content": logprobs})
+            else:
+                self.reconcile(slot, "text", index, text)
             for annotation in lenient.get_objects(content, "annotations"):
                 self._add_citation(slot, index, annotation)
-            self._texts.close_part(slot, "text", index)
+            self.close_part(slot, "text", index)
         else:
             self._ledger.diagnostics.add("unknown-content", f"content of type {kind!r} is left out")
-
-    def _read_text(self, slot: ItemSlot, index: int, content: Item) -> None:
-        text, logprobs = lenient.get_text(content, "text"), lenient.get_list(content, "logprobs")
-        if logprobs and ("text", index) not in slot.parts:  # not streamed: the log probabilities are new, too
-            self._texts.append_delta(slot, "text", index, text, {"content": logprobs})
-        else:
-            self._texts.reconcile(slot, "text", index, text)
 
     def add_streamed_annotation(self, slot: ItemSlot, index: int, annotation: Item) -> None:
         """Adds a streamed annotation. Its index may differ from that of its text."""
@@ -171,44 +175,17 @@ class MessageReader:
         self._ledger.cite(key, url, title, of, span, "", file_id, "", filename, extra)
 
 
-class ReasoningReader:
+class ReasoningReader(TextReader):
     """Reads items of type `reasoning`: summary parts, full text parts, and encrypted content.
 
     Parts may overlap. A complete part closes when another one begins; the last part closes when its item is done,
     because only then the encrypted content is final.
     """
 
-    def __init__(self, ledger: Ledger, texts: TextParts) -> None:
-        self._ledger = ledger
-        self._texts = texts
-
-    def on_added(self, slot: ItemSlot) -> None:
-        """Ignores early encrypted content: it is not final."""
-
-    def append_delta(self, slot: ItemSlot, kind: str, index: int, text: str) -> None:
-        self.begin_part(slot, kind, index)
-        self._texts.append_delta(slot, kind, index, text)
-
-    def begin_part(self, slot: ItemSlot, kind: str, index: int) -> None:
-        """Closes the complete parts if the named part is new."""
-        if (kind, index) not in slot.parts:
-            for part in slot.complete:
-                self._texts.close_part(slot, *part)
-            slot.complete.clear()
-
-    def reconcile_part(self, slot: ItemSlot, event: str, kind: str, index: int, text: str) -> None:
-        """Reads the complete text of a part."""
-        index = self._texts.match_part(slot, event, kind, index, text)
-        if text:
-            self.begin_part(slot, kind, index)
-        self._texts.reconcile(slot, kind, index, text)
-        if (kind, index) not in slot.closed and (kind, index) not in slot.complete:
-            slot.complete.append((kind, index))
-
     def on_done(self, slot: ItemSlot, event: str = "done") -> None:
-        for kind, key in (("summary", "summary"), ("full", "content")):
+        for kind, key in _REASONING.items():
             texts = [lenient.get_text(part, "text") for part in lenient.get_objects(slot.item, key)]
-            self._texts.match_parts(slot, event, kind, texts)
+            self.match_parts(slot, event, kind, texts)
             for index, text in enumerate(texts):
                 self.reconcile_part(slot, event, kind, index, text)
         self._close_item(slot)
@@ -227,7 +204,7 @@ class ReasoningReader:
         extra, encrypted = wrap_extra(**state), bool(state.get("encrypted_content"))
         unclosed = [part for part in slot.parts if part not in slot.closed]
         for part in unclosed:
-            self._texts.close_part(slot, *part, extra=extra if part == unclosed[-1] else None)
+            self.close_part(slot, *part, extra=extra if part == unclosed[-1] else None)
         if not unclosed and extra is not None and (not slot.parts or (encrypted and not slot.sealed)):
             self._ledger.open_reasoning(key := (slot.number, "sealed"), item=slot.id, form="redacted", extra=extra)
             self._ledger.close(key, extra)

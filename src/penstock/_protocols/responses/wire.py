@@ -1,23 +1,27 @@
 """Wire format of OpenAI Responses and Open Responses: event structs, event types, items of built-in tools.
 
-Only fields that the decoder reads are declared. Items stay plain objects: there are thirty kinds, and most of them are
-echoed unchanged. Older and newer spellings of an event share one struct; `STRUCTS` has a tagged subclass for each.
+`wire.toml` lists the event types of each struct, and the built-in tools. Structs declare only fields that the decoder
+reads. Items stay plain objects: there are thirty kinds, and most of them are echoed unchanged. Older and newer
+spellings of an event share one struct; `STRUCTS` has a tagged subclass for each.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
+import tomllib
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import msgspec
 from msgspec import Struct, field
 
 from penstock import _lenient_fields as lenient
 from penstock._jsontext import as_json
+from penstock.events import By
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from penstock.events import By, Extra
+    from penstock.events import Extra
 
 NAME = "responses"
 Item: TypeAlias = dict[str, Any]
@@ -93,6 +97,8 @@ class DoneEvent(ItemLocation, gc=False):
     input: str | None = None
     code: str | None = None
     diff: str | None = None
+    command: str | None = None
+    output: list[Any] | None = None
 
 
 class AnnotationEvent(ItemLocation, gc=False):
@@ -102,15 +108,6 @@ class AnnotationEvent(ItemLocation, gc=False):
 class PartialImageEvent(ItemLocation, gc=False):
     partial_image_b64: str | None = None
     partial_image_index: int | None = None
-
-
-class ShellCommandEvent(ItemLocation, gc=False):
-    command: str | None = None
-    command_index: int | None = None
-
-
-class ShellOutputEvent(ItemLocation, gc=False):
-    output: list[Any] | None = None
 
 
 class ErrorEvent(Struct):
@@ -143,66 +140,31 @@ class TokenDetails(Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-EVENT_TYPES: dict[type[Struct], list[str]] = {
-    LifecycleEvent: str.split("""
-        response response.created response.queued response.in_progress response.completed response.failed
-        response.incomplete response.cancelled response.canceled
-    """),
-    ItemEvent: ["response.output_item.added", "response.output_item.done"],
-    ContentPartEvent: str.split("""
-        response.content_part.added response.content_part.done response.reasoning_summary_part.added
-        response.reasoning_summary_part.done
-    """),
-    TextDeltaEvent: ["response.output_text.delta"],
-    DeltaEvent: str.split("""
-        response.refusal.delta response.reasoning.delta response.reasoning_text.delta response.reasoning_summary.delta
-        response.reasoning_summary_text.delta response.function_call_arguments.delta
-        response.custom_tool_call_input.delta response.mcp_call_arguments.delta response.mcp_call.arguments.delta
-        response.code_interpreter_call_code.delta response.code_interpreter_call.code.delta response.audio.delta
-        response.audio.transcript.delta
-    """),
-    DoneEvent: str.split("""
-        response.output_text.done response.refusal.done response.reasoning.done response.reasoning_text.done
-        response.reasoning_summary.done response.reasoning_summary_text.done response.function_call_arguments.done
-        response.custom_tool_call_input.done response.mcp_call_arguments.done response.mcp_call.arguments.done
-        response.code_interpreter_call_code.done response.code_interpreter_call.code.done
-        response.apply_patch_call_operation_diff.done response.audio.done response.audio.transcript.done
-    """),
-    AnnotationEvent: ["response.output_text.annotation.added", "response.output_text_annotation.added"],
-    PartialImageEvent: ["response.image_generation_call.partial_image"],
-    ShellCommandEvent: ["response.shell_call_command.done"],
-    ShellOutputEvent: ["response.shell_call_output_content.done"],
-    ErrorEvent: ["error"],
-    IgnoredEvent: str.split("""
-        response.web_search_call.in_progress response.web_search_call.searching response.web_search_call.completed
-        response.web_search_call.failed response.file_search_call.in_progress response.file_search_call.searching
-        response.file_search_call.completed response.file_search_call.failed response.code_interpreter_call.in_progress
-        response.code_interpreter_call.interpreting response.code_interpreter_call.completed
-        response.code_interpreter_call.failed response.image_generation_call.in_progress
-        response.image_generation_call.generating response.image_generation_call.completed
-        response.image_generation_call.failed response.mcp_call.in_progress response.mcp_call.completed
-        response.mcp_call.failed response.mcp_list_tools.in_progress response.mcp_list_tools.completed
-        response.mcp_list_tools.failed response.compaction.compacting response.shell_call_command.added
-        response.shell_call_command.delta response.shell_call_output_content.delta
-        response.apply_patch_call_operation_diff.delta keepalive ping response.rate_limits.updated codex.rate_limits
-    """),
-}
+_TABLES = tomllib.loads(files("penstock._protocols.responses").joinpath("wire.toml").read_text(encoding="utf-8"))
 
 
-def _define_struct(event_type: str, base: type[Struct]) -> type[Struct]:
-    name = "".join(word.capitalize() for word in event_type.replace("_", ".").split("."))
-    return msgspec.defstruct(name, [], bases=(base,), tag_field="type", tag=event_type, module=__name__)
+def _define_structs() -> Iterator[tuple[str, type[Struct]]]:
+    """Yields a tagged struct for each event type."""
+    for base, event_types in _TABLES["events"].items():
+        for tag in event_types.split():
+            name = "".join(word.capitalize() for word in tag.replace("_", ".").split("."))
+            yield tag, msgspec.defstruct(name, [], bases=(globals()[base],), tag_field="type", tag=tag, module=__name__)
 
 
-STRUCTS: dict[str, type[Struct]] = {
-    kind: _define_struct(kind, base) for base, row in EVENT_TYPES.items() for kind in row
-}
+STRUCTS: dict[str, type[Struct]] = dict(_define_structs())
 Payload: Any = Union[tuple(STRUCTS.values())]  # noqa: UP007 — built from a table
+STREAMED: dict[type, tuple[str, str]] = {  # events with a text or an input → type of the item, kind of part
+    struct: tuple(row) for tag, struct in STRUCTS.items() if (row := _TABLES["streamed"].get(tag.rpartition(".")[0]))
+}
 
 
-def index_by_struct(handlers: Mapping[str, Any]) -> dict[type, Any]:
-    """Returns the handlers by struct instead of event type. Raises KeyError if an event type has no handler."""
-    return {struct: handlers[event_type] for event_type, struct in STRUCTS.items()}
+def index_by_struct(handlers: Mapping[Any, str]) -> dict[type, Any]:
+    """Returns the handler of every struct. `handlers` has event types, or base structs for all their other types.
+
+    Raises KeyError if an event type has no handler.
+    """
+    by_name = {name: handler for handler, names in handlers.items() for name in names.split()}
+    return {struct: by_name.get(tag) or by_name[struct.__bases__[0].__name__] for tag, struct in STRUCTS.items()}
 
 
 def add_type(name: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -221,44 +183,18 @@ def add_type(name: str, payload: dict[str, Any]) -> dict[str, Any]:
 # ── built-in tools ────────────────────────────────────────────────────────────────────────────────
 
 
-class BuiltinTool(NamedTuple):
+class BuiltinTool(Struct, frozen=True):
     """A built-in tool: its name, who runs it, and the item fields that hold input and output."""
 
-    name: str
+    name: str = ""
     by: By = "provider"
     input: tuple[str, ...] = ()
     output: tuple[str, ...] = ()  # a single field stands for its bare value
 
 
-_IMAGE_OUTPUT = ("status", "revised_prompt", "size", "quality", "background", "output_format", "error")
-CALLS_WITH_OUTPUT = {  # run by the provider: one item holds the call and its output
-    "web_search_call": BuiltinTool("web_search", input=("action",), output=("status", "sources")),
-    "file_search_call": BuiltinTool("file_search", input=("queries",), output=("results",)),
-    "code_interpreter_call": BuiltinTool("code_interpreter", input=("code", "container_id"), output=("outputs",)),
-    "image_generation_call": BuiltinTool("image_generation", input=("prompt",), output=_IMAGE_OUTPUT),
-    "mcp_list_tools": BuiltinTool("mcp_list_tools", input=("server_label",), output=("tools",)),
-}
-CALLS = {  # the call without its output, complete when the item is done
-    "local_shell_call": BuiltinTool("local_shell", "client", ("action",)),
-    "shell_call": BuiltinTool("shell", "client", ("action",)),
-    "apply_patch_call": BuiltinTool("apply_patch", "client", ("operation",)),
-    "computer_call": BuiltinTool("computer", "client", ("action", "actions", "pending_safety_checks")),
-    "tool_search_call": BuiltinTool("tool_search", "client", ("arguments",)),
-    "x_search_call": BuiltinTool("x_search", "provider", ("arguments",)),
-    "program": BuiltinTool("program", "provider", ("code",)),
-}
-OUTPUTS = {  # the output without its call
-    "shell_call_output": BuiltinTool("shell", output=("output",)),
-    "local_shell_call_output": BuiltinTool("local_shell", output=("output",)),
-    "apply_patch_call_output": BuiltinTool("apply_patch", output=("output",)),
-    "computer_call_output": BuiltinTool("computer", output=("output",)),
-    "function_call_output": BuiltinTool("", output=("output",)),
-    "custom_tool_call_output": BuiltinTool("", output=("output",)),
-    "tool_search_output": BuiltinTool("tool_search", output=("tools",)),
-    "program_output": BuiltinTool("program", output=("result",)),
-}
-
-
+CALLS_WITH_OUTPUT, CALLS, OUTPUTS = (
+    msgspec.convert(_TABLES[table], dict[str, BuiltinTool]) for table in ("calls_with_output", "calls", "outputs")
+)
 FAILED_STATUSES = ("failed", "incomplete")
 
 
@@ -293,6 +229,3 @@ def read_tool_output(item: Item, tool: BuiltinTool) -> Any:
         return item.get(tool.output[0])
     fields = {**item, "sources": lenient.get_object(item, "action").get("sources")}
     return {key: fields[key] for key in tool.output if fields.get(key) is not None}
-
-
-# ── losses ────────────────────────────────────────────────────────────────────────────────────────
