@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic
@@ -15,24 +16,19 @@ from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from penstock._lenient_fields import Object
 
 TOKENS = "tokens"  # the kind of an opaque part: a prompt of token ids
-_FIELDS: Sequence[tuple[str, str, Callable[[Object, str], Any]]] = (
-    ("max_tokens", "max_output", strict.get_integer),
-    ("temperature", "temperature", strict.get_number),
-    ("top_p", "top_p", strict.get_number),
-    ("top_k", "top_k", strict.get_integer),
-    ("stop", "stop", strict.get_strings),
-    ("frequency_penalty", "frequency_penalty", strict.get_number),
-    ("presence_penalty", "presence_penalty", strict.get_number),
-    ("n", "choices", strict.get_integer),
-    ("user", "user", strict.get_text),
+_SETTING_READERS = openai.index_readers(
+    {
+        strict.get_integer: "max_tokens=max_output top_k n=choices",
+        strict.get_number: "temperature top_p frequency_penalty presence_penalty",
+        strict.get_strings: "stop",
+        strict.get_text: "user",
+    }
 )
-_OTHERS = {"model", "prompt", "stream", "stream_options", "seed", "random_seed", "logprobs"}
-_REQUEST = {key for key, _, _ in _FIELDS} | _OTHERS
+_OTHER_FIELDS = {"model", "prompt", "stream", "stream_options", "seed", "random_seed", "logprobs"}
+_REQUEST_FIELDS = _OTHER_FIELDS.union(_SETTING_READERS)
 
 
 def read_request(body: Object) -> rq.Request:
@@ -41,10 +37,10 @@ def read_request(body: Object) -> rq.Request:
     prompt = body.get("prompt")
     parts = _read_prompt(prompt)
     options = strict.get_object(body, "stream_options")
-    empty = empty_fields(body, _REQUEST)
+    empty = empty_fields(body, _REQUEST_FIELDS)
     if body.get("stream") is False:
         empty["stream"] = False
-    unknown = unknown_fields(body, _REQUEST)
+    unknown = unknown_fields(body, _REQUEST_FIELDS)
     if other_options := unknown_fields(options, {"include_usage"}):
         unknown["stream_options"] = other_options
     marks = {
@@ -91,7 +87,7 @@ def _diagnose(parts: list[rq.AnyPart]) -> list[Diagnostic]:
 def _read_settings(body: Object) -> rq.Settings:
     logprobs, seed = strict.get_integer(body, "logprobs"), strict.get_integer(body, "seed")
     return rq.Settings(
-        **{name: read(body, key) for key, name, read in _FIELDS},
+        **openai.read_fields(body, _SETTING_READERS),
         seed=strict.get_integer(body, "random_seed") if seed is None else seed,
         logprobs=None if logprobs is None else True,
         top_logprobs=logprobs or None,

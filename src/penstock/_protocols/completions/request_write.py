@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
+from penstock import _openai_requests as openai
 from penstock import request as rq
 from penstock._diagnostics import read_losses
 from penstock._markers.embed import remove_ciphertext
@@ -25,15 +26,9 @@ if TYPE_CHECKING:
 LOSSES = read_losses(__name__, "requests")
 _USER_LINE = "\nuser:"  # stops the model from writing the user's next turn
 _MAX_STOPS = 4
-_FIELDS = {
-    "max_tokens": "max_output",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "n": "choices",
-    "frequency_penalty": "frequency_penalty",
-    "presence_penalty": "presence_penalty",
-    "user": "user",
-}
+_SETTING_FIELDS = openai.parse_names(
+    "max_tokens=max_output temperature top_p n=choices frequency_penalty presence_penalty user"
+)
 _UNSUPPORTED = ("parallel_calls", "effort", "budget", "thoughts", "verbosity", "tier", "metadata", "cache_key", "store")
 
 
@@ -147,10 +142,7 @@ class CompletionsRequestWriter(RequestDraft):
     # ── settings and tools ────────────────────────────────────────────────────────────────────────
 
     def _write_settings(self, settings: rq.Settings, marks: Object, body: Object) -> None:
-        for key, name in _FIELDS.items():
-            value = getattr(settings, name)
-            if value is not None and value != "":
-                body[key] = value
+        openai.write_fields(settings, _SETTING_FIELDS, body)
         if settings.seed is not None:
             body[marks.get("seed") or self._quirks.seed] = settings.seed
         if settings.logprobs:

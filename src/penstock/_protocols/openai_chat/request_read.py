@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json
@@ -16,7 +17,7 @@ from penstock._markers import extract_markers
 from penstock._protocols.openai_chat.request_read_parts import (
     read_cache_hint,
     read_choice,
-    read_content,
+    read_part,
     read_reasoning_fields,
     read_tools,
 )
@@ -113,7 +114,7 @@ def _read_plain_message(message: Object) -> rq.Message:
     content, role = message.get("content"), message["role"]
     if type(content) is str and content and len(message) == 2:  # noqa: PLR2004 — a role and a text: most messages
         return rq.Message("system" if role == "developer" else role, [rq.Text(content)], "", _ROLE_EXTRA.get(role))
-    canonical = rq.Message("system" if role == "developer" else role, read_content(content))
+    canonical = rq.Message("system" if role == "developer" else role, openai.read_content(content, read_part))
     _read_message_fields(canonical, message, content)
     return canonical
 
@@ -149,7 +150,7 @@ def _read_assistant(message: Object) -> rq.Message:
     if is_plain_call and (content is None or (type(content) is str and content)):
         texts = [rq.Text(content)] if content else []
         return rq.Message("assistant", [*texts, *strict.read_objects(message, "tool_calls", read_call)])
-    parts: list[rq.AnyPart] = [*read_reasoning_fields(message), *read_content(content)]
+    parts: list[rq.AnyPart] = [*read_reasoning_fields(message), *openai.read_content(content, read_part)]
     if message.get("refusal"):
         parts.append(
             rq.Text(strict.get_text(message, "refusal"), refusal=True, extra=build_extra(NAME, {}, field=True))
@@ -243,7 +244,7 @@ def _read_result(message: Object) -> rq.Message:
     if len(message) == 3 and type(content) is str and content and type(call) is str and call:  # noqa: PLR2004
         return rq.Message("tool", [rq.Result(call, "", [rq.Text(content)])])
     call, name = strict.get_text(message, "tool_call_id"), strict.get_text(message, "name")
-    parts = read_content(content)
+    parts = openai.read_content(content, read_part)
     inside: list[rq.ResultPart] = [part for part in parts if isinstance(part, rq.ResultPart)]
     result = rq.Result(call, name, inside)
     result.extra = build_extra(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._lenient_fields import Object, as_object
-from penstock._media import parse_data_url, sniff_media_type
+from penstock._media import sniff_media_type
 from penstock._protocols.openai_chat.wire import NAME, read_detail_state
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
@@ -96,31 +97,8 @@ def read_thinking_part(part: Object) -> rq.AnyPart:
     return rq.Reasoning(text, extra=build_extra(NAME, unknown_fields(part, {"type", "thinking"}), **marks))
 
 
-AUDIO_FORMATS = {"mp3": "audio/mpeg", "wav": "audio/wav"}
-MEDIA_TYPES = {
-    extension: media
-    for extension, _, media in (
-        one.partition("=")
-        for one in (
-            "pdf=application/pdf txt=text/plain md=text/markdown csv=text/csv html=text/html json=application/json "
-            "png=image/png jpg=image/jpeg jpeg=image/jpeg gif=image/gif webp=image/webp mp3=audio/mpeg wav=audio/wav "
-            "mp4=video/mp4"
-        ).split()
-    )
-}
 P = TypeVar("P", rq.Text, rq.File)
 _CACHE_HINTS = frozenset({"cache_control", "prompt_cache_breakpoint"})
-
-
-def read_content(content: Any) -> list[rq.AnyPart]:
-    """Reads the content of a message: a string, a list of parts, or null."""
-    if isinstance(content, str):
-        return [rq.Text(content)] if content else []
-    if content is None:
-        return []
-    if not isinstance(content, list):
-        raise BadRequest("a string or a list of parts", content, "content")
-    return strict.read_each(content, _read_part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
 
 def read_cache_hint(source: Object) -> str | None:
@@ -132,7 +110,8 @@ def read_cache_hint(source: Object) -> str | None:
     return None
 
 
-def _read_part(part: Object) -> rq.AnyPart:
+def read_part(part: Object) -> rq.AnyPart:
+    """Reads a part of a message's content. One of an unknown type is kept unchanged."""
     kind = part.get("type")
     if kind == "text" and len(part) == 2:  # noqa: PLR2004 — type and text
         return rq.Text(strict.require_text(part, "text"))
@@ -157,21 +136,15 @@ def _read_text(part: Object, key: str) -> rq.AnyPart:
     return _finish_part(rq.Text(strict.require_text(part, key), refusal=key == "refusal"), part, key)
 
 
-def _read_url(source: Object, key: str, media: str) -> tuple[rq.File, str]:
-    """Returns a file, and its URL if the URL cannot be built again from the file."""
-    value = strict.require_text(source, key)
-    kind, url, data = parse_data_url(value, media)
-    unusual_url = bool(data) and not value.startswith(f"data:{kind};base64,")
-    return rq.File(kind, url, data), value if unusual_url or (value.startswith("data:") and not data) else ""
-
-
 def _read_linked_file(part: Object, key: str, media: str, kind: str) -> rq.AnyPart:
     """Reads a file whose URL is in an object, or is the value itself."""
     bare = isinstance(part.get(key), str)
     if bare:
-        canonical, unusual_url = _read_url(part, key, media)
+        canonical, unusual_url = openai.read_file_url(part[key], media)
     else:
-        canonical, unusual_url = strict.read_object(part, key, lambda inner: _read_url(inner, "url", media))
+        canonical, unusual_url = strict.read_object(
+            part, key, lambda inner: openai.read_file_url(strict.require_text(inner, "url"), media)
+        )
         known = {"url"}
         if key == "image_url" and isinstance(part[key].get("detail"), str):
             canonical.detail = part[key]["detail"]
@@ -181,7 +154,7 @@ def _read_linked_file(part: Object, key: str, media: str, kind: str) -> rq.AnyPa
 
 
 def _read_document(part: Object) -> rq.AnyPart:
-    canonical, unusual_url = _read_url(part, "document_url", "application/pdf")
+    canonical, unusual_url = openai.read_file_url(strict.require_text(part, "document_url"), "application/pdf")
     canonical.name = strict.get_text(part, "document_name")
     return _finish_part(
         canonical, unknown_fields(part, {"document_name"}), "document_url", url=unusual_url, kind="document_url"
@@ -199,7 +172,7 @@ def _read_audio(part: Object) -> rq.AnyPart:
 def _read_audio_object(audio: Object) -> rq.File:
     form = strict.get_text(audio, "format") or "wav"
     extra = build_extra(NAME, unknown_fields(audio, {"format", "data"}))
-    return rq.File(AUDIO_FORMATS.get(form, f"audio/{form}"), data=strict.require_text(audio, "data"), extra=extra)
+    return rq.File(openai.AUDIO_TYPES.get(form, f"audio/{form}"), data=strict.require_text(audio, "data"), extra=extra)
 
 
 def _read_base64(value: str, media: str) -> rq.File:
@@ -217,11 +190,11 @@ def _read_file(part: Object) -> rq.AnyPart:
 
 def _read_file_object(file: Object) -> tuple[rq.File, str]:
     name = strict.get_text(file, "filename")
-    media = MEDIA_TYPES.get(name.rpartition(".")[2].lower(), "application/pdf")
+    media = openai.guess_media_type(name)
     value, unusual_url = strict.get_text(file, "file_data"), ""
     canonical = rq.File(media)
     if value.startswith("data:"):
-        canonical, unusual_url = _read_url(file, "file_data", media)
+        canonical, unusual_url = openai.read_file_url(value, media)
     elif value:
         canonical = _read_base64(value, media)
     canonical.name, canonical.id = name, strict.get_text(file, "file_id")
@@ -276,7 +249,7 @@ def _read_function(tool: Object) -> rq.Tool:
         return _read_flat_function(tool)
     fields = tool["function"]
     try:
-        canonical = _read_definition(strict.as_object(fields), "parameters")
+        canonical = openai.read_function(strict.as_object(fields))
         is_usual = (
             len(fields) == 3 + (canonical.strict is not None) and canonical.schema is not None and canonical.description
         )
@@ -293,18 +266,9 @@ def _read_function(tool: Object) -> rq.Tool:
     return canonical
 
 
-def _read_definition(fields: Object, schema: str) -> rq.Tool:
-    value: Any = fields.get(schema)
-    if not isinstance(value, dict | None):
-        raise BadRequest("an object", value, schema)
-    is_strict = None if fields.get("strict") is None else strict.get_flag(fields, "strict")
-    name, description = strict.require_text(fields, "name"), strict.get_text(fields, "description")
-    return rq.Tool(name, description, value, "function", is_strict)  # pyright: ignore[reportUnknownArgumentType]
-
-
 def _read_flat_function(tool: Object) -> rq.Tool:
     """Reads a function in the form of other protocols: no `function` object, the schema under another name."""
-    canonical = _read_definition(
+    canonical = openai.read_function(
         tool, "input_schema" if "parameters" not in tool and "input_schema" in tool else "parameters"
     )
     canonical.cache = read_cache_hint(tool) or ""
@@ -335,7 +299,7 @@ def read_grammar(form: Object) -> Object | None:
 
 
 def _read_legacy_function(function: Object) -> rq.Tool:
-    canonical = _read_definition(function, "parameters")
+    canonical = openai.read_function(function)
     unknown_keys = unknown_fields(function, _FUNCTION_KEYS)
     canonical.extra = build_extra(
         NAME,

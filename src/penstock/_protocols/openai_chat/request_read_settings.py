@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import Any, cast
 
+from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._lenient_fields import Object, as_object
 from penstock._strict_fields import unknown_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 # Read, and also kept as they are: they hold more than what is read.
 KEPT_SETTINGS = frozenset({"thinking", "enable_thinking", "thinking_budget"})
@@ -19,22 +17,16 @@ _SCHEMA_KEYS = frozenset({"name", "schema", "description", "strict"})
 _FORMAT_KEYS = {"text": {"type"}, "json_object": {"type"}, "json_schema": {"type", "json_schema"}}
 
 
-def _read_metadata(body: Object, key: str) -> Object | None:
-    return strict.get_object(body, key) or None
-
-
-_SETTING_READERS: dict[str, tuple[str, Callable[[Object, str], Any]]] = {  # field → canonical name, reader
-    field: (name or field, read)
-    for read, fields in (
-        (strict.get_number, "temperature top_p frequency_penalty presence_penalty"),
-        (strict.get_integer, "top_k n=choices top_logprobs"),
-        (strict.get_flag, "logprobs parallel_tool_calls=parallel_calls store"),
-        (strict.get_text, "verbosity service_tier=tier user prompt_cache_key=cache_key"),
-        (strict.get_strings, "stop"),
-        (_read_metadata, "metadata"),
-    )
-    for field, _, name in (one.partition("=") for one in fields.split())
-}
+_SETTING_READERS = openai.index_readers(
+    {
+        strict.get_number: "temperature top_p frequency_penalty presence_penalty",
+        strict.get_integer: "top_k n=choices top_logprobs",
+        strict.get_flag: "logprobs parallel_tool_calls=parallel_calls store",
+        strict.get_text: "verbosity service_tier=tier user prompt_cache_key=cache_key",
+        strict.get_strings: "stop",
+        openai.get_metadata: "metadata",
+    }
+)
 _THINKING_KEYS = frozenset({"reasoning_effort", "reasoning", "enable_thinking", "thinking", "thinking_budget"})
 REQUEST_KEYS = frozenset({*_SETTING_READERS, *_THINKING_KEYS}).union(
     "model messages tools functions tool_choice function_call stream stream_options".split(),
@@ -58,11 +50,7 @@ def read_spelling(body: Object) -> Object:
 
 def read_settings(body: Object) -> rq.Settings:
     """Reads the settings that all protocols share in some form."""
-    fields: dict[str, Any] = {}
-    for key in body:
-        if key in _SETTING_READERS:
-            name, read = _SETTING_READERS[key]
-            fields[name] = read(body, key)
+    fields = openai.read_fields(body, _SETTING_READERS)
     if "max_completion_tokens" in body or "max_tokens" in body:
         limit = strict.get_integer(body, "max_completion_tokens")
         fields["max_output"] = strict.get_integer(body, "max_tokens") if limit is None else limit
@@ -82,12 +70,9 @@ def read_effort(body: Object) -> tuple[str, int | None, bool | None]:
         return effort or other, budget, shown
     off = strict.get_flag(body, "enable_thinking") is False
     if body.get("thinking") is not None:
-        thinking = strict.get_object(body, "thinking")
-        off = off or thinking.get("type") == "disabled"
-        budget = (
-            0 if off else strict.read_object(body, "thinking", lambda one: strict.get_integer(one, "budget_tokens"))
-        )
-        return effort, budget, None
+        if off or strict.get_object(body, "thinking").get("type") == "disabled":
+            return effort, 0, None
+        return effort, strict.read_object(body, "thinking", partial(strict.get_integer, key="budget_tokens")), None
     return effort, 0 if off else strict.get_integer(body, "thinking_budget"), None
 
 
@@ -100,24 +85,15 @@ def read_reasoning(fields: Object) -> tuple[str, int | None, bool | None]:
 
 def read_format(body: Object) -> rq.Format | None:
     """Reads `response_format`."""
-    return (
-        None
-        if body.get("response_format") is None
-        else strict.read_object(body, "response_format", _read_format_object)
-    )
+    is_absent = body.get("response_format") is None
+    return None if is_absent else strict.read_object(body, "response_format", _read_format_object)
 
 
 def _read_format_object(value: Object) -> rq.Format | None:
     kind = value.get("type")
     if kind == "json_schema":
-        return strict.read_object(value, "json_schema", _read_schema)
+        return strict.read_object(value, "json_schema", openai.read_schema_format)
     return rq.Format("json") if kind == "json_object" else rq.Format() if kind == "text" else None
-
-
-def _read_schema(fields: Object) -> rq.Format:
-    name, description = strict.get_text(fields, "name"), strict.get_text(fields, "description")
-    schema = strict.get_object(fields, "schema") or None
-    return rq.Format("schema", name, schema, description, strict.get_flag(fields, "strict"))
 
 
 def _unusual_format(value: Any) -> Object | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from penstock import _openai_requests as openai
 from penstock import request as rq
 from penstock._jsontext import as_json
 from penstock._markers.embed import embed_markers
@@ -229,25 +230,15 @@ def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestD
     return writer
 
 
-_SETTING_FIELDS = tuple(  # field, canonical name
-    (field, name or field)
-    for field, _, name in (
-        one.partition("=")
-        for one in (
-            "temperature top_p frequency_penalty presence_penalty n=choices logprobs top_logprobs "
-            "parallel_tool_calls=parallel_calls verbosity service_tier=tier user metadata "
-            "prompt_cache_key=cache_key store "
-        ).split()
-    )
+_SETTING_FIELDS = openai.parse_names(
+    "temperature top_p frequency_penalty presence_penalty n=choices logprobs top_logprobs "
+    "parallel_tool_calls=parallel_calls verbosity service_tier=tier user metadata prompt_cache_key=cache_key store"
 )
 
 
 def write_settings(writer: ChatPartWriter, settings: rq.Settings, own: Object, marks: Object, body: Object) -> None:
     """Writes all settings that have a value."""
-    for key, name in _SETTING_FIELDS:
-        value = getattr(settings, name)
-        if value is not None and value != "":
-            body[key] = value
+    openai.write_fields(settings, _SETTING_FIELDS, body)
     if settings.max_output is not None:
         _write_limit(writer, settings.max_output, marks, body)
     if settings.seed is not None:

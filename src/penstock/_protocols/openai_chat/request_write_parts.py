@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
+from penstock import _openai_requests as openai
 from penstock import request as rq
 from penstock._diagnostics import Losses, read_losses
 from penstock._markers import NativeSupport
 from penstock._media import parse_data_url, sniff_media_type
 from penstock._protocols.openai_chat.request_read_parts import (
-    AUDIO_FORMATS,
-    MEDIA_TYPES,
     join_texts,
     read_cache_hint,
     read_choice,
@@ -37,14 +36,8 @@ if TYPE_CHECKING:
 
 LOSSES = read_losses(__name__, "requests")
 LACKS = read_losses(__name__, "some_requests")
-_AUDIO_NAMES = {media: form for form, media in AUDIO_FORMATS.items()} | {
-    "audio/mp3": "mp3",
-    "audio/x-wav": "wav",
-    "audio/wave": "wav",
-}
-
-
-_FILE_EXTENSIONS = {media: ending for ending, media in MEDIA_TYPES.items()}
+_AUDIO_FORMATS = openai.parse_names("audio/mpeg=mp3 audio/mp3=mp3 audio/wav=wav audio/x-wav=wav audio/wave=wav")
+_FILE_EXTENSIONS = {media: extension for extension, media in openai.MEDIA_TYPES.items()}
 _NAMED_KINDS = ("file", "document_url", "text")
 
 
@@ -181,7 +174,7 @@ class ChatPartWriter(RequestDraft):
         address = part.url or (f"data:{media};base64,{part.data}" if part.data else "")
         if "url" in marks and parse_data_url(marks["url"], media)[1:] == (part.url, part.data):
             address = marks["url"]
-        form = _AUDIO_NAMES.get(media) if part.data else None
+        form = _AUDIO_FORMATS.get(media) if part.data else None
         if (media.startswith("image/") and kind != "file" and address) or kind in ("video_url", "audio_url"):
             if media == "image/*" and part.data:
                 address = f"data:{sniff_media_type(part.data) or 'image/png'};base64,{part.data}"

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from penstock import _lenient_fields as lenient
+from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._markers import extract_markers
 from penstock._protocols.responses import request_read_parts as parts
-from penstock._protocols.responses.request_read_parts import ID_SPLIT, MESSAGE_FIELDS, read_content
 from penstock._protocols.responses.wire import CALLS, CALLS_WITH_OUTPUT, NAME, OUTPUTS
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
@@ -32,12 +32,19 @@ __all__ = ["NAME", "read_format", "read_request"]
 LOGPROBS = "message.output_text.logprobs"
 OPTIONAL_SETTINGS = ("frequency_penalty", "presence_penalty", "top_k", "seed", "stop")  # only some providers have them
 _FORMAT_FIELDS = frozenset({"type", "name", "schema", "description", "strict"})
-_REQUEST_FIELDS = frozenset(
-    str.split("""
-        model input instructions tools tool_choice stream max_output_tokens temperature top_p top_logprobs
-        parallel_tool_calls reasoning text service_tier user metadata prompt_cache_key store
-    """)
-) | {*OPTIONAL_SETTINGS}
+_SETTING_READERS = openai.index_readers(
+    {
+        strict.get_number: "temperature top_p frequency_penalty presence_penalty",
+        strict.get_integer: "max_output_tokens=max_output top_k seed top_logprobs",
+        strict.get_flag: "parallel_tool_calls=parallel_calls store",
+        strict.get_text: "service_tier=tier user prompt_cache_key=cache_key",
+        strict.get_strings: "stop",
+        openai.get_metadata: "metadata",
+    }
+)
+_REQUEST_FIELDS = frozenset("model input instructions tools tool_choice stream reasoning text".split()).union(
+    _SETTING_READERS
+)
 _REASONING_FIELDS, _TEXT_FIELDS = frozenset({"effort", "summary"}), frozenset({"format", "verbosity"})
 
 
@@ -91,26 +98,12 @@ def _build_request_extra(body: Object, reasoning: Object, text: Object) -> Any:
 
 def _read_settings(body: Object, reasoning: Object, text: Object) -> rq.Settings:
     return rq.Settings(
-        max_output=strict.get_integer(body, "max_output_tokens"),
-        temperature=strict.get_number(body, "temperature"),
-        top_p=strict.get_number(body, "top_p"),
-        top_k=strict.get_integer(body, "top_k"),
-        stop=strict.get_strings(body, "stop"),
-        seed=strict.get_integer(body, "seed"),
-        frequency_penalty=strict.get_number(body, "frequency_penalty"),
-        presence_penalty=strict.get_number(body, "presence_penalty"),
+        **openai.read_fields(body, _SETTING_READERS),
         logprobs=True if LOGPROBS in strict.get_strings(body, "include") else None,
-        top_logprobs=strict.get_integer(body, "top_logprobs"),
         format=read_format(_read_inner(strict.get_object, text, "format", "text")),
-        parallel_calls=strict.get_flag(body, "parallel_tool_calls"),
         effort=_read_inner(strict.get_text, reasoning, "effort", "reasoning"),
         thoughts=True if _read_inner(strict.get_text, reasoning, "summary", "reasoning") else None,
         verbosity=_read_inner(strict.get_text, text, "verbosity", "text"),
-        tier=strict.get_text(body, "service_tier"),
-        user=strict.get_text(body, "user"),
-        metadata=strict.get_object(body, "metadata") or None,
-        cache_key=strict.get_text(body, "prompt_cache_key"),
-        store=strict.get_flag(body, "store"),
     )
 
 
@@ -131,8 +124,7 @@ def read_format(form: Object) -> rq.Format | None:
     if kind != "json_schema":
         return None
     try:
-        name, schema = strict.get_text(form, "name"), strict.get_object(form, "schema") or None
-        return rq.Format("schema", name, schema, strict.get_text(form, "description"), strict.get_flag(form, "strict"))
+        return openai.read_schema_format(form)
     except BadRequest as error:
         raise error.at("format").at("text") from None
 
@@ -192,7 +184,7 @@ class InputReader:
     def _add_assistant_parts(self, added: list[rq.AnyPart], id: str = "") -> None:
         """Adds parts to the assistant's message, or to a new one if the item's id asks for it."""
         last = self.messages[-1] if self.messages else None
-        if last is None or last.role != "assistant" or id.partition("_")[2].startswith(ID_SPLIT[1:]):
+        if last is None or last.role != "assistant" or id.partition("_")[2].startswith(parts.ID_SPLIT[1:]):
             self.messages.append(rq.Message("assistant", added))
             return
         for part in added:
@@ -212,19 +204,19 @@ class InputReader:
         if role == "assistant":
             self._add_assistant_parts(parts.read_assistant_message(item), strict.get_text(item, "id"))
             return
-        message = rq.Message(role, read_content(content, "content"))
+        message = rq.Message(role, openai.read_content(content, parts.read_part))
         if item.keys() <= _PLAIN_FIELDS and item["role"] != "developer":
             message.extra = _PLAIN_EXTRAS[type(content) is list, "type" in item]
         else:
             message.extra = build_extra(
                 NAME,
-                unknown_fields(item, MESSAGE_FIELDS),
+                unknown_fields(item, parts.MESSAGE_FIELDS),
                 role=item["role"] if item["role"] == "developer" else "",
                 bare="type" not in item,
                 listed=isinstance(content, list),
                 id=item.get("id"),
                 status=item.get("status"),
-                also=empty_fields(item, MESSAGE_FIELDS - {"content"}),
+                also=empty_fields(item, parts.MESSAGE_FIELDS - {"content"}),
             )
         self.messages.append(message)
 
@@ -324,24 +316,18 @@ def _read_tool(tool: Object) -> list[rq.Tool]:
 
 def _read_function(tool: Object) -> rq.Tool:
     if isinstance(tool.get("function"), dict):  # nested, as in Chat Completions
-        parsed = strict.read_object(tool, "function", _read_declaration)
+        parsed = strict.read_object(tool, "function", openai.read_function)
         inner: Object = tool["function"]
         unknown, also = unknown_fields(inner, _FUNCTION_FIELDS), empty_fields(inner, _FUNCTION_FIELDS)
         fields = unknown_fields(tool, {"type", "function"})
         parsed.extra = build_extra(NAME, fields, nested=True, inner=unknown, also=also)
         return parsed
-    parsed = _read_declaration(tool)
+    parsed = openai.read_function(tool)
     plain = parsed.description and parsed.schema and "type" in tool and tool.get("strict", 0) is not None
     if not (plain and tool.keys() <= _FUNCTION_FIELDS):
         marks = {"also": empty_fields(tool, _FUNCTION_FIELDS), "untyped": "type" not in tool}
         parsed.extra = build_extra(NAME, unknown_fields(tool, _FUNCTION_FIELDS), **marks)
     return parsed
-
-
-def _read_declaration(source: Object) -> rq.Tool:
-    schema = None if source.get("parameters") is None else strict.get_object(source, "parameters")
-    name, description = strict.require_text(source, "name"), strict.get_text(source, "description")
-    return rq.Tool(name, description, schema, strict=strict.get_flag(source, "strict"))
 
 
 def _read_custom_tool(tool: Object) -> rq.Tool:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import _lenient_fields as lenient
+from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json, is_json
-from penstock._media import parse_data_url, sniff_media_type
+from penstock._media import sniff_media_type
 from penstock._protocols.responses import wire
 from penstock._protocols.responses.wire import NAME
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
@@ -31,12 +32,6 @@ CONTENT_KIND = "content:"  # prefix of the kind of opaque parts that are content
 ID_PREFIX = "msg_ps"  # prefix of ids that penstock made for messages without one
 ID_SPLIT = "_psn"  # follows the kind in a made id if the item starts another message of the assistant
 MESSAGE_FIELDS = frozenset({"type", "role", "content", "id", "status"})
-_AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
-_MEDIA_TYPES = dict(
-    **_AUDIO_TYPES, pdf="application/pdf", txt="text/plain", md="text/markdown", csv="text/csv", html="text/html",
-    json="application/json", png="image/png", jpg="image/jpeg", jpeg="image/jpeg", gif="image/gif", webp="image/webp",
-    mp4="video/mp4",
-)  # fmt: skip
 _CACHE_TIMES = {"30m": "5m", "12h": "1h"}  # this protocol's values → canonical ones
 _IMAGE_FIELDS = frozenset({"type", "image_url", "file_id", "detail"})
 _FILE_FIELDS = frozenset({"type", "file_data", "file_url", "file_id", "filename"})
@@ -54,18 +49,8 @@ _MCP = wire.BuiltinTool("", input=("arguments",), output=("output",))
 # ── content ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_content(content: Any, key: str) -> list[rq.AnyPart]:
-    """Reads content: a string, a list of parts, or nothing."""
-    if isinstance(content, str):
-        return [rq.Text(content)] if content else []
-    if content is None:
-        return []
-    if not isinstance(content, list):
-        raise BadRequest("a string or a list of parts", content, key)
-    return strict.read_each(content, _read_part, key)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _read_part(part: Object) -> rq.AnyPart:
+def read_part(part: Object) -> rq.AnyPart:
+    """Reads a content part. One of an unknown type is kept unchanged."""
     kind = part.get("type")
     if kind == "input_text" and len(part) == 2:  # noqa: PLR2004 — only a type and a text
         return rq.Text(strict.require_text(part, "text"))
@@ -104,7 +89,7 @@ def _read_image(part: Object) -> rq.File:
         url = ""
     elif not isinstance(url, str):
         raise BadRequest("a string", url, "image_url")
-    file, odd = _read_url(url, "image/*")
+    file, odd = openai.read_file_url(url, "image/*")
     file.id, file.cache = strict.get_text(part, "file_id"), _read_cache_hint(part)
     if not url and not file.id:
         raise BadRequest("a string", None, "image_url")
@@ -116,21 +101,14 @@ def _read_image(part: Object) -> rq.File:
     return file
 
 
-def _read_url(url: str, media: str) -> tuple[rq.File, str]:
-    """Returns a file by its URL, and the URL if it cannot be rebuilt from the file."""
-    kind, address, data = parse_data_url(url, media)
-    odd = url.startswith("data:") and not (data and url.startswith(f"data:{kind};base64,"))
-    return rq.File(kind, address, data), url if odd else ""
-
-
 def _read_file(part: Object) -> rq.File:
     name, data, url = (strict.get_text(part, key) for key in ("filename", "file_data", "file_url"))
-    media = guess_media_type(name or url)
+    media = openai.guess_media_type(name or url)
     bare = bool(data) and not data.startswith("data:")
     if bare:
         file, odd = rq.File(sniff_media_type(data) or media, data=data), ""
     else:
-        file, odd = _read_url(data, media)
+        file, odd = openai.read_file_url(data, media)
     file.url, file.id, file.cache = url, strict.get_text(part, "file_id"), _read_cache_hint(part)
     if not (data or url or file.id):
         raise BadRequest("a string", None, "file_data")
@@ -138,11 +116,6 @@ def _read_file(part: Object) -> rq.File:
     file.name = "" if unnamed else name
     file.extra = _build_extra(part, _FILE_FIELDS, kind="input_file", url=odd, bare=bare, unnamed=unnamed)
     return file
-
-
-def guess_media_type(name: str) -> str:
-    """Returns a document's media type by the extension of its name or URL."""
-    return _MEDIA_TYPES.get(name.rpartition(".")[2].lower(), "application/pdf")
 
 
 def make_file_name(media: str) -> str:
@@ -160,7 +133,7 @@ def _read_audio(part: Object) -> rq.File:
 def _read_audio_data(audio: Object) -> rq.File:
     form = strict.get_text(audio, "format") or "wav"
     extra = build_extra(NAME, unknown_fields(audio, {"data"}))
-    return rq.File(_AUDIO_TYPES.get(form, f"audio/{form}"), data=strict.require_text(audio, "data"), extra=extra)
+    return rq.File(openai.AUDIO_TYPES.get(form, f"audio/{form}"), data=strict.require_text(audio, "data"), extra=extra)
 
 
 _PART_READERS: dict[str, Callable[[Object], rq.AnyPart]] = {
@@ -227,7 +200,7 @@ def _read_cited_part(part: Object) -> list[rq.AnyPart]:
     """Reads a content part and its citations."""
     kind = part.get("type")
     if kind not in ("output_text", "input_text", "text"):
-        return [_read_part(part)]
+        return [read_part(part)]
     if kind == "output_text" and len(part) == 3 and part.get("annotations") == []:  # noqa: PLR2004 — the usual case
         return [rq.Text(strict.require_text(part, "text"), extra=_NO_ANNOTATIONS)]
     extra = _build_extra(part, _TEXT_FIELDS, kind=kind if kind != "output_text" else "")
@@ -313,7 +286,9 @@ def read_function_output(item: Object) -> rq.Result:
     call, name = strict.get_text(item, "call_id"), strict.get_text(item, "name")
     if type(output) is str and output and call and len(item) == 3 and not custom:  # noqa: PLR2004 — the usual case
         return rq.Result(call, "", [rq.Text(output)])
-    content: list[rq.ResultPart] = [part for part in read_content(output, "output") if isinstance(part, rq.ResultPart)]
+    content: list[rq.ResultPart] = [
+        part for part in openai.read_content(output, read_part, "output") if isinstance(part, rq.ResultPart)
+    ]
     marks = {"id": item.get("id"), "status": item.get("status"), "listed": isinstance(output, list)}
     marks |= {"named": bool(name), "loose": not call, "also": empty_fields(item, _OUTPUT_FIELDS - {"output"})}
     extra = build_extra(NAME, unknown_fields(item, _OUTPUT_FIELDS), **marks, kind=item["type"] if custom else "")
@@ -366,7 +341,7 @@ def read_client_output(item: Object) -> list[rq.ResultPart]:
         return [rq.Text(output)] if output else []
     screenshot = lenient.as_object(output)
     if screenshot.get("type") == "computer_screenshot":
-        file, odd = _read_url(strict.get_text(screenshot, "image_url"), "image/*")
+        file, odd = openai.read_file_url(strict.get_text(screenshot, "image_url"), "image/*")
         file.id = strict.get_text(screenshot, "file_id")
         file.extra = {NAME: {"_": {"url": odd}}} if odd else None
         return [file]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock import _openai_requests as openai
 from penstock import request as rq
 from penstock._jsontext import as_json
 from penstock._markers.embed import embed_markers
@@ -28,15 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "ResponsesRequestWriter", "write_request"]
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
-_PLAIN_SETTINGS = {  # field → name of the canonical setting
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "parallel_tool_calls": "parallel_calls",
-    "user": "user",
-    "prompt_cache_key": "cache_key",
-    "store": "store",
-    "top_logprobs": "top_logprobs",
-}
+_SETTING_FIELDS = openai.parse_names(
+    "temperature top_p parallel_tool_calls=parallel_calls user prompt_cache_key=cache_key store top_logprobs"
+)
 _NO_INPUT: Object = {"type": "object", "properties": {}}  # the schema of a tool without parameters
 
 
@@ -242,10 +237,7 @@ class ResponsesRequestWriter(InputWriter):
     # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
     def _write_settings(self, settings: rq.Settings, marks: Object, body: Object) -> None:
-        for key, name in _PLAIN_SETTINGS.items():
-            value = getattr(settings, name)
-            if value is not None and value != "":
-                body[key] = value
+        openai.write_fields(settings, _SETTING_FIELDS, body)
         if settings.max_output is not None:
             if settings.max_output < (least := self.quirks.min_output):
                 self.report_loss("max-output", f"{settings.max_output} is sent as {least}")

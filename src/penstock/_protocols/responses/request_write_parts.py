@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import replace
 
+from penstock import _openai_requests as openai
 from penstock import request as rq
 from penstock._diagnostics import read_losses
 from penstock._jsontext import decode_or_keep_raw
@@ -148,7 +149,7 @@ class ContentWriter(RequestDraft):
             target["file_data"] = part.data if "bare" in marks else marks.get("url") or _build_data_url(part)
         if part.url:
             target["file_url"] = part.url
-            if request_read_parts.guess_media_type(part.name or part.url) != part.media:
+            if openai.guess_media_type(part.name or part.url) != part.media:
                 self.report_loss("media")
         if part.id:
             target["file_id"] = part.id
