@@ -87,6 +87,11 @@ def error_object(fault: Fault, protocol: str, errors: ErrorTable = ERRORS, *, ev
     return {"message": _message(fault, row), "type": row.type, "param": param, "code": code}
 
 
+def error_body(fault: Fault, protocol: str, errors: ErrorTable) -> dict[str, Any]:
+    """Returns the body of an HTTP error, which is also the payload of an error in a stream of chunks."""
+    return {"error": error_object(fault, protocol, errors)}
+
+
 def _sibling_words(fault: Fault, protocol: str, code: str | None, param: Any) -> tuple[str | None, Any]:
     """What a provider of a sibling protocol says of an invalid request: code and field have the same names there."""
     for sibling in FAMILY:

@@ -101,6 +101,12 @@ def add_missing(body: Object, also: Object | None) -> None:
         body.setdefault(key, value)
 
 
+def restore_fields(body: Object, fields: Object, marks: Object) -> None:
+    """Writes back the protocol's extra fields of an object, and the empty fields that it had."""
+    body.update(fields)
+    add_missing(body, marks.get("also"))
+
+
 def insert_lists(items: list[Object], places: Iterable[int], inserted: Iterable[list[Object]]) -> None:
     """Insert each list at its place in `items`, one after the other; in one pass where the places ascend."""
     made: list[Object] = []

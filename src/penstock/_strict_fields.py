@@ -199,6 +199,12 @@ def build_extra(protocol: str, fields: Object, **spelled: Any) -> Extra | None:
     return {protocol: fields} if fields else None
 
 
+def add_marks(extra: Extra | None, protocol: str, **marks: Any) -> Extra:
+    """Returns a protocol's extra data with more marks of how something was written."""
+    own = (extra or {}).get(protocol, {})
+    return {protocol: {**own, "_": {**own.get("_", {}), **marks}}}
+
+
 # what providers want back, and of which type; whatever else a client may send in their name is not theirs
 PROVIDER_STATE: dict[str, type] = {
     "caller": dict, "encrypted_content": str, "id": str, "is_error": bool, "minted": bool, "namespace": str,

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import _openai_errors as openai_errors
-from penstock._jsontext import decode_trusted, encode, grow_text
-from penstock._lenient_fields import as_object
+from penstock._jsontext import grow_text
+from penstock._openai_chunks import fold_chunks
 from penstock._protocols.completions.wire import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock._framing.frame import Frame
-    from penstock.events import Fault
 
 ERRORS = openai_errors.errors_with_prompt("prompt")
+error_body = partial(openai_errors.error_body, protocol=NAME, errors=ERRORS)
 
 
 def fold_body(frames: Sequence[Frame]) -> bytes:
-    """Merges the encoder's frames into one completion, so that stream and body cannot differ."""
-    body: dict[str, Any] = {}
-    choices: dict[int, dict[str, Any]] = {}
-    for _, data in frames:
-        if data == b"[DONE]":
-            continue
-        chunk = as_object(decode_trusted(data))
-        if "error" in chunk:
-            return data
-        if "choices" not in chunk:
-            continue  # an unknown payload, which a body cannot contain
-        for choice in chunk.pop("choices"):
-            _merge_choice(choices, choice)
-        body.update(chunk)
-    usage = body.pop("usage", None)
-    body["choices"] = [choices[index] for index in sorted(choices)]
-    return encode(body if usage is None else {**body, "usage": usage})
+    """Merges the encoder's frames into one completion."""
+    return fold_chunks(frames, _merge_choice, _move_usage)
 
 
 def _merge_choice(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
@@ -49,6 +35,7 @@ def _merge_choice(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> N
         choice["logprobs"] = {key: lists[key] for key in more["logprobs"]}
 
 
-def error_body(fault: Fault) -> dict[str, Any]:
-    """Builds the body of an HTTP error, which is also the payload of an error in a stream."""
-    return {"error": openai_errors.error_object(fault, NAME, ERRORS)}
+def _move_usage(body: dict[str, Any]) -> None:
+    """Moves the usage to the end of the body."""
+    if "usage" in body:
+        body["usage"] = body.pop("usage")

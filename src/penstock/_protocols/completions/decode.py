@@ -9,6 +9,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Decoder
+from penstock._openai_chunks import KEEP_ALIVE_TYPES
 from penstock._protocols.completions import wire
 from penstock._protocols.completions.wire import NAME
 from penstock._vendor_errors import classify_fault
@@ -23,7 +24,6 @@ _REASONS: dict[str, Reason] = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
     "content_filter": "filter",
 }
-_KEEP_ALIVES = frozenset({"ping", "keepalive"})
 
 
 class CompletionsDecoder(Decoder):
@@ -55,7 +55,7 @@ class CompletionsDecoder(Decoder):
             chunk.error = {"message": chunk.message, "type": chunk.type, "code": chunk.code}
         if chunk.usage is not None or chunk.error is not None:
             return True
-        if chunk.choices is None and chunk.type not in _KEEP_ALIVES:
+        if chunk.choices is None and chunk.type not in KEEP_ALIVE_TYPES:
             self.keep()
         return False
 

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
 from penstock import events as ev
-from penstock._codec import Encoder, lost, nothing, verbatim
+from penstock._codec import lost, nothing, verbatim
 from penstock._diagnostics import read_losses
+from penstock._openai_chunks import GAP, ChunkEncoder, encode_json, usage_object
 from penstock._protocols.completions import wire
-from penstock._protocols.completions.body import error_body
+from penstock._protocols.completions.body import ERRORS
 from penstock._protocols.completions.wire import NAME
-from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import Extra, Reason
+    from penstock.events import Reason
 
 _FINISH_REASONS: dict[Reason, str] = {
     **dict.fromkeys(("stop", "calls", "pause", "other"), "stop"),
@@ -29,24 +27,20 @@ _FINISH_REASONS: dict[Reason, str] = {
 }
 _REASON_LOSSES: dict[Reason, str] = {"calls": "call", "pause": "pause", "refusal": "reason", "other": "reason"}
 LOSSES = read_losses(__name__, "answers")
-_encode = msgspec.json.Encoder().encode
-_DONE = (b"", b"[DONE]")
-_TEXT_PLACEHOLDER = b"\x00"  # never occurs in a frame
 
 
-class CompletionsEncoder(Encoder):
-    """State: the head of every chunk, the choice of each open part, the text offsets, the usage so far."""
+class CompletionsEncoder(ChunkEncoder):
+    """State: the choice of each open part, and the text offsets."""
 
     protocol = NAME
     losses = LOSSES
+    object_name = "text_completion"
+    errors = ERRORS
 
     def __init__(
         self, *, id: str = "cmpl", model: str = "unknown", created: int = 0, include_usage: bool = True
     ) -> None:
-        super().__init__()
-        self._id, self._model, self._created = id, model, created
-        self._include_usage = include_usage
-        self._head = b""
+        super().__init__(id, model, created, include_usage=include_usage)
         self._reset()
 
     def _reset(self) -> None:
@@ -55,68 +49,41 @@ class CompletionsEncoder(Encoder):
         self._other_choices: set[int] = set()  # with text; a stream may number them in any way
         self._needs_head = False  # no chunk has the turn's id and model yet
         self._refused = False
-        self._usage: dict[str, Any] | None = None
-
-    def _own_fields(self, extra: Extra | None) -> dict[str, Any]:
-        return (extra or {}).get(NAME, {})
 
     def _send(self, choice: int, text: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> None:
         format_ = b'%b"choices":[{"text":%b,"index":%d,"logprobs":%b,"finish_reason":%b}]}'
-        self.out.append((b"", format_ % (self._head, text, choice, logprobs, finish)))
+        self.out.append((b"", format_ % (self._chunk_start, text, choice, logprobs, finish)))
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, event: ev.Start) -> None:
         self._reset()
         self._needs_head = bool(event.id or event.model)
-        self.template = NO_TEMPLATE
-        head = {
-            "id": event.id or self._id,
-            "object": "text_completion",
-            "created": event.created or self._created,
-            "model": event.model or self._model,
-            **self._own_fields(event.extra),
-        }
-        self._head = _encode(head)[:-1] + b","
+        self._start_chunks(event)
 
-    def _usage_event(self, event: ev.Usage) -> None:
+    def _set_usage(self, event: ev.Usage) -> None:
         if event.step:
             self.report_loss("steps")
             return
-        own = self._own_fields(event.extra)
-        if own:
-            self._usage = {"prompt_tokens": event.input, "completion_tokens": event.output, **own}
-            return
-        prompt, completion = event.input or 0, event.output or 0
-        self._usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-        if event.written is not None:
+        self._usage = usage_object(event, NAME)
+        if event.written is not None and not self._own_fields(event.extra):
             self.report_loss("written")
-        if event.cached is not None:
-            self._usage["prompt_tokens_details"] = {"cached_tokens": event.cached}
-        if event.reasoning is not None:
-            self._usage["completion_tokens_details"] = {"reasoning_tokens": event.reasoning}
 
     def _finish(self, event: ev.Finish) -> None:
         for reason in (event.reason, *event.others):
             if reason in _REASON_LOSSES:
                 self.report_loss(_REASON_LOSSES[reason])
         stopped = event.reason == "refusal" and self._refused
-        self._send(0, b'""', _encode("stop" if stopped else _FINISH_REASONS[event.reason]))
+        self._send(0, b'""', encode_json("stop" if stopped else _FINISH_REASONS[event.reason]))
         for choice in sorted(self._other_choices.union(range(1, len(event.others) + 1))):
             other = event.others[choice - 1] if 0 < choice <= len(event.others) else "other"
-            self._send(choice, b'""', _encode(_FINISH_REASONS[other]))
-        if self._include_usage and self._usage is not None:
-            self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._head, _encode(self._usage))))
-        self.out.append(_DONE)
+            self._send(choice, b'""', encode_json(_FINISH_REASONS[other]))
+        self._end_chunks()
 
     def _fault(self, event: ev.Fault) -> None:
-        """Writes the usage inside the error, because a usage chunk would mean that the answer is complete."""
         if self._needs_head:
             self._send(0, b'""')
-        body = error_body(event)
-        if self._include_usage and self._usage is not None:
-            body["usage"] = self._usage
-        self.out.append((b"", _encode(body)))
+        self.write_fault(event)
 
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -138,21 +105,19 @@ class CompletionsEncoder(Encoder):
     def _text(self, event: ev.TextDelta) -> None:
         choice = self._choices[event.index]
         if event.logprobs is not None:
-            self._send(choice, _encode(event.text), logprobs=self._write_logprobs(choice, event.logprobs))
+            self._send(choice, encode_json(event.text), logprobs=self._write_logprobs(choice, event.logprobs))
             return
-        self._send(choice, _TEXT_PLACEHOLDER)
-        before, after = self.out.pop()[1].split(_TEXT_PLACEHOLDER)
-        self.template = FrameTemplate(ev.TextDelta, event.index, b"", before, after)
-        self.write(event)
+        self._send(choice, GAP)
+        self._make_template(event)
 
     def _refusal(self, event: ev.RefusalDelta) -> None:
-        self._send(self._choices[event.index], _encode(event.text))
+        self._send(self._choices[event.index], encode_json(event.text))
 
     def _write_logprobs(self, choice: int, logprobs: Any) -> bytes:
         lists, self._offsets[choice] = wire.write_logprobs(logprobs, self._offsets.get(choice, 0))
         if wire.read_logprobs(lists) != logprobs:
             self.report_loss("logprobs")
-        return _encode(lists)
+        return encode_json(lists)
 
     def _text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         if event.extra:
@@ -172,6 +137,6 @@ class CompletionsEncoder(Encoder):
         ev.CallStart: _call_start, ev.CallDelta: nothing, ev.CallEnd: nothing, ev.CallCut: nothing,
         ev.FileStart: lost("file"), ev.FileDelta: nothing, ev.FileEnd: nothing,
         ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Source: lost("source"),
-        ev.Opaque: lost("opaque"), ev.Data: lost("data"), ev.Usage: _usage_event, ev.Finish: _finish, ev.Fault: _fault,
+        ev.Opaque: lost("opaque"), ev.Data: lost("data"), ev.Usage: _set_usage, ev.Finish: _finish, ev.Fault: _fault,
         ev.Unknown: verbatim,
     }  # fmt: skip

@@ -2,64 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import _openai_errors as openai_errors
-from penstock._jsontext import GrowingText, decode_trusted, encode, grow_text, is_json
-from penstock._lenient_fields import as_object
+from penstock._jsontext import GrowingText, grow_text, is_json
+from penstock._openai_chunks import fold_chunks
 from penstock._protocols.openai_chat.wire import EXTRA_CONTENT, NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock._framing.frame import Frame
-    from penstock.events import Fault, Usage
 
 _LISTS = ("annotations", "images")
 ERRORS = openai_errors.errors_with_prompt("messages")
-
-
-def error_body(fault: Fault) -> dict[str, Any]:
-    """Returns the body of an HTTP error, which is also the payload of an error in a stream."""
-    return {"error": openai_errors.error_object(fault, NAME, ERRORS)}
-
-
-def usage_object(usage: Usage) -> dict[str, Any]:
-    """Returns the usage object of a body or a last chunk; a provider's own object is kept."""
-    own = (usage.extra or {}).get(NAME)
-    if own:
-        return {"prompt_tokens": usage.input, "completion_tokens": usage.output, **own}
-    prompt, completion = usage.input or 0, usage.output or 0
-    fields: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion}
-    fields["total_tokens"] = prompt + completion
-    if usage.cached is not None or usage.written is not None:
-        fields["prompt_tokens_details"] = {"cached_tokens": usage.cached or 0}
-        if usage.written is not None:
-            fields["prompt_tokens_details"]["cache_write_tokens"] = usage.written
-    if usage.reasoning is not None:
-        fields["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
-    return fields
+error_body = partial(openai_errors.error_body, protocol=NAME, errors=ERRORS)
 
 
 def body(frames: Sequence[Frame]) -> bytes:
-    """Folds the encoder's frames into one completion, so that stream and body cannot disagree."""
-    completion: dict[str, Any] = {}
-    choices: dict[int, dict[str, Any]] = {}
-    for _, data in frames:
-        if data == b"[DONE]":
-            continue
-        chunk = as_object(decode_trusted(data))
-        if "error" in chunk:
-            return data
-        if "choices" not in chunk:
-            continue  # an unknown payload, which has no place in a body
-        for choice in chunk.pop("choices"):
-            _add_delta(choices, choice)
-        completion.update(chunk)
-    completion.update(object="chat.completion", choices=[choices[index] for index in sorted(choices)])
-    for choice in choices.values():
+    """Folds the encoder's frames into one completion."""
+    return fold_chunks(frames, _add_delta, _finish_body)
+
+
+def _finish_body(completion: dict[str, Any]) -> None:
+    completion["object"] = "chat.completion"
+    for choice in completion["choices"]:
         _finish_message(choice["message"], cut=choice["finish_reason"] in ("length", "content_filter"))
-    return encode(completion)
 
 
 def _add_delta(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:

@@ -15,8 +15,8 @@ from penstock import events as ev
 from penstock._codec import Decoder
 from penstock._delta_templates import number_remover, string_remover
 from penstock._jsontext import as_json, convert_pruned, parse_lenient
+from penstock._openai_chunks import KEEP_ALIVE_TYPES
 from penstock._protocols.openai_chat import wire
-from penstock._protocols.openai_chat.decode_calls import CallAssembler
 from penstock._protocols.openai_chat.decode_choice import Choice
 from penstock._protocols.openai_chat.wire import NAME, other_extra_content
 from penstock._vendor_errors import classify_fault
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from penstock._ledger import Ledger, Part
     from penstock.events import AnyEvent
 
-_KEEP_ALIVE_TYPES = frozenset({"ping", "keepalive"})
 # OpenAI's and Mistral's padding, and the time that some servers write into every chunk: the first one counts.
 _IGNORED = (string_remover(b"obfuscation"), string_remover(b"p"), number_remover(b'"created'))
 
@@ -70,37 +69,29 @@ class ChatDecoder(Decoder):
             self._read_any_chunk(_decode_chunk(self.frame[1]))
 
     def is_steady(self, part: Part) -> bool:
-        choice_state = self._choices.get(part.choice)
-        return choice_state is not None and choice_state.is_steady(part)
+        return part.choice in self._choices and self._choices[part.choice].is_steady(part)
 
     def keep_texts(self, part: Part, texts: list[str]) -> None:
         super().keep_texts(part, texts)
-        choice_state = self._choices.get(part.choice)
-        if choice_state is not None and part.is_call:
-            choice_state.calls.keep_texts(part, texts)
+        if part.is_call and part.choice in self._choices:
+            self._choices[part.choice].calls.keep_texts(part, texts)
 
     def _read_choices(self, chunk: wire.LaterChunk) -> None:
         for choice in chunk.choices or ():
             self._read_choice(choice)
-        if chunk.usage is not None or chunk.x_groq is not None or chunk.error is not None:
-            self._read_usage_and_error(chunk)
-        if chunk.citations is not None or chunk.search_results is not None:
-            self._first_choice.extras.add_search_results(chunk.search_results or (), chunk.citations or ())
-
-    def _read_usage_and_error(self, chunk: wire.LaterChunk) -> None:
-        """Reads the fields next to the choices."""
-        if chunk.usage is not None:
-            self._report_usage(chunk.usage)
-        elif chunk.x_groq is not None:
-            self._report_usage(chunk.x_groq.get("usage"))
+        usage = chunk.x_groq.get("usage") if chunk.usage is None and chunk.x_groq is not None else chunk.usage
+        if usage is not None:
+            self._report_usage(usage)
         if chunk.error is not None:
             report_error(self.ledger, chunk.error)
+        if chunk.citations is not None or chunk.search_results is not None:
+            self._first_choice.extras.add_search_results(chunk.search_results or (), chunk.citations or ())
 
     def _has_turn_data(self, chunk: wire.ChatChunk) -> bool:
         """True if a chunk without choices has data of a turn; else it is a keep-alive, an error or unknown."""
         if chunk.prompt_filter_results is not None:
             self._finish_fields["prompt_filter_results"] = chunk.prompt_filter_results  # before the turn begins
-        if chunk.type in _KEEP_ALIVE_TYPES:
+        if chunk.type in KEEP_ALIVE_TYPES:
             return False
         if chunk.error is None and self._report_bare_error(chunk):
             return False
@@ -162,12 +153,9 @@ class ChatDecoder(Decoder):
     # ── one choice ────────────────────────────────────────────────────────────────────────────────
 
     def _get_choice(self, index: int) -> Choice:
-        choice_state = self._choices.get(index)
-        if choice_state is None:
-            choice_state = self._choices[index] = Choice(
-                self.ledger, index, CallAssembler(self.ledger, index), think=self._think_tags
-            )
-        return choice_state
+        if index not in self._choices:
+            self._choices[index] = Choice(self.ledger, index, think=self._think_tags)
+        return self._choices[index]
 
     def _read_choice(self, choice: wire.ChatChoice) -> None:
         index = choice.index or 0
@@ -177,16 +165,11 @@ class ChatDecoder(Decoder):
             if choice.message is not None and delta is choice.delta and not choice_state.has_content:
                 delta = _join_message(delta, choice.message)
             choice_state.read_delta(delta, choice.logprobs)
-            if delta.extra_content:
-                self._keep_extra_content(choice_state, delta.extra_content)
+            if delta.extra_content:  # what the open text did not take is kept for the finish
+                rest = other_extra_content(delta.extra_content) if choice_state.took_signature else delta.extra_content
+                self._finish_fields.update({"extra_content": rest} if rest else {})
         if choice.finish_reason or choice.content_filter_results or choice.error:
             self._finish_choice(choice_state, choice)
-
-    def _keep_extra_content(self, choice_state: Choice, content: dict[str, Any]) -> None:
-        """Keeps extra content that the open text did not take, for the finish."""
-        rest = other_extra_content(content) if choice_state.took_signature else content
-        if rest:
-            self._finish_fields["extra_content"] = rest
 
     def _finish_choice(self, choice_state: Choice, choice: wire.ChatChoice) -> None:
         if choice.content_filter_results:
@@ -224,16 +207,11 @@ def report_error(ledger: Ledger, error: dict[str, Any] | str) -> None:
     status = next((value for value in statuses if isinstance(value, int)), None)
     message = str(fields.get("message") or "the provider reported an error")
     codes = [str(one) for one in (code, kind) if one]
-    ledger.fault(
-        classify_fault(codes, message, status),
-        message,
-        status=status,
-        code=str(code or kind or ""),
-        extra={NAME: {"error": fields}},
-    )
+    fault, extra = classify_fault(codes, message, status), {NAME: {"error": fields}}
+    ledger.fault(fault, message, status=status, code=str(code or kind or ""), extra=extra)
 
 
-def _first_choice(*values: int | None) -> int | None:
+def _first_count(*values: int | None) -> int | None:
     for value in values:  # a generator would cost more than the rest of this function
         if value is not None:
             return value
@@ -252,9 +230,8 @@ def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
         counts = msgspec.convert(raw, wire.ChatUsage, strict=False)
     except msgspec.ValidationError:
         try:
-            counts, _ = convert_pruned(
-                parse_lenient(as_json(raw).encode()), wire.ChatUsage
-            )  # a copy without the fields that do not fit
+            # A copy without the fields that do not fit.
+            counts, _ = convert_pruned(parse_lenient(as_json(raw).encode()), wire.ChatUsage)
         except msgspec.ValidationError:
             return None
     prompt, completion = counts.prompt_tokens, counts.completion_tokens
@@ -262,15 +239,11 @@ def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
         return None
     of_prompt = counts.prompt_tokens_details or wire.PromptDetails()
     of_completion = counts.completion_tokens_details or wire.CompletionDetails()
-    reasoning = _first_choice(of_completion.reasoning_tokens, counts.reasoning_tokens)
-    cached = _first_choice(
+    reasoning = _first_count(of_completion.reasoning_tokens, counts.reasoning_tokens)
+    cached = _first_count(
         of_prompt.cached_tokens, counts.cached_tokens, counts.prompt_cache_hit_tokens, counts.cache_read_input_tokens
     )
-    written = _first_choice(of_prompt.cache_write_tokens, counts.cache_creation_input_tokens)
-    if (
-        reasoning
-        and completion is not None
-        and _is_reasoning_separate(prompt, completion, reasoning, counts.total_tokens)
-    ):
-        completion += reasoning
+    written = _first_count(of_prompt.cache_write_tokens, counts.cache_creation_input_tokens)
+    if completion is not None and _is_reasoning_separate(prompt, completion, reasoning or 0, counts.total_tokens):
+        completion += reasoning or 0
     return ev.Usage(prompt, completion, cached, written, reasoning, extra={"openai-chat": raw})

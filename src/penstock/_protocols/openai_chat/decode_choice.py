@@ -12,19 +12,13 @@ from penstock import events as ev
 from penstock._jsontext import as_json
 from penstock._ledger import Ledger, Part
 from penstock._protocols.openai_chat import wire
-from penstock._protocols.openai_chat.wire import (
-    FAILURE_REASONS,
-    FINISH_REASONS,
-    NAME,
-    read_detail_state,
-    read_signature,
-)
+from penstock._protocols.openai_chat.decode_calls import CallAssembler
+from penstock._protocols.openai_chat.wire import NAME
 from penstock._transforms.think_tags import ThinkTags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._protocols.openai_chat.decode_calls import CallAssembler
     from penstock.events import Extra
 
 _DETAIL_KEYS = ("type", "format", "index", "id")
@@ -106,7 +100,7 @@ class ChoiceExtras:
             return None
         extra: Extra = {NAME: {"reasoning_details": self.details}}
         for detail in self.details:
-            extra |= read_detail_state(detail)
+            extra |= wire.read_detail_state(detail)
         return extra
 
     def clear_details(self) -> None:
@@ -190,8 +184,8 @@ class Choice:
         "took_signature"
     ).split()
 
-    def __init__(self, ledger: Ledger, index: int, calls: CallAssembler, *, think: bool) -> None:
-        self.ledger, self.index, self.calls = ledger, index, calls
+    def __init__(self, ledger: Ledger, index: int, *, think: bool) -> None:
+        self.ledger, self.index, self.calls = ledger, index, CallAssembler(ledger, index)
         self.extras = ChoiceExtras(ledger, index)
         self.took_signature = False  # the open text took the signature of the last delta
         self.has_content = False
@@ -223,7 +217,9 @@ class Choice:
             else:
                 text = content if isinstance(content, str) else as_json(content)
                 self._read_text(self._skip_transcript(text), logprobs)
-        self.took_signature = delta.extra_content is not None and self._sign_text(read_signature(delta.extra_content))
+        self.took_signature = delta.extra_content is not None and self._sign_text(
+            wire.read_signature(delta.extra_content)
+        )
         if delta.tool_calls:
             self._close_part()
             for call in delta.tool_calls:
@@ -343,15 +339,15 @@ class Choice:
     def finish(self, reason: str, extra: Extra | None) -> None:
         """Ends the choice with a finish reason of the provider."""
         lower = reason.lower()
-        self.ledger.breaking = self.ledger.is_open and lower in FAILURE_REASONS
+        self.ledger.breaking = self.ledger.is_open and lower in wire.FAILURE_REASONS
         self.flush()
-        if lower in FAILURE_REASONS:
+        if lower in wire.FAILURE_REASONS:
             message = f"the provider ended the answer with {reason!r}"
             self.ledger.fault(
                 "server", message, code=reason, extra={NAME: {"error": {"message": message, "code": reason}}}
             )
             return
-        known = FINISH_REASONS.get(lower)
+        known = wire.FINISH_REASONS.get(lower)
         if known is None:
             self.ledger.diagnostics.add("unknown-reason", f"finish reason {reason!r} is read as a normal stop")
         self.ledger.finish(known or "stop", reason, choice=self.index, extra=extra)

@@ -14,18 +14,17 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
-from penstock._codec import Encoder, lost, nothing, verbatim
+from penstock._codec import lost, nothing, verbatim
 from penstock._diagnostics import read_losses
 from penstock._jsontext import is_json
+from penstock._openai_chunks import GAP, ChunkEncoder, encode_json, usage_object
 from penstock._protocols.openai_chat import wire
-from penstock._protocols.openai_chat.body import error_body, usage_object
+from penstock._protocols.openai_chat.body import ERRORS
 from penstock._protocols.openai_chat.wire import NAME, WIRE_REASONS, write_signature
-from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,46 +56,6 @@ class OpenPart:
         self.size += len(text)
 
 
-class TextSpans:
-    """Positions in the texts of a turn. Clients see the texts of a choice as one, and citations count through it."""
-
-    def __init__(self) -> None:
-        self._parts: dict[int, OpenPart] = {}
-        self._first_texts: dict[int, OpenPart] = {}  # by choice
-        self._sizes: Counter[int] = Counter()  # by choice: characters of texts that have ended
-
-    def add(self, index: int, part: OpenPart) -> None:
-        self._parts[index] = part
-        self._first_texts.setdefault(part.choice, part)
-
-    def start_text(self, part: OpenPart) -> None:
-        part.offset = self._sizes[part.choice]
-
-    def end_text(self, part: OpenPart) -> None:
-        """Ends a text, or a refusal, which has no size."""
-        part.ended = True
-        self._sizes[part.choice] += part.size
-
-    def find_part(self, index: int | None) -> OpenPart | None:
-        return None if index is None else self._parts.get(index)
-
-    def is_first_text(self, part: OpenPart) -> bool:
-        """True if no text of its choice came before."""
-        return self._first_texts[part.choice] is part
-
-    def span(self, source: ev.Source) -> tuple[int, int]:
-        """Returns the characters that a citation covers; (0, 0) if it belongs to no text."""
-        part = self.find_part(source.of)
-        if part is None:
-            return source.span or (0, 0)
-        first, last = source.span or (0, part.size)
-        return part.offset + first, part.offset + last
-
-
-def _own_fields(extra: Extra | None) -> dict[str, Any]:
-    return (extra or {}).get(NAME, {})
-
-
 def unstreamed_details(details: list[dict[str, Any]], first_detail: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns what details hold besides the text that was streamed: signatures, encrypted data."""
     rest = [{key: value for key, value in one.items() if key not in ("text", "summary")} for one in details]
@@ -104,17 +63,16 @@ def unstreamed_details(details: list[dict[str, Any]], first_detail: dict[str, An
 
 
 _REASON_LOSSES: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
-_encode = msgspec.json.Encoder().encode
-_DONE = (b"", b"[DONE]")
-_GAP = b"\x00"  # where the text goes in a template; JSON contains no NUL
 _THINKING = b'{"content":[{"type":"thinking","thinking":[{"type":"text","text":%b}]}]}'
 
 
-class ChatEncoder(Encoder):
+class ChatEncoder(ChunkEncoder):
     """Writes chunks. `_chunk_start` is the same in every chunk; calls are numbered per choice."""
 
     protocol = NAME
     losses = read_losses(__name__, "answers")
+    object_name = "chat.completion.chunk"
+    errors = ERRORS
 
     def __init__(
         self,
@@ -127,31 +85,28 @@ class ChatEncoder(Encoder):
         custom_tools: bool = False,
         reasoning: Literal["reasoning_content", "reasoning", "thinking"] = "reasoning_content",
     ) -> None:
-        super().__init__()
-        self._id, self._model, self._created = id, model, created
-        self._include_usage, self._whole_calls, self._custom_tools = include_usage, whole_calls, custom_tools
+        super().__init__(id, model, created, include_usage=include_usage)
+        self._whole_calls, self._custom_tools = whole_calls, custom_tools
         self._reasoning_field = reasoning.encode()
         self._reset()
 
     def _reset(self) -> None:
-        self._chunk_start = b""
         self._parts: dict[int, OpenPart] = {}
         self._open_parts: Counter[tuple[type[ev.Event], int]] = Counter()  # by kind and choice
         self._waiting_calls: list[int] = []  # a heap of part indexes: calls without input, and some that have begun
-        self._text_spans = TextSpans()
+        # Clients see the texts of a choice as one text, and citations count through it.
+        self._texts: dict[int | None, OpenPart] = {}
+        self._first_texts: dict[int, OpenPart] = {}  # by choice
+        self._text_sizes: Counter[int] = Counter()  # by choice: characters of texts that have ended
         self._calls: dict[int, int] = {}
         self._citation_count = self._reasoning_count = 0
         self._signed_choices: set[int] = set()  # choices whose message has a thought signature already
         self._has_refusal = False
-        self._usage: dict[str, Any] | None = None
-        self.template = NO_TEMPLATE
 
     def _write_template(self, event: Any, part: OpenPart, delta: bytes, keep: Keep | None = None) -> None:
         """Writes a delta, and makes a template of it for those that follow. `delta` has a gap where the text goes."""
         self._write_chunk(part.choice, delta)
-        before, after = self.out.pop()[1].split(_GAP)
-        self.template = FrameTemplate(type(event), event.index, b"", before, after, keep)
-        self.write(event)
+        self._make_template(event, keep)
 
     def _write_chunk(self, choice: int, delta: bytes, finish: bytes = b"null", logprobs: bytes = b"null") -> None:
         choices = b'"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}'
@@ -161,21 +116,14 @@ class ChatEncoder(Encoder):
 
     def _write_start(self, event: ev.Start) -> None:
         self._reset()
-        head = {
-            "id": event.id or self._id,
-            "object": "chat.completion.chunk",
-            "created": event.created or self._created,
-            "model": event.model or self._model,
-            **_own_fields(event.extra),
-        }
-        self._chunk_start = _encode(head)[:-1] + b","
+        self._start_chunks(event)
         self._write_chunk(0, b'{"role":"assistant","content":""}')
 
     def _read_usage(self, event: ev.Usage) -> None:
         if event.step:
             self.report_loss("steps")
         else:
-            self._usage = usage_object(event)
+            self._usage = usage_object(event, NAME, event.written)
 
     def _write_finish(self, event: ev.Finish) -> None:
         if event.reason in _REASON_LOSSES:
@@ -183,23 +131,11 @@ class ChatEncoder(Encoder):
         elif event.reason == "stop" and self._calls.get(0):
             self.report_loss("reason")
         reason = "stop" if event.reason == "refusal" and self._has_refusal else WIRE_REASONS[event.reason]
-        extra_content = {key: value for key, value in _own_fields(event.extra).items() if key == "extra_content"}
-        self._write_chunk(0, _encode(extra_content), _encode(reason))
+        extra_content = {key: value for key, value in self._own_fields(event.extra).items() if key == "extra_content"}
+        self._write_chunk(0, encode_json(extra_content), encode_json(reason))
         for choice, other in enumerate(event.others, 1):
-            self._write_chunk(choice, b"{}", _encode(WIRE_REASONS[other]))
-        if self._include_usage and self._usage is not None:
-            self.out.append((b"", b'%b"choices":[],"usage":%b}' % (self._chunk_start, _encode(self._usage))))
-        self.out.append(_DONE)
-
-    def _write_fault(self, event: ev.Fault) -> None:
-        """Writes the error, with the usage in the same chunk.
-
-        A separate usage chunk would say that the answer is complete: Goose then runs a call that was cut.
-        """
-        body = error_body(event)
-        if self._include_usage and self._usage is not None:
-            body["usage"] = self._usage
-        self.out.append((b"", _encode(body)))
+            self._write_chunk(choice, b"{}", encode_json(WIRE_REASONS[other]))
+        self._end_chunks()
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -210,9 +146,12 @@ class ChatEncoder(Encoder):
         self._open_parts[kind, event.choice] += 1
         part = self._parts[event.index] = OpenPart(kind, event.choice)
         if kind is ev.TextStart:
-            self._text_spans.add(event.index, part)
+            self._texts[event.index] = part
+            self._first_texts.setdefault(part.choice, part)
         if kind is ev.ReasoningStart:
-            part.first_detail = next(iter(lenient.get_objects(_own_fields(event.extra), "reasoning_details")), None)
+            part.first_detail = next(
+                iter(lenient.get_objects(self._own_fields(event.extra), "reasoning_details")), None
+            )
             part.reasoning_index, part.state = self._reasoning_count, {"id": event.item} if event.item else {}
             self._reasoning_count += 1
         elif event.extra and not write_signature(event.extra):
@@ -221,50 +160,53 @@ class ChatEncoder(Encoder):
     def _write_text(self, event: ev.TextDelta) -> None:
         part = self._parts[event.index]
         if not part.size:
-            self._text_spans.start_text(part)
+            part.offset = self._text_sizes[part.choice]
         if event.logprobs is None:
-            self._write_template(event, part, b'{"content":%b}' % _GAP, part.add_size)
+            self._write_template(event, part, b'{"content":%b}' % GAP, part.add_size)
             return
         part.add_size(event.text)
-        self._write_chunk(part.choice, b'{"content":%b}' % _encode(event.text), logprobs=_encode(event.logprobs))
+        self._write_chunk(
+            part.choice, b'{"content":%b}' % encode_json(event.text), logprobs=encode_json(event.logprobs)
+        )
 
     def _end_text(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         part = self._parts.pop(event.index)
         self._write_state(part, event.extra, "text-state")
         self._open_parts[part.kind, part.choice] -= 1
-        self._text_spans.end_text(part)
+        part.ended = True
+        self._text_sizes[part.choice] += part.size  # 0 for a refusal
         for source in part.citations:
             self._write_citation(source)
 
     def _write_refusal(self, event: ev.RefusalDelta) -> None:
         self._has_refusal = True
-        self._write_chunk(self._parts[event.index].choice, b'{"refusal":%b}' % _encode(event.text))
+        self._write_chunk(self._parts[event.index].choice, b'{"refusal":%b}' % encode_json(event.text))
 
     def _write_reasoning(self, event: ev.ReasoningDelta) -> None:
         """Writes reasoning into the details and the plain field: some clients read the one, some the other."""
         part = self._parts[event.index]
         if part.first_detail is None or self._reasoning_field == b"thinking":
             shape = _THINKING if self._reasoning_field == b"thinking" else b'{"%b":%%b}' % self._reasoning_field
-            self._write_template(event, part, shape % _GAP)
+            self._write_template(event, part, shape % GAP)
             return
         key = "summary" if part.first_detail.get("type") == "reasoning.summary" else "text"
         details = [{**part.first_detail, key: event.text}]
         fields = {self._reasoning_field.decode(): event.text, "reasoning_details": details}
-        self._write_chunk(part.choice, _encode(fields))
+        self._write_chunk(part.choice, encode_json(fields))
 
     def _end_reasoning(self, event: ev.ReasoningEnd) -> None:
         part = self._parts.pop(event.index)
         self._open_parts[part.kind, part.choice] -= 1
-        details = lenient.get_objects(_own_fields(event.extra), "reasoning_details")
+        details = lenient.get_objects(self._own_fields(event.extra), "reasoning_details")
         if details and part.first_detail is not None:
             details = unstreamed_details(details, part.first_detail)
-        if not details and not _own_fields(event.extra):
+        if not details and not self._own_fields(event.extra):
             details = wire.write_details(event.extra, index=part.reasoning_index, **part.state)
             if details and wire.exceeds_details(event.extra):
                 self.report_loss("opaque")
         if details:
-            self._write_chunk(part.choice, _encode({"reasoning_details": details}))
-        elif event.extra and not _own_fields(event.extra):
+            self._write_chunk(part.choice, encode_json({"reasoning_details": details}))
+        elif event.extra and not self._own_fields(event.extra):
             self._write_state(part, event.extra, "opaque")
             self.report_loss("opaque")  # Chat has signatures for whole messages, not for reasoning
 
@@ -275,7 +217,7 @@ class ChatEncoder(Encoder):
             if part.choice in self._signed_choices:  # a message has one signature, the last
                 self.report_loss("text-state")
             self._signed_choices.add(part.choice)
-            self._write_chunk(part.choice, _encode(state))
+            self._write_chunk(part.choice, encode_json(state))
         elif extra:
             self.report_loss(loss)
 
@@ -299,10 +241,10 @@ class ChatEncoder(Encoder):
         else:
             if start.form == "text":
                 self.report_loss("free-text")
-                first_input = _encode({"input": first_input}).decode()
+                first_input = encode_json({"input": first_input}).decode()
             call.update(type="function", function={"name": start.name, "arguments": first_input})
-        call.update(wire.merge_extra_content(_own_fields(start.extra), write_signature(start.extra)))
-        self._write_chunk(part.choice, b'{"tool_calls":[%b]}' % _encode(call))
+        call.update(wire.merge_extra_content(self._own_fields(start.extra), write_signature(start.extra)))
+        self._write_chunk(part.choice, b'{"tool_calls":[%b]}' % encode_json(call))
 
     def _first_waiting_call(self) -> int:
         """Returns the index of the first open call that is not written yet, the current one included."""
@@ -319,7 +261,7 @@ class ChatEncoder(Encoder):
             if self._whole_calls or part.call_start.form == "text" or not event.json.strip():
                 return
             self._start_call(part, part.call_start, "")
-        delta = b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (part.call_index, _GAP)
+        delta = b'{"tool_calls":[{"index":%d,"function":{"arguments":%b}}]}' % (part.call_index, GAP)
         self._write_template(event, part, delta)
 
     def _end_call(self, event: ev.CallEnd) -> None:
@@ -332,7 +274,7 @@ class ChatEncoder(Encoder):
         if part.call_start is not None:
             self._start_call(part, replace(part.call_start, extra=event.extra or part.call_start.extra), event.json)
         elif part.call_index >= 0 and (state := write_signature(event.extra)) and state != part.state:
-            self._write_chunk(part.choice, b'{"tool_calls":[%b]}' % _encode({"index": part.call_index, **state}))
+            self._write_chunk(part.choice, b'{"tool_calls":[%b]}' % encode_json({"index": part.call_index, **state}))
 
     def _cut_call(self, event: ev.CallCut | ev.CallEnd) -> None:
         """Ends a call that was cut. Clients see that its input is incomplete; complete input cannot be taken back."""
@@ -342,18 +284,20 @@ class ChatEncoder(Encoder):
 
     def _write_citation(self, event: ev.Source) -> None:
         """Writes an annotation with an index: the official accumulator requires one."""
-        part, annotation = self._text_spans.find_part(event.of), _own_fields(event.extra).get("annotation")
-        if part is not None and not self._text_spans.is_first_text(part):
+        part, annotation = self._texts.get(event.of), self._own_fields(event.extra).get("annotation")
+        if part is not None and self._first_texts[part.choice] is not part:
             self.report_loss("span")
         if annotation is None:
             if part is not None and not part.ended and event.span is None:
                 part.citations.append(event)  # covers all of a text that has not ended
                 return
-            first, last = self._text_spans.span(event)
-            citation = {"url": event.url, "title": event.title, "start_index": first, "end_index": last}
+            offset, size = (part.offset, part.size) if part is not None else (0, 0)
+            first, last = event.span or (0, size)
+            citation: dict[str, Any] = {"url": event.url, "title": event.title}
+            citation.update(start_index=offset + first, end_index=offset + last)
             annotation = {"type": "url_citation", "url_citation": citation}
         annotations = [{**annotation, "index": self._citation_count}]
-        self._write_chunk(part.choice if part else 0, _encode({"annotations": annotations}))
+        self._write_chunk(part.choice if part else 0, encode_json({"annotations": annotations}))
         self._citation_count += 1
 
     def _start_file(self, event: ev.FileStart) -> None:
@@ -371,7 +315,7 @@ class ChatEncoder(Encoder):
         if part.media.startswith("image"):
             part.pieces.append(event.data)
         elif part.media.startswith("audio"):
-            self._write_chunk(part.choice, _encode({"audio": {"data": event.data}}))
+            self._write_chunk(part.choice, encode_json({"audio": {"data": event.data}}))
 
     def _end_file(self, event: ev.FileEnd) -> None:
         part = self._parts.pop(event.index)
@@ -381,7 +325,9 @@ class ChatEncoder(Encoder):
             self._write_image(part.choice, f"data:{part.media};base64,{''.join(part.pieces)}")
 
     def _write_image(self, choice: int, url: str) -> None:
-        self._write_chunk(choice, _encode({"images": [{"type": "image_url", "image_url": {"url": url}, "index": 0}]}))
+        self._write_chunk(
+            choice, encode_json({"images": [{"type": "image_url", "image_url": {"url": url}, "index": 0}]})
+        )
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _write_start, ev.Step: nothing,
@@ -391,6 +337,6 @@ class ChatEncoder(Encoder):
         ev.CallStart: _read_call_start, ev.CallDelta: _write_call_delta, ev.CallEnd: _end_call, ev.CallCut: _cut_call,
         ev.FileStart: _start_file, ev.FileDelta: _write_file_data, ev.FileEnd: _end_file,
         ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Opaque: lost("opaque"), ev.Data: lost("data"),
-        ev.Source: _write_citation, ev.Usage: _read_usage, ev.Finish: _write_finish, ev.Fault: _write_fault,
-        ev.Unknown: verbatim,
+        ev.Source: _write_citation, ev.Usage: _read_usage, ev.Finish: _write_finish, ev.Unknown: verbatim,
+        ev.Fault: ChunkEncoder.write_fault,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Chat Completions requests → canonical: messages and calls.
+"""Chat Completions requests → canonical: messages, calls and settings.
 
 A message's calls, reasoning and refusal become parts in the order they would be streamed. Fields without a canonical
 name stay in `extra`, at their level; how something was written (a list of one text, which of two limits) stays under
@@ -7,26 +7,17 @@ name stay in `extra`, at their level; how something was written (a list of one t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json
+from penstock._lenient_fields import Object, as_object
 from penstock._markers import extract_markers
-from penstock._protocols.openai_chat.request_read_parts import (
-    read_cache_hint,
-    read_choice,
-    read_part,
-    read_reasoning_fields,
-    read_tools,
-)
-from penstock._protocols.openai_chat.request_read_settings import (
-    KEPT_SETTINGS,
-    REQUEST_KEYS,
-    read_settings,
-    read_spelling,
-)
+from penstock._protocols.openai_chat import request_read_parts
+from penstock._protocols.openai_chat.request_read_parts import read_cache_hint, read_part
 from penstock._protocols.openai_chat.wire import EXTRA_CONTENT, NAME, other_extra_content, read_signature
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
@@ -34,7 +25,6 @@ from penstock.errors import BadRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._lenient_fields import Object
     from penstock.events import Extra
 
 _MESSAGE_KEYS = frozenset("role content name tool_calls tool_call_id function_call refusal".split()).union(
@@ -57,8 +47,8 @@ def read_request(body: Object) -> rq.Request:
     return rq.Request(
         strict.get_text(body, "model"),
         extract_markers(_number_legacy_calls(messages) if legacy else messages),
-        read_tools(body) if legacy or "tools" in body else [],
-        read_choice(body) if legacy or "tool_choice" in body else None,
+        request_read_parts.read_tools(body) if legacy or "tools" in body else [],
+        request_read_parts.read_choice(body) if legacy or "tool_choice" in body else None,
         read_settings(body),
         stream=strict.get_flag(body, "stream") or False,
         usage=strict.get_flag(options, "include_usage"),
@@ -150,11 +140,13 @@ def _read_assistant(message: Object) -> rq.Message:
     if is_plain_call and (content is None or (type(content) is str and content)):
         texts = [rq.Text(content)] if content else []
         return rq.Message("assistant", [*texts, *strict.read_objects(message, "tool_calls", read_call)])
-    parts: list[rq.AnyPart] = [*read_reasoning_fields(message), *openai.read_content(content, read_part)]
+    parts: list[rq.AnyPart] = [
+        *request_read_parts.read_reasoning_fields(message),
+        *openai.read_content(content, read_part),
+    ]
     if message.get("refusal"):
-        parts.append(
-            rq.Text(strict.get_text(message, "refusal"), refusal=True, extra=build_extra(NAME, {}, field=True))
-        )
+        refusal = strict.get_text(message, "refusal")
+        parts.append(rq.Text(refusal, refusal=True, extra=build_extra(NAME, {}, field=True)))
     parts += strict.read_objects(message, "tool_calls", read_call)
     if message.get("function_call") is not None:
         parts.append(strict.read_object(message, "function_call", _read_legacy_call))
@@ -163,8 +155,7 @@ def _read_assistant(message: Object) -> rq.Message:
     if EXTRA_CONTENT in message:
         _move_signature(canonical)
     if "content" not in message:
-        own = (canonical.extra or {}).get(NAME, {})
-        canonical.extra = {NAME: {**own, "_": {**own.get("_", {}), "bare": True}}}
+        canonical.extra = strict.add_marks(canonical.extra, NAME, bare=True)
     return canonical
 
 
@@ -263,12 +254,8 @@ def _read_result(message: Object) -> rq.Message:
 
 
 def _read_legacy_call(call: Object) -> rq.Call:
-    return rq.Call(
-        "",
-        strict.require_text(call, "name"),
-        strict.get_text(call, "arguments"),
-        extra=build_extra(NAME, {}, legacy=True),
-    )
+    name, arguments = strict.require_text(call, "name"), strict.get_text(call, "arguments")
+    return rq.Call("", name, arguments, extra=build_extra(NAME, {}, legacy=True))
 
 
 def _number_legacy_calls(messages: list[rq.Message]) -> list[rq.Message]:
@@ -290,3 +277,103 @@ _ROLES: dict[str, Callable[[Object], rq.Message]] = {
     "assistant": _read_assistant,
     **dict.fromkeys(("tool", "function"), _read_result),
 }
+
+
+# ── settings ──────────────────────────────────────────────────────────────────────────────────────
+
+# Read, and also kept as they are: they hold more than what is read.
+KEPT_SETTINGS = frozenset({"thinking", "enable_thinking", "thinking_budget"})
+_SCHEMA_KEYS = frozenset({"name", "schema", "description", "strict"})
+_FORMAT_KEYS = {"text": {"type"}, "json_object": {"type"}, "json_schema": {"type", "json_schema"}}
+
+
+_SETTING_READERS = openai.index_readers(
+    {
+        strict.get_number: "temperature top_p frequency_penalty presence_penalty",
+        strict.get_integer: "top_k n=choices top_logprobs",
+        strict.get_flag: "logprobs parallel_tool_calls=parallel_calls store",
+        strict.get_text: "verbosity service_tier=tier user prompt_cache_key=cache_key",
+        strict.get_strings: "stop",
+        openai.get_metadata: "metadata",
+    }
+)
+_THINKING_KEYS = frozenset({"reasoning_effort", "reasoning", "enable_thinking", "thinking", "thinking_budget"})
+REQUEST_KEYS = frozenset({*_SETTING_READERS, *_THINKING_KEYS}).union(
+    "model messages tools functions tool_choice function_call stream stream_options".split(),
+    "max_tokens max_completion_tokens seed random_seed response_format".split(),
+)
+
+
+def read_spelling(body: Object) -> Object:
+    """Returns how a request wrote settings that have several forms."""
+    long, short = body.get("max_completion_tokens") is not None, body.get("max_tokens") is not None
+    return {
+        "limit": "max_completion_tokens" if long else "",
+        "limits": [body["max_completion_tokens"], body["max_tokens"]] if long and short else None,
+        "stop": isinstance(body.get("stop"), str),
+        "seed": "random_seed" if body.get("random_seed") is not None else "",
+        "top_k": body.get("top_k") is not None,
+        "reasoning": {"as": body["reasoning"]} if isinstance(body.get("reasoning"), dict) else None,
+        "format": _unusual_format(body.get("response_format")),
+    }
+
+
+def read_settings(body: Object) -> rq.Settings:
+    """Reads the settings that all protocols share in some form."""
+    fields = openai.read_fields(body, _SETTING_READERS)
+    if "max_completion_tokens" in body or "max_tokens" in body:
+        limit = strict.get_integer(body, "max_completion_tokens")
+        fields["max_output"] = strict.get_integer(body, "max_tokens") if limit is None else limit
+    if "seed" in body or "random_seed" in body:
+        seed = strict.get_integer(body, "seed")
+        fields["seed"] = strict.get_integer(body, "random_seed") if seed is None else seed
+    if not _THINKING_KEYS.isdisjoint(body):
+        fields["effort"], fields["budget"], fields["thoughts"] = read_effort(body)
+    return rq.Settings(**fields, format=read_format(body))
+
+
+def read_effort(body: Object) -> tuple[str, int | None, bool | None]:
+    """Returns effort, budget and whether to show reasoning, from the standard field or those of the dialects."""
+    effort = strict.get_text(body, "reasoning_effort")
+    if body.get("reasoning") is not None:
+        other, budget, shown = strict.read_object(body, "reasoning", read_reasoning)
+        return effort or other, budget, shown
+    off = strict.get_flag(body, "enable_thinking") is False
+    if body.get("thinking") is not None:
+        if off or strict.get_object(body, "thinking").get("type") == "disabled":
+            return effort, 0, None
+        return effort, strict.read_object(body, "thinking", partial(strict.get_integer, key="budget_tokens")), None
+    return effort, 0 if off else strict.get_integer(body, "thinking_budget"), None
+
+
+def read_reasoning(fields: Object) -> tuple[str, int | None, bool | None]:
+    """Reads the `reasoning` object of some dialects."""
+    hidden = strict.get_flag(fields, "exclude")
+    budget = 0 if strict.get_flag(fields, "enabled") is False else strict.get_integer(fields, "max_tokens")
+    return strict.get_text(fields, "effort"), budget, None if hidden is None else not hidden
+
+
+def read_format(body: Object) -> rq.Format | None:
+    """Reads `response_format`."""
+    is_absent = body.get("response_format") is None
+    return None if is_absent else strict.read_object(body, "response_format", _read_format_object)
+
+
+def _read_format_object(value: Object) -> rq.Format | None:
+    kind = value.get("type")
+    if kind == "json_schema":
+        return strict.read_object(value, "json_schema", openai.read_schema_format)
+    return rq.Format("json") if kind == "json_object" else rq.Format() if kind == "text" else None
+
+
+def _unusual_format(value: Any) -> Object | None:
+    """Returns a `response_format` that cannot be written again from its canonical form."""
+    if not isinstance(value, dict):
+        return None
+    whole = cast("Object", value)
+    fields = as_object(whole.get("json_schema"))
+    unknown_keys = unknown_fields(whole, _FORMAT_KEYS.get(str(whole.get("type")), set())) or unknown_fields(
+        fields, _SCHEMA_KEYS
+    )
+    empty = any(value in (None, "", {}) for value in fields.values())
+    return {"as": whole} if unknown_keys or empty or (fields and not fields.get("name")) else None

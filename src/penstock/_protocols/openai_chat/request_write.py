@@ -7,33 +7,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import _openai_requests as openai
+from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._jsontext import as_json
 from penstock._markers.embed import embed_markers
+from penstock._protocols.openai_chat import request_read, request_write_parts
 from penstock._protocols.openai_chat.request_read_parts import read_cache_hint
-from penstock._protocols.openai_chat.request_read_settings import (
-    KEPT_SETTINGS,
-    read_effort,
-    read_format,
-    read_reasoning,
-)
-from penstock._protocols.openai_chat.request_write_parts import (
-    LACKS,
-    LOSSES,
-    ChatPartWriter,
-    Quirks,
-    write_choice,
-    write_tools,
-)
+from penstock._protocols.openai_chat.request_write_parts import LACKS, LOSSES, ChatPartWriter, Quirks
 from penstock._protocols.openai_chat.wire import NAME, merge_extra_content, remove_signature, write_signature
-from penstock._request_writer import (
-    RequestDraft,
-    add_missing,
-    budget_for_effort,
-    drop_empty,
-    effort_for_budget,
-    split_extra,
-)
+from penstock._request_writer import RequestDraft, add_missing, drop_empty, effort_for_budget, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,10 +39,10 @@ class ChatRequestWriter(ChatPartWriter):
         body["messages"] = messages
         if request.stream:
             body["stream"] = True
-        write_tools(self, request.tools, body)
-        write_choice(self, request.choice, body)
+        request_write_parts.write_tools(self, request.tools, body)
+        request_write_parts.write_choice(self, request.choice, body)
         write_settings(self, request.settings, own, marks, body)
-        body.update({key: value for key, value in own.items() if key not in KEPT_SETTINGS})
+        body.update({key: value for key, value in own.items() if key not in request_read.KEPT_SETTINGS})
         if request.usage is not None:
             body["stream_options"] = {"include_usage": request.usage, **own.get("stream_options", {})}
         add_missing(body, marks.get("also"))
@@ -249,8 +231,8 @@ def write_settings(writer: ChatPartWriter, settings: rq.Settings, own: Object, m
         _write_format(settings.format, marks, body)
     if settings.top_k is not None:
         _write_top_k(writer, settings.top_k, marks, body)
-    kept_fields = {key: own[key] for key in KEPT_SETTINGS if key in own}
-    if kept_fields and read_effort(kept_fields)[1] == settings.budget:
+    kept_fields = {key: own[key] for key in request_read.KEPT_SETTINGS if key in own}
+    if kept_fields and request_read.read_effort(kept_fields)[1] == settings.budget:
         body.update(drop_empty(reasoning_effort=settings.effort), **kept_fields)
     else:
         _write_thinking(writer, settings, marks, body)
@@ -265,7 +247,7 @@ def _write_limit(writer: ChatPartWriter, limit: int, marks: Object, body: Object
 
 def _write_format(format_: rq.Format | None, marks: Object, body: Object) -> None:
     original = marks.get("format", {}).get("as")
-    if original is not None and read_format({"response_format": original}) == format_:
+    if original is not None and request_read.read_format({"response_format": original}) == format_:
         body["response_format"] = original
     elif format_ is not None:
         body["response_format"] = _format_object(format_)
@@ -283,7 +265,7 @@ def _write_thinking(writer: ChatPartWriter, settings: rq.Settings, marks: Object
     field = writer.quirks.effort
     if "reasoning" in marks:
         original = marks["reasoning"]["as"]
-        if read_reasoning(original) == (settings.effort, settings.budget, settings.thoughts):
+        if request_read.read_reasoning(original) == (settings.effort, settings.budget, settings.thoughts):
             body["reasoning"] = original
             return
         field = "reasoning"
@@ -325,7 +307,10 @@ def _thinking_switch(settings: rq.Settings, _quirks: Quirks) -> Object:
         return {"enable_thinking": False}
     if settings.budget is None and not settings.effort:
         return {"enable_thinking": True} if settings.thoughts else {}
-    return {"enable_thinking": True, "thinking_budget": settings.budget or budget_for_effort(settings.effort)}
+    return {
+        "enable_thinking": True,
+        "thinking_budget": settings.budget or request_writer.budget_for_effort(settings.effort),
+    }
 
 
 _THINKING_FIELDS = {"thinking": _thinking_object, "enable_thinking": _thinking_switch}

@@ -7,27 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import _openai_requests as openai
+from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import Losses, read_losses
 from penstock._markers import NativeSupport
 from penstock._media import parse_data_url, sniff_media_type
-from penstock._protocols.openai_chat.request_read_parts import (
-    join_texts,
-    read_cache_hint,
-    read_choice,
-    read_grammar,
-)
+from penstock._protocols.openai_chat.request_read_parts import join_texts, read_cache_hint, read_choice, read_grammar
 from penstock._protocols.openai_chat.wire import NAME, write_details
-from penstock._request_writer import (
-    RequestDraft,
-    add_missing,
-    collect_text,
-    describe_file,
-    drop_empty,
-    omit_with_loss,
-    split_extra,
-    write_foreign_state,
-)
+from penstock._request_writer import RequestDraft, omit_with_loss, restore_fields, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -71,14 +58,8 @@ class ChatPartWriter(RequestDraft):
     def __init__(self, quirks: Quirks) -> None:
         super().__init__()
         self.quirks = quirks
-        self.holds = NativeSupport(
-            NAME,
-            failed=False,
-            json=False,
-            assistant_files=False,
-            result_files=quirks.result_files,
-            file_urls=quirks.file_urls,
-        )
+        files = {"result_files": quirks.result_files, "file_urls": quirks.file_urls}
+        self.holds = NativeSupport(NAME, failed=False, json=False, assistant_files=False, **files)
 
     def write_content(
         self, parts: Sequence[rq.AnyPart], *, listed: bool = False, hinted: bool = False
@@ -142,8 +123,7 @@ class ChatPartWriter(RequestDraft):
         fields: Object = {"type": kind, kind: part.text}
         if part.extra is not None:
             own, marks = self.split_extra(part.extra)
-            fields.update(own.get("beside", {}))
-            add_missing(fields, marks.get("also"))
+            restore_fields(fields, own.get("beside", {}), marks)
         return [fields]
 
     def _write_json(self, part: rq.Json) -> list[Object]:
@@ -164,8 +144,7 @@ class ChatPartWriter(RequestDraft):
         fields[kind] = {**value, **inner} if isinstance(value, dict) else value
         if kind == "document_url" and part.name:
             fields["document_name"] = part.name
-        fields.update(own.get("beside", {}))
-        add_missing(fields, marks.get("also"))
+        restore_fields(fields, own.get("beside", {}), marks)
         return [fields]
 
     def _choose_file_form(self, part: rq.File, marks: Object) -> tuple[str, Any]:
@@ -178,7 +157,9 @@ class ChatPartWriter(RequestDraft):
         if (media.startswith("image/") and kind != "file" and address) or kind in ("video_url", "audio_url"):
             if media == "image/*" and part.data:
                 address = f"data:{sniff_media_type(part.data) or 'image/png'};base64,{part.data}"
-            return kind or "image_url", address if "bare" in marks else {"url": address, **_image_detail(part)}
+            return kind or "image_url", address if "bare" in marks else request_writer.drop_empty(
+                url=address, detail=part.detail
+            )
         if kind == "document_url" or (not kind and address and self.quirks.documents == "document_url" and not form):
             return "document_url", address
         if "bare" in marks and kind != "file":
@@ -187,13 +168,13 @@ class ChatPartWriter(RequestDraft):
             return "input_audio", {"data": part.data, "format": marks.get("format") or form}
         if part.url and not self.quirks.file_urls and kind != "file":
             self.report_loss("file")
-            return "text", describe_file(part)
+            return "text", request_writer.describe_file(part)
         return "file", _file_object(part, part.data if "bare" in marks and part.data else address, own="kind" in marks)
 
     def _write_as_text(self, part: Any) -> list[Object]:
         """Writes a call or a result that this role may not have as text."""
         self.report_loss("opaque")
-        return [{"type": "text", "text": collect_text(msgspec.to_builtins(part))}]
+        return [{"type": "text", "text": request_writer.collect_text(msgspec.to_builtins(part))}]
 
     def is_content_reasoning(self, part: rq.Reasoning) -> bool:
         """True if reasoning is a part of the content, not a separate field."""
@@ -231,17 +212,13 @@ class ChatPartWriter(RequestDraft):
         rq.Text: _write_text,
         rq.Json: _write_json,
         rq.File: _write_file,
-        rq.Opaque: write_foreign_state(type="text"),
+        rq.Opaque: request_writer.write_foreign_state(type="text"),
         rq.Source: omit_with_loss("source"),
         rq.Ask: omit_with_loss("approval"),
         rq.Reasoning: _write_thinking_part,
         rq.Result: _write_as_text,
         rq.Call: _write_as_text,
     }
-
-
-def _image_detail(part: rq.File) -> Object:
-    return {"detail": part.detail} if part.detail else {}
 
 
 def _file_object(part: rq.File, address: str, *, own: bool) -> Object:
@@ -275,8 +252,7 @@ def _write_tool(draft: ChatPartWriter, tool: rq.Tool, own: Object, marks: Object
     function = _write_function(tool)
     fields: Object = {"type": "function", "function": function}
     if own or marks:
-        function.update(own.get("function", {}))
-        add_missing(function, marks.get("also"))
+        restore_fields(function, own.get("function", {}), marks)
         if "legacy" in marks:
             return function
         fields.update(own.get("tool", {}))
@@ -288,26 +264,19 @@ def _write_tool(draft: ChatPartWriter, tool: rq.Tool, own: Object, marks: Object
 
 
 def _write_function(tool: rq.Tool) -> Object:
-    function: Object = {"name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
-    if tool.schema is not None:
-        function["parameters"] = tool.schema
-    if tool.strict is not None:
-        function["strict"] = tool.strict
-    return function
+    fields = {"description": tool.description or None, "parameters": tool.schema, "strict": tool.strict}
+    return {"name": tool.name, **{key: value for key, value in fields.items() if value is not None}}
 
 
 def _write_custom_tool(tool: rq.Tool, own: Object, marks: Object) -> Object:
-    custom = drop_empty(name=tool.name, description=tool.description)
+    custom = request_writer.drop_empty(name=tool.name, description=tool.description)
     grammar = tool.schema or {}
     if "format" in marks and read_grammar(marks["format"]) == tool.schema:
         custom["format"] = marks["format"]
     elif grammar.get("definition"):
         rules = {"syntax": grammar.get("syntax"), "definition": grammar["definition"]}
         custom["format"] = {"type": "grammar", "grammar": rules}
-    custom.update(own.get("custom", {}))
-    add_missing(custom, marks.get("also"))
+    restore_fields(custom, own.get("custom", {}), marks)
     return {"type": "custom", "custom": custom, **own.get("tool", {})}
 
 

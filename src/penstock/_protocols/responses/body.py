@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +32,7 @@ _OVERFLOW = (
 # Codex recovers from an overflow only if a response fails with it, not after a status 400:
 # https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs
 ERRORS = openai_errors.errors_with_prompt("input", overflow=_OVERFLOW, in_stream=True)
+build_error_body = partial(openai_errors.error_body, protocol=NAME, errors=ERRORS)
 # The fields that Open Responses requires. The gateway fills in what the request asked for.
 DEFAULTS: dict[str, Any] = {
     "background": False, "completed_at": None, "error": None, "frequency_penalty": 0.0, "incomplete_details": None,
@@ -82,11 +84,6 @@ def _is_incomplete_call(item: dict[str, Any]) -> bool:
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def build_error_body(fault: Fault) -> dict[str, Any]:
-    """Returns the body of an HTTP error, as OpenAI sends it."""
-    return {"error": openai_errors.error_object(fault, NAME, ERRORS)}
 
 
 def build_error_event(fault: Fault) -> dict[str, Any]:

@@ -259,8 +259,7 @@ class InputReader:
     def _add_tools(self, item: Object) -> None:
         """Adds tools that are part of the input: other protocols declare them like any other tool."""
         for tool in read_tools(item):
-            own = (tool.extra or {}).get(NAME, {})
-            tool.extra = {NAME: {**own, "_": {**own.get("_", {}), "elsewhere": True}}}
+            tool.extra = strict.add_marks(tool.extra, NAME, elsewhere=True)
             self.tools.append(tool)
 
     def _read_additional_tools(self, item: Object) -> None:
@@ -343,9 +342,8 @@ def _read_namespace(group: Object) -> list[rq.Tool]:
     name, tools = strict.require_text(group, "name"), read_tools(group)
     for tool in tools:
         tool.namespace = tool.namespace or name
-    own = (tools[0].extra or {}).get(NAME, {})
-    about = unknown_fields(group, {"type", "name", "tools"})
-    tools[0].extra = {NAME: {**own, "_": {**own.get("_", {}), "space": about}}}
+    fields = unknown_fields(group, {"type", "name", "tools"})
+    tools[0].extra = strict.add_marks(tools[0].extra, NAME, space=fields)
     return tools
 
 

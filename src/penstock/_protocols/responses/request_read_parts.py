@@ -163,9 +163,8 @@ def read_assistant_message(item: Object) -> list[rq.AnyPart]:
     for part in parts:
         if type(part) is rq.Text or type(part) is rq.File:
             part.item = "" if "id" in marks.get("head", ()) else id
-            own = (part.extra or {}).get(NAME, {})
             file_mark = {} if type(part) is rq.Text else {"said": True}
-            part.extra = {NAME: {**own, "_": {**own.get("_", {}), **marks, **file_mark}}}
+            part.extra = strict.add_marks(part.extra, NAME, **marks, **file_mark)
             marks = {"more": True}
     return parts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import _openai_requests as openai
+from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._jsontext import as_json
 from penstock._markers.embed import embed_markers
@@ -12,14 +13,7 @@ from penstock._protocols.responses import request_write_parts as parts
 from penstock._protocols.responses.request_read import LOGPROBS, OPTIONAL_SETTINGS, read_format
 from penstock._protocols.responses.request_write_parts import LACKS, LOSSES, AssistantWriter, Quirks
 from penstock._protocols.responses.wire import NAME
-from penstock._request_writer import (
-    RequestDraft,
-    add_missing,
-    budget_for_effort,
-    drop_empty,
-    effort_for_budget,
-    split_extra,
-)
+from penstock._request_writer import RequestDraft, add_missing, drop_empty, restore_fields, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -80,8 +74,7 @@ class InputWriter(AssistantWriter):
         system = marks.get("role") or ("system" if self.native else self.quirks.system)
         item["role"] = "user" if message.role == "user" else system
         item["content"] = self.write_content(inside, listed="listed" in marks)
-        item.update(own)
-        add_missing(item, marks.get("also"))
+        restore_fields(item, own, marks)
         self.add_item(item)
 
     def _write_assistant(self, message: rq.Message) -> None:
@@ -117,8 +110,7 @@ class InputWriter(AssistantWriter):
         item["input" if is_text else "arguments"] = call.json or ("" if is_text or marks else "{}")
         if "status" in marks:
             item["status"] = marks["status"]
-        item.update({key: value for key, value in own.items() if key != "id"})
-        add_missing(item, marks.get("also"))
+        restore_fields(item, {key: value for key, value in own.items() if key != "id"}, marks)
         self.write_cache_point(call, item, allowed=False)
         return item
 
@@ -159,8 +151,7 @@ class InputWriter(AssistantWriter):
         if "named" in marks:
             item["name"] = result.name
         item["output"] = self.write_content(result.content, listed="listed" in marks)
-        item.update(own)
-        add_missing(item, marks.get("also"))
+        restore_fields(item, own, marks)
         self.write_cache_point(result, item, allowed=False)
         return item
 
@@ -278,7 +269,7 @@ class ResponsesRequestWriter(InputWriter):
         effort = settings.effort
         if settings.budget is not None:
             self.report_loss("budget")
-            effort = effort if effort and settings.budget else effort_for_budget(settings.budget)
+            effort = effort if effort and settings.budget else request_writer.effort_for_budget(settings.budget)
         if effort:
             reasoning["effort"] = self._choose_effort(effort)
         if settings.thoughts:
@@ -293,8 +284,8 @@ class ResponsesRequestWriter(InputWriter):
         if not known or effort in known:
             return effort
         self.report_loss("effort", effort)
-        wanted = budget_for_effort(effort)
-        return min(known, key=lambda level: (level == "none", abs(budget_for_effort(level) - wanted)))
+        wanted = request_writer.budget_for_effort(effort)
+        return min(known, key=lambda level: (level == "none", abs(request_writer.budget_for_effort(level) - wanted)))
 
     def _write_text_settings(self, settings: rq.Settings, own: Object, marks: Object, body: Object) -> None:
         text: Object = dict(own.get("text", {}))
@@ -368,8 +359,7 @@ class ResponsesRequestWriter(InputWriter):
             return {"type": "function", "function": {**inner, **marks.get("inner", {})}, **own}
         if "untyped" in marks:
             del written["type"]
-        written.update(own)
-        add_missing(written, marks.get("also"))
+        restore_fields(written, own, marks)
         self.write_cache_point(tool, written, allowed=False)
         return written
 

@@ -21,7 +21,7 @@ from penstock._markers import NativeSupport
 from penstock._media import sniff_media_type
 from penstock._protocols.responses import request_read_parts, wire
 from penstock._protocols.responses.wire import NAME
-from penstock._request_writer import RequestDraft, add_missing, collect_text, omit_with_loss
+from penstock._request_writer import RequestDraft, add_missing, collect_text, omit_with_loss, restore_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,10 +92,10 @@ class ContentWriter(RequestDraft):
             return [{"type": "input_text", "text": part.text}]
         own, marks = self.split_extra(part.extra)
         if part.refusal:
-            written: Object = {"type": "refusal", "refusal": part.text, **own}
+            written: Object = {"type": "refusal", "refusal": part.text}
         else:
-            written = {"type": marks.get("kind", "input_text"), "text": part.text, **own}
-        add_missing(written, marks.get("also"))
+            written = {"type": marks.get("kind", "input_text"), "text": part.text}
+        restore_fields(written, own, marks)
         return [written]
 
     def _write_json(self, part: rq.Json) -> list[Object]:
@@ -126,8 +126,7 @@ class ContentWriter(RequestDraft):
             self._write_image(part, marks, written)
         else:
             self._write_document(part, marks, written)
-        written.update(own)
-        add_missing(written, marks.get("also"))
+        restore_fields(written, own, marks)
         return [written]
 
     def _write_image(self, part: rq.File, marks: Object, target: Object) -> None:
@@ -215,8 +214,7 @@ class AssistantWriter(ContentWriter):
         field = "refusal" if part.refusal else "text"
         written: Object = {"type": field if part.refusal else marks.get("kind", "output_text"), field: part.text}
         if "head" in marks or "more" in marks:
-            written.update(own)
-            add_missing(written, marks.get("also"))
+            restore_fields(written, own, marks)
         elif not part.refusal:
             written["annotations"] = []
             if not part.item:
@@ -262,8 +260,7 @@ class AssistantWriter(ContentWriter):
         if "status" in head:
             item["status"] = head["status"]
         item["content"] = part.text if head.get("shape") == "string" and type(part) is rq.Text else written
-        item.update(head.get("fields", {}))
-        add_missing(item, head.get("also"))
+        restore_fields(item, head.get("fields", {}), head)
         return item
 
     def _add_message(self, item: Object) -> None:
