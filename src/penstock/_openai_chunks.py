@@ -24,7 +24,7 @@ KEEP_ALIVE_TYPES = frozenset({"ping", "keepalive"})  # of some gateways
 encode_json = msgspec.json.Encoder().encode
 
 
-class ChunkEncoder(Encoder):
+class CompletionChunkEncoder(Encoder):
     """Writes chunks. State: the fields that are the same in every chunk of a turn, and the usage so far."""
 
     object_name: ClassVar[str]

@@ -33,7 +33,7 @@ from penstock._gateway.internal_turn import run_internal_turn
 from penstock._http.response_writer import BODY, EventStream
 from penstock._input_limits import decode_deep
 from penstock._messages.request_codecs import reader
-from penstock._protocols.responses.body import DEFAULTS
+from penstock._protocols.responses.encode import DEFAULTS
 from penstock._store.key_value import StoredTurn
 from penstock.errors import PenstockError, StreamFault
 from penstock.events import Fault

@@ -4,9 +4,8 @@ from typing import Any
 
 from penstock import _lenient_fields as lenient
 from penstock._codec import Protocol
-from penstock._protocols.completions.body import ERRORS, error_body, fold_body
 from penstock._protocols.completions.decode import CompletionsDecoder
-from penstock._protocols.completions.encode import CompletionsEncoder
+from penstock._protocols.completions.encode import ERRORS, CompletionsEncoder, error_body, fold_body
 
 
 def matches_payload(_: str, payload: dict[str, Any]) -> bool:

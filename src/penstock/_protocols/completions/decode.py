@@ -1,23 +1,100 @@
-"""Legacy text completions → events. Each choice is one text part."""
+"""Legacy text completions → events. Each choice is one text part. A body has the same shape as a chunk."""
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+from msgspec import Struct
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Decoder
 from penstock._openai_chunks import KEEP_ALIVE_TYPES
-from penstock._protocols.completions import wire
-from penstock._protocols.completions.wire import NAME
 from penstock._vendor_errors import classify_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.events import Extra, Reason
+
+NAME = "completions"
+
+
+class TokenLogprobs(Struct, gc=False):
+    """Parallel lists with one item per token."""
+
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class TextChoice(Struct, gc=False):
+    index: int | None = None
+    text: str | None = None
+    logprobs: dict[str, Any] | None = None
+    finish_reason: str | None = None
+    stop_reason: Any = None  # vLLM: the string or token id that stopped the text
+
+
+class TextChunk(Struct, gc=False):
+    """A chunk, a complete completion, or an error object."""
+
+    id: str | None = None
+    model: str | None = None
+    created: float | None = None
+    choices: list[TextChoice] | None = None
+    usage: dict[str, Any] | None = None
+    system_fingerprint: str | None = None
+    error: dict[str, Any] | str | None = None
+    object: str | None = None  # vLLM: `error` if the fields below describe one
+    type: str | None = None  # of an error, or of some gateways' keep-alives
+    message: Any = None
+    code: Any = None
+
+
+class TokenDetails(Struct, gc=False):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class CompletionUsage(Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    completion_tokens_details: TokenDetails | None = None
+
+
+def read_logprobs(raw: dict[str, Any]) -> dict[str, Any] | None:
+    """Converts parallel lists to a list of objects, which some servers already send. None if it is neither."""
+    if "content" in raw:
+        return raw
+    try:
+        lists = msgspec.convert(raw, TokenLogprobs, strict=False)
+    except msgspec.ValidationError:
+        return None
+    rows = zip_longest(lists.tokens or (), lists.token_logprobs or (), lists.top_logprobs or ())
+    return {"content": [_token_object(token or "", logprob, top) for token, logprob, top in rows]}
+
+
+def _token_object(token: str, logprob: float | None, top: Mapping[str, float] | None) -> dict[str, Any]:
+    others = [{"token": other, "logprob": value, "bytes": None} for other, value in (top or {}).items()]
+    return {"token": token, "logprob": logprob, "bytes": None, "top_logprobs": others}
+
+
+def write_logprobs(logprobs: Any, offset: int) -> tuple[dict[str, Any], int]:
+    """Converts a list of objects to parallel lists. Returns them and the text offset of the next token."""
+    lists: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    for row in lenient.get_objects(lenient.as_object(logprobs), "content"):
+        token, top = lenient.get_text(row, "token"), lenient.get_objects(row, "top_logprobs")
+        lists["tokens"].append(token)
+        lists["token_logprobs"].append(row.get("logprob"))
+        lists["top_logprobs"].append({lenient.get_text(one, "token"): one.get("logprob") for one in top})
+        lists["text_offset"].append(offset)
+        offset += len(token)
+    return dict(lists), offset
+
 
 _REASONS: dict[str, Reason] = {
     **dict.fromkeys(("stop", "eos", "eos_token", "stop_sequence"), "stop"),
@@ -30,14 +107,14 @@ class CompletionsDecoder(Decoder):
     """State: whether `[DONE]` came, after which another turn may follow."""
 
     protocol = NAME
-    shape = wire.Chunk
-    read = staticmethod(msgspec.json.Decoder(wire.Chunk).decode)
+    shape = TextChunk
+    read = staticmethod(msgspec.json.Decoder(TextChunk).decode)
 
     def __init__(self) -> None:
         super().__init__()
         self._done = False
 
-    def _chunk(self, chunk: wire.Chunk) -> None:
+    def _chunk(self, chunk: TextChunk) -> None:
         if not chunk.choices and not self._has_metadata(chunk):
             return
         if not self.ledger.is_open and not self._begin(chunk):
@@ -49,7 +126,7 @@ class CompletionsDecoder(Decoder):
         if chunk.error is not None:
             self._error(chunk.error)
 
-    def _has_metadata(self, chunk: wire.Chunk) -> bool:
+    def _has_metadata(self, chunk: TextChunk) -> bool:
         """Returns True for a chunk without choices that has usage or an error; keeps an unknown one."""
         if chunk.error is None and (chunk.object == "error" or self.frame[0] == b"error"):
             chunk.error = {"message": chunk.message, "type": chunk.type, "code": chunk.code}
@@ -59,7 +136,7 @@ class CompletionsDecoder(Decoder):
             self.keep()
         return False
 
-    def _begin(self, chunk: wire.Chunk) -> bool:
+    def _begin(self, chunk: TextChunk) -> bool:
         """Opens a turn. After a turn ended, only a chunk with choices after `[DONE]` opens the next one."""
         if self.ledger.turns and not (self._done and chunk.choices):
             self.diagnostics.add("after-end", "a chunk after the end of the turn is ignored")
@@ -69,12 +146,12 @@ class CompletionsDecoder(Decoder):
         extra: Extra | None = {NAME: {"system_fingerprint": fingerprint}} if fingerprint else None
         return self.ledger.start(chunk.id or "", chunk.model or "", lenient.to_integer(chunk.created), extra)
 
-    def _choice(self, choice: wire.Choice) -> None:
+    def _choice(self, choice: TextChoice) -> None:
         index = choice.index or 0
         if choice.text:
             if self.ledger.find(index) is None:
                 self.ledger.open_text(index, choice=index)
-            logprobs = None if choice.logprobs is None else wire.read_logprobs(choice.logprobs)
+            logprobs = None if choice.logprobs is None else read_logprobs(choice.logprobs)
             self.ledger.append_text(index, choice.text, logprobs)
         if choice.finish_reason:
             self._finish(index, choice.finish_reason, choice.stop_reason)
@@ -87,12 +164,12 @@ class CompletionsDecoder(Decoder):
 
     def _report_usage(self, raw: dict[str, Any]) -> None:
         try:
-            usage = msgspec.convert(raw, wire.Usage, strict=False)
+            usage = msgspec.convert(raw, CompletionUsage, strict=False)
         except msgspec.ValidationError:
             self.diagnostics.add("wrong-shape", "usage is not of the shape it should have and is left out")
             return
-        cached = (usage.prompt_tokens_details or wire.PromptDetails()).cached_tokens
-        reasoning = (usage.completion_tokens_details or wire.CompletionDetails()).reasoning_tokens
+        cached = (usage.prompt_tokens_details or TokenDetails()).cached_tokens
+        reasoning = (usage.completion_tokens_details or TokenDetails()).reasoning_tokens
         extra = {NAME: raw}
         self.ledger.usage(ev.Usage(usage.prompt_tokens, usage.completion_tokens, cached, None, reasoning, extra=extra))
 
@@ -115,4 +192,4 @@ class CompletionsDecoder(Decoder):
             return False
         return True
 
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _chunk}
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {TextChunk: _chunk}

@@ -5,19 +5,21 @@ The stream ends with a finish, the usage, and exactly one `[DONE]`. A fault ends
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock import _openai_errors as openai_errors
 from penstock import events as ev
 from penstock._codec import lost, nothing, verbatim
 from penstock._diagnostics import read_losses
-from penstock._openai_chunks import GAP, ChunkEncoder, encode_json, usage_object
-from penstock._protocols.completions import wire
-from penstock._protocols.completions.body import ERRORS
-from penstock._protocols.completions.wire import NAME
+from penstock._jsontext import grow_text
+from penstock._openai_chunks import GAP, CompletionChunkEncoder, encode_json, fold_chunks, usage_object
+from penstock._protocols.completions.decode import NAME, read_logprobs, write_logprobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from penstock._framing.frame import Frame
     from penstock.events import Reason
 
 _FINISH_REASONS: dict[Reason, str] = {
@@ -26,14 +28,15 @@ _FINISH_REASONS: dict[Reason, str] = {
     "length": "length",
 }
 _REASON_LOSSES: dict[Reason, str] = {"calls": "call", "pause": "pause", "refusal": "reason", "other": "reason"}
-LOSSES = read_losses(__name__, "answers")
+ERRORS = openai_errors.errors_with_prompt("prompt")
+error_body = partial(openai_errors.error_body, protocol=NAME, errors=ERRORS)
 
 
-class CompletionsEncoder(ChunkEncoder):
+class CompletionsEncoder(CompletionChunkEncoder):
     """State: the choice of each open part, and the text offsets."""
 
     protocol = NAME
-    losses = LOSSES
+    losses = read_losses(__name__, "answers")
     object_name = "text_completion"
     errors = ERRORS
 
@@ -114,8 +117,8 @@ class CompletionsEncoder(ChunkEncoder):
         self._send(self._choices[event.index], encode_json(event.text))
 
     def _write_logprobs(self, choice: int, logprobs: Any) -> bytes:
-        lists, self._offsets[choice] = wire.write_logprobs(logprobs, self._offsets.get(choice, 0))
-        if wire.read_logprobs(lists) != logprobs:
+        lists, self._offsets[choice] = write_logprobs(logprobs, self._offsets.get(choice, 0))
+        if read_logprobs(lists) != logprobs:
             self.report_loss("logprobs")
         return encode_json(lists)
 
@@ -140,3 +143,25 @@ class CompletionsEncoder(ChunkEncoder):
         ev.Opaque: lost("opaque"), ev.Data: lost("data"), ev.Usage: _set_usage, ev.Finish: _finish, ev.Fault: _fault,
         ev.Unknown: verbatim,
     }  # fmt: skip
+
+
+def fold_body(frames: Sequence[Frame]) -> bytes:
+    """Merges the encoder's frames into one completion."""
+    return fold_chunks(frames, _merge_choice, _move_usage)
+
+
+def _merge_choice(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
+    choice = choices.setdefault(more["index"], {**more, "text": "", "logprobs": None})
+    grow_text(choice, "text", more["text"])
+    choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
+    if more["logprobs"]:
+        lists: dict[str, list[Any]] = choice["logprobs"] or {}
+        for key, values in more["logprobs"].items():
+            lists.setdefault(key, []).extend(values)
+        choice["logprobs"] = {key: lists[key] for key in more["logprobs"]}
+
+
+def _move_usage(body: dict[str, Any]) -> None:
+    """Moves the usage to the end of the body."""
+    if "usage" in body:
+        body["usage"] = body.pop("usage")

@@ -11,7 +11,7 @@ from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic
-from penstock._protocols.completions.wire import NAME
+from penstock._protocols.completions.decode import NAME
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 

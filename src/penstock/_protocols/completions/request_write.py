@@ -14,8 +14,8 @@ from penstock import _openai_requests as openai
 from penstock import request as rq
 from penstock._diagnostics import read_losses
 from penstock._markers.embed import remove_ciphertext
+from penstock._protocols.completions.decode import NAME
 from penstock._protocols.completions.request_read import TOKENS
-from penstock._protocols.completions.wire import NAME
 from penstock._request_writer import RequestDraft, add_missing, collect_text, omit_with_loss, split_extra
 
 if TYPE_CHECKING:

@@ -4,32 +4,32 @@ from typing import Any
 
 from penstock import _lenient_fields as lenient
 from penstock._codec import Protocol
-from penstock._protocols.openai_chat.body import ERRORS, body, error_body
 from penstock._protocols.openai_chat.decode import ChatDecoder
 from penstock._protocols.openai_chat.encode import ChatEncoder
+from penstock._protocols.openai_chat.wire import ERRORS, NAME, error_body, fold_body
 from penstock._request_profile import PLAIN, USER_FILES, IdentifierRule, Profile
 
 
-def looks(_: str, payload: dict[str, Any]) -> bool:
-    """Whether a payload is of this protocol."""
+def matches_payload(_: str, payload: dict[str, Any]) -> bool:
+    """True for a chunk, a completion, or any payload whose choices have a delta or a message."""
     if str(payload.get("object", "")).startswith("chat.completion"):
         return True
     return any({"delta", "message"} & set(choice) for choice in lenient.get_objects(payload, "choices"))
 
 
 PROTOCOL = Protocol(
-    "openai-chat",
-    looks,
+    NAME,
+    matches_payload,
     ChatDecoder,
     ChatEncoder,
-    body=body,
+    body=fold_body,
     end_marks=(b"data: [DONE]", b"data:[DONE]"),
     end_frame=b"data: [DONE]\n\n",
     errors=ERRORS,
     error_body=error_body,
     snake_case=True,
     profile=Profile(
-        protocol="openai-chat",
+        protocol=NAME,
         provider="openai",
         ids=IdentifierRule(limit=40),
         names=PLAIN,

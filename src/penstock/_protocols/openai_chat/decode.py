@@ -237,8 +237,8 @@ def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
     prompt, completion = counts.prompt_tokens, counts.completion_tokens
     if prompt is None and completion is None:
         return None
-    of_prompt = counts.prompt_tokens_details or wire.PromptDetails()
-    of_completion = counts.completion_tokens_details or wire.CompletionDetails()
+    of_prompt = counts.prompt_tokens_details or wire.TokenDetails()
+    of_completion = counts.completion_tokens_details or wire.TokenDetails()
     reasoning = _first_count(of_completion.reasoning_tokens, counts.reasoning_tokens)
     cached = _first_count(
         of_prompt.cached_tokens, counts.cached_tokens, counts.prompt_cache_hit_tokens, counts.cache_read_input_tokens

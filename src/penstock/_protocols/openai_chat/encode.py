@@ -21,10 +21,9 @@ from penstock import events as ev
 from penstock._codec import lost, nothing, verbatim
 from penstock._diagnostics import read_losses
 from penstock._jsontext import is_json
-from penstock._openai_chunks import GAP, ChunkEncoder, encode_json, usage_object
+from penstock._openai_chunks import GAP, CompletionChunkEncoder, encode_json, usage_object
 from penstock._protocols.openai_chat import wire
-from penstock._protocols.openai_chat.body import ERRORS
-from penstock._protocols.openai_chat.wire import NAME, WIRE_REASONS, write_signature
+from penstock._protocols.openai_chat.wire import ERRORS, NAME, WIRE_REASONS, write_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class OpenPart:
+class ChatPart:
     """An open part. `call_index` is set once a call is written; `citations` wait for the end of a text."""
 
     kind: type[ev.Event]
@@ -66,7 +65,7 @@ _REASON_LOSSES: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "oth
 _THINKING = b'{"content":[{"type":"thinking","thinking":[{"type":"text","text":%b}]}]}'
 
 
-class ChatEncoder(ChunkEncoder):
+class ChatEncoder(CompletionChunkEncoder):
     """Writes chunks. `_chunk_start` is the same in every chunk; calls are numbered per choice."""
 
     protocol = NAME
@@ -91,19 +90,19 @@ class ChatEncoder(ChunkEncoder):
         self._reset()
 
     def _reset(self) -> None:
-        self._parts: dict[int, OpenPart] = {}
+        self._parts: dict[int, ChatPart] = {}
         self._open_parts: Counter[tuple[type[ev.Event], int]] = Counter()  # by kind and choice
         self._waiting_calls: list[int] = []  # a heap of part indexes: calls without input, and some that have begun
         # Clients see the texts of a choice as one text, and citations count through it.
-        self._texts: dict[int | None, OpenPart] = {}
-        self._first_texts: dict[int, OpenPart] = {}  # by choice
+        self._texts: dict[int | None, ChatPart] = {}
+        self._first_texts: dict[int, ChatPart] = {}  # by choice
         self._text_sizes: Counter[int] = Counter()  # by choice: characters of texts that have ended
         self._calls: dict[int, int] = {}
         self._citation_count = self._reasoning_count = 0
         self._signed_choices: set[int] = set()  # choices whose message has a thought signature already
         self._has_refusal = False
 
-    def _write_template(self, event: Any, part: OpenPart, delta: bytes, keep: Keep | None = None) -> None:
+    def _write_template(self, event: Any, part: ChatPart, delta: bytes, keep: Keep | None = None) -> None:
         """Writes a delta, and makes a template of it for those that follow. `delta` has a gap where the text goes."""
         self._write_chunk(part.choice, delta)
         self._make_template(event, keep)
@@ -144,7 +143,7 @@ class ChatEncoder(ChunkEncoder):
         if self._open_parts[kind, event.choice]:
             self.report_loss("overlap")
         self._open_parts[kind, event.choice] += 1
-        part = self._parts[event.index] = OpenPart(kind, event.choice)
+        part = self._parts[event.index] = ChatPart(kind, event.choice)
         if kind is ev.TextStart:
             self._texts[event.index] = part
             self._first_texts.setdefault(part.choice, part)
@@ -210,7 +209,7 @@ class ChatEncoder(ChunkEncoder):
             self._write_state(part, event.extra, "opaque")
             self.report_loss("opaque")  # Chat has signatures for whole messages, not for reasoning
 
-    def _write_state(self, part: OpenPart, extra: Extra | None, loss: str) -> None:
+    def _write_state(self, part: ChatPart, extra: Extra | None, loss: str) -> None:
         """Writes state that must be sent back, if Chat has a field for it; else reports a loss."""
         state = write_signature(extra)
         if state:
@@ -225,10 +224,10 @@ class ChatEncoder(ChunkEncoder):
         if event.by == "provider":
             self.report_loss("provider-call")
             return
-        self._parts[event.index] = OpenPart(ev.CallStart, event.choice, event)
+        self._parts[event.index] = ChatPart(ev.CallStart, event.choice, event)
         heappush(self._waiting_calls, event.index)
 
-    def _start_call(self, part: OpenPart, start: ev.CallStart, first_input: str) -> None:
+    def _start_call(self, part: ChatPart, start: ev.CallStart, first_input: str) -> None:
         """Writes the start of a call with its first input: a call without input looks complete, and may be cut."""
         if self._first_waiting_call() < start.index:
             self.report_loss("order")
@@ -301,7 +300,7 @@ class ChatEncoder(ChunkEncoder):
         self._citation_count += 1
 
     def _start_file(self, event: ev.FileStart) -> None:
-        self._parts[event.index] = OpenPart(ev.FileStart, event.choice, media=event.media)
+        self._parts[event.index] = ChatPart(ev.FileStart, event.choice, media=event.media)
         if event.url and event.media.startswith("image"):
             self._write_image(event.choice, event.url)
         elif event.url or not event.media.startswith(("image", "audio")):
@@ -338,5 +337,5 @@ class ChatEncoder(ChunkEncoder):
         ev.FileStart: _start_file, ev.FileDelta: _write_file_data, ev.FileEnd: _end_file,
         ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Opaque: lost("opaque"), ev.Data: lost("data"),
         ev.Source: _write_citation, ev.Usage: _read_usage, ev.Finish: _write_finish, ev.Unknown: verbatim,
-        ev.Fault: ChunkEncoder.write_fault,
+        ev.Fault: CompletionChunkEncoder.write_fault,
     }  # fmt: skip

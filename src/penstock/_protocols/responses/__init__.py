@@ -3,9 +3,8 @@
 from typing import Any
 
 from penstock._codec import Protocol
-from penstock._protocols.responses.body import ERRORS, build_body, build_error_body
 from penstock._protocols.responses.decode import ResponsesDecoder
-from penstock._protocols.responses.encode import ResponsesEncoder
+from penstock._protocols.responses.encode import ERRORS, ResponsesEncoder, build_body, build_error_body
 from penstock._protocols.responses.wire import NAME
 from penstock._request_profile import PLAIN, USER_FILES, IdentifierRule, Profile
 

@@ -15,7 +15,6 @@ from penstock._codec import Decoder
 from penstock._delta_templates import number_remover, string_remover
 from penstock._jsontext import complete_json, parse_lenient_bounded
 from penstock._protocols.responses import decode_calls, wire
-from penstock._protocols.responses.body import EchoedFields, read_fault, read_finish_reason, read_usage
 from penstock._protocols.responses.decode_items import ItemReader, ItemSlot, ItemSlots
 from penstock._protocols.responses.decode_text import MessageReader, ReasoningReader
 from penstock._protocols.responses.wire import NAME, wrap_extra
@@ -47,7 +46,7 @@ class ResponsesDecoder(Decoder):
         self._tools = decode_calls.BuiltinToolReader(self.ledger)
         self._untyped = decode_calls.UntypedItemReader(self.ledger)
         self._waiting_error: wire.ErrorEvent | None = None
-        self._echoed = EchoedFields()
+        self._echoed = wire.EchoedFields()
 
     @property
     def pending(self) -> str:
@@ -95,7 +94,7 @@ class ResponsesDecoder(Decoder):
                 return
             self._start(response)
         self._update_usage(response.usage)
-        reason, raw = read_finish_reason(response, self.diagnostics)
+        reason, raw = wire.read_finish_reason(response, self.diagnostics)
         failed = self.ledger.breaking = reason is None or self._waiting_error is not None
         self._reconcile(response.output or [])
         if failed or reason is None:
@@ -123,7 +122,7 @@ class ResponsesDecoder(Decoder):
                 slot.done = True
 
     def _update_usage(self, raw: dict[str, Any] | None) -> None:
-        usage = read_usage(raw) if raw else None
+        usage = wire.read_usage(raw) if raw else None
         if usage is not None:
             self.ledger.usage(usage)
 
@@ -140,7 +139,7 @@ class ResponsesDecoder(Decoder):
         error, self._waiting_error = self._waiting_error, None
         self.ledger.breaking = self.ledger.is_open
         self._close_items(complete=False)
-        self.ledger.fault(**read_fault(error, response))
+        self.ledger.fault(**wire.read_fault(error, response))
 
     def named(self, name: str, data: bytes) -> bool:
         if data.strip().upper() != b"[DONE]":

@@ -8,20 +8,49 @@ only the snapshot has them, as incomplete.
 
 from __future__ import annotations
 
+from functools import partial
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
 from penstock import _lenient_fields as lenient
+from penstock import _openai_errors as openai_errors
 from penstock import events as ev
+from penstock._codec import lost
 from penstock._diagnostics import read_losses
-from penstock._protocols.responses.body import DEFAULTS, INCOMPLETE_REASONS, build_error_event, build_usage_object
+from penstock._jsontext import decode_trusted
 from penstock._protocols.responses.encode_calls import ResponsesCallEncoder
 from penstock._protocols.responses.encode_text import PART_FORMATS
 from penstock._protocols.responses.wire import NAME, STRUCTS
+from penstock._vendor_errors import vendor_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from penstock._framing.frame import Frame
+    from penstock.events import Fault, Reason
+
+# The first two sentences are OpenAI's complete message: https://github.com/dyad-sh/dyad/issues/1672. Copilot CLI
+# compacts a conversation when it sees this message, but not when it sees the message of Chat Completions.
+_OVERFLOW = (
+    "Your input exceeds the context window of this model. Please adjust your input and try again. Input tokens exceed "
+    "the configured limit of {limit} tokens. Your messages resulted in {tokens} tokens."
+)
+# Codex recovers from an overflow only if a response fails with it, not after a status 400:
+# https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs
+ERRORS = openai_errors.errors_with_prompt("input", overflow=_OVERFLOW, in_stream=True)
+build_error_body = partial(openai_errors.error_body, protocol=NAME, errors=ERRORS)
+# The fields that Open Responses requires. The gateway fills in what the request asked for.
+# The fields that Open Responses requires. The gateway fills in what the request asked for.
+DEFAULTS: dict[str, Any] = decode_trusted(
+    files("penstock._protocols.responses").joinpath("response_defaults.json").read_bytes()
+)
+_INCOMPLETE_REASONS: dict[Reason, str] = {
+    "length": "max_output_tokens",
+    "filter": "content_filter",
+    "refusal": "content_filter",
+}
 
 
 class ResponsesEncoder(ResponsesCallEncoder):
@@ -88,8 +117,8 @@ class ResponsesEncoder(ResponsesCallEncoder):
         own = self._get_own(event.extra)
         refused = any(part.format is PART_FORMATS["refusal"] for part in self._parts.values())
         details = lenient.get_object(own, "incomplete_details") or None
-        if details is None and event.reason in INCOMPLETE_REASONS and not (event.reason == "refusal" and refused):
-            details = {"reason": INCOMPLETE_REASONS[event.reason]}
+        if details is None and event.reason in _INCOMPLETE_REASONS and not (event.reason == "refusal" and refused):
+            details = {"reason": _INCOMPLETE_REASONS[event.reason]}
         if details is None and event.reason in ("pause", "other"):
             self.report_loss("pause" if event.reason == "pause" else "reason")
         elif event.reason == "refusal":
@@ -137,17 +166,57 @@ class ResponsesEncoder(ResponsesCallEncoder):
         self._output.next_number += 1
         self.out.append((event.name.encode(), msgspec.json.encode(payload)))
 
-    def _lose_data(self, _: ev.Data) -> None:
-        self.report_loss("data")
-
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.Start: _start,
         ev.Step: _end_step,
         ev.Usage: _set_usage,
         ev.Finish: _finish,
         ev.Fault: _fault,
-        ev.Data: _lose_data,
+        ev.Data: lost("data"),
         ev.Unknown: _write_unknown,
         **ResponsesCallEncoder.text_handlers,
         **ResponsesCallEncoder.call_handlers,
     }
+
+
+def build_body(frames: Sequence[Frame]) -> bytes:
+    """Returns the final snapshot of an encoded stream as a non-stream body.
+
+    Incomplete calls are left out: a body cannot mark them as calls that must not be run.
+    """
+    for name, data in reversed(frames):
+        if name in (b"response.completed", b"response.incomplete"):
+            response: dict[str, Any] = decode_trusted(data)["response"]
+            response["output"] = [item for item in response["output"] if not _is_incomplete_call(item)]
+            return msgspec.json.encode(response)
+        if name == b"error":
+            return msgspec.json.encode({"error": decode_trusted(data)["error"]})
+    return b"{}"
+
+
+def _is_incomplete_call(item: dict[str, Any]) -> bool:
+    return item.get("type") == "function_call" and item.get("status") == "incomplete"
+
+
+def build_error_event(fault: Fault) -> dict[str, Any]:
+    """Returns the error object of a stream event. Its code is always a string: clients require one."""
+    error = openai_errors.error_object(fault, NAME, ERRORS, event=True)
+    row = vendor_error(ERRORS, fault)
+    return {**error, "code": str(error["code"] or row.event_code or row.code or "server_error")}
+
+
+def build_usage_object(event: ev.Usage, own: dict[str, Any]) -> dict[str, Any]:
+    """Returns a usage object with all counts that clients require. Fields of this protocol's own object win."""
+    usage: dict[str, Any] = {
+        "input_tokens": event.input or 0,
+        "input_tokens_details": {"cached_tokens": event.cached or 0, "cache_write_tokens": event.written or 0},
+        "output_tokens": event.output or 0,
+        "output_tokens_details": {"reasoning_tokens": event.reasoning or 0},
+        "total_tokens": (event.input or 0) + (event.output or 0),
+    }
+    for key, value in own.items():
+        if key.endswith("_details") and key in usage:
+            usage[key].update(lenient.as_object(value))
+        elif value is not None:
+            usage[key] = value
+    return usage

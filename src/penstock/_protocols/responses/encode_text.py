@@ -17,8 +17,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Encoder
-from penstock._protocols.responses.body import convert_logprobs
-from penstock._protocols.responses.wire import NAME
+from penstock._protocols.responses.wire import NAME, convert_logprobs
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate, TextRun
 
 if TYPE_CHECKING:
@@ -286,14 +285,13 @@ class ResponsesTextEncoder(Encoder):
             for source in sources:
                 self._add_source(source)
 
-    def _append_text(self, event: ev.TextDelta) -> None:
+    def _append_text(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         part = self._parts.get(event.index)
-        if part is not None and event.logprobs is not None:
+        if part is None:
+            return
+        if type(event) is ev.TextDelta and event.logprobs is not None:
             self._append_with_logprobs(part, event)
-        elif part is not None:
-            self._append(part, event)
-
-    def _append(self, part: StreamedPart, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
+            return
         self.template = NumberedTemplate(event, part.event_name, part.frame_start, self._output, part.texts.append)
         self.out.append(self.template.frame(event.text))
 
@@ -304,11 +302,6 @@ class ResponsesTextEncoder(Encoder):
         part.texts.append(event.text)
         part.part["logprobs"] += logprobs
         self._output.send(f"{part.format.text_event}.delta", **part.location, delta=event.text, logprobs=logprobs)
-
-    def _append_other(self, event: ev.RefusalDelta | ev.ReasoningDelta) -> None:
-        part = self._parts.get(event.index)
-        if part is not None:
-            self._append(part, event)
 
     def _end_text(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         part = self._parts.get(event.index)
@@ -386,10 +379,10 @@ class ResponsesTextEncoder(Encoder):
         ev.TextDelta: _append_text,
         ev.TextEnd: _end_text,
         ev.RefusalStart: _start_text,
-        ev.RefusalDelta: _append_other,
+        ev.RefusalDelta: _append_text,
         ev.RefusalEnd: _end_text,
         ev.ReasoningStart: _start_reasoning,
-        ev.ReasoningDelta: _append_other,
+        ev.ReasoningDelta: _append_text,
         ev.ReasoningEnd: _end_reasoning,
         ev.Source: _add_source,
     }

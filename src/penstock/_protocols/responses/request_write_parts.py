@@ -102,18 +102,13 @@ class ContentWriter(RequestDraft):
         self.report_loss("json-result")
         return [{"type": "input_text", "text": part.json}]
 
-    def _write_opaque(self, part: rq.Opaque) -> list[Object]:
-        if is_content(part):
+    def _write_foreign(self, part: Any) -> list[Object]:
+        """Writes opaque content of this protocol unchanged, and parts that the message cannot hold as text."""
+        is_opaque = type(part) is rq.Opaque
+        if is_opaque and is_content(part):
             return [part.data]
-        return self._write_lost_text(part.data)
-
-    def _write_misplaced(self, part: Any) -> list[Object]:
-        """Writes a part that messages of this role cannot hold as text."""
-        return self._write_lost_text(msgspec.to_builtins(part))
-
-    def _write_lost_text(self, data: Any) -> list[Object]:
         self.report_loss("opaque")
-        text = collect_text(data)
+        text = collect_text(part.data if is_opaque else msgspec.to_builtins(part))
         return [{"type": "input_text", "text": text}] if text else []
 
     def _write_file(self, part: rq.File) -> list[Object]:
@@ -159,9 +154,8 @@ class ContentWriter(RequestDraft):
         rq.Text: _write_text,
         rq.Json: _write_json,
         rq.File: _write_file,
-        rq.Opaque: _write_opaque,
         rq.Source: omit_with_loss("source"),
-        **dict.fromkeys((rq.Ask, rq.Reasoning, rq.Call, rq.Result), _write_misplaced),
+        **dict.fromkeys((rq.Opaque, rq.Ask, rq.Reasoning, rq.Call, rq.Result), _write_foreign),
     }
 
 

@@ -1,4 +1,4 @@
-"""Wire format of OpenAI Responses and Open Responses: event structs, event types, items of built-in tools.
+"""Wire format of OpenAI Responses and Open Responses: event structs, built-in tools, fields of the response object.
 
 `wire.toml` lists the event types of each struct, and the built-in tools. Structs declare only fields that the decoder
 reads. Items stay plain objects: there are thirty kinds, and most of them are echoed unchanged. Older and newer
@@ -15,13 +15,17 @@ import msgspec
 from msgspec import Struct, field
 
 from penstock import _lenient_fields as lenient
+from penstock import events as ev
+from penstock._http_errors import retry_after, retry_after_message
 from penstock._jsontext import as_json
+from penstock._vendor_errors import classify_fault
 from penstock.events import By
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from penstock.events import Extra
+    from penstock._diagnostics import Diagnostics
+    from penstock.events import Extra, FaultKind, Reason
 
 NAME = "responses"
 Item: TypeAlias = dict[str, Any]
@@ -229,3 +233,161 @@ def read_tool_output(item: Item, tool: BuiltinTool) -> Any:
         return item.get(tool.output[0])
     fields = {**item, "sources": lenient.get_object(item, "action").get("sources")}
     return {key: fields[key] for key in tool.output if fields.get(key) is not None}
+
+
+# ── errors, finish reasons, usage ─────────────────────────────────────────────────────────────────
+
+_FINISH_REASONS: dict[str, Reason] = {  # by `incomplete_details.reason`
+    **dict.fromkeys(("max_output_tokens", "max_tokens", ""), "length"),
+    "content_filter": "filter",
+    **dict.fromkeys(("max_messages", "max_tool_calls", "steered"), "pause"),
+}
+_FAULT_KINDS: dict[str, FaultKind] = {  # codes that the common table in `faults` does not have
+    **dict.fromkeys(("bio_policy", "misalignment_policy_violation", "image_content_policy_violation"), "filter"),
+    "vector_store_timeout": "timeout",
+    **dict.fromkeys(("previous_response_not_found", "image_file_not_found"), "not-found"),
+    "data_residency_mismatch": "permission",
+}
+_EVENT_FIELDS = frozenset(  # fields that the decoder turns into events
+    str.split("id object model created_at completed_at status output usage error incomplete_details")
+)
+_decode_shallow = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def read_fault(event: ErrorEvent | None, response: ResponseObject | None) -> dict[str, Any]:
+    """Returns the fields of one fault for an `error` event, a failed response, or both.
+
+    Fields of the response win; the event fills the gaps.
+    """
+    failed = (response.error if response is not None else None) or {}
+    nested = event.error if event is not None else None
+    error = nested if isinstance(nested, dict) else _flatten_error(event, nested)
+    code = _get_code(failed) or _get_code(error)
+    kind, status = lenient.get_text(error, "type"), event.status if event is not None else None
+    message = lenient.get_text(failed, "message") or lenient.get_text(error, "message")
+    if response is not None and (response.status or "").startswith("cancel"):
+        code, message = code or "cancelled", message or "the response was cancelled"
+    sent = event.headers if event is not None else None  # over a WebSocket, headers are a field beside the error
+    headers = {key.lower(): str(value) for key, value in (sent or lenient.get_object(error, "headers")).items()}
+    delay = retry_after(headers)
+    return {
+        "kind": _classify_error(code, kind, message, status),
+        "message": message or "the provider reported an error",
+        "status": status,
+        "code": code or kind,
+        "request_id": lenient.get_text(headers, "x-request-id"),
+        "retry_after": delay if delay is not None else retry_after_message(message),
+        "extra": wrap_extra(error={**error, **failed} or None),
+    }
+
+
+def _flatten_error(event: ErrorEvent | None, message: str | None) -> dict[str, Any]:
+    """Returns an error that is not nested: fields of the event, or a bare message."""
+    if event is None:
+        return {}
+    fields = {"code": event.code, "message": message or event.message, "param": event.param}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _get_code(error: dict[str, Any]) -> str:
+    code = error.get("code")
+    return str(code) if isinstance(code, (str, int)) else ""
+
+
+def _classify_error(code: str, kind: str, message: str, status: int | None) -> FaultKind:
+    if code in _FAULT_KINDS:
+        return _FAULT_KINDS[code]
+    found = classify_fault((code, kind), message, status)
+    if found != "other":
+        return found
+    return "invalid" if code.startswith("invalid") or "image" in code else "server" if code else "other"
+
+
+def read_finish_reason(response: ResponseObject, diagnostics: Diagnostics) -> tuple[Reason | None, str]:
+    """Returns the finish reason and the provider's own value. The reason is None if the response failed."""
+    status = response.status or "completed"
+    if status in ("failed", "cancelled", "canceled"):
+        return None, status
+    if status == "incomplete":
+        raw = lenient.get_text(response.incomplete_details or {}, "reason")
+        if raw not in _FINISH_REASONS:
+            diagnostics.add("unknown-reason", f"incomplete reason {raw!r} is unknown and read as `other`")
+        return _FINISH_REASONS.get(raw, "other"), raw or status
+    if status in ("queued", "in_progress"):
+        return "pause", status  # the body of a background response
+    if not status.startswith("complete"):
+        diagnostics.add("unknown-reason", f"status {status!r} is read as a normal stop")
+    return "stop", status
+
+
+def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
+    """Returns canonical usage; None if the object holds no counts or has another shape."""
+    try:
+        usage = msgspec.convert(raw, ResponseUsage, strict=False)
+    except msgspec.ValidationError:
+        return None
+    if usage.input_tokens is None and usage.output_tokens is None:
+        return None
+    read = usage.input_tokens_details or TokenDetails()
+    reasoning = (usage.output_tokens_details or TokenDetails()).reasoning_tokens
+    cached, written = read.cached_tokens, read.cache_write_tokens
+    return ev.Usage(usage.input_tokens, usage.output_tokens, cached, written, reasoning, extra={NAME: raw})
+
+
+def convert_logprobs(logprobs: Any) -> list[dict[str, Any]]:
+    """Returns log probabilities as a list of tokens, from this protocol's list or Chat Completions' object."""
+    content = lenient.get_list(lenient.as_object(logprobs), "content") or logprobs
+    return [
+        {
+            **_build_token(row),
+            "top_logprobs": [_build_token(other) for other in lenient.get_objects(row, "top_logprobs")],
+        }
+        for row in lenient.as_objects(content)
+    ]
+
+
+def _build_token(row: dict[str, Any]) -> dict[str, Any]:
+    token = lenient.get_text(row, "token")
+    return {"token": token, "bytes": row.get("bytes") or list(token.encode()), "logprob": row.get("logprob") or 0.0}
+
+
+# ── echoed request fields ─────────────────────────────────────────────────────────────────────────
+
+
+class EchoedFields:
+    """The response's fields that are not events: mostly its request, repeated. Kept unchanged for this protocol.
+
+    They are read from the frame's bytes, and only changed values are decoded: instructions and tools may be long, and
+    three events repeat them.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, bytes] = {}
+
+    def read_all(self, frame: bytes) -> dict[str, dict[str, Any]] | None:
+        """Returns all fields as extra data. Call it at the start of a response."""
+        self._seen = {}
+        return wrap_extra(**self.read_changed(frame))
+
+    def read_changed(self, frame: bytes) -> dict[str, Any]:
+        """Returns the fields that changed since the last call."""
+        fields = {key: bytes(value) for key, value in _read_raw_fields(frame).items() if key not in _EVENT_FIELDS}
+        changed = {key: _decode_value(value) for key, value in fields.items() if value != self._seen.get(key)}
+        self._seen.update(fields)
+        return changed
+
+
+def _read_raw_fields(frame: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        payload = _decode_shallow(frame)
+        is_body = bytes(payload.get("object", b"")) == b'"response"'
+        return payload if is_body else _decode_shallow(payload["response"])
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, RecursionError):
+        return {}
+
+
+def _decode_value(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
