@@ -11,8 +11,7 @@ from penstock._engines.reading import NativeSource
 from penstock._engines.reply import ModelReply
 from penstock._gateway.client_stream import client_stream
 from penstock._gateway.endpoints import TurnRequest
-from penstock._gateway.reasoning_capture import ReasoningCapture
-from penstock._gateway.relay import StreamRelay
+from penstock._gateway.relay import ReasoningCapture, StreamRelay
 from penstock._http.connection import UpstreamConnection
 from penstock._http.pool import load_httptools
 from penstock._http.response import UpstreamResponse

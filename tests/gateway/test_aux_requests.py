@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock._gateway.config import Key, Limit, Serve
-from penstock._gateway.journal_throttle import MAX_ANONYMOUS_ROWS, MAX_CALLER_ROWS, MAX_KINDS, MINUTE, JournalThrottle
+from penstock._gateway.journal import MAX_ANONYMOUS_ROWS, MAX_CALLER_ROWS, MAX_KINDS, MINUTE, JournalThrottle
 from penstock._gateway.keys import hash_key
 from penstock._store.journal import JournalEntry
 from penstock.events import Fault
@@ -184,7 +184,7 @@ def test_minutes_and_sorts() -> None:
 
 def test_what_was_only_counted_is_written_by_the_clock() -> None:
     async def run() -> list[JournalEntry]:
-        from penstock._gateway import journal_throttle as room
+        from penstock._gateway import journal as room
 
         written: list[JournalEntry] = []
         made = JournalThrottle(written.append)
@@ -202,8 +202,8 @@ def test_what_was_only_counted_is_written_by_the_clock() -> None:
 
 
 def test_a_row_of_somebody_unknown_says_nothing_of_him() -> None:
-    from penstock._gateway.aux_requests import refused_row
     from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.journal import refused_row
 
     visit = IncomingRequest({"method": "POST", "path": "/v1/messages", "headers": [(b"x-api-key", b"sk-secret-000")]})
     row = refused_row(visit, "anthropic", 401, Fault("auth", "no gateway key was sent"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock import events as ev
 from penstock import request as rq
 from penstock._fold import fold
-from penstock._gateway import reasoning_capture
+from penstock._gateway import relay
 from penstock._messages.state import state_rows, text_key
 from tests.support.case_loop import over
 from tests.support.stream_cases import Case, cases
@@ -20,7 +20,7 @@ STREAMED = [case for case in cases() if case.streamed and isinstance(case.expect
 
 @over(STREAMED)
 def test_it_folds_to_the_same_turn_but_for_its_words(case: Case) -> None:
-    kept, events = reasoning_capture.ReasoningCapture(), _one_turn(case)
+    kept, events = relay.ReasoningCapture(), _one_turn(case)
     for event in events:
         kept.add([event])
     found = fold(kept.events())
@@ -61,7 +61,7 @@ PIECES = st.lists(
 
 @hypothesis.given(PIECES)
 def test_a_text_has_the_same_key_however_it_came(pieces: list[str]) -> None:
-    kept = reasoning_capture.ReasoningCapture()
+    kept = relay.ReasoningCapture()
     for piece in pieces:
         kept.add([ev.TextDelta(0, piece)])
     kept.events()
@@ -77,7 +77,7 @@ def test_texts_that_say_something_else_have_other_keys(one: str, other: str) -> 
 
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 2), st.text(max_size=3)), max_size=2000))
 def test_thoughts_are_whole_and_in_order(said: list[tuple[int, str]]) -> None:
-    kept = reasoning_capture.ReasoningCapture()
+    kept = relay.ReasoningCapture()
     for index, text in said:
         kept.add([ev.ReasoningDelta(index, text)])
     found = kept.events()
@@ -88,7 +88,7 @@ def test_thoughts_are_whole_and_in_order(said: list[tuple[int, str]]) -> None:
 
 
 def test_a_long_answer_takes_no_room() -> None:
-    kept = reasoning_capture.ReasoningCapture()
+    kept = relay.ReasoningCapture()
     for _ in range(100_000):
         kept.add([ev.TextDelta(0, "word ")])
     assert kept.events() == [ev.TextDelta(0, "w")]
@@ -96,7 +96,7 @@ def test_a_long_answer_takes_no_room() -> None:
 
 
 def test_texts_of_other_choices_are_not_kept() -> None:
-    kept = reasoning_capture.ReasoningCapture()
+    kept = relay.ReasoningCapture()
     kept.add([ev.TextStart(0), ev.TextStart(1, choice=1)])
     for word in ["one", "two", "three"]:
         kept.add([ev.TextDelta(0, word), ev.TextDelta(1, "no")])
@@ -105,7 +105,7 @@ def test_texts_of_other_choices_are_not_kept() -> None:
 
 
 def test_too_long_or_too_mixed_an_answer_is_forgotten() -> None:
-    long, mixed = reasoning_capture.ReasoningCapture(), reasoning_capture.ReasoningCapture()
+    long, mixed = relay.ReasoningCapture(), relay.ReasoningCapture()
     for _ in range(9):
         long.add([ev.ReasoningDelta(0, "x" * 2**20)])
     for index in (0, 1, 0):

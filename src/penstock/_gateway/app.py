@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock._gateway import error_responses
-from penstock._gateway.aux_requests import AuxRequest
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.endpoints import Endpoint, Headers, IncomingRequest
+from penstock._gateway.journal import AuxRequest
 from penstock._gateway.lifecycle import LoopWatchdog, preload
 from penstock._gateway.request_body import read_request_body
 from penstock._gateway.routes import (

@@ -5,12 +5,13 @@ It contains no prompt, no answer and no key. The table is in `store.journal`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import fields, replace
 
@@ -18,15 +19,19 @@ from penstock._gateway.config import GatewayConfig, data_path
 from penstock._providers.models import model as model_of
 from penstock._redaction import redact, redact_cut
 from penstock._store.journal import JournalEntry, JournalStore
+from penstock._store.journal import JournalEntry as Row
 from penstock._store.sqlite import IN_MEMORY
-from penstock.errors import InputError
+from penstock.errors import InputError, ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock._engines.config import Config
+    from penstock._engines.decisions import DecisionLog
+    from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.limits import LimitSlot
     from penstock._providers.registry import Prices
-    from penstock.events import Usage
+    from penstock.events import Fault, Usage
 
 FILE = "journal.sqlite"
 DAY = 86_400.0
@@ -156,3 +161,164 @@ def usage_cost(listed: PriceList, provider: str, model: str, usage: Usage | None
     spent += cached * (prices.input if prices.cached is None else prices.cached)
     spent += written * (prices.input if prices.written is None else prices.written)
     return spent / 1_000_000
+
+
+MAX_ANONYMOUS_ROWS = 3  # of a kind in a minute, from callers without a key
+MAX_CALLER_ROWS = 30  # of a kind in a minute, from callers with a key
+MAX_KINDS = 64  # that are told apart; the others share one count
+MINUTE = 60.0
+_OTHER_KINDS = ("", 0, "", "", "")
+
+
+class _RowKind:
+    """Rows of one kind in the current minute. `last` is the last row that was counted instead of written."""
+
+    __slots__ = ("count", "last", "since", "skipped")
+
+    def __init__(self, now: float) -> None:
+        self.since = now
+        self.count = self.skipped = 0
+        self.last: JournalEntry | None = None
+
+
+class JournalThrottle:
+    """Writes the first rows of a kind per minute with `write`; counts the rest."""
+
+    def __init__(self, write: Callable[[JournalEntry], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write, self._clock = write, clock
+        self._kinds: dict[tuple[object, ...], _RowKind] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note(self, row: JournalEntry) -> None:
+        """Write a row, or count it."""
+        kind = self._find_kind((row.key, row.http, row.fault, row.operation, row.model), self._clock())
+        kind.count += 1
+        limit = MAX_CALLER_ROWS if row.key else MAX_ANONYMOUS_ROWS
+        if kind.count <= limit and kind is not self._kinds.get(_OTHER_KINDS):
+            self._write(row)
+            return
+        kind.skipped += 1
+        kind.last = row
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(MINUTE, self.flush)
+
+    def _find_kind(self, key: tuple[object, ...], now: float) -> _RowKind:
+        found = self._kinds.get(key)
+        if found is None:
+            if len(self._kinds) >= MAX_KINDS:
+                self._drop_expired(now)
+            key = key if len(self._kinds) < MAX_KINDS else _OTHER_KINDS
+            found = self._kinds.get(key)
+        if found is None or now - found.since >= MINUTE:
+            if found is not None:
+                self._write_count(found)
+            found = self._kinds[key] = _RowKind(now)
+        return found
+
+    def _drop_expired(self, now: float) -> None:
+        for key, kind in list(self._kinds.items()):
+            if now - kind.since >= MINUTE:
+                self._write_count(kind)
+                del self._kinds[key]
+
+    def _write_count(self, kind: _RowKind) -> None:
+        if kind.last is not None:
+            self._write(replace(kind.last, times=kind.skipped))
+            kind.last, kind.skipped = None, 0
+
+    def flush(self) -> None:
+        """Write the counts of rows that were not written. The minute of each kind continues."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for kind in self._kinds.values():
+            self._write_count(kind)
+
+
+COUNT = "count"  # the operation of token counts: free, and frequent
+
+
+class AuxRequest:
+    """One auxiliary request. `requested_model` is the name that the client sent, `counted` the result of a count."""
+
+    def __init__(self, operation: str, protocol: str) -> None:
+        self.operation, self.protocol = operation, protocol
+        self.requested_model = self.provider = self.model = ""
+        self.slot: LimitSlot | None = None
+        self.fault: Fault | None = None
+        self.usage: Usage | None = None
+        self.record: DecisionLog | None = None
+        self.counted: int | None = None
+
+    def answered_by(
+        self, provider: str, model: str, usage: Usage | None = None, record: DecisionLog | None = None
+    ) -> None:
+        """Set the provider that answered, its usage, and the router's decisions."""
+        self.provider, self.model, self.usage, self.record = provider, model, usage, record
+
+    def failed(self, fault: Fault, error: BaseException | None = None) -> None:
+        """Set why the request failed."""
+        self.fault = fault
+        if isinstance(error, ProviderError):
+            self.provider, self.model = error.provider, error.model
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether thousands of the kind may come, so that only a few get a journal row."""
+        return self.operation == COUNT or self.slot is None
+
+    def row(self, incoming: IncomingRequest, http: int, size: int) -> Row:
+        """Return the journal row."""
+        fault = self.fault
+        usage, duration = self.usage, time.monotonic() - incoming.started
+        more: dict[str, Any] = {"input": usage.input, "output": usage.output} if usage is not None else {}
+        if fault is not None:
+            status = "cancelled" if fault.kind == "cancelled" else "refused"
+            more |= {"status": status, "fault": fault.kind, "fault_message": fault.message}
+        if self.record is not None:
+            more |= {"tries": self.record.tries, "decisions": "\n".join(self.record.lines())}
+        return Row(
+            time=time.time() - duration,
+            key=incoming.caller.key,
+            tenant=incoming.caller.tenant,
+            client=incoming.client.name,
+            route=incoming.path,
+            protocol=self.protocol,
+            operation=self.operation,
+            asked=self.requested_model,
+            provider=self.provider,
+            model=self.model,
+            http=http,
+            duration=duration,
+            request_id=incoming.id,
+            estimate=self.counted,
+            cost=usage_cost(incoming.services.upstream.price_list, self.provider, self.model, usage),
+            bytes_in=len(incoming.raw),
+            bytes_out=size,
+            **more,
+        )
+
+    def leave(self, cost: float) -> None:
+        """Free the slot of the caller's limits."""
+        if self.slot is not None:
+            self.slot.leave(self.usage, cost)
+
+
+def refused_row(incoming: IncomingRequest, protocol: str, http: int, fault: Fault) -> Row:
+    """Return the journal row of a request that was not admitted."""
+    duration = time.monotonic() - incoming.started
+    who = {} if incoming.caller is None else {"key": incoming.caller.key, "tenant": incoming.caller.tenant}
+    return Row(
+        time=time.time() - duration,
+        client=incoming.client.name,
+        route=incoming.path,
+        protocol=protocol,
+        http=http,
+        status="refused",
+        fault=fault.kind,
+        fault_message=fault.message,
+        duration=duration,
+        request_id=incoming.id,
+        bytes_in=len(incoming.raw),
+        **who,
+    )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock._gateway.access import check_size
-from penstock._gateway.aux_requests import COUNT
 from penstock._gateway.endpoints import (
     Endpoint,
     Headers,
@@ -23,15 +22,13 @@ from penstock._gateway.endpoints import (
     compaction,
     count_tokens,
     embeddings,
-    gemini,
-    messages,
     models,
     ollama,
     responses,
     stored_responses,
-    uistream,
     vscode,
 )
+from penstock._gateway.journal import COUNT
 from penstock._gateway.metrics import CONTENT_TYPE
 from penstock._http.response_writer import EventStream
 from penstock._protocols import DEFAULT
@@ -68,15 +65,15 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "/v1/completions": chat.COMPLETIONS,
     "/v1/fim/completions": chat.FIM,
     "/v1/responses": responses.RESPONSES,
-    "/v1/messages": messages.MESSAGES,
-    "/api/chat": uistream.CHAT,
+    "/v1/messages": chat.MESSAGES,
+    "/api/chat": ollama.API_CHAT,
     "/api/generate": ollama.GENERATE,
     "/vscode/chat": vscode.CHAT,
 }
 # Gemini's paths end in a method. The model may contain slashes; an SDK then omits `models/`.
 GEMINI_ENDPOINTS: Mapping[str, Endpoint] = {
-    "generateContent": gemini.GENERATE,
-    "streamGenerateContent": gemini.GENERATE,
+    "generateContent": chat.GEMINI,
+    "streamGenerateContent": chat.GEMINI,
 }
 _GEMINI_VERSIONS = ("/v1beta/", "/v1/", "/v1alpha/", "/v1beta1/")
 _MODELS_PREFIX = "models/"

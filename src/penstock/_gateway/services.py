@@ -17,7 +17,6 @@ from penstock import _delta_templates as delta_templates
 from penstock._engines.environ import live, stored_keys
 from penstock._engines.router import Router
 from penstock._gateway.access import Access, Revocations
-from penstock._gateway.aux_requests import AuxRequest, refused_row
 from penstock._gateway.background import BackgroundResponses
 from penstock._gateway.byte_budget import ByteBudget
 from penstock._gateway.callers import Caller, Refusal
@@ -25,6 +24,7 @@ from penstock._gateway.catalogue import ModelCatalogue
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.error_responses import SHUTTING_DOWN, error_status
 from penstock._gateway.estimates import TurnEstimates
+from penstock._gateway.journal import AuxRequest, refused_row
 from penstock._gateway.limits import CallerLimits, LimitSlot
 from penstock._gateway.logs import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, TraceLog, log_trace
 from penstock._gateway.request_body import ConversionThread

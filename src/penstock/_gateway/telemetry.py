@@ -11,10 +11,8 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock._gateway.aux_requests import COUNT
 from penstock._gateway.config import GatewayConfig, StateTable, data_path
-from penstock._gateway.journal import Journal
-from penstock._gateway.journal_throttle import JournalThrottle
+from penstock._gateway.journal import COUNT, Journal, JournalThrottle
 from penstock._gateway.metrics import AUX_OPERATIONS, Metrics
 from penstock._gateway.recordings import Recorder
 from penstock._redaction import redact_cut

@@ -20,8 +20,9 @@ from penstock._gateway import error_responses
 from penstock._gateway.client_stream import Passthrough, Translation, can_pass_through, client_stream, encode_body
 from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest
 from penstock._gateway.journal import usage_cost
-from penstock._gateway.reasoning_capture import CiphertextCapture, ReasoningCapture
-from penstock._gateway.relay import StreamRelay
+from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, StreamRelay
+from penstock._http.disconnect import DisconnectWatch
+from penstock._http.response_writer import BODY, ResponseWriter
 from penstock._http_errors import redact_fault
 from penstock._messages import foreign_state
 from penstock._messages.state import encrypted_rows, remember
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from penstock._gateway.limits import LimitSlot
     from penstock._gateway.recordings import RecordingSession
     from penstock._gateway.services import Services
-    from penstock._http.disconnect import DisconnectWatch
-    from penstock._http.response_writer import ResponseWriter
     from penstock._messages.context import Cleared
     from penstock._transforms.remote_files import RemoteFiles
 
@@ -369,3 +368,48 @@ class Turn:
 
 def _has_state(event: ev.AnyEvent) -> bool:
     return type(event) is ev.Opaque or bool(getattr(event, "extra", None))
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from penstock._gateway.endpoints import Endpoint, IncomingRequest
+
+    Send = Callable[[Any], Awaitable[None]]
+
+
+async def run_internal_turn(
+    endpoint: Endpoint, incoming: IncomingRequest, send: Send, off: asyncio.Event | None = None, *, begun: bool = False
+) -> Turn:
+    """Run a turn until it ends or `off` is set. `begun`: errors are sent inside the stream from the start."""
+    serve = incoming.services.config.serve
+    watched = off or asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await watched.wait()
+        return {"type": "http.disconnect"}
+
+    gone = DisconnectWatch(receive)
+    try:
+        out = ResponseWriter(send, gone, keep_alive=serve.ping if off is not None else 0, stuck_limit=serve.write)
+        out.started = begun
+        turn = Turn(incoming.services, endpoint, incoming, out)
+        with incoming.services.revocations.guard(incoming.caller, gone.cancel_with):
+            await turn.run(gone)
+    finally:
+        gone.close()
+    return turn
+
+
+class ResponseCollector:
+    """Replaces a connection and collects the status and body of an answer."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.body = b""
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == BODY:
+            self.body += message["body"]
+        else:
+            self.status = message["status"]

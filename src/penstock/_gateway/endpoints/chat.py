@@ -59,3 +59,27 @@ def _build_chat_request(incoming: IncomingRequest, request: rq.Request) -> TurnR
 CHAT = Endpoint("openai-chat", read_chat)
 FIM = Endpoint("openai-chat", read_fim)
 COMPLETIONS = Endpoint("completions", read_completions)
+
+
+def read_messages(incoming: IncomingRequest) -> TurnRequest:
+    """`/v1/messages`; the query is ignored."""
+    _, request = read_request(incoming, "anthropic")
+    options = {"id": f"msg_{incoming.id}", "model": request.model}
+    return TurnRequest(request, "anthropic", options=options, headers=((b"request-id", f"req_{incoming.id}".encode()),))
+
+
+MESSAGES = Endpoint("anthropic", read_messages)
+
+
+def read_gemini(incoming: IncomingRequest) -> TurnRequest:
+    """`…/models/{model}:generateContent`, and its stream: server-sent events with `alt=sse`, else a JSON array."""
+    _, request = read_request(incoming, "gemini")
+    request.model = incoming.params["model"]
+    request.stream = incoming.params["method"] == "streamGenerateContent"
+    sse = request.stream and incoming.query.get("alt") == "sse"
+    options = {"id": incoming.id, "model": request.model}
+    framing = "sse+json" if sse or not request.stream else "jsonarray"
+    return TurnRequest(request, "gemini", framing=framing, options=options, allow_passthrough=framing != "jsonarray")
+
+
+GEMINI = Endpoint("gemini", read_gemini)

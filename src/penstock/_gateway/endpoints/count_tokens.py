@@ -19,7 +19,7 @@ from penstock.errors import InputError, ProviderError
 if TYPE_CHECKING:
     from penstock._engines.decisions import DecisionLog
     from penstock._engines.model_resolution import Target
-    from penstock._gateway.aux_requests import AuxRequest
+    from penstock._gateway.journal import AuxRequest
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
     from penstock._tokens.estimate import HybridTokenEstimator

@@ -15,8 +15,8 @@ from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
     from penstock._client.embeddings import Embeddings
-    from penstock._gateway.aux_requests import AuxRequest
     from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.journal import AuxRequest
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
 

@@ -281,3 +281,48 @@ async def answer_load_request(services: Services, incoming: IncomingRequest) -> 
     return _encode(
         {"model": name, "created_at": when, **said, "done": True, "done_reason": "unload" if gone else "load"}
     )
+
+
+UI_STREAM_HEADERS = ((b"x-vercel-ai-ui-message-stream", b"v1"),)
+_UI_FIELDS = frozenset({"id", "trigger", "messageId"})
+
+
+def is_ollama(body: Object) -> bool:
+    """Return whether a body is Ollama's: its messages have `content` instead of `parts`, and it names a model."""
+    messages = lenient.get_objects(body, "messages")
+    if _UI_FIELDS & body.keys() or any("parts" in message for message in messages):
+        return False
+    return bool(lenient.get_text(body, "model")) and all(
+        "role" in message and "id" not in message for message in messages
+    )
+
+
+def read_api_chat(incoming: IncomingRequest) -> TurnRequest:
+    """Read a UI message stream request, or Ollama's."""
+    return read_body(incoming, lambda body: _read_api_chat_body(incoming, body))
+
+
+def _read_api_chat_body(incoming: IncomingRequest, body: Object) -> TurnRequest:
+    if is_ollama(body) and "messages" in body:
+        return build_ollama_request(body)
+    if str(body.get("model", "")).startswith(REPLAY_PREFIX):
+        body.setdefault("messages", [])
+    request = reader("uistream")(body)
+    options = {"id": f"msg_{incoming.id}", "model": request.model}
+    return TurnRequest(request, "uistream", options=options, headers=UI_STREAM_HEADERS)
+
+
+def find_chat_alternative(incoming: IncomingRequest) -> Any:
+    """Return the handler of an Ollama request that only loads a model."""
+    if b'"parts"' in incoming.raw:
+        return None
+    try:
+        body = incoming.json_body()
+    except PenstockError:
+        return None  # the turn reports the error
+    if str(body.get("model", "")).startswith(REPLAY_PREFIX) or not is_ollama(body) or not is_load_request(body):
+        return None
+    return answer_load_request
+
+
+API_CHAT = Endpoint("uistream", read_api_chat, find_chat_alternative)

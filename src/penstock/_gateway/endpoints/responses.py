@@ -29,7 +29,7 @@ from penstock._gateway.endpoints.stored_responses import (
     responses_error,
 )
 from penstock._gateway.error_responses import unknown_model_fault
-from penstock._gateway.internal_turn import run_internal_turn
+from penstock._gateway.turn import run_internal_turn
 from penstock._http.response_writer import BODY, EventStream
 from penstock._input_limits import decode_deep
 from penstock._messages.request_codecs import reader

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock._gateway.aux_requests import COUNT
 from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, read_request
+from penstock._gateway.journal import COUNT
 from penstock._messages.context import Cleared
 from penstock._protocols.vscode import wire
 from penstock._protocols.vscode.wire import encoded
