@@ -54,7 +54,7 @@ def test_turns_are_counted() -> None:
     made.turn(row())
     made.turn(row(status="fault", finish="", fault="overloaded"))
     made.turn(row(status="refused", http=429, fault="rate-limit"))
-    made.opened()
+    made.open_streams += 1
     page = made.render()
     assert figure(page, "penstock_turns_total", status="finish", reason="stop", protocol="anthropic") == 1
     assert figure(page, "penstock_turns_total", status="fault", reason="overloaded") == 1
@@ -63,7 +63,7 @@ def test_turns_are_counted() -> None:
     assert figure(page, "penstock_cost_dollars_total", provider="openai") == 0.5
     assert figure(page, "penstock_open_streams") == 1
     assert figure(page, "penstock_turn_seconds_count", provider="openai") == 2
-    made.closed()
+    made.open_streams -= 1
     assert figure(made.render(), "penstock_open_streams") == 0
 
 

@@ -11,19 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from penstock._gateway.callers import (
-    ANONYMOUS,
-    AUTHORIZATION,
-    GATEWAY_KEY_HEADER,
-    Caller,
-    check_key,
-    is_local_caller,
-    is_loopback,
-    make_refusal,
-    parse_host,
-    parse_ip,
-    read_keys,
-)
+from penstock._gateway import callers
+from penstock._gateway.callers import Caller, make_refusal
 from penstock._gateway.keys import REFRESH_INTERVAL, KeyRing, hash_key
 from penstock._http.header_fields import read_headers, repeated_header, response_header
 from penstock._input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
@@ -122,7 +111,7 @@ class Access:
         """Raise if the Host is not allowed. Stops DNS rebinding: such a page sends its own name as Host."""
         if host in self._familiar:
             return
-        name = parse_host(host)
+        name = callers.parse_host(host)
         if name and "*" not in self._hosts and name not in self._hosts and not self._ours(name):
             said = f"this server does not answer to the name {name[:200]!r}: add it to access.hosts in penstock.toml"
             raise make_refusal(403, "permission", said, code="host_not_allowed")
@@ -135,8 +124,8 @@ class Access:
             return True
         if name.endswith(".localhost"):
             return True
-        address = parse_ip(name)
-        return address is not None and (address.is_loopback or not is_loopback(self._config.serve.host))
+        address = callers.parse_ip(name)
+        return address is not None and (address.is_loopback or not callers.is_loopback(self._config.serve.host))
 
     def check_origin(self, headers: Mapping[str, str]) -> None:
         """Raise if the Origin is neither local nor allowed. Requests without Origin are not from pages."""
@@ -161,7 +150,7 @@ class Access:
             return False
         if parts.scheme in _WEBVIEWS:
             return True
-        return parts.scheme in {"http", "https"} and (parts.netloc.lower() == host.lower() or is_loopback(name))
+        return parts.scheme in {"http", "https"} and (parts.netloc.lower() == host.lower() or callers.is_loopback(name))
 
     def cors(self, scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]]:
         """Return the CORS headers for an allowed page; none for other clients."""
@@ -188,7 +177,7 @@ class Access:
     # ── keys ──────────────────────────────────────────────────────────────────────────────────────
 
     def _caller(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> Caller:
-        given = read_keys(scope, headers)
+        given = callers.read_keys(scope, headers)
         if not self._ring.required:
             return self._stranger(scope, headers, given)
         held = next((key for key in map(self._ring.find, given.values()) if key is not None), None)
@@ -231,24 +220,24 @@ class Access:
             raise make_refusal(401, "auth", said, code="invalid_api_key")
         if not own:
             return self._local_caller if local else self._anonymous_caller
-        tenant = f"{ANONYMOUS}:{hash_key(own['secret'])[7:23]}"
+        tenant = f"{callers.ANONYMOUS}:{hash_key(own['secret'])[7:23]}"
         return Caller(tenant=tenant, limits=config.limits, sees="all" if local else "own", **own)
 
     def _local(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
         """Return whether a local program sent the request. Never true behind a proxy."""
-        return not self._config.access.proxy and is_local_caller(scope, headers)
+        return not self._config.access.proxy and callers.is_local_caller(scope, headers)
 
     def _forward(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
         """Return what is forwarded to the provider. `x-penstock-key` is never forwarded: it is the gateway's."""
         if not given or not self._config.forward:
             return {}
-        theirs = {place: value for place, value in given.items() if place != GATEWAY_KEY_HEADER}
+        theirs = {place: value for place, value in given.items() if place != callers.GATEWAY_KEY_HEADER}
         if not theirs:
             return {}
         place, secret = next(iter(theirs.items()))
-        check_key(place, secret, ascii_only=True)
+        callers.check_key(place, secret, ascii_only=True)
         passed = {name: headers[name] for name in theirs if name in headers}
-        return {"forward": passed or {AUTHORIZATION: f"Bearer {secret}"}, "secret": secret}
+        return {"forward": passed or {callers.AUTHORIZATION: f"Bearer {secret}"}, "secret": secret}
 
 
 _EXPOSED = (b"access-control-expose-headers", b"*")

@@ -9,23 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock import events as ev
-from penstock._gateway import error_responses
+from penstock._gateway import error_responses, routes
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.endpoints import Endpoint, Headers, IncomingRequest
 from penstock._gateway.journal import AuxRequest
 from penstock._gateway.lifecycle import LoopWatchdog, preload
 from penstock._gateway.request_body import read_request_body
-from penstock._gateway.routes import (
-    Handler,
-    Route,
-    client_protocols,
-    error_protocol,
-    find_route,
-    is_public_page,
-    mounted_path,
-    serve_page,
-)
+from penstock._gateway.routes import Handler, Route
 from penstock._gateway.services import Services
 from penstock._gateway.turn import Turn
 from penstock._gateway.websocket import WebSocketServer
@@ -79,31 +69,36 @@ class App:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
-            await self._sockets.serve(mounted_path(scope), scope, receive, send)
+            await self._sockets.serve(routes.mounted_path(scope), scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Admit a request, then route it. A refused request is routed only to find the protocol of its error."""
         incoming = IncomingRequest(scope)
-        incoming.path = mounted_path(scope)
+        incoming.path = routes.mounted_path(scope)
         if "origin" in incoming.headers:
             send = self._with_cors(scope, send)
-        if is_public_page(incoming):
+        if routes.is_public_page(incoming):
             await self._page(incoming, scope, send, known=False)
             return
         refusal = self._admit(scope, incoming)
-        route = find_route(incoming.method, incoming.path) if len(incoming.path) <= MAX_PATH else Route()
+        route = routes.find_route(incoming.method, incoming.path) if len(incoming.path) <= MAX_PATH else Route()
         if route.params:
             incoming.params = route.params
-        if route.endpoint is not None or route.handler is not None:
+        target = route.endpoint or route.handler
+        if target is not None:
+            channel = find_channel(scope) if route.endpoint is not None else None
             try:
-                if route.endpoint is not None:
-                    await self._turn(route.endpoint, incoming, refusal, receive, send, find_channel(scope))
-                elif route.handler is not None:
-                    await self._handle(route.handler, incoming, refusal, receive, send)
+                fault = refusal or await self._read_request(incoming, receive, channel)
+                if fault is not None:
+                    self.services.record_refusal(incoming, target.protocol, fault)
+                if isinstance(target, Endpoint):
+                    await self._turn(target, incoming, fault, receive, send, channel)
+                else:
+                    await self._respond(target, incoming, fault, receive, send)
             finally:
                 incoming.release_body()
         elif refusal is not None:
-            await _send_response(send, *error_responses.error_response(error_protocol(incoming.path), refusal))
+            await _send_response(send, *error_responses.error_response(routes.error_protocol(incoming.path), refusal))
         else:
             await self._page(incoming, scope, send, known=route.known)
 
@@ -140,15 +135,13 @@ class App:
         self,
         endpoint: Endpoint,
         incoming: IncomingRequest,
-        refusal: Fault | None,
+        fault: Fault | None,
         receive: Receive,
         send: Send,
-        line: ResponseChannel | None,
+        channel: ResponseChannel | None,
     ) -> None:
-        serve = self.services.config.serve
-        fault = await self._read_request(endpoint.protocol, incoming, refusal, receive, line)
-        gone, make = DisconnectWatch(receive, line), None
-        out = ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write, channel=line)
+        gone, make = DisconnectWatch(receive, channel), None
+        out = self._response_writer(send, gone, channel)
         try:
             if fault is not None:
                 status, body, headers = error_responses.error_response(endpoint.protocol, fault)
@@ -167,7 +160,13 @@ class App:
         finally:
             gone.close()
         if make is not None:  # `_respond` has its own watch for disconnects
-            await self._respond(Handler(endpoint.protocol, make), None, incoming, receive, send)
+            await self._respond(Handler(endpoint.protocol, make), incoming, None, receive, send)
+
+    def _response_writer(
+        self, send: Send, gone: DisconnectWatch, channel: ResponseChannel | None = None
+    ) -> ResponseWriter:
+        serve = self.services.config.serve
+        return ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write, channel=channel)
 
     async def _find_alternative(self, endpoint: Endpoint, incoming: IncomingRequest, gone: DisconnectWatch) -> Any:
         """Return the handler of a request that needs no turn, or None."""
@@ -179,56 +178,34 @@ class App:
             self.services.active.discard(gone)
 
     async def _read_request(
-        self,
-        protocol: str,
-        incoming: IncomingRequest,
-        refusal: Fault | None,
-        receive: Receive,
-        line: ResponseChannel | None = None,
+        self, incoming: IncomingRequest, receive: Receive, channel: ResponseChannel | None
     ) -> Fault | None:
-        """Read the body of an admitted request. Returns the fault of the request or its body, if there is one."""
-        serve = self.services.config.serve
-        if refusal is not None:
-            self.services.record_refusal(incoming, protocol, refusal)
-            return refusal
-        small = line.take_body(serve.body) if line is not None and "content-encoding" not in incoming.headers else None
+        """Read the body of an admitted request. Returns its fault, if there is one."""
+        serve, budget, reading = self.services.config.serve, self.services.body_bytes, CancellableTask()
+        compressed = "content-encoding" in incoming.headers
+        small = channel.take_body(serve.body) if channel is not None and not compressed else None
         if small is not None:
             incoming.raw = small
-            incoming.count_body(self.services.body_bytes)
+            incoming.count_body(budget)
             return None
-        try:
-            await self._read_body(incoming, receive)
-        except PenstockError as error:
-            fault = error_responses.fault_from_error(error)
-            self.services.record_refusal(incoming, protocol, fault)
-            return fault
-        return None
-
-    async def _read_body(self, incoming: IncomingRequest, receive: Receive) -> None:
-        serve, reading = self.services.config.serve, CancellableTask()
         self.services.active.add(reading)
         try:
-            await read_request_body(
-                incoming, receive, reading, self.services.body_bytes, limit=serve.body, patience=serve.read
-            )
+            await read_request_body(incoming, receive, reading, budget, limit=serve.body, patience=serve.read)
+        except PenstockError as error:
+            return error_responses.fault_from_error(error)
         finally:
             self.services.active.discard(reading)
+        return None
 
     # ── other requests ───────────────────────────────────────────────────────────────────────────
 
-    async def _handle(
-        self, handler: Handler, incoming: IncomingRequest, refusal: Fault | None, receive: Receive, send: Send
+    async def _respond(
+        self, handler: Handler, incoming: IncomingRequest, fault: Fault | None, receive: Receive, send: Send
     ) -> None:
-        fault = await self._read_request(handler.protocol, incoming, refusal, receive)
+        gone, id_header = DisconnectWatch(receive), (b"x-request-id", incoming.id.encode())
+        out, status = self._response_writer(send, gone), error_responses.STATUSES["cancelled"]
         if handler.operation and fault is None:
             incoming.aux_request = AuxRequest(handler.operation, handler.protocol)
-        await self._respond(handler, fault, incoming, receive, send)
-
-    async def _respond(
-        self, handler: Handler, fault: Fault | None, incoming: IncomingRequest, receive: Receive, send: Send
-    ) -> None:
-        serve, id_header = self.services.config.serve, (b"x-request-id", incoming.id.encode())
-        gone, status, out = DisconnectWatch(receive), error_responses.STATUSES["cancelled"], None
         self.services.active.add(gone)
         try:
             with self.services.revocations.guard(incoming.caller, gone.cancel_with):
@@ -236,7 +213,6 @@ class App:
                     status, body, headers = await self._call_handler(handler, incoming)
                 else:
                     status, body, headers = error_responses.error_response(handler.protocol, fault)
-                out = ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write)
                 if isinstance(body, EventStream):
                     self.services.active.discard(gone)  # it ends with the response that it follows
                     await body.send_to(out, (id_header,))
@@ -244,19 +220,16 @@ class App:
                     await out.send_response(status, body, (*headers, id_header))
         except asyncio.CancelledError:
             if incoming.aux_request is not None:
-                incoming.aux_request.failed(
-                    gone.fault or ev.Fault("cancelled", gone.reason or "the server is stopping")
-                )
+                incoming.aux_request.failed(error_responses.cancellation_fault(gone))
             if not gone.absorb_cancellation():
                 raise
             if gone.fault is not None:
-                out = out or ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write)
                 status = await end_with_error(out, *error_responses.error_response(handler.protocol, gone.fault))
         finally:
             self.services.active.discard(gone)
             gone.close()
             if incoming.aux_request is not None:
-                self.services.finish_aux_request(incoming, status, out.body_size if out is not None else 0)
+                self.services.finish_aux_request(incoming, status, out.body_size)
 
     async def _call_handler(self, handler: Handler, incoming: IncomingRequest) -> tuple[int, bytes | EventStream, Any]:
         why: Exception
@@ -273,7 +246,7 @@ class App:
 
     async def _page(self, incoming: IncomingRequest, scope: Scope, send: Send, *, known: bool) -> None:
         try:
-            status, body, headers = serve_page(self.services, incoming, scope, known=known)
+            status, body, headers = routes.serve_page(self.services, incoming, scope, known=known)
         except PenstockError as error:
             status, body, headers = error_responses.error_response(DEFAULT, error_responses.fault_from_error(error))
         await _send_response(send, status, body, headers)
@@ -285,7 +258,7 @@ class App:
                 self.services.closing.clear()
                 self.services.stopped = False
                 preload(
-                    self.services.upstream.router.config, self.services.env, client_protocols()
+                    self.services.upstream.router.config, self.services.env, routes.client_protocols()
                 )  # nothing is served yet
                 self._watchdog.start()
             if message["type"] == "lifespan.shutdown":

@@ -7,6 +7,7 @@ counts bytes of WebSockets as they arrive: uvicorn passes only complete messages
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import MissingExtra
@@ -57,6 +58,7 @@ def _releasable_bytes(connection: ConnectionBytes) -> int:
     return connection.spare if connection.give_up is not None else -1
 
 
+@dataclass(slots=True, eq=False)
 class ConnectionBytes:
     """The bytes of one connection: of the arriving message, of waiting messages, and of the one being answered.
 
@@ -67,32 +69,17 @@ class ConnectionBytes:
     has disconnected.
     """
 
-    __slots__ = (
-        "_budget",
-        "_paused",
-        "abandoned",
-        "arriving",
-        "give_up",
-        "limit",
-        "lost",
-        "remembered",
-        "resume",
-        "waiting",
-        "working",
-    )
-
-    def __init__(self, budget: ByteBudget, limit: int) -> None:
-        self._budget = budget
-        self.limit: int = limit
-        self.arriving: int = 0
-        self.waiting: int = 0
-        self.working: int = 0
-        self.remembered: int = 0
-        self.give_up: Callable[[], None] | None = None
-        self.resume: Callable[[], None] | None = None
-        self.lost: Callable[[], None] | None = None
-        self.abandoned: bool = False  # everything it sends is ignored
-        self._paused = False
+    budget: ByteBudget
+    limit: int
+    arriving: int = 0
+    waiting: int = 0
+    working: int = 0
+    remembered: int = 0
+    give_up: Callable[[], None] | None = None
+    resume: Callable[[], None] | None = None
+    lost: Callable[[], None] | None = None
+    abandoned: bool = False  # everything it sends is ignored
+    _paused: bool = False
 
     @property
     def spare(self) -> int:
@@ -110,7 +97,7 @@ class ConnectionBytes:
         if self.abandoned:
             return True
         self.arriving += size
-        self._budget.change(size)
+        self.budget.change(size)
         self._paused = self.full
         return not self._paused
 
@@ -118,7 +105,7 @@ class ConnectionBytes:
         """Count a complete message that waits."""
         more = size - self.arriving
         self.arriving, self.waiting = 0, self.waiting + size
-        self._budget.change(more)
+        self.budget.change(more)
 
     def begin(self, size: int) -> None:
         """Count a waiting message as being answered."""
@@ -128,7 +115,7 @@ class ConnectionBytes:
     def finish(self, size: int) -> None:
         """Stop counting an answered message."""
         self.working -= size
-        self._budget.change(-size)
+        self.budget.change(-size)
         if self._paused and not self.full:
             self._paused = False
             if self.resume is not None:
@@ -137,18 +124,18 @@ class ConnectionBytes:
     def remember(self, size: int) -> None:
         """Set the bytes of earlier turns that are kept."""
         more, self.remembered = size - self.remembered, size
-        self._budget.change(more)
+        self.budget.change(more)
 
     def abandon(self) -> None:
         """Stop counting unread bytes, because the connection ends."""
         self.abandoned = True
         gone, self.arriving, self.waiting = self.arriving + self.waiting, 0, 0
-        self._budget.change(-gone)
+        self.budget.change(-gone)
 
     def close(self) -> None:
         """Remove the connection and its bytes."""
-        self._budget.disconnect(self)
-        self._budget.change(-(self.arriving + self.waiting + self.working + self.remembered))
+        self.budget.disconnect(self)
+        self.budget.change(-(self.arriving + self.waiting + self.working + self.remembered))
         self.arriving = self.waiting = self.working = self.remembered = 0
         lost, self.give_up, self.resume, self.lost = self.lost, None, None, None
         if lost is not None:

@@ -25,24 +25,8 @@ KEY_HEADER_NAMES = KEY_HEADERS
 _NAMES = frozenset(KEY_HEADER_NAMES)
 ANONYMOUS = "anonymous"
 _PROXY_HEADERS = frozenset(
-    {
-        "cdn-loop",
-        "cf-connecting-ip",
-        "cf-ray",
-        "client-ip",
-        "fly-client-ip",
-        "forwarded",
-        "max-forwards",
-        "proxy-connection",
-        "true-client-ip",
-        "via",
-        "x-client-ip",
-        "x-cluster-client-ip",
-        "x-envoy-external-address",
-        "x-original-host",
-        "x-original-url",
-        "x-real-ip",
-    }
+    "cdn-loop cf-connecting-ip cf-ray client-ip fly-client-ip forwarded max-forwards proxy-connection true-client-ip "
+    "via x-client-ip x-cluster-client-ip x-envoy-external-address x-original-host x-original-url x-real-ip".split()
 )
 _FORWARDED = "x-forwarded"  # -for, -host, -proto, -port, -prefix, -server …
 _OLD_HTTP = frozenset({"0.9", "1.0"})

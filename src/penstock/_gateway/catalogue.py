@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from penstock._engines import model_resolution as resolution
 from penstock._engines.config_problems import find_missing_keys
-from penstock._engines.model_resolution import (
-    DEFAULT_STREAM,
-    REPLAY,
-    Target,
-    is_pattern,
-    list_configured_providers,
-    resolve_targets,
-)
+from penstock._engines.model_resolution import REPLAY, Target
 from penstock._gateway.callers import Caller, make_refusal
 from penstock._providers.models import Model, max_input_tokens, output_limit
 from penstock._providers.models import model as find_model
@@ -80,7 +74,7 @@ class ModelCatalogue:
         config = self._upstream.router.config
         named = (
             self._provider_entry(row, find_model(row, name), name)
-            for row in list_configured_providers(config, self._upstream.router.env)
+            for row in resolution.list_configured_providers(config, self._upstream.router.env)
             for name in config.account(row.name).models
         )
         return [*self._aliases(), *named, *self._replay_models()]
@@ -95,7 +89,7 @@ class ModelCatalogue:
     async def _list_all(self) -> list[ModelEntry]:
         router = self._upstream.router
         lists = await asyncio.gather(
-            *(self._list_provider(row) for row in list_configured_providers(router.config, router.env))
+            *(self._list_provider(row) for row in resolution.list_configured_providers(router.config, router.env))
         )
         entries = [*self._aliases(), *(entry for entries in lists for entry in entries), *self._replay_models()]
         return list({entry.name: entry for entry in entries}.values())
@@ -113,7 +107,7 @@ class ModelCatalogue:
 
     def _aliases(self) -> Iterator[ModelEntry]:
         for name in self._upstream.router.config.aliases:
-            if is_pattern(name):
+            if resolution.is_pattern(name):
                 continue  # it matches names that clients choose
             try:
                 target = self._targets(name)[0]
@@ -152,11 +146,11 @@ class ModelCatalogue:
         config = self._upstream.router.config
         if DEFAULT_ALIAS in config.aliases:
             return DEFAULT_ALIAS
-        names = [name for name in config.aliases if not is_pattern(name)]
+        names = [name for name in config.aliases if not resolution.is_pattern(name)]
         names += [f"{name}/{model}" for name, account in config.providers.items() for model in account.models]
-        if names or config.aliases or list_configured_providers(config, self._upstream.router.env):
+        if names or config.aliases or resolution.list_configured_providers(config, self._upstream.router.env):
             return names[0] if names else DEFAULT_ALIAS
-        return f"{REPLAY}/{DEFAULT_STREAM}"
+        return f"{REPLAY}/{resolution.DEFAULT_STREAM}"
 
     def target(self, name: str) -> Target:
         """Return the first provider and model that a name resolves to, or raise a 404 refusal."""
@@ -195,7 +189,7 @@ class ModelCatalogue:
         return not self._upstream.config.forward and bool(find_missing_keys(router.config, router.env))
 
     def _targets(self, name: str) -> list[Target]:
-        return resolve_targets(name, self._upstream.router.config, self._upstream.env)
+        return resolution.resolve_targets(name, self._upstream.router.config, self._upstream.env)
 
     def _find_targets(self, name: str) -> list[Target]:
         try:

@@ -23,18 +23,7 @@ from penstock._bridge import encoding, write_body
 from penstock._framing import WRITERS
 from penstock._framing.sse import SseParser, SseWriter
 from penstock._gateway import error_responses
-from penstock._gateway.passthrough_frames import (
-    FrameBuffer,
-    UnredactableError,
-    is_complete,
-    is_error_frame,
-    is_unreadable_error,
-    is_well_formed,
-    last_frame_end,
-    redact_frame,
-    remove_usage_frames,
-    split_frames,
-)
+from penstock._gateway import passthrough_frames as sse
 from penstock._pipeline import Pipe
 from penstock._text_runs import ExpandRuns
 from penstock._transforms.serialize import SerializeParts
@@ -117,27 +106,15 @@ class Passthrough:
     only their bytes are checked again. Without a decoder every frame is checked.
     """
 
-    __slots__ = [
-        "_buffer",
-        "_decoder",
-        "_ended",
-        "_include_usage",
-        "_irregular",
-        "_last",
-        "_protocol",
-        "_reply",
-        "_rewrites_errors",
-        "_start",
-        "_suspect",
-        "_turn_request",
-        "withheld",
-    ]
+    __slots__ = (
+        "_buffer _decoder _ended _irregular _last _protocol _reply _rewrites_errors _start _suspect _turn_request "
+        "withheld"
+    ).split()
 
     def __init__(self, turn_request: TurnRequest, reply: ModelReply | None = None) -> None:
         self._turn_request, self._reply = turn_request, reply
         self._protocol = protocols.protocol(turn_request.protocol)
-        self._include_usage = turn_request.include_usage
-        self._buffer = FrameBuffer()
+        self._buffer = sse.FrameBuffer()
         self._decoder = reply.decoder if reply is not None else None
         self._irregular = 0  # the last value of `Decoder.irregular`
         self._suspect = False  # a frame that it counted may still be in the buffer
@@ -185,9 +162,9 @@ class Passthrough:
         """Return an unfinished frame that only lacks its blank line, and the protocol's last frame if the answer is
         complete but the provider did not send that frame in time.
         """
-        found = split_frames(self._buffer.clear())  # blank lines may precede it
+        found = sse.split_frames(self._buffer.clear())  # blank lines may precede it
         kept = [
-            frame for frame in found if is_complete(frame) and not is_error_frame(frame)
+            frame for frame in found if sse.is_complete(frame) and not sse.is_error_frame(frame)
         ]  # errors: see `_write_end`
         self.withheld += len(found) - len(kept)
         rest = b"".join(kept)
@@ -203,23 +180,23 @@ class Passthrough:
 
     def _drop_malformed(self, data: bytes) -> bytes:
         self._suspect = bool(self._buffer)
-        found = split_frames(data)
-        kept = [frame for frame in found if is_well_formed(frame)]
+        found = sse.split_frames(data)
+        kept = [frame for frame in found if sse.is_well_formed(frame)]
         self.withheld += len(found) - len(kept)
         return b"".join(kept) if len(kept) < len(found) else data
 
     def _drop_usage(self, data: bytes) -> bytes:
-        return data if self._include_usage else remove_usage_frames(data)
+        return data if self._turn_request.include_usage else sse.remove_usage_frames(data)
 
     def _write_end(self, data: bytes) -> bytes:
         """Return the read that finishes the answer. An error after its last frame is withheld: the answer is complete,
         and in a later read the error would not be seen either.
         """
-        end = last_frame_end(data, self._protocol.end_marks)
+        end = sse.last_frame_end(data, self._protocol.end_marks)
         if end == len(data) and b"error" not in data:
             return data
-        found = split_frames(data[end:])
-        kept = [frame for frame in found if not is_error_frame(frame)]
+        found = sse.split_frames(data[end:])
+        kept = [frame for frame in found if not sse.is_error_frame(frame)]
         self.withheld += len(found) - len(kept)
         answer = self._redact(data[:end]) if b"error" in data else data[:end]
         return b"".join([answer, *kept])
@@ -228,24 +205,24 @@ class Passthrough:
         """Return the read that contains an error. An error that clients cannot read is written in the protocol's form,
         and what follows it is dropped: it might look like a normal end.
         """
-        found = split_frames(data)
+        found = sse.split_frames(data)
         index = next((index for index, frame in enumerate(found) if self._is_unreadable(frame)), len(found))
         readable = self._drop_malformed(b"".join(found[:index]))
         self._last = readable or self._last
         written = self._drop_usage(self._redact(readable))
-        if any(is_error_frame(frame) for frame in split_frames(written)):
+        if any(sse.is_error_frame(frame) for frame in sse.split_frames(written)):
             return written + self._redact(self._drop_malformed(b"".join(found[index:])))
         self.withheld += index < len(found) and not self._rewrites_errors
         return written + self.fail(fault)
 
     def _is_unreadable(self, frame: bytes) -> bool:
         """Return whether clients of this protocol may overlook the error in a frame."""
-        return is_unreadable_error(frame) or (self._rewrites_errors and is_error_frame(frame))
+        return sse.is_unreadable_error(frame) or (self._rewrites_errors and sse.is_error_frame(frame))
 
     def _fail_once(self, fault: Fault) -> bytes:
         """Return the fault of a broken stream; nothing if the provider's last frame already was an error."""
-        last = split_frames(self._last)
-        if last and is_error_frame(last[-1]):
+        last = sse.split_frames(self._last)
+        if last and sse.is_error_frame(last[-1]):
             self._buffer.clear()
             return b""
         return self.fail(fault)
@@ -254,10 +231,10 @@ class Passthrough:
         """Redact credentials in error frames. An error that cannot be searched is withheld."""
         secrets = self._reply.secrets if self._reply is not None else ()
         redacted: list[bytes] = []
-        for frame in split_frames(data):
+        for frame in sse.split_frames(data):
             try:
-                redacted.append(redact_frame(frame, secrets))
-            except UnredactableError:
+                redacted.append(sse.redact_frame(frame, secrets))
+            except sse.UnredactableError:
                 self.withheld += 1
         return b"".join(redacted)
 

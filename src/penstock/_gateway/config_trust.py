@@ -2,7 +2,7 @@
 
 A cloned repository may contain such a file. Settings that decide where keys and texts go, who may connect or where data
 is written are refused until the user runs `penstock trust` for this content. Every setting that is not listed in
-`HARMLESS` needs trust, so new settings are refused by default.
+`tables.toml` (`harmless`) needs trust, so new settings are refused by default.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock._gateway import read_tables
 from penstock._gateway.toml_locations import TomlLocations
 from penstock._store import provider_keys
 from penstock.errors import InputError
@@ -26,75 +27,9 @@ STORE = "trusted.json"
 MAX_SHOWN = 8  # settings in a message
 ANY = "*"  # any name: an alias, a model, a provider
 HARMLESS: frozenset[tuple[str, ...]] = frozenset(
-    tuple(path.split("."))
-    for path in (
-        # Names of models and the order in which they are tried. `providers` decides what they mean.
-        "aliases.*",
-        "fallbacks.*",
-        "providers.*.models",
-        "providers.*.engine",
-        "engine",
-        "retries",
-        "providers.*.models.*.name",
-        "providers.*.models.*.context",
-        "providers.*.models.*.max_input",
-        "providers.*.models.*.max_output",
-        "providers.*.models.*.vision",
-        "providers.*.models.*.tools",
-        "providers.*.models.*.thinking",
-        "providers.*.models.*.prices.input",
-        "providers.*.models.*.prices.output",
-        "providers.*.models.*.prices.cached",
-        "providers.*.models.*.prices.written",
-        "breaker.failures",
-        "breaker.first",
-        "breaker.cool",
-        "breaker.share",
-        "breaker.reserve",
-        # Timeouts and sizes of this process.
-        "options.timeouts.connect",
-        "options.timeouts.first_byte",
-        "options.timeouts.between_bytes",
-        "options.timeouts.total",
-        "options.timeouts.retry_wait",
-        "providers.*.options.timeouts.retry_wait",
-        "providers.*.options.timeouts.connect",
-        "providers.*.options.timeouts.first_byte",
-        "providers.*.options.timeouts.between_bytes",
-        "providers.*.options.timeouts.total",
-        "serve.port",
-        "serve.pace",
-        "serve.body",
-        "serve.body_total",
-        "serve.headers",
-        "serve.read",
-        "serve.idle",
-        "serve.ping",
-        "serve.write",
-        "serve.drain",
-        "serve.streams",
-        "serve.websocket_bytes",
-        "serve.websocket_total",
-        "serve.websocket_age",
-        "limits.requests",
-        "limits.tokens",
-        "limits.concurrent",
-        "limits.day_requests",
-        "limits.day_tokens",
-        "limits.day_cost",
-        "features.prompt_caching",
-        "features.context_management",
-        "features.strict",
-        "features.estimates",
-        "features.fast_path",
-        "features.direct_http",
-        "features.direct_send",
-        "features.max_input",
-        "features.assumed_context",
-        "log.blocked",
-        "log.level",
-        "log.form",
-    )
+    (*filter(None, table.split(".")), *name.split("."))
+    for table, names in read_tables()["harmless"].items()
+    for name in names
 )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock import _protocols as protocols
+from penstock._gateway import read_tables
 from penstock._gateway.callers import Refusal
 from penstock._http.header_fields import response_header
 from penstock._http_errors import redact_fault
@@ -16,27 +17,9 @@ from penstock.events import Fault, FaultKind
 
 if TYPE_CHECKING:
     from penstock._gateway.endpoints import Headers
+    from penstock._http.disconnect import CancellableTask
 
-# For protocols without a vendor.
-STATUSES: dict[FaultKind, int] = {
-    "auth": 401,
-    "permission": 403,
-    "quota": 402,
-    "not-found": 404,
-    "invalid": 400,
-    "too-large": 413,
-    "rate-limit": 429,
-    "overloaded": 503,
-    "server": 502,
-    "timeout": 504,
-    "network": 502,
-    "cancelled": 499,
-    "filter": 400,
-    "truncated": 502,
-    "malformed": 502,
-    "grammar": 502,
-    "other": 500,
-}
+STATUSES: dict[FaultKind, int] = read_tables()["statuses"]  # for protocols without a vendor
 REFUSED_BY = b"x-penstock-refused-by"  # `gateway` or `provider`
 JSON = (b"content-type", b"application/json")
 _MAX_STATUS = 599
@@ -81,6 +64,11 @@ def _convert_error(error: BaseException, protocol: str) -> Fault:
     if isinstance(error, InputError):
         return Fault("invalid", str(error), status=400)
     return Fault("other", _INTERNAL_ERROR, status=500, code="internal")
+
+
+def cancellation_fault(gone: CancellableTask) -> Fault:
+    """Return why a request was cancelled, for the journal."""
+    return gone.fault or Fault("cancelled", gone.reason or "the server is stopping")
 
 
 def unknown_model_fault(error: Exception) -> Fault:

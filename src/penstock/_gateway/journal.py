@@ -19,7 +19,6 @@ from penstock._gateway.config import GatewayConfig, data_path
 from penstock._providers.models import model as model_of
 from penstock._redaction import redact, redact_cut
 from penstock._store.journal import JournalEntry, JournalStore
-from penstock._store.journal import JournalEntry as Row
 from penstock._store.sqlite import IN_MEMORY
 from penstock.errors import InputError, ProviderError
 
@@ -40,8 +39,6 @@ _CUT_LENGTH = _MAX_LENGTH - 40  # leaves room for the note about the cut
 _MAX_PRICES = 1000  # models whose prices are cached; clients choose their names
 _GATEWAY_ID = re.compile("[0-9a-f]{32}")  # as `IncomingRequest` creates them
 log = logging.getLogger("penstock.journal")
-
-__all__ = ["Journal", "PriceList", "usage_cost"]
 
 
 class Journal:
@@ -267,34 +264,26 @@ class AuxRequest:
         """Whether thousands of the kind may come, so that only a few get a journal row."""
         return self.operation == COUNT or self.slot is None
 
-    def row(self, incoming: IncomingRequest, http: int, size: int) -> Row:
+    def row(self, incoming: IncomingRequest, http: int, size: int) -> JournalEntry:
         """Return the journal row."""
-        fault = self.fault
-        usage, duration = self.usage, time.monotonic() - incoming.started
+        fault, usage = self.fault, self.usage
         more: dict[str, Any] = {"input": usage.input, "output": usage.output} if usage is not None else {}
         if fault is not None:
             status = "cancelled" if fault.kind == "cancelled" else "refused"
             more |= {"status": status, "fault": fault.kind, "fault_message": fault.message}
         if self.record is not None:
             more |= {"tries": self.record.tries, "decisions": "\n".join(self.record.lines())}
-        return Row(
-            time=time.time() - duration,
-            key=incoming.caller.key,
-            tenant=incoming.caller.tenant,
-            client=incoming.client.name,
-            route=incoming.path,
+        return JournalEntry(
             protocol=self.protocol,
             operation=self.operation,
             asked=self.requested_model,
             provider=self.provider,
             model=self.model,
             http=http,
-            duration=duration,
-            request_id=incoming.id,
             estimate=self.counted,
             cost=usage_cost(incoming.services.upstream.price_list, self.provider, self.model, usage),
-            bytes_in=len(incoming.raw),
             bytes_out=size,
+            **request_columns(incoming),
             **more,
         )
 
@@ -304,21 +293,21 @@ class AuxRequest:
             self.slot.leave(self.usage, cost)
 
 
-def refused_row(incoming: IncomingRequest, protocol: str, http: int, fault: Fault) -> Row:
+def refused_row(incoming: IncomingRequest, protocol: str, http: int, fault: Fault) -> JournalEntry:
     """Return the journal row of a request that was not admitted."""
-    duration = time.monotonic() - incoming.started
-    who = {} if incoming.caller is None else {"key": incoming.caller.key, "tenant": incoming.caller.tenant}
-    return Row(
-        time=time.time() - duration,
-        client=incoming.client.name,
-        route=incoming.path,
-        protocol=protocol,
-        http=http,
-        status="refused",
-        fault=fault.kind,
-        fault_message=fault.message,
-        duration=duration,
-        request_id=incoming.id,
-        bytes_in=len(incoming.raw),
-        **who,
-    )
+    more = {"status": "refused", "fault": fault.kind, "fault_message": fault.message}
+    return JournalEntry(protocol=protocol, http=http, **more, **request_columns(incoming))
+
+
+def request_columns(incoming: IncomingRequest) -> dict[str, Any]:
+    """Return the columns of a row that describe the client's request. A request that was not admitted has no caller."""
+    duration, caller = time.monotonic() - incoming.started, incoming.caller
+    columns: dict[str, Any] = {"key": caller.key, "tenant": caller.tenant} if caller is not None else {}
+    return columns | {
+        "time": time.time() - duration,
+        "duration": duration,
+        "client": incoming.client.name,
+        "route": incoming.path,
+        "request_id": incoming.id,
+        "bytes_in": len(incoming.raw),
+    }

@@ -12,14 +12,8 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from penstock._engines import model_resolution as resolution
 from penstock._engines.config_problems import ConfigProblem, find_problems
-from penstock._engines.model_resolution import (
-    REPLAY,
-    WILDCARD,
-    best_pattern,
-    list_configured_providers,
-    list_known_models,
-)
 from penstock._gateway.config import GatewayConfig, Key, load_config
 from penstock._gateway.keys import open_key_file
 from penstock._gateway.request_body import build_types
@@ -59,7 +53,7 @@ def _load_model_tables() -> None:
 
 def modules_to_preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) -> Iterator[str]:
     """Yield the modules of client protocols and of configured providers."""
-    rows = list_configured_providers(config, env)
+    rows = resolution.list_configured_providers(config, env)
     if any(row.engine == "native" for row in rows):
         yield from _NATIVE
     yield _REPLAY
@@ -274,7 +268,7 @@ def _pattern_matches(pattern: str, names: list[str], config: GatewayConfig, env:
     who, slash, _ = pattern.partition("/")
     if slash and any(fnmatchcase(name, who) for name in _provider_names(config, env)):
         return True
-    if best_pattern(pattern.replace(WILDCARD, ""), list(config.engine.aliases)):
+    if resolution.best_pattern(pattern.replace(resolution.WILDCARD, ""), list(config.engine.aliases)):
         return True  # an alias pattern for the same names
     return any(fnmatchcase(name, pattern) for name in names)
 
@@ -282,17 +276,17 @@ def _pattern_matches(pattern: str, names: list[str], config: GatewayConfig, env:
 def _provider_names(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
     if config.forward:
         yield from providers()  # callers send their own keys
-    for row in list_configured_providers(config.engine, env):
+    for row in resolution.list_configured_providers(config.engine, env):
         yield row.name
         yield from row.names
-    yield REPLAY
+    yield resolution.REPLAY
 
 
 def _model_names(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
     """Yield the known model names that a client can use."""
     yield from config.engine.aliases
-    for row in list_configured_providers(config.engine, env):
-        for name in list_known_models(row, config.engine):
+    for row in resolution.list_configured_providers(config.engine, env):
+        for name in resolution.list_known_models(row, config.engine):
             yield name
             yield f"{row.name}/{name}"
-    yield from (f"{REPLAY}/{name}" for name in describe_scripts())
+    yield from (f"{resolution.REPLAY}/{name}" for name in describe_scripts())

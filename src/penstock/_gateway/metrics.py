@@ -11,6 +11,7 @@ from collections import Counter as Tally
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from penstock._gateway import read_tables
 from penstock._redaction import redact_cut
 
 if TYPE_CHECKING:
@@ -106,21 +107,11 @@ class Metrics:
     """All metrics. Gauges are read when the page is rendered."""
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        self.models: ModelLabels = ModelLabels(secrets)
-        who = ("protocol", "provider", "model")
-        self._turns = CounterMetric("penstock_turns_total", "Turns by how they ended.", (*who, "status", "reason"))
-        self._tokens = CounterMetric(
-            "penstock_tokens_total", "Tokens that providers report.", ("provider", "model", "kind")
-        )
-        self._calls = CounterMetric(
-            "penstock_calls_total", "What is no turn, by how it ended.", ("operation", *who, "status")
-        )
-        self._cost = CounterMetric(
-            "penstock_cost_dollars_total", "What turns cost, where known.", ("provider", "model")
-        )
-        self._refused = CounterMetric("penstock_refused_total", "Requests that were not let in.", ("status", "reason"))
-        self._bytes = CounterMetric("penstock_client_bytes_total", "Bytes from and to clients.", ("way",))
-        self._tries = CounterMetric("penstock_tries_total", "How often providers were asked.", ("provider",))
+        self.models = ModelLabels(secrets)
+        self._counters = {
+            name: CounterMetric(f"penstock_{name}_total", row["help"], tuple(row["labels"]))
+            for name, row in read_tables()["counters"].items()
+        }
         self._ttft = HistogramMetric("penstock_ttft_seconds", "Time to the first content.", TTFT_BUCKETS, ("provider",))
         self._duration = HistogramMetric(
             "penstock_turn_seconds", "Time of whole turns.", DURATION_BUCKETS, ("provider",)
@@ -139,60 +130,50 @@ class Metrics:
         """Add counters that are kept elsewhere, such as the router's decisions."""
         self._counts[name] = (about, labels, values)
 
-    def opened(self) -> None:
-        """Count an open stream."""
-        self.open_streams += 1
-
-    def closed(self) -> None:
-        """Count a closed stream."""
-        self.open_streams -= 1
-
     def refused(self, status: int, reason: str) -> None:
         """Count a refused request."""
-        self._refused.add((str(status), reason))
+        self._counters["refused"].add((str(status), reason))
 
     def turn(self, row: JournalEntry) -> None:
         """Count a finished turn. Turns are counted in batches, which is several times cheaper."""
         self._ended.append(row)
         if len(self._ended) >= BATCH_SIZE:
-            self._count()
+            self._count_ended()
 
-    def _count(self) -> None:
+    def _count_ended(self) -> None:
         ended, self._ended = self._ended, []
         for row in ended:
-            self._counted(row)
+            self._count_turn(row)
 
-    def _counted(self, row: JournalEntry) -> None:
-        reason = row.finish or row.fault
+    def _count_turn(self, row: JournalEntry) -> None:
+        counters, reason = self._counters, row.finish or row.fault
         if row.status == "refused":
             self.refused(row.http, reason)
             return
         model, budget = self.models.label(row.provider, row.model, answered=row.status == "finish")
         if row.operation in AUX_OPERATIONS:
-            self._calls.add((row.operation, row.protocol, row.provider, model, row.status), budget=budget)
+            counters["calls"].add((row.operation, row.protocol, row.provider, model, row.status), budget=budget)
         else:
-            self._turns.add((row.protocol, row.provider, model, row.status, reason), budget=budget)
+            counters["turns"].add((row.protocol, row.provider, model, row.status, reason), budget=budget)
             self._duration.add((row.provider,), row.duration)
         for kind in ("input", "output", "cached", "written", "reasoning"):
-            count = getattr(row, kind)
-            if count:
-                self._tokens.add((row.provider, model, kind), count, budget)
+            if count := getattr(row, kind):
+                counters["tokens"].add((row.provider, model, kind), count, budget)
         if row.cost:
-            self._cost.add((row.provider, model), row.cost, budget)
+            counters["cost_dollars"].add((row.provider, model), row.cost, budget)
         if row.tries:
-            self._tries.add((row.provider,), row.tries)
-        self._bytes.add(("in",), row.bytes_in)
-        self._bytes.add(("out",), row.bytes_out)
+            counters["tries"].add((row.provider,), row.tries)
+        counters["client_bytes"].add(("in",), row.bytes_in)
+        counters["client_bytes"].add(("out",), row.bytes_out)
         if row.ttft is not None:
             self._ttft.add((row.provider,), row.ttft)
 
     def render(self) -> bytes:
         """Render the page."""
-        self._count()
+        self._count_ended()
         made: list[str] = []
-        kept = (self._turns, self._calls, self._tokens, self._cost, self._refused, self._bytes, self._tries)
-        for one in (*kept, self._ttft, self._duration):
-            made += one.lines()
+        for metric in (*self._counters.values(), self._ttft, self._duration):
+            made += metric.lines()
         for name, (about, value) in self._gauges.items():
             made += [*_metric_header(name, about, "gauge"), f"{name} {_format_number(value())}"]
         for name, (about, labels, values) in self._counts.items():

@@ -204,18 +204,8 @@ MAX_BODY_BYTES = 64 * 2**20
 JSON = (b"content-type", b"application/json")
 # Headers of the recorded connection or of a removed encoding.
 _DROPPED_HEADERS = frozenset(
-    {
-        "connection",
-        "content-encoding",
-        "content-length",
-        "date",
-        "keep-alive",
-        "server",
-        "set-cookie",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
+    "connection content-encoding content-length date keep-alive server set-cookie trailer transfer-encoding "
+    "upgrade".split()
 )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from html import escape
+from importlib.resources import files
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,14 +40,7 @@ if TYPE_CHECKING:
     from penstock._gateway.services import Services
 
 # Prefixes of other gateways and providers; the rest of the path is looked up.
-_FOREIGN_PREFIXES = (
-    "/openai/v1/",
-    "/anthropic/v1/",
-    "/api/v1/",
-    "/v1beta/openai/",
-    "/compatible-mode/v1/",
-    "/inference/v1/",
-)
+_FOREIGN_PREFIXES = "/openai/v1/ /anthropic/v1/ /api/v1/ /v1beta/openai/ /compatible-mode/v1/ /inference/v1/".split()
 _GEMINI_PREFIXES = ("/gemini/v1beta/", "/gemini/v1/", "/google/v1beta/")
 _AZURE_PREFIX = "/openai/deployments/"  # Azure
 _AZURE_OPERATIONS = ("/chat/completions", "/completions", "/embeddings")
@@ -71,10 +66,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "/vscode/chat": vscode.CHAT,
 }
 # Gemini's paths end in a method. The model may contain slashes; an SDK then omits `models/`.
-GEMINI_ENDPOINTS: Mapping[str, Endpoint] = {
-    "generateContent": chat.GEMINI,
-    "streamGenerateContent": chat.GEMINI,
-}
+GEMINI_ENDPOINTS: Mapping[str, Endpoint] = dict.fromkeys(("generateContent", "streamGenerateContent"), chat.GEMINI)
 _GEMINI_VERSIONS = ("/v1beta/", "/v1/", "/v1alpha/", "/v1beta1/")
 _MODELS_PREFIX = "models/"
 
@@ -99,9 +91,8 @@ def find_route(method: str, path: str) -> Route:
     for _ in range(_MAX_REWRITES):
         endpoint = ENDPOINTS.get(path)
         found = _endpoint_route(method, endpoint) if endpoint is not None else _handler_route(method, path)
-        if found.handler is not None or found.endpoint is not None or found.known:
-            if params:
-                found.params = {**params, **found.params}
+        if found is not None:
+            found.params = {**params, **found.params}
             return found
         rewritten = _rewrite_path(path)
         if rewritten is None:
@@ -150,28 +141,19 @@ def _parse_azure_path(path: str) -> tuple[str, dict[str, str]] | None:
     return None
 
 
-def _handler_route(method: str, path: str) -> Route:
+def _handler_route(method: str, path: str) -> Route | None:
     handler = HANDLERS.get((method, path))
     if handler is not None:
         return Route(handler=handler, params=dict(handler.params))
     params = parse_gemini_path(path)
-    if params and _is_gemini_method(params["method"]):  # else the name of a model that ends in `:latest`
-        return _gemini_route(method, params)
+    verb = params.get("method", "")
+    if verb in GEMINI_ENDPOINTS or verb in GEMINI_HANDLERS:  # else the name of a model that ends in `:latest`
+        found = Route(GEMINI_ENDPOINTS.get(verb), GEMINI_HANDLERS.get(verb), params)
+        return found if method == "POST" else Route(known=True)
     handler, named = find_resource_handler(method, path)
     if handler is not None:
         return Route(handler=handler, params={**handler.params, **named})
-    return Route(known=any(where == path for _, where in HANDLERS))
-
-
-def _is_gemini_method(name: str) -> bool:
-    return name in GEMINI_ENDPOINTS or ("POST", name) in GEMINI_HANDLERS
-
-
-def _gemini_route(method: str, params: dict[str, str]) -> Route:
-    endpoint, handler = GEMINI_ENDPOINTS.get(params["method"]), GEMINI_HANDLERS.get((method, params["method"]))
-    if method != "POST":
-        return Route(known=True)
-    return Route(endpoint, handler, params)
+    return Route(known=True) if any(known == path for _, known in HANDLERS) else None
 
 
 def parse_gemini_path(path: str) -> dict[str, str]:
@@ -215,6 +197,7 @@ class Handler(msgspec.Struct, frozen=True):
     operation: str = ""
 
 
+_MODEL_CHANGES = [("DELETE", "/api/delete"), *(("POST", f"/api/{verb}") for verb in ("pull", "push", "create", "copy"))]
 HANDLERS: Mapping[tuple[str, str], Handler] = {
     ("GET", "/v1/models"): Handler("openai-chat", models.list_models),
     ("GET", "/v1beta/models"): Handler("gemini", models.list_models, {"shape": "gemini"}),
@@ -233,22 +216,13 @@ HANDLERS: Mapping[tuple[str, str], Handler] = {
     ("POST", "/api/show"): Handler("ollama", ollama.show_ollama_model),
     ("GET", "/api/ps"): Handler("ollama", ollama.list_running_models),
     ("GET", "/api/version"): Handler("ollama", ollama.report_version),
-    **{
-        (method, f"/api/{word}"): Handler("ollama", ollama.refuse_model_change)
-        for method, word in (
-            ("POST", "pull"),
-            ("POST", "push"),
-            ("POST", "create"),
-            ("POST", "copy"),
-            ("DELETE", "delete"),
-        )
-    },
+    **dict.fromkeys(_MODEL_CHANGES, Handler("ollama", ollama.refuse_model_change)),
 }
 # Gemini's handlers, by the method at the end of the path.
-GEMINI_HANDLERS: Mapping[tuple[str, str], Handler] = {
-    ("POST", "countTokens"): Handler("gemini", count_tokens.count_gemini, operation=COUNT),
-    ("POST", "embedContent"): Handler("gemini", embeddings.embed_gemini, operation="embeddings"),
-    ("POST", "batchEmbedContents"): Handler("gemini", embeddings.embed_gemini_batch, operation="embeddings"),
+GEMINI_HANDLERS: Mapping[str, Handler] = {
+    "countTokens": Handler("gemini", count_tokens.count_gemini, operation=COUNT),
+    "embedContent": Handler("gemini", embeddings.embed_gemini, operation="embeddings"),
+    "batchEmbedContents": Handler("gemini", embeddings.embed_gemini_batch, operation="embeddings"),
 }
 # Prefixes of a model's path; its name may contain slashes.
 _MODEL_HANDLERS = {
@@ -276,13 +250,6 @@ def _response_handler(method: str, path: str) -> tuple[Handler | None, dict[str,
 READ_METHODS = frozenset({"GET", "HEAD"})
 _JSON: Headers = ((b"content-type", b"application/json"),)
 _HTML: Headers = ((b"content-type", b"text/html; charset=utf-8"),)
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:3rem auto;padding:0 1rem;color-scheme:light dark}"
-    "code,pre{font:14px/1.5 ui-monospace,monospace}pre{padding:1rem;overflow:auto;background:#8881}"
-    "td{padding:.1rem 1rem .1rem 0;vertical-align:top}"
-)
-
-
 _PUBLIC_PATHS = frozenset({"/", "/healthz", "/readyz", "/metrics"})
 
 
@@ -324,8 +291,6 @@ def _build_page(
     if incoming.path == "/":
         services.access.admit(scope, key=False)
         return 200, _home_page(incoming.headers.get("host", "localhost")).encode(), _HTML
-    if incoming.path == "/api/version":  # Ollama's clients ask for it first
-        return 200, b'{"version":"0.13.0"}', _JSON
     return None
 
 
@@ -348,19 +313,5 @@ def _home_page(host: str) -> str:
         f"<tr><td><code>replay/{escape(name)}</code></td><td>{escape(about)}</td></tr>"
         for name, about in describe_scripts().items()
     )
-    address = escape(f"http://{host}")
-    return (
-        f"<!doctype html><meta charset=utf-8><meta name=viewport content='width=device-width'><title>penstock</title>"
-        f"<style>{_STYLE}</style><h1>penstock</h1><p>This gateway answers over Chat Completions, Messages, Responses, "
-        f"Gemini, Ollama's API, the UI message stream and VS Code parts, whatever its providers speak. The models it "
-        f"has are listed at <a href=/v1/models>/v1/models</a>. These need no key, no network and no model:</p>"
-        f"<table>{rows}</table><p>The inspector, which shows streams as they pass, belongs here and is not built: "
-        f"<code>make web</code> builds it, and a released wheel has it.</p>"
-        f"<h2>See one</h2><pre>curl -N {address}/v1/chat/completions -d "
-        f'\'{{"model":"replay/tools","stream":true}}\'\n'
-        f'curl -N {address}/v1/messages -d \'{{"model":"replay/reasoning","stream":true}}\'\n'
-        f'curl -N {address}/v1/responses -d \'{{"model":"replay/citations","stream":true}}\'\n'
-        f'curl -N {address}/api/chat -d \'{{"model":"replay/text","id":"1"}}\'</pre>'
-        f"<h2>Point a client at it</h2><pre>OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY=any\n"
-        f"ANTHROPIC_BASE_URL={address} ANTHROPIC_API_KEY=any</pre>"
-    )
+    page = files("penstock._gateway").joinpath("home.html").read_text(encoding="utf-8")
+    return Template(page).substitute(rows=rows, address=escape(f"http://{host}"))

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock._gateway import read_tables
 from penstock._gateway.config import GatewayConfig, StateTable, data_path
 from penstock._gateway.journal import COUNT, Journal, JournalThrottle
 from penstock._gateway.metrics import AUX_OPERATIONS, Metrics
@@ -142,18 +143,9 @@ class StateStore:
         self._writer.close()
 
 
-PROVIDER_NAMES = {  # our name of a provider → its name in the OpenTelemetry conventions, if it differs
-    "gemini": "gcp.gemini",
-    "vertexai": "gcp.vertex_ai",
-    "bedrock": "aws.bedrock",
-    "azure": "azure.ai.openai",
-    "mistral": "mistral_ai",
-    "xai": "x_ai",
-    "watsonx": "ibm.watsonx.ai",
-}
 FLUSH_MILLISECONDS = 5_000
 MAX_ATTRIBUTE = 500  # characters of a name or an attribute
-_OPERATIONS = {"/embeddings": "embeddings", "/completions": "text_completion"}
+_OPERATIONS = {"/chat/completions": "chat", "/embeddings": "embeddings", "/completions": "text_completion"}
 
 
 def setup_tracing() -> None:
@@ -214,33 +206,17 @@ class SpanExporter:
 def _operation_name(row: JournalEntry) -> str:
     if row.operation in AUX_OPERATIONS:
         return row.operation
-    if row.route.endswith("/chat/completions"):
-        return "chat"
     return next((word for end, word in _OPERATIONS.items() if row.route.endswith(end)), "chat")
 
 
 def span_attributes(row: JournalEntry, secrets: tuple[str, ...] = ()) -> dict[str, str | int | float | list[str]]:
-    """What a span says, redacted."""
+    """Return the attributes of a span, redacted."""
+    tables = read_tables()
     said: dict[str, Any] = {
         "gen_ai.operation.name": _operation_name(row),
-        "gen_ai.provider.name": PROVIDER_NAMES.get(row.provider, row.provider),
-        "gen_ai.request.model": row.asked,
-        "gen_ai.response.model": row.model,
-        "gen_ai.usage.input_tokens": row.input,
-        "gen_ai.usage.output_tokens": row.output,
-        "gen_ai.usage.cache_read.input_tokens": row.cached,
-        "gen_ai.usage.cache_creation.input_tokens": row.written,
+        "gen_ai.provider.name": tables["otel_provider_names"].get(row.provider, row.provider),
         "gen_ai.response.finish_reasons": [row.finish] if row.finish else None,
-        "gen_ai.response.id": row.upstream_id,
-        "error.type": row.fault,
-        "http.response.status_code": row.http,
-        "penstock.protocol": row.protocol,
-        "penstock.engine": row.engine,
-        "penstock.key": row.key,
-        "penstock.request_id": row.request_id,
-        "penstock.tries": row.tries,
-        "penstock.ttft": row.ttft,
-        "penstock.cost": row.cost,
+        **{name: getattr(row, column) for name, column in tables["span_attributes"].items()},
     }
     return {
         name: redact_cut(value, MAX_ATTRIBUTE, secrets) if isinstance(value, str) else value

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock import _protocols as protocols
@@ -19,7 +20,7 @@ from penstock._framing import WRITERS
 from penstock._gateway import error_responses
 from penstock._gateway.client_stream import Passthrough, Translation, can_pass_through, client_stream, encode_body
 from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest
-from penstock._gateway.journal import usage_cost
+from penstock._gateway.journal import request_columns, usage_cost
 from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, StreamRelay
 from penstock._http.disconnect import DisconnectWatch
 from penstock._http.response_writer import BODY, ResponseWriter
@@ -48,51 +49,27 @@ STATE_EVENTS = frozenset({ev.ReasoningEnd, ev.Opaque, ev.CallEnd})
 _NO_END = ev.Fault("truncated", "the turn has no end")
 
 
+@dataclass(slots=True, eq=False)
 class Turn:
     """A turn while it is answered; afterwards its result, for the journal and the inspector."""
 
-    __slots__ = [
-        "_capture",
-        "_ciphertexts",
-        "_out",
-        "_services",
-        "endpoint",
-        "fault",
-        "first_content",
-        "incoming",
-        "observer",
-        "passthrough",
-        "recording",
-        "relay",
-        "reply",
-        "slot",
-        "status",
-        "turn_request",
-        "writer",
-    ]
-
-    def __init__(self, services: Services, endpoint: Endpoint, incoming: IncomingRequest, out: ResponseWriter) -> None:
-        self.endpoint: Endpoint = endpoint
-        self.incoming: IncomingRequest = incoming
-        self.turn_request: TurnRequest | None = None
-        self.reply: ModelReply | None = None
-        self.fault: ev.Fault | None = None
-        self.status: int = 200
-        self.first_content: float = 0.0  # seconds from the request to the first content
-        self.passthrough: bool = False
-        self.relay: StreamRelay | None = None
-        self.writer: Translation | Passthrough | None = None
-        self.slot: LimitSlot | None = None
-        self.recording: RecordingSession | None = None
-        self.observer: Any = None  # sees the reads go by: the inspector, the trace log
-        self._services = services
-        self._out = out
-        self._capture: ReasoningCapture | None = None
-        self._ciphertexts: CiphertextCapture | None = None
-
-    @property
-    def out(self) -> ResponseWriter:
-        return self._out
+    services: Services
+    endpoint: Endpoint
+    incoming: IncomingRequest
+    out: ResponseWriter
+    turn_request: TurnRequest | None = None
+    reply: ModelReply | None = None
+    fault: ev.Fault | None = None
+    status: int = 200
+    first_content: float = 0.0  # seconds from the request to the first content
+    passthrough: bool = False
+    relay: StreamRelay | None = None
+    writer: Translation | Passthrough | None = None
+    slot: LimitSlot | None = None
+    recording: RecordingSession | None = None
+    observer: Any = None  # sees every read: the inspector, the trace log
+    _capture: ReasoningCapture | None = None
+    _ciphertexts: CiphertextCapture | None = None
 
     @property
     def malformed(self) -> int:
@@ -103,11 +80,11 @@ class Turn:
 
     async def run(self, gone: DisconnectWatch) -> None:
         """Answer the request. `gone` cancels this task when the client disconnects or the server stops."""
-        self._services.active.add(gone)
+        self.services.active.add(gone)
         try:
             await self._answer()
         except asyncio.CancelledError:
-            self.fault = gone.fault or ev.Fault("cancelled", gone.reason or "the server is stopping")
+            self.fault = error_responses.cancellation_fault(gone)
             if not gone.absorb_cancellation():
                 raise
             if gone.fault is not None:
@@ -118,24 +95,24 @@ class Turn:
             log.exception("a turn at %s failed", self.incoming.path)
             await self._refuse(error_responses.fault_from_error(error))
         finally:
-            self._services.active.discard(gone)
-            self._out.stop_keep_alives()
+            self.services.active.discard(gone)
+            self.out.stop_keep_alives()
             if self.reply is not None:
                 await self.reply.aclose()
             self._finish()
 
     async def _answer(self) -> None:
-        services, incoming = self._services, self.incoming
+        services, incoming = self.services, self.incoming
         read = await incoming.offload(lambda: self.endpoint.read(incoming))
         turn_request = self.turn_request = read if isinstance(read, TurnRequest) else await read
         if turn_request.wrap_send is not None:
-            self._out.wrap_send(turn_request.wrap_send)
+            self.out.wrap_send(turn_request.wrap_send)
         turn_request.request.model = turn_request.request.model or services.catalogue.default_model
         self.slot = services.enter(incoming, turn_request.request.model)
         self.recording = services.record(incoming, turn_request)
         self.observer = services.observe(self)
         if turn_request.request.stream:
-            self._out.prepare_stream(turn_request.framing, (*turn_request.headers, *self._id_header()))
+            self.out.prepare_stream(turn_request.framing, (*turn_request.headers, *self._id_header()))
         reply = self.reply = await services.upstream.open(incoming, turn_request, self)
         incoming.release_body()  # it is converted and sent; a long answer must not block the budget
         if self.recording is not None:
@@ -150,11 +127,11 @@ class Turn:
         elif reply.protocol == foreign_state.PROTOCOL:
             self._ciphertexts = CiphertextCapture()
         if turn_request.request.stream:
-            services.metrics.opened()
+            services.metrics.open_streams += 1
             try:
                 await self._stream(turn_request, reply)
             finally:
-                services.metrics.closed()
+                services.metrics.open_streams -= 1
                 self._remember()
         else:
             await self._send_body(turn_request, reply)
@@ -165,11 +142,11 @@ class Turn:
     async def _stream(self, turn_request: TurnRequest, reply: ModelReply) -> None:
         writer = self.writer = client_stream(turn_request, reply)
         self.passthrough = isinstance(writer, Passthrough)
-        files = None if self.passthrough else self._services.upstream.stream_files(turn_request)
+        files = None if self.passthrough else self.services.upstream.stream_files(turn_request)
         self.relay = StreamRelay(
             reply,
             writer,
-            self._out,
+            self.out,
             capture=self._capture or self._ciphertexts,
             observer=self.observer,
             recording=self.recording,
@@ -196,21 +173,21 @@ class Turn:
         if capture is not None:
             capture.add(events)
         self.passthrough = can_pass_through(turn_request, reply) and data[:1] == b"{"
-        files = None if self.passthrough else self._services.upstream.stream_files(turn_request)
+        files = None if self.passthrough else self.services.upstream.stream_files(turn_request)
         if files is not None:
             events = await files.fill(events)
             self._log_file_problems(files)
         body = data if self.passthrough else encode_body(turn_request, events, reply.cleared)
         if self.recording is not None and not reply.raw:
             self.recording.chunk(body)
-        await self._out.send_response(
-            200, body, (error_responses.JSON, *turn_request.headers, *self._id_header(), *self._out.late_headers)
+        await self.out.send_response(
+            200, body, (error_responses.JSON, *turn_request.headers, *self._id_header(), *self.out.late_headers)
         )
 
     def request_built(self, upstream: UpstreamRequest) -> None:
         """Forward the client's headers to the provider, and name conversion losses in a response header."""
         forward_headers(upstream, self.incoming.headers)
-        self._out.late_headers = (
+        self.out.late_headers = (
             ((b"x-penstock-losses", ",".join(upstream.losses[:MAX_LOSSES]).encode()),) if upstream.losses else ()
         )
         if upstream.diagnostics and log.isEnabledFor(logging.DEBUG):
@@ -233,7 +210,7 @@ class Turn:
             payload = turn_request.encode_notice(notice)
             if self.observer is not None:
                 self.observer.on_notice(payload)
-            await self._out.write(b"".join(WRITERS[turn_request.framing]().feed([(b"", payload)])))
+            await self.out.write(b"".join(WRITERS[turn_request.framing]().feed([(b"", payload)])))
 
     def _id_header(self) -> tuple[tuple[bytes, bytes], ...]:
         return ((b"x-request-id", self.incoming.id.encode()),)
@@ -243,27 +220,27 @@ class Turn:
     def _convert_error(self, error: PenstockError) -> ev.Fault:
         """Return the fault of an error. An input error of an unknown model is reported as not found."""
         model = self.turn_request.request.model if self.turn_request is not None else None
-        if type(error) is InputError and model is not None and not self._services.catalogue.is_known(model):
+        if type(error) is InputError and model is not None and not self.services.catalogue.is_known(model):
             return error_responses.unknown_model_fault(error)
         return error_responses.fault_from_error(error, self.endpoint.protocol)
 
     async def _refuse(self, fault: ev.Fault) -> None:
         """Send an error: as a status and body, or, once the response has begun, at the end of the stream."""
-        fault = self.fault = redact_fault(fault, self._services.secrets)
+        fault = self.fault = redact_fault(fault, self.services.secrets)
         protocol = self.turn_request.protocol if self.turn_request is not None else self.endpoint.protocol
-        if self.turn_request is not None and (self._out.started or self._fails_in_stream(protocol, fault)):
+        if self.turn_request is not None and (self.out.started or self._fails_in_stream(protocol, fault)):
             writer = self.writer or Translation(self.turn_request)
             unsent = self.relay.take_unsent() if self.relay is not None else b""
-            await self._out.end(unsent + writer.fail(fault) + writer.finish())
+            await self.out.end(unsent + writer.fail(fault) + writer.finish())
         else:
             self.status, body, headers = error_responses.error_response(protocol, fault)
-            await self._out.send_response(self.status, body, (*headers, *self._id_header()))
+            await self.out.send_response(self.status, body, (*headers, *self._id_header()))
 
     def _fails_in_stream(self, protocol: str, fault: ev.Fault) -> bool:
         """Return whether the client's vendor sends this error inside a stream. If so, add the error headers."""
-        if not self._out.prepared or not protocols.is_error_in_stream(protocol, fault):
+        if not self.out.prepared or not protocols.is_error_in_stream(protocol, fault):
             return False
-        self._out.late_headers = (*self._out.late_headers, *error_responses.error_headers(fault))
+        self.out.late_headers = (*self.out.late_headers, *error_responses.error_headers(fault))
         return True
 
     async def _end_with(self, fault: ev.Fault) -> None:
@@ -279,7 +256,7 @@ class Turn:
         capture, reply = self._capture, self.reply
         if self._ciphertexts is not None and reply is not None and self._ciphertexts.found:
             rows = encrypted_rows(self._ciphertexts.found, reply.provider)
-            self._services.reasoning_store.put(self.incoming.caller.tenant, rows)
+            self.services.reasoning_store.put(self.incoming.caller.tenant, rows)
         if capture is None or reply is None or not capture.has(STATE_EVENTS):  # most turns have none
             return
         events = capture.events()
@@ -287,12 +264,12 @@ class Turn:
             fold = Fold()
             fold.feed(events)
             turn_id = self.turn_request.turn_id if self.turn_request is not None else ""
-            tenant, store = self.incoming.caller.tenant, self._services.reasoning_store
+            tenant, store = self.incoming.caller.tenant, self.services.reasoning_store
             remember(fold.whole_turn(), store, tenant, turn_id, capture.text_key, reply.provider)
 
     def _finish(self) -> None:
         """Journal the turn, and free its slot."""
-        row, services, reply = self.journal_row(), self._services, self.reply
+        row, services, reply = self.journal_row(), self.services, self.reply
         if row.malformed:
             log.warning("%s: %d malformed frames from %s were left out", row.request_id, row.malformed, row.provider)
         if self.slot is not None:
@@ -310,7 +287,6 @@ class Turn:
     def journal_row(self) -> Row:
         """Return the journal row of the finished turn: numbers and names, no content."""
         incoming, request, reply = self.incoming, self.turn_request, self.reply
-        duration = time.monotonic() - incoming.started
         end = self.fault or (reply.end if reply is not None else None) or _NO_END
         fields: dict[str, Any] = {"protocol": self.endpoint.protocol}
         if request is not None:
@@ -330,24 +306,17 @@ class Turn:
         if reply is not None:
             fields |= self._reply_fields(reply)
         return Row(
-            time=time.time() - duration,
-            key=incoming.caller.key,
-            tenant=incoming.caller.tenant,
-            client=incoming.client.name,
-            route=incoming.path,
             tee=self.passthrough,
             http=self.status,
-            duration=duration,
-            request_id=incoming.id,
-            bytes_in=len(incoming.raw),
-            bytes_out=self._out.body_size,
+            bytes_out=self.out.body_size,
             malformed=self.malformed,
+            **request_columns(incoming),
             **fields,
         )
 
     def _reply_fields(self, reply: ModelReply) -> dict[str, Any]:
         """Return the columns of the journal that describe the provider's reply."""
-        usage, prices = reply.usage or ev.Usage(), self._services.upstream.price_list
+        usage, prices = reply.usage or ev.Usage(), self.services.upstream.price_list
         return {
             "provider": reply.provider,
             "model": reply.model,

@@ -42,22 +42,10 @@ _ids = random.Random()  # noqa: S311 — ids are not secrets, and the system's g
 class IncomingRequest:
     """An HTTP request or WebSocket message. `params` come from the path; `caller` is set once it is admitted."""
 
-    __slots__ = [
-        "_budget",
-        "_counted_bytes",
-        "aux_request",
-        "caller",
-        "client",
-        "headers",
-        "id",
-        "method",
-        "params",
-        "path",
-        "query_string",
-        "raw",
-        "services",
-        "started",
-    ]
+    __slots__ = (
+        "_budget _counted_bytes aux_request caller client headers id method params path query_string raw services "
+        "started"
+    ).split()
 
     def __init__(self, scope: Any) -> None:
         self.method: str = scope["method"]

@@ -11,6 +11,7 @@ from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._client.embeddings import decode_answer
+from penstock._gateway import read_tables
 from penstock._gateway.endpoints import IncomingRequest, read_request
 from penstock._messages.convert import convert_request
 from penstock._messages.request_codecs import reader
@@ -24,22 +25,8 @@ if TYPE_CHECKING:
     from penstock._lenient_fields import Object
     from penstock._tokens.estimate import HybridTokenEstimator
 
-# The fields of a request that a count endpoint accepts, by protocol, and the names of the number in its answer.
-COUNTED_FIELDS: dict[str, tuple[str, ...]] = {
-    "anthropic": (
-        "model",
-        "messages",
-        "system",
-        "tools",
-        "tool_choice",
-        "thinking",
-        "mcp_servers",
-        "output_config",
-        "context_management",
-    ),
-    "gemini": ("contents", "systemInstruction", "tools", "toolConfig"),
-}
-COUNT_NAMES = ("input_tokens", "totalTokens")
+COUNTED_FIELDS: dict[str, list[str]] = read_tables()["counted_fields"]
+COUNT_NAMES = ("input_tokens", "totalTokens")  # the number in the answer of a count endpoint
 
 
 async def count_messages(services: Services, incoming: IncomingRequest) -> bytes:

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
+from penstock._gateway import read_tables
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, IncomingRequest, TurnRequest, read_body
 from penstock._input_limits import decode_deep
@@ -167,15 +168,6 @@ GENERATE = Endpoint("ollama", read_generate, find_alternative)
 
 OLLAMA_VERSION = "0.12.6"  # the Ollama version whose API is implemented; clients check it
 MODIFIED_AT = "2026-01-01T00:00:00Z"
-# Our capability → Ollama's name.
-CAPABILITY_NAMES = {
-    "chat": "completion",
-    "tools": "tools",
-    "images": "vision",
-    "reasoning": "thinking",
-    "embeddings": "embedding",
-    "fim": "insert",
-}
 _encode = msgspec.json.encode
 
 
@@ -231,7 +223,7 @@ def _ollama_capabilities(entry: ModelEntry) -> list[str]:
     can = entry.model.capabilities
     if "chat" in can and entry.model.source.get("capabilities") == NAME:
         can |= {"tools"}
-    return [word for ability, word in CAPABILITY_NAMES.items() if ability in can] or ["completion"]
+    return [word for ability, word in read_tables()["ollama_capabilities"].items() if ability in can] or ["completion"]
 
 
 async def list_running_models(_: Services, __: IncomingRequest) -> bytes:

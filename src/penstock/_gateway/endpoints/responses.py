@@ -17,17 +17,9 @@ from penstock import _lenient_fields as lenient
 from penstock._framing.sse import SseParser
 from penstock._gateway.background import BackgroundResponse
 from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, IncomingRequest, TurnRequest
+from penstock._gateway.endpoints import stored_responses as stored
 from penstock._gateway.endpoints.count_tokens import count_request
-from penstock._gateway.endpoints.stored_responses import (
-    PREVIOUS_ID,
-    STOPPED_ERROR,
-    UNFINISHED,
-    ResolvedInput,
-    ResponseLookup,
-    frames_after,
-    resolve_input,
-    responses_error,
-)
+from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, ResolvedInput
 from penstock._gateway.error_responses import unknown_model_fault
 from penstock._gateway.turn import run_internal_turn
 from penstock._http.response_writer import BODY, EventStream
@@ -58,15 +50,15 @@ async def read_responses(incoming: IncomingRequest) -> TurnRequest:
 
 
 async def resolve_request(
-    incoming: IncomingRequest, body: Object, memory: ResponseLookup | None = None
+    incoming: IncomingRequest, body: Object, memory: stored.ResponseLookup | None = None
 ) -> ResolvedInput:
     """Return a request with its history, or raise for features that are not supported."""
     if body.get("conversation") is not None:
         said = "conversation: conversations are not served here; leave it out and go on with previous_response_id"
-        raise responses_error(said, param="conversation")
+        raise stored.responses_error(said, param="conversation")
     if str(body.get("model", "")).startswith(REPLAY_PREFIX):
         body.setdefault("input", [])
-    return await resolve_input(
+    return await stored.resolve_input(
         incoming, {key: value for key, value in body.items() if key not in GATEWAY_FIELDS}, memory
     )
 
@@ -149,7 +141,9 @@ async def start_background_response(services: Services, incoming: IncomingReques
     """Start a background response. With `stream` the client follows it and may reconnect."""
     body = await incoming.offload(incoming.json_body)
     if body.get("store") is False:
-        raise responses_error("background: a response that is not stored could not be asked for", param="background")
+        raise stored.responses_error(
+            "background: a response that is not stored could not be asked for", param="background"
+        )
     if services.background.full:
         raise StreamFault(Fault("rate-limit", "too many responses are being made in the background", retry_after=5))
     known = await resolve_request(incoming, body)
@@ -174,13 +168,13 @@ async def start_background_response(services: Services, incoming: IncomingReques
             )
         finally:
             release_body()
-        if live.response["status"] in UNFINISHED:
-            lost = {"status": "failed", "error": STOPPED_ERROR} if services.stopped else {"status": "cancelled"}
+        if live.response["status"] in stored.UNFINISHED:
+            lost = {"status": "failed", "error": stored.STOPPED_ERROR} if services.stopped else {"status": "cancelled"}
             keep({**live.response, **lost})
 
     first = msgspec.json.encode(live.response)
     services.background.start(incoming.caller.tenant, live, work)
-    return EventStream(frames_after(live.follow(), -1)) if follow else first
+    return EventStream(stored.frames_after(live.follow(), -1)) if follow else first
 
 
 def find_alternative(incoming: IncomingRequest) -> Any:
