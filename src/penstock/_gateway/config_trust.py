@@ -89,14 +89,7 @@ class TrustStore:
         self.path = folder / STORE
 
     def read(self) -> list[Trusted]:
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return []
-        try:
-            return msgspec.json.decode(data, type=list[Trusted])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.path}: {error}; delete it, and trust your files again") from None
+        return provider_keys.read_json_file(self.path, list[Trusted], "delete it, and trust your files again")
 
     def trusts(self, path: Path, data: bytes) -> bool:
         """Return whether this content of this file is trusted."""
@@ -108,7 +101,7 @@ class TrustStore:
         fresh = Trusted(locate_settings(path), content_hash(data), time.strftime("%Y-%m-%d", time.gmtime()))
         with provider_keys.lock_file(self.path):
             kept = [one for one in self.read() if (one.path, one.sha256) != (fresh.path, fresh.sha256)]
-            self._write([*kept, fresh])
+            provider_keys.write_json_file(self.path, [*kept, fresh])
 
     def remove(self, path: Path) -> int:
         """Remove all trusted contents of a file. Returns their number."""
@@ -116,11 +109,8 @@ class TrustStore:
         with provider_keys.lock_file(self.path):
             rows = self.read()
             kept = [one for one in rows if one.path != place]
-            self._write(kept)
+            provider_keys.write_json_file(self.path, kept)
         return len(rows) - len(kept)
-
-    def _write(self, rows: list[Trusted]) -> None:
-        provider_keys.replace_file(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 def content_hash(data: bytes) -> str:

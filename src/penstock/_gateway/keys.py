@@ -17,8 +17,6 @@ import secrets
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import msgspec
-
 from penstock._gateway.config import GatewayConfig, Key, data_path
 from penstock._store import provider_keys
 from penstock._store.sqlite import IN_MEMORY
@@ -65,14 +63,7 @@ class KeyFile:
         self.marker = path.with_name(path.name + MARKER)
 
     def read(self) -> dict[str, Key]:
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return {}
-        try:
-            return msgspec.json.decode(data, type=dict[str, Key])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.path}: {error}; `penstock keys` writes this file") from None
+        return provider_keys.read_json_file(self.path, dict[str, Key], "`penstock keys` writes this file")
 
     def add(self, name: str, key: Key) -> None:
         with provider_keys.lock_file(self.path):
@@ -80,7 +71,7 @@ class KeyFile:
             if name in rows:
                 raise InputError(f"there is a key {name!r} already; revoke it first, or choose another name")
             self.mark()  # first: after a crash in between, keys must still be required
-            self._write({**rows, name: key})
+            provider_keys.write_json_file(self.path, {**rows, name: key})
 
     def revoke(self, name: str) -> None:
         with provider_keys.lock_file(self.path):
@@ -89,7 +80,7 @@ class KeyFile:
                 known = ", ".join(sorted(rows)) or "none"
                 raise InputError(f"there is no key {name!r} in {self.path}; there is: {known}")
             self.mark()
-            self._write({other: key for other, key in rows.items() if other != name})
+            provider_keys.write_json_file(self.path, {other: key for other, key in rows.items() if other != name})
 
     def reset(self) -> None:
         """Delete all keys and the marker. Without keys the gateway serves local programs."""
@@ -106,9 +97,6 @@ class KeyFile:
     def required(self) -> bool:
         """Whether keys have existed. An empty key file counts too: older versions wrote no marker."""
         return os.path.lexists(self.marker) or os.path.lexists(self.path)
-
-    def _write(self, rows: Mapping[str, Key]) -> None:
-        provider_keys.replace_file(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 class KeyMatch(NamedTuple):
@@ -138,9 +126,9 @@ class KeyRing:
         file = open_key_file(config)
         stamp = _file_stamp(file)
         kept = file.read() if file else {}
-        rows = self._hashed(kept, config)
+        rows = self._hash_rows(kept, config)
         self._config, self._file = config, file
-        self._set(rows, stamp)
+        self._set_rows(rows, stamp)
         self._mark(kept)
 
     @property
@@ -156,7 +144,7 @@ class KeyRing:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The keys that are known by value, from environment variables."""
-        found = (self._env.get(key.env, "") for key in self._told(self._config).values() if key.env)
+        found = (self._env.get(key.env, "") for key in self._configured_keys(self._config).values() if key.env)
         return tuple(filter(None, found))
 
     def find(self, given: str) -> KeyMatch | None:
@@ -187,16 +175,18 @@ class KeyRing:
             return
         try:
             kept = self._file.read() if self._file else {}
-            rows = self._hashed(kept, self._config)
+            rows = self._hash_rows(kept, self._config)
         except (InputError, OSError) as error:
             # Revoked keys are unknown, so no key of the file is accepted until it can be read again.
             log.error("the key file cannot be read, its keys are refused: %s", error)  # noqa: TRY400
-            self._set(self._hashed({}, self._config), stamp, f"the key file cannot be read ({_error_reason(error)})")
+            self._set_rows(
+                self._hash_rows({}, self._config), stamp, f"the key file cannot be read ({_error_reason(error)})"
+            )
         else:
-            self._set(rows, stamp)
+            self._set_rows(rows, stamp)
             self._mark(kept)
 
-    def _set(self, rows: list[tuple[bytes, str, Key]], stamp: Stamp, problem: str = "") -> None:
+    def _set_rows(self, rows: list[tuple[bytes, str, Key]], stamp: Stamp, problem: str = "") -> None:
         self._rows, self._stamp, self._look = rows, stamp, time.monotonic() + REFRESH_INTERVAL
         self.problem = problem
         self.version += 1
@@ -215,13 +205,13 @@ class KeyRing:
                 error,
             )
 
-    def _told(self, config: GatewayConfig) -> Mapping[str, Key]:
+    def _configured_keys(self, config: GatewayConfig) -> Mapping[str, Key]:
         """Return the keys of the configuration, and the one from VARIABLE."""
         own = {SHOWN_PREFIX_LENGTH: Key(env=VARIABLE, inspect="all")} if self._env.get(VARIABLE) else {}
         return {**own, **config.keys}
 
-    def _hashed(self, kept: Mapping[str, Key], config: GatewayConfig) -> list[tuple[bytes, str, Key]]:
-        rows = {**kept, **self._told(config)}
+    def _hash_rows(self, kept: Mapping[str, Key], config: GatewayConfig) -> list[tuple[bytes, str, Key]]:
+        rows = {**kept, **self._configured_keys(config)}
         return [(self._hash(name, key).encode(), name, key) for name, key in rows.items()]
 
     def _hash(self, name: str, key: Key) -> str:

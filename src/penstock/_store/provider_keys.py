@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ KEYRING_RETRY = 30.0  # seconds until a keyring that failed is asked again: it m
 KEYRING_TIMEOUT = 20.0  # seconds for the keyring to answer: it may ask the user to unlock it
 _USABLE = 1  # the priority of a real backend; those that fail or forget have less
 log = logging.getLogger("penstock.keys")
+Rows = TypeVar("Rows")
 
 
 class KeyringError(Exception):
@@ -71,14 +72,7 @@ class ProviderKeys:
 
     def read(self) -> dict[str, StoredKey]:
         """The index."""
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return {}
-        try:
-            return msgspec.json.decode(data, type=dict[str, StoredKey])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.path}: {error}; delete it, and run `penstock setup` again") from None
+        return read_json_file(self.path, dict[str, StoredKey], "delete it, and run `penstock setup` again")
 
     def key(self, provider: str, row: StoredKey) -> str:
         """The key itself; empty if the keyring has it no more. Raises `KeyringError`."""
@@ -97,7 +91,7 @@ class ProviderKeys:
         )
         with lock_file(self.path):
             before = self.read()
-            self._write({**before, provider: row})
+            write_json_file(self.path, {**before, provider: row})
         if why and provider in before and before[provider].place == "keyring":
             self._out_of_keyring(provider)
         return row, why
@@ -111,7 +105,7 @@ class ProviderKeys:
                 return False
             if row.place == "keyring":
                 self._out_of_keyring(provider)
-            self._write(rows)
+            write_json_file(self.path, rows)
         return True
 
     def _into_keyring(self, provider: str, key: str) -> str:
@@ -129,9 +123,6 @@ class ProviderKeys:
             _call(lambda ring: ring.delete_password(self._service, provider))
         except KeyringError as error:
             log.warning("the key of %s was not deleted from the keyring: %s", provider, error)
-
-    def _write(self, rows: Mapping[str, StoredKey]) -> None:
-        replace_file(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 def _call(work: Callable[[Any], Any]) -> Any:
@@ -309,6 +300,21 @@ def replace_file(path: Path, data: bytes) -> None:
         fresh.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def read_json_file(path: Path, type: Callable[[], Rows], advice: str) -> Rows:
+    """Read a file of rows: a JSON list or object. Empty if there is no file; a damaged one raises with the advice."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=type)
+    except FileNotFoundError:
+        return type()
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}; {advice}") from None
+
+
+def write_json_file(path: Path, rows: object) -> None:
+    """Replace a file by rows as indented JSON."""
+    replace_file(path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 def remove_file(path: Path) -> bool:
