@@ -24,9 +24,14 @@ if TYPE_CHECKING:
     from penstock._gateway.config import GatewayConfig
 
     End = Callable[[Fault], None]
+    Scope = MutableMapping[str, Any]
 
 
 MAX_KNOWN_HOSTS = 100
+_NOT_LOCAL = (
+    "no gateway keys are set up, so only programs on this machine that connect to localhost, without a proxy, are "
+    "served; `penstock keys add NAME` makes a key"
+)
 _WEBVIEWS = frozenset({"vscode-webview", "vscode-file", "app", "tauri"})  # local programs, not web pages
 
 
@@ -34,28 +39,28 @@ class Access:
     """Admits requests. `reload` replaces the configuration; requests that are running continue."""
 
     def __init__(self, config: GatewayConfig, env: Mapping[str, str] | None = None) -> None:
-        self._ring = KeyRing(config, env)
+        self.ring = KeyRing(config, env)
         self.reload(config)
 
     def reload(self, config: GatewayConfig) -> None:
-        self._ring.reload(config)  # first: it raises if the keys cannot be read, and then nothing changes
+        self.ring.reload(config)  # first: it raises if the keys cannot be read, and then nothing changes
         self._config = config
         self._familiar: set[str] = set()  # values of Host that were allowed
         self._hosts = frozenset(name.lower() for name in (*config.access.hosts, config.serve.host))
-        self._origins = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
+        self.origins = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
         self._anonymous_caller = Caller(limits=config.limits)
         self._local_caller = Caller(limits=config.limits, sees="all")
 
     @property
     def keyed(self) -> bool:
         """Whether callers need a gateway key."""
-        return self._ring.required
+        return self.ring.required
 
     @property
     def keys_version(self) -> int:
         """A number that changes whenever the keys change."""
-        self._ring.refresh()
-        return self._ring.version
+        self.ring.refresh()
+        return self.ring.version
 
     def revoked(self, caller: Caller, *, open_ended: bool = False) -> Fault | None:
         """Return the fault that ends a caller's running work; None if it may continue.
@@ -64,28 +69,16 @@ class Access:
         or a connection that would otherwise never end.
         """
         if caller.key_hash:
-            if self._ring.holds(caller.key, caller.key_hash):
+            if self.ring.holds(caller.key, caller.key_hash):
                 return None
             said = f"the gateway key {caller.key!r} was revoked"
-        elif open_ended and self._ring.required:
+        elif open_ended and self.ring.required:
             said = "this gateway now requires a key; connect again with one"
         else:
             return None
         return Fault("auth", said, status=401, code="key_revoked")
 
-    @property
-    def origins(self) -> frozenset[str]:
-        """The origins that the configuration allows."""
-        return self._origins
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The keys that are known by value. They are redacted in everything that is written."""
-        return self._ring.secrets
-
-    def admit(
-        self, scope: MutableMapping[str, Any], headers: Mapping[str, str] | None = None, *, key: bool = True
-    ) -> Caller:
+    def admit(self, scope: Scope, headers: Mapping[str, str] | None = None, *, key: bool = True) -> Caller:
         """Return the caller of a request, or raise a refusal. Without `key` only Host and Origin are checked.
 
         `headers` are the scope's headers from `read_headers`. The work is linear in the size of the request,
@@ -93,98 +86,91 @@ class Access:
         """
         check_size(scope)
         headers = _headers(scope) if headers is None else headers
-        if len(headers) != len(scope["headers"]):
-            _check_repeated(scope)
-        self.check_host(headers.get("host", ""))
-        self.check_origin(headers)
+        if len(headers) != len(scope["headers"]) and (name := repeated_header(scope["headers"])):
+            raise make_refusal(400, "invalid", f"the header {name} was sent more than once", code="repeated_header")
+        self._check_host(headers.get("host", ""))
+        self._check_origin(headers)
         return self._caller(scope, headers) if key else Caller()
 
-    def watch(self, scope: MutableMapping[str, Any]) -> None:
+    def watch(self, scope: Scope) -> None:
         """Admit a request for metrics, or raise a refusal."""
         headers, open_to = _headers(scope), self._config.access.metrics
-        free = open_to == "open" or (open_to == "local" and self._local(scope, headers))
+        free = open_to == "open" or (open_to == "local" and self._is_local(scope, headers))
         self.admit(scope, headers, key=not free)
 
     # ── browsers ──────────────────────────────────────────────────────────────────────────────────
 
-    def check_host(self, host: str) -> None:
+    def _check_host(self, host: str) -> None:
         """Raise if the Host is not allowed. Stops DNS rebinding: such a page sends its own name as Host."""
         if host in self._familiar:
             return
         name = callers.parse_host(host)
-        if name and "*" not in self._hosts and name not in self._hosts and not self._ours(name):
+        if name and "*" not in self._hosts and name not in self._hosts and not self._is_local_name(name):
             said = f"this server does not answer to the name {name[:200]!r}: add it to access.hosts in penstock.toml"
             raise make_refusal(403, "permission", said, code="host_not_allowed")
         if len(self._familiar) < MAX_KNOWN_HOSTS:
             self._familiar.add(host)
 
-    def _ours(self, name: str) -> bool:
+    def _is_local_name(self, name: str) -> bool:
         """Return whether a host is always allowed: loopback, names without a dot, addresses if others are served."""
-        if "." not in name and ":" not in name:
-            return True
-        if name.endswith(".localhost"):
+        if ("." not in name and ":" not in name) or name.endswith(".localhost"):
             return True
         address = callers.parse_ip(name)
         return address is not None and (address.is_loopback or not callers.is_loopback(self._config.serve.host))
 
-    def check_origin(self, headers: Mapping[str, str]) -> None:
+    def _check_origin(self, headers: Mapping[str, str]) -> None:
         """Raise if the Origin is neither local nor allowed. Requests without Origin are not from pages."""
         origin = headers.get("origin", "")
         if not origin:
             if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
-                raise make_refusal(
-                    403, "permission", "a page of another site may not ask here", code="origin_not_allowed"
-                )
-            return
-        if not self._welcome(origin, headers.get("host", "")):
-            said = f"the page {origin[:200]!r} may not ask here: add it to access.origins in penstock.toml"
-            raise make_refusal(403, "permission", said, code="origin_not_allowed")
+                reason = "a page of another site may not ask here"
+                raise make_refusal(403, "permission", reason, code="origin_not_allowed")
+        elif not self._allows_origin(origin, headers.get("host", "")):
+            reason = f"the page {origin[:200]!r} may not ask here: add it to access.origins in penstock.toml"
+            raise make_refusal(403, "permission", reason, code="origin_not_allowed")
 
-    def _welcome(self, origin: str, host: str) -> bool:
-        if "*" in self._origins or origin.lower() in self._origins:
+    def _allows_origin(self, origin: str, host: str) -> bool:
+        if "*" in self.origins or origin.lower() in self.origins:
             return True
         try:
             parts = urlsplit(origin)
             name = parts.hostname or ""
         except ValueError:
             return False
-        if parts.scheme in _WEBVIEWS:
-            return True
-        return parts.scheme in {"http", "https"} and (parts.netloc.lower() == host.lower() or callers.is_loopback(name))
+        is_local = parts.netloc.lower() == host.lower() or callers.is_loopback(name)
+        return parts.scheme in _WEBVIEWS or (parts.scheme in {"http", "https"} and is_local)
 
-    def cors(self, scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]]:
+    def cors(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """Return the CORS headers for an allowed page; none for other clients."""
         headers = _headers(scope)
         allowed = response_header("access-control-allow-origin", headers.get("origin", ""))
-        if allowed is None or not self._welcome(headers["origin"], headers.get("host", "")):
+        if allowed is None or not self._allows_origin(headers["origin"], headers.get("host", "")):
             return []
         return [allowed, (b"vary", b"origin"), _EXPOSED]
 
-    def preflight(self, scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]] | None:
+    def preflight(self, scope: Scope) -> list[tuple[bytes, bytes]] | None:
         """Return the headers of the response to a CORS preflight; None if the request is not a preflight."""
         headers = _headers(scope)
         if scope.get("method") != "OPTIONS" or "access-control-request-method" not in headers:
             return None
         self.admit(scope, headers, key=False)
-        wished = response_header("access-control-allow-headers", headers.get("access-control-request-headers", "*"))
-        if wished is None:
+        allowed = response_header("access-control-allow-headers", headers.get("access-control-request-headers", "*"))
+        if allowed is None:
             raise make_refusal(400, "invalid", "access-control-request-headers: expected the names of headers")
-        made = [*self.cors(scope), wished, *_PREFLIGHT]
-        if headers.get("access-control-request-private-network") == "true":
-            made.append((b"access-control-allow-private-network", b"true"))
-        return made
+        private = headers.get("access-control-request-private-network") == "true"
+        return [*self.cors(scope), allowed, *_PREFLIGHT, *([_PRIVATE_NETWORK] if private else [])]
 
     # ── keys ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _caller(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> Caller:
-        given = callers.read_keys(scope, headers)
-        if not self._ring.required:
-            return self._stranger(scope, headers, given)
-        held = next((key for key in map(self._ring.find, given.values()) if key is not None), None)
-        if held is None:
-            raise make_refusal(401, "auth", self._unknown(bool(given)), code="invalid_api_key")
-        name, key, hashed = held
-        rest = {header: value for header, value in given.items() if self._ring.find(value) is None}
+    def _caller(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
+        sent = callers.read_keys(scope, headers)
+        if not self.ring.required:
+            return self._keyless_caller(scope, headers, sent)
+        match = next(filter(None, map(self.ring.find, sent.values())), None)
+        if match is None:
+            raise make_refusal(401, "auth", self._explain_unknown_key(bool(sent)), code="invalid_api_key")
+        name, key, hashed = match
+        rest = {header: value for header, value in sent.items() if self.ring.find(value) is None}
         return Caller(
             key=name,
             tenant=key.tenant or name,
@@ -192,59 +178,52 @@ class Access:
             limits=key.limits or self._config.limits,
             sees=key.inspect,
             key_hash=hashed,
-            **self._forward(headers, rest),
+            **self._forwarded_key(headers, rest),
         )
 
-    def _unknown(self, given: bool) -> str:  # noqa: FBT001 — whether a key was sent
+    def _explain_unknown_key(self, given: bool) -> str:  # noqa: FBT001 — whether a key was sent
         """Return why a caller without a valid key is refused, and what to do."""
-        if self._ring:
+        if self.ring:
             said = "the gateway key is not known here" if given else "no gateway key was sent"
             return f"{said}; `penstock keys add NAME` makes one"
         anew = "`penstock keys reset` and a restart return to local use without keys"
-        if self._ring.problem:
-            return f"{self._ring.problem}, so nobody is let in: the log says what is wrong with it; {anew}"
+        if self.ring.problem:
+            return f"{self.ring.problem}, so nobody is let in: the log says what is wrong with it; {anew}"
         said = "no gateway key is left, and this gateway has had keys, so it stays closed"
         return f"{said}: `penstock keys add NAME` makes a new one; {anew}"
 
-    def _stranger(
-        self, scope: MutableMapping[str, Any], headers: Mapping[str, str], given: Mapping[str, str]
-    ) -> Caller:
+    def _keyless_caller(self, scope: Scope, headers: Mapping[str, str], sent: Mapping[str, str]) -> Caller:
         """Return the caller if there are no gateway keys: a local program, one with a provider key, or anyone."""
-        config = self._config
-        own, local = self._forward(headers, given), self._local(scope, headers)
-        if not (config.access.anonymous or own or local):
-            said = (
-                "no gateway keys are set up, so only programs on this machine that connect to localhost, without a "
-                "proxy, are served; `penstock keys add NAME` makes a key"
-            )
-            raise make_refusal(401, "auth", said, code="invalid_api_key")
-        if not own:
+        forwarded, local = self._forwarded_key(headers, sent), self._is_local(scope, headers)
+        if not (self._config.access.anonymous or forwarded or local):
+            raise make_refusal(401, "auth", _NOT_LOCAL, code="invalid_api_key")
+        if not forwarded:
             return self._local_caller if local else self._anonymous_caller
-        tenant = f"{callers.ANONYMOUS}:{hash_key(own['secret'])[7:23]}"
-        return Caller(tenant=tenant, limits=config.limits, sees="all" if local else "own", **own)
+        tenant = f"{callers.ANONYMOUS}:{hash_key(forwarded['secret'])[7:23]}"
+        return Caller(tenant=tenant, limits=self._config.limits, sees="all" if local else "own", **forwarded)
 
-    def _local(self, scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> bool:
+    def _is_local(self, scope: Scope, headers: Mapping[str, str]) -> bool:
         """Return whether a local program sent the request. Never true behind a proxy."""
         return not self._config.access.proxy and callers.is_local_caller(scope, headers)
 
-    def _forward(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
+    def _forwarded_key(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
         """Return what is forwarded to the provider. `x-penstock-key` is never forwarded: it is the gateway's."""
         if not given or not self._config.forward:
             return {}
-        theirs = {place: value for place, value in given.items() if place != callers.GATEWAY_KEY_HEADER}
-        if not theirs:
-            return {}
-        place, secret = next(iter(theirs.items()))
-        callers.check_key(place, secret, ascii_only=True)
-        passed = {name: headers[name] for name in theirs if name in headers}
-        return {"forward": passed or {callers.AUTHORIZATION: f"Bearer {secret}"}, "secret": secret}
+        theirs = {name: key for name, key in given.items() if name != callers.GATEWAY_KEY_HEADER}
+        for name, secret in theirs.items():  # the first is used
+            callers.check_key(name, secret, ascii_only=True)
+            passed = {name: headers[name] for name in theirs if name in headers}
+            return {"forward": passed or {callers.AUTHORIZATION: f"Bearer {secret}"}, "secret": secret}
+        return {}
 
 
+_PRIVATE_NETWORK = (b"access-control-allow-private-network", b"true")
 _EXPOSED = (b"access-control-expose-headers", b"*")
 _PREFLIGHT = ((b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"), (b"access-control-max-age", b"600"))
 
 
-def check_size(scope: MutableMapping[str, Any]) -> None:
+def check_size(scope: Scope) -> None:
     """Raise if the path or query is too long, or if there are too many headers."""
     path, query = scope.get("raw_path") or scope["path"], scope.get("query_string") or b""
     if len(path) > MAX_PATH or len(query) > MAX_QUERY:
@@ -254,14 +233,8 @@ def check_size(scope: MutableMapping[str, Any]) -> None:
         raise make_refusal(431, "invalid", f"there are more than {MAX_HEADERS} headers", code="too_many_headers")
 
 
-def _headers(scope: MutableMapping[str, Any]) -> dict[str, str]:
+def _headers(scope: Scope) -> dict[str, str]:
     return read_headers(scope["headers"])
-
-
-def _check_repeated(scope: MutableMapping[str, Any]) -> None:
-    name = repeated_header(scope["headers"])
-    if name:
-        raise make_refusal(400, "invalid", f"the header {name} was sent more than once", code="repeated_header")
 
 
 _NO_GUARD = nullcontext()

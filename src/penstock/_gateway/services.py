@@ -162,7 +162,7 @@ class Services:
             keys = [account.key or self.env.get(account.env, "") for account in accounts]
             keys += [value for name, value in self.env.items() if is_secret_name(name)]
             keys += self._stored_keys.values()
-            self._secrets = (*self.access.secrets, *(key for key in keys if len(key) >= MIN_SECRET_LENGTH))
+            self._secrets = (*self.access.ring.secrets, *(key for key in keys if len(key) >= MIN_SECRET_LENGTH))
         return self._secrets
 
     # ── admission ─────────────────────────────────────────────────────────────────────────────────
