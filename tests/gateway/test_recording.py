@@ -96,11 +96,10 @@ def test_what_holds_no_secret_is_not_touched() -> None:
 def test_secrets_leave_no_trace_in_the_file(tmp_path: Path) -> None:
     recorder = Recorder(RecordTable(path=str(tmp_path)), lambda: [PLANTED])
     headers = {"Authorization": f"Bearer {TOKEN}", "x-api-key": "plain-words", "x-note": f"so {PLANTED}"}
-    tape = recorder.begin(
-        RecordingHeader(url=f"/v1?key={TOKEN}", model=f"m-{PLANTED}", request_headers=headers), ["forwarded-secret"]
-    )
+    header = RecordingHeader(url=f"/v1?key={TOKEN}", model=f"m-{PLANTED}", request_headers=headers)
+    request = f'{{"metadata":"{TOKEN}","x":"{PLANTED} forwarded-secret"}}'.encode()
+    tape = recorder.begin(header, request, ("forwarded-secret",))
     assert tape is not None
-    tape.request(f'{{"metadata":"{TOKEN}","x":"{PLANTED} forwarded-secret"}}'.encode())
     for _, chunk in cut(TEXT + b"forwarded-secret", list(range(0, 400, 3))):
         tape.chunk(chunk)
     tape.close()

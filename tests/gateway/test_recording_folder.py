@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 def test_recordings_of_the_same_second_are_all_there(tmp_path: Path) -> None:
     recorders = [Recorder(RecordTable(path=str(tmp_path))) for _ in range(3)]  # each counts from one
     for place, recorder in enumerate(recorders):
-        recorder.keep(RecordingHeader(id=str(place), time=1.0, provider="p", model="m"), b"{}", [(0.0, b"data")])
+        session = recorder.begin(RecordingHeader(id=str(place), time=1.0, provider="p", model="m"), b"{}")
+        assert session is not None
+        session.chunk(b"data")
+        session.close()
         recorder.close()
     assert sorted(read_recording(path).header.id for path in tmp_path.glob(f"*{SUFFIX}")) == ["0", "1", "2"]
     assert not list(tmp_path.glob("*.part"))

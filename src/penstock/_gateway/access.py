@@ -206,16 +206,15 @@ class Access:
         """Return whether a local program sent the request. Never true behind a proxy."""
         return not self._config.access.proxy and callers.is_local_caller(scope, headers)
 
-    def _forwarded_key(self, headers: Mapping[str, str], given: Mapping[str, str]) -> dict[str, Any]:
+    def _forwarded_key(self, headers: Mapping[str, str], sent: Mapping[str, str]) -> dict[str, Any]:
         """Return what is forwarded to the provider. `x-penstock-key` is never forwarded: it is the gateway's."""
-        if not given or not self._config.forward:
+        theirs = {name: key for name, key in sent.items() if name != callers.GATEWAY_KEY_HEADER}
+        if not theirs or not self._config.forward:
             return {}
-        theirs = {name: key for name, key in given.items() if name != callers.GATEWAY_KEY_HEADER}
-        for name, secret in theirs.items():  # the first is used
-            callers.check_key(name, secret, ascii_only=True)
-            passed = {name: headers[name] for name in theirs if name in headers}
-            return {"forward": passed or {callers.AUTHORIZATION: f"Bearer {secret}"}, "secret": secret}
-        return {}
+        name, secret = next(iter(theirs.items()))
+        callers.check_key(name, secret, ascii_only=True)
+        passed = {name: headers[name] for name in theirs if name in headers}
+        return {"forward": passed or {callers.AUTHORIZATION: f"Bearer {secret}"}, "secret": secret}
 
 
 _PRIVATE_NETWORK = (b"access-control-allow-private-network", b"true")

@@ -25,7 +25,8 @@ from penstock._replay import describe_scripts
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
     from types import FrameType
 
     from penstock._engines.config import Config
@@ -43,12 +44,7 @@ def preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) ->
         except Exception as error:  # noqa: BLE001 — whoever needs the module says what is wrong, and to whom
             log.debug("%s could not be imported at start-up: %s", name, error)
     build_types()
-    _load_model_tables()
-
-
-def _load_model_tables() -> None:
-    """Read the tables of models. It takes 0.2 s, and the first request needs them."""
-    _ = model("openai", "gpt-5").thinking
+    _ = model("openai", "gpt-5").thinking  # reads the tables of models, which takes 0.2 s
 
 
 def modules_to_preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) -> Iterator[str]:
@@ -67,12 +63,6 @@ def modules_to_preload(config: Config, env: Mapping[str, str], protocols: Iterab
         yield from filter(None, (request_module(name, direction) for direction in ("read", "write")))
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    Apply = Callable[[GatewayConfig], None]
-
 log_reload = logging.getLogger("penstock.reload")
 
 
@@ -83,7 +73,7 @@ class Reloader:
         self,
         path: Path | None,
         env: Mapping[str, str],
-        apply: Apply,
+        apply: Callable[[GatewayConfig], None],
         overrides: Callable[[GatewayConfig], GatewayConfig] = lambda config: config,
     ) -> None:
         self._path, self._env, self._apply, self._overrides = path, env, apply, overrides
@@ -214,13 +204,9 @@ log_config = logging.getLogger("penstock.config")
 
 def report_problems(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     """Return one line for each problem of a configuration: file, line, setting, problem, fix."""
-    found = [*find_problems(config.engine, env, forward=config.forward), *_key_problems(config, env)]
-    place = (
-        TomlLocations(config.path.read_text(encoding="utf-8"), config.path)
-        if found and config.path is not None
-        else None
-    )
-    return [*(_format_problem(problem, place) for problem in found), *_stored_key_problems(config, env)]
+    found, path = [*find_problems(config.engine, env, forward=config.forward), *_key_problems(config, env)], config.path
+    locations = TomlLocations(path.read_text(encoding="utf-8"), path) if found and path is not None else None
+    return [*(_format_problem(problem, locations) for problem in found), *_stored_key_problems(config, env)]
 
 
 def log_problems(config: GatewayConfig, env: Mapping[str, str]) -> None:

@@ -118,16 +118,12 @@ class CallerLimits:
         spent.requests = max(spent.requests - gone * limit.requests / MINUTE, 0.0)
         spent.tokens = max(spent.tokens - gone * limit.tokens / MINUTE, 0.0)
         tomorrow = (spent.day + 1) * DAY - now
+        requests, tokens = spent.requests + 1, spent.tokens + 1
         # Limit, usage with one more request, and seconds until that is allowed.
         rows = (
             ("requests at once", limit.concurrent, spent.open + 1, 1.0),
-            (
-                "requests a minute",
-                limit.requests,
-                spent.requests + 1,
-                _seconds_until_allowed(spent.requests + 1, limit.requests),
-            ),
-            ("tokens a minute", limit.tokens, spent.tokens + 1, _seconds_until_allowed(spent.tokens + 1, limit.tokens)),
+            ("requests a minute", limit.requests, requests, _seconds_until_allowed(requests, limit.requests)),
+            ("tokens a minute", limit.tokens, tokens, _seconds_until_allowed(tokens, limit.tokens)),
             ("requests a day", limit.day_requests, spent.day_requests + 1, tomorrow),
             ("tokens a day", limit.day_tokens, spent.day_tokens + 1, tomorrow),
             ("dollars a day", limit.day_cost, spent.cost + MIN_REQUEST_COST, tomorrow),

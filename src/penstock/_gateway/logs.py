@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import msgspec
@@ -172,13 +173,7 @@ class TraceLog:
             self._observer.on_read(pair)
         data = pair[0] if self._raw else _encode(pair[1])
         if self._tracer is not None and data:
-            try:
-                self._tracer.feed(data)
-            except PenstockError as error:
-                self._write(f"the trace ends here: {error}")
-                self._tracer = None
-            else:
-                self._write_steps(self._tracer)
+            self._trace(partial(self._tracer.feed, data), self._tracer)
 
     def on_end(self, turn: TracedTurn, row: Any) -> None:
         """The turn has ended."""
@@ -189,16 +184,17 @@ class TraceLog:
         if self._tracer is not None:
             end = turn.fault or (turn.reply.end if turn.reply is not None else None)
             fault = end if isinstance(end, ev.Fault) else None
-            try:
-                self._tracer.finish(fault, broken=fault is not None)
-            except PenstockError as error:
-                self._write(f"the trace ends here: {error}")
-            else:
-                self._write_steps(self._tracer)
+            self._trace(partial(self._tracer.finish, fault, broken=fault is not None), self._tracer)
 
     # ── lines ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _write_steps(self, tracer: Tracer) -> None:
+    def _trace(self, work: Callable[[], object], tracer: Tracer) -> None:
+        try:
+            work()
+        except PenstockError as error:
+            self._write(f"the trace ends here: {error}")
+            self._tracer = None
+            return
         for number, step in enumerate(tracer.steps[self._shown :], self._shown):
             self._write(self._format_step(number, step))
         self._shown = len(tracer.steps)

@@ -40,19 +40,13 @@ _MAX_TEXT = 2_000  # characters of a text in the header
 class RecordingSession:
     """One recording. `close` writes it; a second call does nothing."""
 
-    def __init__(self, recorder: Recorder, header: RecordingHeader, secrets: tuple[str, ...] = ()) -> None:
-        self.header = header
-        self._secrets = secrets
+    def __init__(self, recorder: Recorder, header: RecordingHeader, request: bytes, secrets: tuple[str, ...]) -> None:
+        self.header, self.request, self.secrets = header, request, secrets
+        self.chunks: list[tuple[float, bytes]] = []
         self._recorder = recorder
-        self._chunks: list[tuple[float, bytes]] = []
-        self._request = b""
         self._size = 0
         self._began = time.perf_counter()
         self._closed = False
-
-    def request(self, body: bytes) -> None:
-        """Set the request body."""
-        self._request = body
 
     def answered(self, reply: ModelReply, spoken: str) -> None:
         """Set the head of the answer. `spoken` is the client's protocol, recorded if the engine has no bytes."""
@@ -67,12 +61,12 @@ class RecordingSession:
             self.header.cut = True
             return
         self._size += len(data)
-        self._chunks.append((time.perf_counter() - self._began, data))
+        self.chunks.append((time.perf_counter() - self._began, data))
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._recorder.keep(self.header, self._request, self._chunks, self._secrets)
+            self._recorder.write(self)
 
 
 class Recorder:
@@ -91,18 +85,18 @@ class Recorder:
         if self.folder is not None:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def begin(self, info: RecordingHeader, secrets: Iterable[str] = ()) -> RecordingSession | None:
+    def begin(
+        self, header: RecordingHeader, request: bytes = b"", secrets: tuple[str, ...] = ()
+    ) -> RecordingSession | None:
         """Start a recording. `secrets` are redacted in addition."""
-        return RecordingSession(self, info, tuple(secrets)) if self.folder is not None else None
+        return RecordingSession(self, header, request, secrets) if self.folder is not None else None
 
-    def keep(
-        self, header: RecordingHeader, request: bytes, chunks: list[tuple[float, bytes]], secrets: tuple[str, ...] = ()
-    ) -> None:
+    def write(self, session: RecordingSession) -> None:
         """Write a recording in the thread."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "penstock-recorder")
             atexit.register(self.close)
-        self._last = self._pool.submit(self._write, header, request, chunks, secrets)
+        self._last = self._pool.submit(self._write, session)
 
     def close(self) -> None:
         """Write everything that waits."""
@@ -113,14 +107,13 @@ class Recorder:
 
     # ── in the recorder's thread ──────────────────────────────────────────────────────────────────
 
-    def _write(
-        self, header: RecordingHeader, request: bytes, chunks: list[tuple[float, bytes]], secrets: tuple[str, ...]
-    ) -> None:
+    def _write(self, session: RecordingSession) -> None:
         assert self.folder is not None  # noqa: S101 — set if there are recordings
-        known = (*self._secrets(), *secrets)
+        known = (*self._secrets(), *session.secrets)
         try:
-            cleaned, hidden = redact_chunks(chunks, known)
-            made = replace(redact_header(header, known), request=redact_body(request, known), hidden=hidden)
+            cleaned, hidden = redact_chunks(session.chunks, known)
+            request = redact_body(session.request, known)
+            made = replace(redact_header(session.header, known), request=request, hidden=hidden)
             write_recording(self._path(self.folder, made), made, cleaned)
             self._trim()
         except Exception:
@@ -179,15 +172,10 @@ def _remove_spans(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]
 
 def redact_header(header: RecordingHeader, secrets: tuple[str, ...] = ()) -> RecordingHeader:
     """Redact a header."""
-    return replace(
-        header,
-        url=redact_cut(header.url, _MAX_TEXT, secrets),
-        headers=redact_headers(header.headers, secrets),
-        request_headers=redact_headers(header.request_headers, secrets),
-        note=redact_cut(header.note, _MAX_TEXT, secrets),
-        provider=redact_cut(header.provider, _MAX_TEXT, secrets),
-        model=redact_cut(header.model, _MAX_TEXT, secrets),
-    )
+    names = ("url", "note", "provider", "model")
+    texts: dict[str, Any] = {name: redact_cut(getattr(header, name), _MAX_TEXT, secrets) for name in names}
+    headers, request_headers = (redact_headers(sent, secrets) for sent in (header.headers, header.request_headers))
+    return replace(header, headers=headers, request_headers=request_headers, **texts)
 
 
 def redact_body(body: bytes, secrets: tuple[str, ...] = ()) -> Any:
@@ -227,9 +215,8 @@ class PlaybackApp:
         self._recordings = recordings
         self._speed = speed
         self._next = itertools.cycle(recordings)
-        self._asked = {
-            _request_key(one.header.request): one for one in reversed(recordings) if one.header.request is not None
-        }
+        known = [one for one in reversed(recordings) if one.header.request is not None]
+        self._by_request = {_request_key(one.header.request): one for one in known}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -239,30 +226,25 @@ class PlaybackApp:
 
     async def _http(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["method"] != "POST":
-            models = [
-                {"id": name, "object": "model"} for name in sorted({one.header.model for one in self._recordings})
-            ]
+            names = sorted({one.header.model for one in self._recordings})
+            models = [{"id": name, "object": "model"} for name in names]
             await _send_body(send, msgspec.json.encode({"object": "list", "data": models}))
             return
-        recording = self._chosen(await _read_body(receive))
-        said = recording.header.headers.items()
-        made = (
-            response_header(name, value)
-            for name, value in said
-            if name.lower() not in _DROPPED_HEADERS and is_token(name)
-        )
-        headers = [header for header in made if header is not None]
+        recording = self._choose(await _read_body(receive))
+        recorded = recording.header.headers.items()
+        passed = ((name, value) for name, value in recorded if name.lower() not in _DROPPED_HEADERS and is_token(name))
+        headers = list(filter(None, (response_header(name, value) for name, value in passed)))
         await send({"type": "http.response.start", "status": recording.header.status, "headers": headers or [JSON]})
         async for chunk in paced_chunks(recording, self._speed):
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _chosen(self, body: bytes) -> Recording:
+    def _choose(self, body: bytes) -> Recording:
         try:
-            asked = redact_json(decode_bounded(body))
+            request = redact_json(decode_bounded(body))
         except (msgspec.DecodeError, NestingError):
-            asked = None
-        return self._asked.get(_request_key(asked)) or next(self._next)
+            request = None
+        return self._by_request.get(_request_key(request)) or next(self._next)
 
 
 def _request_key(request: Any) -> bytes:

@@ -93,22 +93,18 @@ async def receive_body(receive: Receive, limit: int, patience: float, account: C
 
 
 async def _receive_chunks(receive: Receive, limit: int, account: ConnectionBytes | None) -> bytes:
-    message = await receive()
-    _check_connected(message)
-    first: bytes = message.get("body", b"")
-    _charge_bytes(account, len(first))
-    if not message.get("more_body") and len(first) <= limit:
-        return bytes(first)
-    made = bytearray(first)  # a client may send its body byte by byte
-    while message.get("more_body") and len(made) <= limit:
+    body, more = bytearray(), True  # not a list: a client may send its body byte by byte
+    while more and len(body) <= limit:
         message = await receive()
-        _check_connected(message)
-        piece: bytes = message.get("body", b"")
-        _charge_bytes(account, len(piece))
-        made += piece
-    if len(made) > limit:
+        if message.get("type") == "http.disconnect":
+            raise make_refusal(400, "invalid", "the connection ended before the body did", code="incomplete_body")
+        chunk: bytes = message.get("body", b"")
+        _charge_bytes(account, len(chunk))
+        body += chunk
+        more = message.get("more_body", False)
+    if len(body) > limit:
         raise make_refusal(413, "too-large", f"the body is over {limit} bytes")
-    return bytes(made)
+    return bytes(body)
 
 
 async def decompress(data: bytes, encoding: str, limit: int, account: ConnectionBytes | None = None) -> bytes:
@@ -148,12 +144,6 @@ def _charge_bytes(account: ConnectionBytes | None, size: int) -> None:
         account.arrive(size)
         if account.abandoned:
             raise StreamFault(BUDGET_FULL)
-
-
-def _check_connected(message: Message) -> None:
-    """Raise if the client has disconnected: the body is incomplete."""
-    if message.get("type") == "http.disconnect":
-        raise make_refusal(400, "invalid", "the connection ended before the body did", code="incomplete_body")
 
 
 T = TypeVar("T")

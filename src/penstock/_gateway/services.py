@@ -98,21 +98,15 @@ class Services:
         self._register_metrics()
 
     def _register_metrics(self) -> None:
-        metrics = self.metrics
-        metrics.gauge(
-            "penstock_body_bytes", "Bytes of requests over HTTP that are held.", lambda: float(self.body_bytes.used)
-        )
+        metrics, upstream = self.metrics, self.upstream
+        metrics.gauge("penstock_body_bytes", "Bytes of requests over HTTP that are held.", lambda: self.body_bytes.used)
         metrics.gauge("penstock_background", "Responses made in the background.", lambda: len(self.background))
-        metrics.gauge(
-            "penstock_circuits_open",
-            "Circuits that are open now.",
-            lambda: float(self.upstream.router.breakers.open_count()),
-        )
+        metrics.gauge("penstock_circuits_open", "Circuits that are open now.", upstream.count_open_circuits)
         metrics.counts(
             "penstock_decisions_total",
             "What was decided on the way.",
             ("what", "code", "provider"),
-            lambda: {(*key,): float(count) for key, count in self.upstream.router.counts.items()},
+            lambda: {(*key,): float(count) for key, count in upstream.router.counts.items()},
         )
         metrics.models.configured, metrics.models.listed = self.catalogue.is_configured, self.catalogue.is_listed
 
@@ -220,17 +214,11 @@ class Services:
 
     def record(self, incoming: IncomingRequest, turn_request: TurnRequest) -> Any:
         """Return the recording of a turn; None if the gateway does not record."""
+        model, headers = turn_request.request.model, incoming.headers
         header = RecordingHeader(
-            id=incoming.id,
-            time=time.time(),
-            url=incoming.path,
-            model=turn_request.request.model,
-            request_headers=incoming.headers,
+            id=incoming.id, time=time.time(), url=incoming.path, model=model, request_headers=headers
         )
-        recording = self.recorder.begin(header, (incoming.caller.secret,))
-        if recording is not None:
-            recording.request(incoming.raw)
-        return recording
+        return self.recorder.begin(header, incoming.raw, (incoming.caller.secret,))
 
     def finish_aux_request(self, incoming: IncomingRequest, http: int, size: int) -> None:
         """Journal a request that was not a turn, and free its slot."""

@@ -116,6 +116,10 @@ class Upstream:
             raise InputError(f"{STRICT_HEADER}: expected true or false, found {value!r}")
         return value.lower() == "true"
 
+    def count_open_circuits(self) -> float:
+        """Return the number of open circuits, for the metrics."""
+        return self.router.breakers.open_count()
+
     @cached_property
     def estimator(self) -> HybridTokenEstimator:
         """The token estimator, for providers without a count endpoint. Its tables are read at first use."""

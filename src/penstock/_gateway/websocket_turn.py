@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -194,57 +195,53 @@ class ResponseMemory:
         )
 
 
+@dataclass(slots=True, eq=False)
 class WebSocketTurn:
     """A request on a WebSocket. `done` is set once its response is complete and remembered in `memory`."""
 
-    def __init__(
-        self,
-        incoming: IncomingRequest,
-        body: Object,
-        sender: WebSocketSender,
-        memory: ResponseMemory,
-        gone: asyncio.Event,
-    ) -> None:
-        self._incoming, self._body, self._sender = incoming, body, sender
-        self._memory, self._gone = memory, gone
-        self.done = False
+    incoming: IncomingRequest
+    body: Object
+    sender: WebSocketSender
+    memory: ResponseMemory
+    gone: asyncio.Event
+    done: bool = False
 
     async def run(self) -> None:
         """Answer the request with a turn."""
         endpoint = Endpoint("responses", self._read)
-        await run_internal_turn(endpoint, self._incoming, self._sender.send, self._gone)
+        await run_internal_turn(endpoint, self.incoming, self.sender.send, self.gone)
 
     async def remember(self) -> None:
         """Answer a request with `generate: false`: remember its input for the next request, and ask no provider."""
         try:
-            turn_request = await self._read(self._incoming)
-            check_model(self._incoming, turn_request)
+            turn_request = await self._read(self.incoming)
+            check_model(self.incoming, turn_request)
         except PenstockError as error:
             fault = error_responses.fault_from_error(error, "responses")
-            await self._sender.refuse(*error_responses.error_response("responses", fault))
+            await self.sender.refuse(*error_responses.error_response("responses", fault))
             return
         writer = Translation(turn_request)
         data = writer.feed((b"", [Start(), Usage(input=0, output=0), Finish("stop")])) + writer.finish()
         assert turn_request.wrap_send is not None  # noqa: S101 — set by `_read`
-        await turn_request.wrap_send(self._sender.send)({"type": BODY, "body": data, "more_body": False})
+        await turn_request.wrap_send(self.sender.send)({"type": BODY, "body": data, "more_body": False})
 
     async def _read(self, incoming: IncomingRequest) -> TurnRequest:
-        resolved = await resolve_request(incoming, self._body, self._memory)
-        saver = ResponseSaver(incoming, resolved) if self._body.get("store") is not False else None
+        resolved = await resolve_request(incoming, self.body, self.memory)
+        saver = ResponseSaver(incoming, resolved) if self.body.get("store") is not False else None
 
         def save(response: Object) -> None:
             self._save(response, resolved, saver)
 
-        return await incoming.offload(lambda: build_turn_request(incoming, self._body, resolved, save))
+        return await incoming.offload(lambda: build_turn_request(incoming, self.body, resolved, save))
 
     def _save(self, response: Object, resolved: ResolvedInput, saver: ResponseSaver | None) -> None:
-        self._sender.ended = True
+        self.sender.ended = True
         if response.get("status") not in {"completed", "incomplete"}:
             return
         chain = saver.save(response) if saver is not None else None
         past, output = resolved.past.items if resolved.past else [], lenient.get_list(response, "output")
-        previous, memory = str(self._body.get(PREVIOUS_ID)), self._memory
-        size = len(self._incoming.raw) + len(msgspec.json.encode(output))
+        previous, memory = str(self.body.get(PREVIOUS_ID)), self.memory
+        size = len(self.incoming.raw) + len(msgspec.json.encode(output))
         if past and memory.find(previous) is None:  # it came from the store
             size += len(msgspec.json.encode(past))
         memory.keep(response["id"], ConversationPast([*past, *resolved.new, *output], chain), size, previous)
