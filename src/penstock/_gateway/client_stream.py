@@ -163,9 +163,7 @@ class Passthrough:
         complete but the provider did not send that frame in time.
         """
         found = sse.split_frames(self._buffer.clear())  # blank lines may precede it
-        kept = [
-            frame for frame in found if sse.is_complete(frame) and not sse.is_error_frame(frame)
-        ]  # errors: see `_write_end`
+        kept = [frame for frame in found if sse.is_complete(frame) and not sse.is_error_frame(frame)]
         self.withheld += len(found) - len(kept)
         rest = b"".join(kept)
         if self._ended or self._reply is None or not self._reply.end_frame_missing:

@@ -97,9 +97,8 @@ class TurnEstimates:
             self._on = False  # the next one would fail the same way
             return
         finally:
-            self._next = max(
-                self._next, time.monotonic() + IDLE_FACTOR * (time.monotonic() - began) * bool(self._every)
-            )
+            pause = IDLE_FACTOR * (time.monotonic() - began) * bool(self._every)
+            self._next = max(self._next, time.monotonic() + pause)
         if self._history is not None:
             self._history.estimated(estimated)
         if self.told is not None:

@@ -222,7 +222,7 @@ HANDLERS: Mapping[tuple[str, str], Handler] = {
 GEMINI_HANDLERS: Mapping[str, Handler] = {
     "countTokens": Handler("gemini", count_tokens.count_gemini, operation=COUNT),
     "embedContent": Handler("gemini", embeddings.embed_gemini, operation="embeddings"),
-    "batchEmbedContents": Handler("gemini", embeddings.embed_gemini_batch, operation="embeddings"),
+    "batchEmbedContents": Handler("gemini", embeddings.embed_gemini, operation="embeddings"),
 }
 # Prefixes of a model's path; its name may contain slashes.
 _MODEL_HANDLERS = {

@@ -143,15 +143,8 @@ class Turn:
         writer = self.writer = client_stream(turn_request, reply)
         self.passthrough = isinstance(writer, Passthrough)
         files = None if self.passthrough else self.services.upstream.stream_files(turn_request)
-        self.relay = StreamRelay(
-            reply,
-            writer,
-            self.out,
-            capture=self._capture or self._ciphertexts,
-            observer=self.observer,
-            recording=self.recording,
-            files=files,
-        )
+        capture = self._capture or self._ciphertexts
+        self.relay = StreamRelay(reply, writer, self.out, capture, self.observer, self.recording, files)
         await self.relay.run()
         self._log_file_problems(files)
 

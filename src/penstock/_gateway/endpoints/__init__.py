@@ -115,7 +115,8 @@ class IncomingRequest:
         except NestingError as error:
             raise TooDeep(error.path) from None
         if value is None:
-            raise InputError(f"the body is not JSON: {_excerpt(self.raw)}")
+            excerpt = repr(self.raw[:80].decode("utf-8", "replace")) if self.raw else "it is empty"
+            raise InputError(f"the body is not JSON: {excerpt}")
         return value
 
 
@@ -157,6 +158,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     find_alternative: Callable[[IncomingRequest], Any] | None = None
 
 
+def is_replay(body: Object) -> bool:
+    """Return whether a request names a packaged stream: it then needs no messages."""
+    return str(body.get("model", "")).startswith(REPLAY_PREFIX)
+
+
 def read_body(incoming: IncomingRequest, read: Callable[[Object], T]) -> T:
     """Apply `read` to the body. Inputs of tool calls may be nested deeper than the rest of a body."""
     try:
@@ -178,13 +184,9 @@ def read_request(incoming: IncomingRequest, protocol: str) -> tuple[Object, rq.R
 def _read_request(incoming: IncomingRequest, protocol: str, body: Object) -> tuple[Object, rq.Request]:
     if "model" in incoming.params:  # the path overrides the body
         body["model"] = incoming.params["model"]
-    if str(body.get("model", "")).startswith(REPLAY_PREFIX):
+    if is_replay(body):
         body.setdefault(protocols.protocol(protocol).messages_field, [])
     return body, reader(protocol)(body)
-
-
-def _excerpt(raw: bytes) -> str:
-    return repr(raw[:80].decode("utf-8", "replace")) if raw else "it is empty"
 
 
 MAX_SAFE_INTEGER = 2**53 - 1  # the largest that every JSON reader accepts

@@ -45,18 +45,11 @@ async def compact_conversation(_: Services, incoming: IncomingRequest) -> bytes:
     items = lenient.as_objects(given) if isinstance(given, list) else lenient.as_objects(input_items(known.body))
     said = await _request_summary(incoming, model, _format_transcript(items, lenient.get_text(body, "instructions")))
     users = _user_messages([*(known.past.items if known.past else ()), *known.new], incoming.id)
-    output = [
-        *users,
-        {"type": "compaction", "id": f"cmp_{incoming.id}", "encrypted_content": pack_summary(_output_text(said))},
-    ]
-    made = {
-        "id": f"resp_{incoming.id}",
-        "object": "response.compaction",
-        "created_at": int(time.time()),
-        "output": output,
-        "usage": lenient.get_object(said, "usage") or build_usage_object(Usage(input=0, output=0), {}),
-    }
-    return msgspec.json.encode(made)
+    summary = pack_summary(_output_text(said))
+    output = [*users, {"type": "compaction", "id": f"cmp_{incoming.id}", "encrypted_content": summary}]
+    usage = lenient.get_object(said, "usage") or build_usage_object(Usage(input=0, output=0), {})
+    head = {"id": f"resp_{incoming.id}", "object": "response.compaction", "created_at": int(time.time())}
+    return msgspec.json.encode({**head, "output": output, "usage": usage})
 
 
 async def _request_summary(incoming: IncomingRequest, model: str, script: str) -> Object:
@@ -105,10 +98,8 @@ def _format_item(item: Object) -> str:
 def _content_text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    parts = lenient.as_objects(content)
-    return "\n".join(
-        lenient.get_text(part, "text", "refusal") or f"({lenient.get_text(part, 'type')})" for part in parts
-    )
+    texts = ((lenient.get_text(part, "text", "refusal"), part) for part in lenient.as_objects(content))
+    return "\n".join(text or f"({lenient.get_text(part, 'type')})" for text, part in texts)
 
 
 def _user_messages(items: list[Any], name: str) -> list[Object]:

@@ -88,12 +88,10 @@ async def count_request(
             _record_count(incoming, request.model, target, found, record)
             return found, True
     estimator = services.upstream.estimator_for(incoming)
-    found_here = await incoming.offload(
-        lambda: estimator.estimate_conversation(request, target.model, target.provider.name)
-    )
-    made = found_here.tokens
-    _record_count(incoming, request.model, target, made)
-    return made, False
+    model, provider = target.model, target.provider.name
+    estimate = await incoming.offload(lambda: estimator.estimate_conversation(request, model, provider))
+    _record_count(incoming, request.model, target, estimate.tokens)
+    return estimate.tokens, False
 
 
 def _record_count(
@@ -122,6 +120,5 @@ async def _ask_provider(
     except (ProviderError, InputError, KeyError):
         return None, None
     answer = lenient.as_object(decode_answer(data))
-    return next(
-        (found for name in COUNT_NAMES if (found := lenient.get_integer(answer, name)) is not None), None
-    ), record
+    counts = (lenient.get_integer(answer, name) for name in COUNT_NAMES)
+    return next((count for count in counts if count is not None), None), record

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock._lenient_fields import Object
 
 _EMBEDDING_FIELDS = frozenset({"model", "input", "encoding_format"})
+_GEMINI_DIMENSIONS = ("outputDimensionality", "output_dimensionality")
 _RERANK_FIELDS = frozenset({"model", "query", "documents", "top_n", "top_k", "return_documents", "max_tokens_per_doc"})
 
 
@@ -35,52 +36,33 @@ async def embed_openai(services: Services, incoming: IncomingRequest) -> bytes:
         {"object": "embedding", "index": place, "embedding": _encode_base64(vector) if packed else vector}
         for place, vector in enumerate(found.vectors)
     ]
-    count = (found.usage.input if found.usage else None) or 0
-    usage = {"prompt_tokens": count, "total_tokens": count}
-    return msgspec.json.encode(
-        {"id": f"embd-{incoming.id}", "object": "list", "data": rows, "model": model, "usage": usage}
-    )
+    usage = dict.fromkeys(("prompt_tokens", "total_tokens"), _input_tokens(found))
+    answer = {"id": f"embd-{incoming.id}", "object": "list", "data": rows, "model": model, "usage": usage}
+    return msgspec.json.encode(answer)
 
 
 async def embed_gemini(services: Services, incoming: IncomingRequest) -> bytes:
-    """`…:embedContent`."""
-    body = await incoming.offload(incoming.json_body)
-    found = await _embed_texts(
-        services, incoming, incoming.params["model"], [_read_content(body)], _read_dimensions(body)
-    )
-    return msgspec.json.encode({"embedding": {"values": found.vectors[0]}})
-
-
-async def embed_gemini_batch(services: Services, incoming: IncomingRequest) -> bytes:
-    """`…:batchEmbedContents`."""
-    rows = lenient.get_objects(await incoming.offload(incoming.json_body), "requests")
+    """`…:embedContent` and `…:batchEmbedContents`."""
+    body, model = await incoming.offload(incoming.json_body), incoming.params["model"]
+    batch = incoming.params["method"] == "batchEmbedContents"
+    rows = lenient.get_objects(body, "requests") if batch else [body]
     if not rows:
         raise BadRequest("a list of requests", None, "requests")
-    found = await _embed_texts(
-        services, incoming, incoming.params["model"], [_read_content(row) for row in rows], _read_dimensions(rows[0])
-    )
-    return msgspec.json.encode({"embeddings": [{"values": vector} for vector in found.vectors]})
+    texts, more = [_read_content(row) for row in rows], _read_dimensions(rows[0], *_GEMINI_DIMENSIONS)
+    found = await _embed_texts(services, incoming, model, texts, more)
+    vectors = [{"values": vector} for vector in found.vectors]
+    return msgspec.json.encode({"embeddings": vectors} if batch else {"embedding": vectors[0]})
 
 
 async def embed_ollama(services: Services, incoming: IncomingRequest) -> bytes:
     """`/api/embed`."""
     body = await incoming.offload(incoming.json_body)
     model = strict.require_text(body, "model")
-    size = lenient.get_integer(body, "dimensions")
-    found = await _embed_texts(
-        services, incoming, model, _read_inputs(body.get("input")), {"dimensions": size} if size else {}
-    )
+    more = _read_dimensions(body, "dimensions")
+    found = await _embed_texts(services, incoming, model, _read_inputs(body.get("input")), more)
     spent = round((time.monotonic() - incoming.started) * 1e9)
-    count = (found.usage.input if found.usage else None) or 0
-    return msgspec.json.encode(
-        {
-            "model": model,
-            "embeddings": found.vectors,
-            "total_duration": spent,
-            "load_duration": 0,
-            "prompt_eval_count": count,
-        }
-    )
+    counts = {"total_duration": spent, "load_duration": 0, "prompt_eval_count": _input_tokens(found)}
+    return msgspec.json.encode({"model": model, "embeddings": found.vectors, **counts})
 
 
 async def embed_ollama_legacy(services: Services, incoming: IncomingRequest) -> bytes:
@@ -154,9 +136,13 @@ def _read_content(body: Object) -> str:
     return "\n".join(lenient.get_text(part, "text") for part in parts)
 
 
-def _read_dimensions(body: Object) -> Object:
-    size = lenient.get_integer(body, "outputDimensionality") or lenient.get_integer(body, "output_dimensionality")
+def _read_dimensions(body: Object, *names: str) -> Object:
+    size = next(filter(None, (lenient.get_integer(body, name) for name in names)), None)
     return {"dimensions": size} if size else {}
+
+
+def _input_tokens(found: Embeddings) -> int:
+    return (found.usage.input if found.usage else None) or 0
 
 
 def _encode_base64(vector: list[float]) -> str:

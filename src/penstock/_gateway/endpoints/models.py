@@ -157,10 +157,7 @@ def _format_vscode(services: Services, entry: ModelEntry, row: Provider | None) 
     if model.context:
         made["maxContextWindowTokens"] = model.context
     if "reasoning" in model.capabilities:
-        made["configurationSchema"] = {
-            "type": "object",
-            "properties": {"reasoningEffort": _effort_schema(row, model.id)},
-        }
+        made["configurationSchema"] = {"type": "object", "properties": _effort_schema(row, model.id)}
     if model.prices and model.prices.input is not None and model.prices.output is not None:
         made["prices"] = {"input": model.prices.input, "output": model.prices.output}
         made["pricing"] = _format_pricing(model.prices.input, model.prices.output, model.source.get("context", ""))
@@ -191,13 +188,9 @@ def _effort_schema(row: Provider | None, model: str) -> Object:
     """Return the schema of the effort picker, lowest first. The choice comes back as modelConfiguration."""
     endpoint = row.endpoint("chat", model) if row else None
     words = ["none", *_EFFORTS] if endpoint and protocol(endpoint.protocol).disables_thinking else [*_EFFORTS]
-    return {
-        "type": "string",
-        "title": "Thinking Effort",
-        "enum": words,
-        "enumItemLabels": [word.title() for word in words],
-        "group": "navigation",
-    }
+    labels = [word.title() for word in words]
+    schema = {"type": "string", "title": "Thinking Effort", "enum": words, "enumItemLabels": labels}
+    return {"reasoningEffort": {**schema, "group": "navigation"}}
 
 
 def _format_pricing(given: float, made: float, told: str) -> str:

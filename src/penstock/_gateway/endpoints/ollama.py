@@ -16,7 +16,7 @@ from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._gateway import read_tables
 from penstock._gateway.callers import make_refusal
-from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, IncomingRequest, TurnRequest, read_body
+from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, is_replay, read_body
 from penstock._input_limits import decode_deep
 from penstock._jsontext import decode_or_keep_raw
 from penstock._messages.request_codecs import reader
@@ -39,7 +39,7 @@ class OllamaEncoder:
 
     def __init__(self, model: str, *, generate: bool = False) -> None:
         self._model, self._generate = model, generate
-        self._head: Object = {"model": model, "created_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
+        self._head: Object = {"model": model, "created_at": _format_now()}
         self._usage = ev.Usage()
         self._began = time.monotonic_ns()
         self._first = 0  # time of the first content
@@ -105,6 +105,10 @@ class OllamaEncoder:
     }
 
 
+def _format_now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
 def join_lines(frames: Sequence[Frame]) -> bytes:
     """Join lines to one body: the error alone, else the last line with all text, reasoning and calls."""
     lines: list[Any] = [decode_deep(data, trusted=True) for _, data in frames]
@@ -125,7 +129,7 @@ def join_lines(frames: Sequence[Frame]) -> bytes:
 def build_ollama_request(body: Object) -> TurnRequest:
     """Build the turn of a chat or generate request. With a suffix it is fill-in-the-middle."""
     generate = "messages" not in body
-    if generate and str(body.get("model", "")).startswith(REPLAY_PREFIX):
+    if generate and is_replay(body):
         body.setdefault("prompt", "")
     request = reader("ollama")(body)
     fills = generate and bool(body.get("suffix"))
@@ -150,20 +154,20 @@ def read_generate(incoming: IncomingRequest) -> TurnRequest:
     return read_body(incoming, build_ollama_request)
 
 
-def find_alternative(incoming: IncomingRequest) -> Any:
-    """Return the handler of a request that only loads a model."""
+def find_load_handler(incoming: IncomingRequest) -> Any:
+    """Return the handler of a request that only loads a model; None for other requests."""
+    is_chat = incoming.path.endswith("chat")  # a path that `useChat` has too
+    if is_chat and b'"parts"' in incoming.raw:
+        return None
     try:
         body = incoming.json_body()
-        return (
-            answer_load_request
-            if is_load_request(body) and not str(body.get("model", "")).startswith(REPLAY_PREFIX)
-            else None
-        )
     except PenstockError:
         return None  # the turn reports the error
+    loads = is_load_request(body) and not is_replay(body) and (is_ollama(body) or not is_chat)
+    return answer_load_request if loads else None
 
 
-GENERATE = Endpoint("ollama", read_generate, find_alternative)
+GENERATE = Endpoint("ollama", read_generate, find_load_handler)
 
 
 OLLAMA_VERSION = "0.12.6"  # the Ollama version whose API is implemented; clients check it
@@ -185,14 +189,8 @@ def format_ollama_model(entry: ModelEntry) -> Object:
 
 def _model_details(entry: ModelEntry) -> Object:
     family = entry.model.family or entry.model.provider
-    return {
-        "parent_model": "",
-        "format": "",
-        "family": family,
-        "families": [family],
-        "parameter_size": "",
-        "quantization_level": "",
-    }
+    names = {"parent_model": "", "format": "", "family": family, "families": [family]}
+    return {**names, "parameter_size": "", "quantization_level": ""}
 
 
 async def show_ollama_model(services: Services, incoming: IncomingRequest) -> bytes:
@@ -200,8 +198,7 @@ async def show_ollama_model(services: Services, incoming: IncomingRequest) -> by
     name = read_model_name(incoming.json_body())
     entry = await services.catalogue.find(incoming.caller, name)
     incoming.caller.check(name)
-    model = entry.model
-    family = model.family or model.provider
+    model, family = entry.model, entry.model.family or entry.model.provider
     info: Object = {"general.architecture": family, "general.basename": model.name or name}
     if model.context or model.max_input:
         info[f"{family}.context_length"] = model.context or model.max_input
@@ -245,10 +242,9 @@ async def refuse_model_change(_: Services, incoming: IncomingRequest) -> bytes:
 
 def read_model_name(body: Object) -> str:
     """Return the model's name, from `model` or the older `name`."""
-    found = lenient.get_text(body, "model") or lenient.get_text(body, "name")
-    if not found:
-        raise BadRequest("a model's name", body.get("model"), "model")
-    return found
+    if name := lenient.get_text(body, "model", "name"):
+        return name
+    raise BadRequest("a model's name", body.get("model"), "model")
 
 
 # ── loading ───────────────────────────────────────────────────────────────────────────────────────
@@ -266,13 +262,10 @@ async def answer_load_request(services: Services, incoming: IncomingRequest) -> 
     incoming.caller.check(name)
     services.catalogue.target(name)
     gone = body.get("keep_alive") in (0, "0", "0s", "0m")
-    said: dict[str, Any] = {"response": ""} if incoming.path.endswith("generate") else {}
-    if not said:
-        said = {"message": {"role": "assistant", "content": ""}}
-    when = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-    return _encode(
-        {"model": name, "created_at": when, **said, "done": True, "done_reason": "unload" if gone else "load"}
-    )
+    message = {"role": "assistant", "content": ""}
+    content: Object = {"response": ""} if incoming.path.endswith("generate") else {"message": message}
+    end = {"done": True, "done_reason": "unload" if gone else "load"}
+    return _encode({"model": name, "created_at": _format_now(), **content, **end})
 
 
 UI_STREAM_HEADERS = ((b"x-vercel-ai-ui-message-stream", b"v1"),)
@@ -284,9 +277,8 @@ def is_ollama(body: Object) -> bool:
     messages = lenient.get_objects(body, "messages")
     if _UI_FIELDS & body.keys() or any("parts" in message for message in messages):
         return False
-    return bool(lenient.get_text(body, "model")) and all(
-        "role" in message and "id" not in message for message in messages
-    )
+    is_named = bool(lenient.get_text(body, "model"))
+    return is_named and all("role" in message and "id" not in message for message in messages)
 
 
 def read_api_chat(incoming: IncomingRequest) -> TurnRequest:
@@ -297,24 +289,11 @@ def read_api_chat(incoming: IncomingRequest) -> TurnRequest:
 def _read_api_chat_body(incoming: IncomingRequest, body: Object) -> TurnRequest:
     if is_ollama(body) and "messages" in body:
         return build_ollama_request(body)
-    if str(body.get("model", "")).startswith(REPLAY_PREFIX):
+    if is_replay(body):
         body.setdefault("messages", [])
     request = reader("uistream")(body)
     options = {"id": f"msg_{incoming.id}", "model": request.model}
     return TurnRequest(request, "uistream", options=options, headers=UI_STREAM_HEADERS)
 
 
-def find_chat_alternative(incoming: IncomingRequest) -> Any:
-    """Return the handler of an Ollama request that only loads a model."""
-    if b'"parts"' in incoming.raw:
-        return None
-    try:
-        body = incoming.json_body()
-    except PenstockError:
-        return None  # the turn reports the error
-    if str(body.get("model", "")).startswith(REPLAY_PREFIX) or not is_ollama(body) or not is_load_request(body):
-        return None
-    return answer_load_request
-
-
-API_CHAT = Endpoint("uistream", read_api_chat, find_chat_alternative)
+API_CHAT = Endpoint("uistream", read_api_chat, find_load_handler)

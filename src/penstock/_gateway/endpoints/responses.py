@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock._framing.sse import SseParser
 from penstock._gateway.background import BackgroundResponse
-from penstock._gateway.endpoints import REPLAY_PREFIX, Endpoint, IncomingRequest, TurnRequest
+from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, is_replay
 from penstock._gateway.endpoints import stored_responses as stored
 from penstock._gateway.endpoints.count_tokens import count_request
 from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, ResolvedInput
@@ -31,11 +32,13 @@ from penstock.errors import PenstockError, StreamFault
 from penstock.events import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from penstock._gateway.catalogue import ModelCatalogue
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
+
+    Send = Callable[[Any], Awaitable[None]]
 
 PROVIDER_HISTORY = ("elsewhere",)  # the history is stored by the provider, not here
 GATEWAY_FIELDS = ("background", "generate", "stream_id", "type")  # fields that are not sent to providers
@@ -56,11 +59,10 @@ async def resolve_request(
     if body.get("conversation") is not None:
         said = "conversation: conversations are not served here; leave it out and go on with previous_response_id"
         raise stored.responses_error(said, param="conversation")
-    if str(body.get("model", "")).startswith(REPLAY_PREFIX):
+    if is_replay(body):
         body.setdefault("input", [])
-    return await stored.resolve_input(
-        incoming, {key: value for key, value in body.items() if key not in GATEWAY_FIELDS}, memory
-    )
+    forwarded = {key: value for key, value in body.items() if key not in GATEWAY_FIELDS}
+    return await stored.resolve_input(incoming, forwarded, memory)
 
 
 def build_turn_request(
@@ -120,17 +122,9 @@ def check_model(incoming: IncomingRequest, turn_request: TurnRequest) -> None:
 def unfinished_response(turn_request: TurnRequest, status: str) -> Object:
     """Return a response object without output."""
     options: dict[str, Any] = turn_request.options
-    return {
-        **DEFAULTS,
-        **options["settings"],
-        "id": options["id"],
-        "object": "response",
-        "status": status,
-        "output": [],
-        "created_at": options["created"],
-        "model": turn_request.request.model,
-        "usage": None,
-    }
+    head = {"id": options["id"], "object": "response", "status": status, "created_at": options["created"]}
+    model = turn_request.request.model
+    return {**DEFAULTS, **options["settings"], **head, "output": [], "model": model, "usage": None}
 
 
 def _unix_time() -> int:
@@ -141,9 +135,8 @@ async def start_background_response(services: Services, incoming: IncomingReques
     """Start a background response. With `stream` the client follows it and may reconnect."""
     body = await incoming.offload(incoming.json_body)
     if body.get("store") is False:
-        raise stored.responses_error(
-            "background: a response that is not stored could not be asked for", param="background"
-        )
+        reason = "background: a response that is not stored could not be asked for"
+        raise stored.responses_error(reason, param="background")
     if services.background.full:
         raise StreamFault(Fault("rate-limit", "too many responses are being made in the background", retry_after=5))
     known = await resolve_request(incoming, body)
@@ -163,9 +156,8 @@ async def start_background_response(services: Services, incoming: IncomingReques
     async def work(live: BackgroundResponse) -> None:
         live.response = {**live.response, "status": "in_progress"}
         try:
-            await run_internal_turn(
-                Endpoint("responses", lambda _: turn_request), incoming, live.send, live.off, begun=True
-            )
+            endpoint = Endpoint("responses", lambda _: turn_request)
+            await run_internal_turn(endpoint, incoming, live.send, live.off, begun=True)
         finally:
             release_body()
         if live.response["status"] in stored.UNFINISHED:
@@ -207,12 +199,8 @@ def echo_settings(body: Object, *, background: bool = False) -> Object:
 
 
 def _echo_tools(given: Any) -> list[Object]:
-    rows = lenient.as_objects(given)
-    return [
-        {**_TOOL_DEFAULTS, **{key: row[key] for key in _TOOL_DEFAULTS if key in row}}
-        for row in rows
-        if row.get("type") == "function"
-    ]
+    rows = [row for row in lenient.as_objects(given) if row.get("type") == "function"]
+    return [{**_TOOL_DEFAULTS, **{key: row[key] for key in _TOOL_DEFAULTS if key in row}} for row in rows]
 
 
 def _echo_reasoning(given: Any) -> Object:
@@ -223,9 +211,9 @@ def _echo_reasoning(given: Any) -> Object:
 def _echo_text(given: Any) -> Object:
     made = {"format": {"type": "text"}, **lenient.as_object(given)}
     form = lenient.get_object(made, "format")
-    return (
-        {**made, "format": {**_SCHEMA_DEFAULTS, **form, "schema": None}} if form.get("type") == "json_schema" else made
-    )
+    if form.get("type") != "json_schema":
+        return made
+    return {**made, "format": {**_SCHEMA_DEFAULTS, **form, "schema": None}}
 
 
 def _echo_tool_choice(given: Any) -> Any:
@@ -247,33 +235,24 @@ _ECHO: dict[str, Callable[[Any], Any]] = {
 }
 
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from penstock._lenient_fields import Object
-
-    Send = Callable[[Any], Awaitable[None]]
-
 END_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _END_EVENT = re.compile(rb"response\.(?:completed|incomplete|failed)[\"\s]")
 _OK = 200
 log = logging.getLogger("penstock.gateway")
 
 
+@dataclass(slots=True, eq=False)
 class ResponseCapture:
     """Wraps ASGI's `send` and calls `keep` once with the complete response, before the client can ask for it.
 
     It reads the bytes that are sent, so that the stored response is the one that the client got.
     """
 
-    __slots__ = ("_done", "_keep", "_parser", "_status", "_stream")
-
-    def __init__(self, keep: Callable[[Object], None]) -> None:
-        self._keep = keep
-        self._status = _OK
-        self._stream = True
-        self._done = False
-        self._parser: SseParser | None = None
+    keep: Callable[[Object], None]
+    _status: int = _OK
+    _stream: bool = True
+    _done: bool = False
+    _parser: SseParser | None = None
 
     def wrap_send(self, send: Send) -> Send:
         async def sending(message: Any) -> None:
@@ -281,28 +260,30 @@ class ResponseCapture:
                 self._status = message["status"]
                 self._stream = any(value.startswith(b"text/event-stream") for _, value in message["headers"])
             elif not self._done and message["body"]:
-                self._look(message["body"])
+                self._read_sent(message["body"])
             await send(message)
 
         return sending
 
-    def _look(self, data: bytes) -> None:
+    def _read_sent(self, data: bytes) -> None:
         if not self._stream:
             if self._status == _OK:
-                self._found(_decode_object(data))
+                self._keep_response(_decode_object(data))
         elif self._parser is not None or _END_EVENT.search(data) is not None:
             self._parser = self._parser or SseParser()
             for _, payload in self._parser.feed([data]):
                 if _END_EVENT.search(payload) is not None:  # the words may also occur in text
                     value = _decode_object(payload)
-                    self._found(value["response"] if value.get("type") in END_EVENTS and "response" in value else {})
+                    self._keep_response(
+                        value["response"] if value.get("type") in END_EVENTS and "response" in value else {}
+                    )
 
-    def _found(self, response: Any) -> None:
+    def _keep_response(self, response: Any) -> None:
         value = lenient.as_object(response)
         if lenient.get_text(value, "id") and isinstance(value.get("output"), list):
             self._done = True
             try:
-                self._keep(value)
+                self.keep(value)
             except Exception:  # the answer is sent anyway
                 log.exception("response %s was not kept", value["id"])
 
@@ -317,8 +298,6 @@ def _decode_object(data: bytes) -> Object:
 async def count_input_tokens(services: Services, incoming: IncomingRequest) -> bytes:
     """`POST /v1/responses/input_tokens`: counts the tokens of a request with its history."""
     body = await incoming.offload(incoming.json_body)
-    if str(body.get("model", "")).startswith(REPLAY_PREFIX):
-        body.setdefault("input", [])
     request = reader("responses")((await resolve_request(incoming, body)).body)
     count, _ = await count_request(services, incoming, request, "responses")
     return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": count})

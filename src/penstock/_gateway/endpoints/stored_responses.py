@@ -75,9 +75,8 @@ async def resolve_input(incoming: IncomingRequest, body: Object, memory: Respons
         services, tenant = incoming.services, incoming.caller.tenant
         past = await services.telemetry.state.read(lambda: services.response_store.past(tenant, previous))
     if past is None and memory is None and _provider_may_know(incoming, body):
-        return await _expand_items(
-            incoming, ResolvedInput(body, new)
-        )  # the provider may have stored it before the gateway was used
+        # The provider may have stored it before the gateway was used.
+        return await _expand_items(incoming, ResolvedInput(body, new))
     if past is None or _is_running(incoming, previous):
         raise previous_not_found(previous)
     rest = {key: value for key, value in body.items() if key != PREVIOUS_ID}
@@ -102,10 +101,8 @@ def check_call_outputs(items: list[Any]) -> None:
             return  # it may be the call
         kind, call = lenient.get_text(item, "type"), lenient.get_text(item, "call_id")
         if kind.endswith("_call_output") and call and call not in calls:
-            said = (
-                f"No tool call found for {kind.removesuffix('_output').replace('_', ' ')} output with call_id {call}."
-            )
-            raise responses_error(said, param="input")
+            name = kind.removesuffix("_output").replace("_", " ")
+            raise responses_error(f"No tool call found for {name} output with call_id {call}.", param="input")
         calls.add(call or lenient.get_text(item, "id"))
 
 
@@ -118,7 +115,8 @@ async def _expand_items(incoming: IncomingRequest, made: ResolvedInput) -> Resol
     items = [*(made.past.items if made.past else ()), *made.new]
     names = [lenient.get_text(item, "id") for item in lenient.as_objects(made.new) if _is_reference(item)]
     there = {lenient.get_text(item, "id") for item in lenient.as_objects(items) if not _is_reference(item)}
-    known = await _load_items(incoming, names) if names else {}
+    state, store, tenant = incoming.services.telemetry.state, incoming.services.response_store, incoming.caller.tenant
+    known: dict[str, Object] = await state.read(lambda: store.items(tenant, names)) if names else {}
     if known:
         made.new = [_resolve_reference(item, known, there) for item in made.new]
         made.new = [item for item in made.new if item is not None]
@@ -127,12 +125,6 @@ async def _expand_items(incoming: IncomingRequest, made: ResolvedInput) -> Resol
     if made.past is not None or known or full is not items:
         made.body = {**made.body, "input": full}
     return made
-
-
-async def _load_items(incoming: IncomingRequest, names: list[str]) -> dict[str, Object]:
-    services, tenant = incoming.services, incoming.caller.tenant
-    found: dict[str, Object] = await services.telemetry.state.read(lambda: services.response_store.items(tenant, names))
-    return found
 
 
 def _is_reference(item: Object) -> bool:
@@ -155,12 +147,9 @@ def _provider_may_know(incoming: IncomingRequest, body: Object) -> bool:
     if services.access.keyed and not incoming.caller.forward:
         return False
     try:
-        meant = resolve_targets(
-            lenient.get_text(body, "model") or services.catalogue.default_model,
-            services.upstream.router.config,
-            services.env,
-        )
-        return all(find_endpoint(target, "responses")[1].protocol == "responses" for target in meant)
+        model = lenient.get_text(body, "model") or services.catalogue.default_model
+        targets = resolve_targets(model, services.upstream.router.config, services.env)
+        return all(find_endpoint(target, "responses")[1].protocol == "responses" for target in targets)
     except PenstockError:
         return False
 
@@ -172,10 +161,8 @@ SUMMARY_INTRODUCTION = "What was said before this point was cut short. A summary
 
 def pack_summary(summary: str) -> str:
     """Encode a summary for a compaction item. It is not secret: the client has sent the conversation."""
-    return (
-        SUMMARY_PREFIX
-        + urlsafe_b64encode(zlib.compress(summary.encode("utf-8", "replace")[:MAX_SUMMARY_BYTES])).decode()
-    )
+    packed = zlib.compress(summary.encode("utf-8", "replace")[:MAX_SUMMARY_BYTES])
+    return SUMMARY_PREFIX + urlsafe_b64encode(packed).decode()
 
 
 def unpack_summary(content: str) -> str | None:
@@ -202,11 +189,8 @@ def _expand_compaction(item: Any) -> Any:
     summary = unpack_summary(lenient.get_text(row, "encrypted_content"))
     if summary is None:
         return item
-    return {
-        "type": "message",
-        "role": "user",
-        "content": [{"type": "input_text", "text": SUMMARY_INTRODUCTION + summary}],
-    }
+    content = [{"type": "input_text", "text": SUMMARY_INTRODUCTION + summary}]
+    return {"type": "message", "role": "user", "content": content}
 
 
 PREFIX = "/v1/responses/"
@@ -259,10 +243,8 @@ async def list_input_items(services: Services, incoming: IncomingRequest) -> byt
     if incoming.query.get("order", "desc") != "asc":
         items.reverse()
     names = [item["id"] for item in items]
-    after, size = (
-        incoming.query.get("after"),
-        min(max(query_integer(incoming.query, "limit", PAGE_SIZE), 1), MAX_PAGE_SIZE),
-    )
+    after = incoming.query.get("after")
+    size = min(max(query_integer(incoming.query, "limit", PAGE_SIZE), 1), MAX_PAGE_SIZE)
     if after is not None and after not in names:
         raise responses_error(f"after: there is no item {after[:200]!r} here", param="after")
     start = names.index(after) + 1 if after is not None else 0
