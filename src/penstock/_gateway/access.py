@@ -39,7 +39,7 @@ class Access:
     """Admits requests. `reload` replaces the configuration; requests that are running continue."""
 
     def __init__(self, config: GatewayConfig, env: Mapping[str, str] | None = None) -> None:
-        self.ring = KeyRing(config, env)
+        self.ring: KeyRing = KeyRing(config, env)
         self.reload(config)
 
     def reload(self, config: GatewayConfig) -> None:
@@ -47,7 +47,7 @@ class Access:
         self._config = config
         self._familiar: set[str] = set()  # values of Host that were allowed
         self._hosts = frozenset(name.lower() for name in (*config.access.hosts, config.serve.host))
-        self.origins = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
+        self.origins: frozenset[str] = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
         self._anonymous_caller = Caller(limits=config.limits)
         self._local_caller = Caller(limits=config.limits, sees="all")
 

@@ -295,7 +295,7 @@ class AuxRequest:
 
 def refused_row(incoming: IncomingRequest, protocol: str, http: int, fault: Fault) -> JournalEntry:
     """Return the journal row of a request that was not admitted."""
-    more = {"status": "refused", "fault": fault.kind, "fault_message": fault.message}
+    more: dict[str, Any] = {"status": "refused", "fault": fault.kind, "fault_message": fault.message}
     return JournalEntry(protocol=protocol, http=http, **more, **request_columns(incoming))
 
 

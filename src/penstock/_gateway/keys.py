@@ -113,8 +113,8 @@ class KeyRing:
     def __init__(self, config: GatewayConfig, env: Mapping[str, str] | None = None) -> None:
         self._env: Mapping[str, str] = os.environ if env is None else env
         self._required = False
-        self.version = 0  # increases with every change
-        self.problem = ""  # why the key file cannot be read
+        self.version: int = 0  # increases with every change
+        self.problem: str = ""  # why the key file cannot be read
         self._rows: list[tuple[bytes, str, Key]] = []
         self._file: KeyFile | None = None
         self._stamp: Stamp = ()

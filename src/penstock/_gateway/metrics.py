@@ -107,7 +107,7 @@ class Metrics:
     """All metrics. Gauges are read when the page is rendered."""
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        self.models = ModelLabels(secrets)
+        self.models: ModelLabels = ModelLabels(secrets)
         self._counters = {
             name: CounterMetric(f"penstock_{name}_total", row["help"], tuple(row["labels"]))
             for name, row in read_tables()["counters"].items()
@@ -172,7 +172,8 @@ class Metrics:
         """Render the page."""
         self._count_ended()
         made: list[str] = []
-        for metric in (*self._counters.values(), self._ttft, self._duration):
+        metrics: list[CounterMetric | HistogramMetric] = [*self._counters.values(), self._ttft, self._duration]
+        for metric in metrics:
             made += metric.lines()
         for name, (about, value) in self._gauges.items():
             made += [*_metric_header(name, about, "gauge"), f"{name} {_format_number(value())}"]

@@ -13,6 +13,7 @@ import logging
 import re
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,16 +38,18 @@ CLOSE_TIMEOUT = 10.0
 _MAX_TEXT = 2_000  # characters of a text in the header
 
 
+@dataclass(slots=True, eq=False)
 class RecordingSession:
     """One recording. `close` writes it; a second call does nothing."""
 
-    def __init__(self, recorder: Recorder, header: RecordingHeader, request: bytes, secrets: tuple[str, ...]) -> None:
-        self.header, self.request, self.secrets = header, request, secrets
-        self.chunks: list[tuple[float, bytes]] = []
-        self._recorder = recorder
-        self._size = 0
-        self._began = time.perf_counter()
-        self._closed = False
+    _recorder: Recorder
+    header: RecordingHeader
+    request: bytes
+    secrets: tuple[str, ...]
+    chunks: list[tuple[float, bytes]] = field(default_factory=list[tuple[float, bytes]])
+    _size: int = 0
+    _began: float = field(default_factory=time.perf_counter)
+    _closed: bool = False
 
     def answered(self, reply: ModelReply, spoken: str) -> None:
         """Set the head of the answer. `spoken` is the client's protocol, recorded if the engine has no bytes."""

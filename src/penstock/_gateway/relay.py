@@ -119,8 +119,8 @@ class ReasoningCapture:
         self._size = 0
         self._last_text = -1  # index of the text part that began last
         self._other_choices: set[int] = set()  # indexes of text parts of other choices
-        self.full = False  # too long, or its texts are interleaved: nothing is captured
-        self.text_key = TextKey()
+        self.full: bool = False  # too long, or its texts are interleaved: nothing is captured
+        self.text_key: TextKey = TextKey()
 
     def add(self, batch: Sequence[ev.AnyEvent]) -> None:
         self._buffered += batch

@@ -302,7 +302,7 @@ def replace_file(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def read_json_file(path: Path, type: Callable[[], Rows], advice: str) -> Rows:
+def read_json_file(path: Path, type: type[Rows], advice: str) -> Rows:
     """Read a file of rows: a JSON list or object. Empty if there is no file; a damaged one raises with the advice."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=type)
