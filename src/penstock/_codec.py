@@ -30,7 +30,7 @@ from penstock._lenient_fields import as_object, get_text
 from penstock._request_profile import Profile
 from penstock._text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, TextRun
 from penstock._vendor_errors import ErrorTable
-from penstock.events import AnyEvent, CallDelta, Fault, TextDelta, Unknown
+from penstock.events import EVENTS, AnyEvent, CallDelta, Fault, TextDelta, Unknown
 
 ILL_SHAPED = (
     TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError, RuntimeError,
@@ -384,6 +384,15 @@ class Encoder:
     def report_loss(self, what: str) -> None:
         """Report a row of this protocol's LOSSES: a loss that is not written down cannot be reported."""
         self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what]}")
+
+
+class MethodTableEncoder(Encoder):
+    """An encoder whose table is built from its methods: `_write_<tag>` writes the event with that tag."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        names = {event: f"_write_{event.__struct_config__.tag}".replace("-", "_") for event in EVENTS}
+        cls.table = {event: getattr(cls, name) for event, name in names.items() if hasattr(cls, name)}
 
 
 # ── rows that most tables of encoders have ────────────────────────────────────────────────────────────────────────────

@@ -10,14 +10,17 @@ metadata, theirs under `aisdk` in the extra.
 
 from __future__ import annotations
 
+import tomllib
 from abc import ABC, abstractmethod
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
-from penstock._codec import Encoder
+from penstock._codec import MethodTableEncoder
 from penstock._jsontext import as_json, is_json
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
@@ -29,36 +32,15 @@ SDK = "aisdk"
 PENSTOCK = "penstock"  # our key in provider metadata
 OPAQUE_TYPE = "data-penstock-opaque"  # opaque state in UI streams: every page keeps data parts and sends them back
 INCOMPLETE_CALL = "the call never became whole"
-FINISH_REASONS: dict[str, Reason] = {
-    "stop": "stop",
-    "length": "length",
-    "content-filter": "filter",
-    "tool-calls": "calls",
-    "other": "other",
-    "unknown": "other",
-}
-# a complete turn is never `other`: some readers treat that as a failure
-FINISH_WORDS: dict[Reason, str] = {
-    "stop": "stop",
-    "length": "length",
-    "calls": "tool-calls",
-    "filter": "content-filter",
-    "refusal": "content-filter",
-    "pause": "stop",
-    "other": "stop",
-}
-# (protocol, field) → (provider, field)
-_ANY_PART = {("gemini", "thoughtSignature"): ("google", "thoughtSignature")}
-_REASONING = {
-    ("anthropic", "signature"): ("anthropic", "signature"),
-    ("anthropic", "redacted"): ("anthropic", "redactedData"),
-    ("bedrock", "signature"): ("bedrock", "signature"),
-    ("bedrock", "redactedContent"): ("bedrock", "redactedData"),
-    ("responses", "id"): ("openai", "itemId"),
-    ("responses", "encrypted_content"): ("openai", "reasoningEncryptedContent"),
-}
-_TO_SDK = (_ANY_PART, {**_REASONING, **_ANY_PART})  # for any part; for reasoning
-_FROM_SDK = tuple({theirs: ours for ours, theirs in pairs.items()} for pairs in _TO_SDK)
+TABLES: dict[str, Any] = tomllib.loads(files(__name__).joinpath("tables.toml").read_text(encoding="utf-8"))
+FINISH_REASONS: dict[str, Reason] = TABLES["finish_reasons"]
+FINISH_WORDS: dict[Reason, str] = TABLES["finish_words"]
+# (protocol, field) → (provider, field): for any part, and for reasoning
+_TO_SDK: list[dict[Any, Any]] = [
+    {tuple(ours.split()): tuple(theirs.split()) for ours, theirs in TABLES[name].items()}
+    for name in ("part_state", "reasoning_state")
+]
+_FROM_SDK: list[dict[Any, Any]] = [{theirs: ours for ours, theirs in pairs.items()} for pairs in _TO_SDK]
 encode_json = msgspec.json.Encoder().encode
 
 
@@ -142,6 +124,11 @@ def sdk_extra(extra: Extra | None) -> Object:
     return (extra or {}).get(SDK, {})
 
 
+def our_fields(metadata: Any) -> Object:
+    """Returns the fields under our key in provider metadata."""
+    return lenient.get_object(lenient.as_object(metadata), PENSTOCK)
+
+
 def citation_fields(source: ev.Source) -> Object:
     """Returns where in the text a source belongs. Not every version of the AI SDK has fields for that."""
     return _drop_none(of=None if source.of is None else str(source.of), span=source.span, quote=source.quote or None)
@@ -154,19 +141,16 @@ def citation_fields(source: ev.Source) -> Object:
 # excludes cached tokens.
 
 
-def _get_count(source: Object, *keys: str) -> int | None:
-    """Returns the first of these keys that holds an integer. JavaScript has no integers, so 7.0 is one."""
-    for key in keys:
-        value = source.get(key)
-        if isinstance(value, float) and value.is_integer():
+def _find_count(source: Object, *paths: str) -> int | None:
+    """Returns the first of these fields that holds an integer. JavaScript has no integers, so 7.0 is one."""
+    for path in paths:
+        parent, _, key = path.rpartition(".")
+        value = (lenient.get_object(source, parent) if parent else source).get(key)
+        if (isinstance(value, int) and not isinstance(value, bool)) or (
+            isinstance(value, float) and value.is_integer()
+        ):
             return int(value)
-        if lenient.get_integer(source, key) is not None:
-            return lenient.get_integer(source, key)
     return None
-
-
-def _first_count(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
 
 
 def _drop_none(**fields: Any) -> Object:
@@ -176,45 +160,36 @@ def _drop_none(**fields: Any) -> Object:
 def read_usage(raw: Any, step: int = 0) -> ev.Usage | None:
     """Reads usage in any version's spelling; None if it counts nothing."""
     usage = lenient.as_object(raw)
-    nested_input, nested_output = (lenient.get_object(usage, "inputTokens"), lenient.get_object(usage, "outputTokens"))
-    input_details, output_details = (
-        lenient.get_object(usage, "inputTokenDetails"),
-        lenient.get_object(usage, "outputTokenDetails"),
-    )
-    prompt = _first_count(_get_count(usage, "inputTokens", "promptTokens"), _get_count(nested_input, "total"))
-    output = _first_count(_get_count(usage, "outputTokens", "completionTokens"), _get_count(nested_output, "total"))
+    prompt = _find_count(usage, "inputTokens", "promptTokens", "inputTokens.total")
+    output = _find_count(usage, "outputTokens", "completionTokens", "outputTokens.total")
     if not prompt and not output:
         return None
-    cached = _first_count(
-        _get_count(nested_input, "cacheRead"),
-        _get_count(input_details, "cacheReadTokens"),
-        _get_count(usage, "cachedInputTokens"),
-    )
-    written = _first_count(_get_count(nested_input, "cacheWrite"), _get_count(input_details, "cacheWriteTokens"))
-    reasoning = _first_count(
-        _get_count(nested_output, "reasoning"),
-        _get_count(output_details, "reasoningTokens"),
-        _get_count(usage, "reasoningTokens"),
-    )
+    cached = _find_count(usage, "inputTokens.cacheRead", "inputTokenDetails.cacheReadTokens", "cachedInputTokens")
+    written = _find_count(usage, "inputTokens.cacheWrite", "inputTokenDetails.cacheWriteTokens")
+    reasoning = _find_count(usage, "outputTokens.reasoning", "outputTokenDetails.reasoningTokens", "reasoningTokens")
     return ev.Usage(prompt, output, cached, written, reasoning, step=step, extra={SDK: usage})
 
 
 def add_metadata_counts(usage: ev.Usage, metadata: Any) -> ev.Usage:
     """Adds the counts that only the provider's metadata has (up to version 5)."""
-    raw = usage.extra[SDK] if usage.extra else {}
+    raw = sdk_extra(usage.extra)
     if "inputTokenDetails" in raw or isinstance(raw.get("inputTokens"), dict):
         return usage
-    providers = [lenient.as_object(fields) for fields in lenient.as_object(metadata).values()]
-    cached = _first_count(usage.cached, *(_get_count(fields, "cachedPromptTokens") for fields in providers))
-    reasoning = _first_count(usage.reasoning, *(_get_count(fields, "reasoningTokens") for fields in providers))
-    claude = lenient.get_object(lenient.as_object(metadata), "anthropic")
-    counts = lenient.get_object(claude, "usage")
-    read = _get_count(claude, "cacheReadInputTokens") or _get_count(counts, "cache_read_input_tokens") or 0
-    written = _get_count(claude, "cacheCreationInputTokens") or _get_count(counts, "cache_creation_input_tokens") or 0
+    providers = lenient.as_object(metadata)
+    cached, reasoning = usage.cached, usage.reasoning
+    if cached is None:
+        cached = _find_count(providers, *(f"{name}.cachedPromptTokens" for name in providers))
+    if reasoning is None:
+        reasoning = _find_count(providers, *(f"{name}.reasoningTokens" for name in providers))
+    claude = lenient.get_object(providers, "anthropic")
+    read = _find_count(claude, "cacheReadInputTokens") or _find_count(claude, "usage.cache_read_input_tokens") or 0
+    written = (
+        _find_count(claude, "cacheCreationInputTokens") or _find_count(claude, "usage.cache_creation_input_tokens") or 0
+    )
     if not read and not written:
-        return ev.Usage(usage.input, usage.output, cached, usage.written, reasoning, step=usage.step, extra=usage.extra)
+        return replace(usage, cached=cached, reasoning=reasoning)
     total = (usage.input or 0) + read + written
-    return ev.Usage(total, usage.output, read, written, reasoning, step=usage.step, extra=usage.extra)
+    return replace(usage, input=total, cached=read, written=written, reasoning=reasoning)
 
 
 def write_usage(usage: ev.Usage | None, version: int = 7) -> Object:
@@ -254,8 +229,8 @@ def approval_fields(event: ev.Ask) -> Object:
     return {name: own[key] for key, name in names.items() if own.get(key)}
 
 
-class ChunkEncoder(Encoder, ABC):
-    """The base of the encoders. The method `_write_<tag>` writes the event with that tag.
+class ChunkEncoder(MethodTableEncoder, ABC):
+    """The base of the encoders.
 
     Opening a part registers the start of its delta frames; deltas of parts that were not opened are left out. State:
     open parts, open files, pending calls. A call that the SDK ran waits for its result, because the SDK sends it like a
@@ -265,27 +240,25 @@ class ChunkEncoder(Encoder, ABC):
     delta_field: ClassVar[bytes]  # the field of a delta's text
     source_id_field: ClassVar[str]
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        tags = {event: str(event.__struct_config__.tag).replace("-", "_") for event in ev.EVENTS}
-        methods = {event: getattr(cls, f"_write_{tag}", None) for event, tag in tags.items()}
-        cls.table = {event: method for event, method in methods.items() if method is not None}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._reset_parts()
-
     def _reset_parts(self) -> None:
         self._delta_heads: dict[int, bytes] = {}
+        self._calls: dict[str, Any] = {}  # id → fields of the call that its result needs
+        self._client_calls: set[str] = set()
         self._files: dict[int, tuple[ev.FileStart, list[str]]] = {}
         self._pending_calls: dict[str, tuple[str, Object]] = {}
         self.template = NO_TEMPLATE
 
-    def _flush_calls(self, call: str | None = None, *, ran: bool = False) -> None:
-        """Writes one pending call, or all. `ran`: its result, or a request for approval, comes next."""
-        for name in list(self._pending_calls) if call is None else [call] if call in self._pending_calls else []:
-            kind, fields = self._pending_calls.pop(name)
-            self._send(kind, **fields, **({} if ran else {"providerExecuted": True}))
+    def _flush_call(self, call: str) -> None:
+        """Writes a pending call, because its result or a request for its approval comes next."""
+        if call in self._pending_calls:
+            kind, fields = self._pending_calls.pop(call)
+            self._send(kind, **fields)
+
+    def _flush_calls(self) -> None:
+        """Writes all pending calls as the provider's."""
+        for kind, fields in self._pending_calls.values():
+            self._send(kind, **fields, providerExecuted=True)
+        self._pending_calls.clear()
 
     def _send(self, type: str, **fields: Any) -> None:
         self.out.append((b"", encode_json({"type": type, **fields})))
@@ -312,11 +285,11 @@ class ChunkEncoder(Encoder, ABC):
     def _write_reasoning_start(self, event: ev.ReasoningStart) -> None:
         self._open_text(event, "reasoning", form="" if event.form == "full" else event.form)
 
-    def _write_text_end(self, event: ev.TextEnd) -> None:
+    def _write_text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
         self._close_part(event, "text-end", id=str(event.index), **metadata_field(event.extra))
 
     def _write_refusal_end(self, event: ev.RefusalEnd) -> None:
-        self._close_part(event, "text-end", id=str(event.index), **metadata_field(event.extra))
+        self._write_text_end(event)
 
     def _write_reasoning_end(self, event: ev.ReasoningEnd) -> None:
         self._close_part(event, "reasoning-end", id=str(event.index), **metadata_field(event.extra, reasoning=True))
@@ -326,6 +299,20 @@ class ChunkEncoder(Encoder, ABC):
             return False
         self._send(type, **fields)
         return True
+
+    def _report_finish(self, event: ev.Finish) -> str:
+        """Returns the finish reason; reports what it does not express."""
+        if event.reason in ("pause", "other", "refusal"):
+            self.report_loss("reason")
+        if event.others:
+            self.report_loss("choice")
+        return FINISH_WORDS[event.reason]
+
+    def _answer_call(self, call: str) -> None:
+        """Writes a pending call before its result or a request for its approval."""
+        self._flush_call(call)
+        if call in self._client_calls:
+            self.report_loss("answered")
 
     def _write_text_delta(self, event: ev.TextDelta) -> None:
         if event.logprobs is not None:

@@ -7,19 +7,19 @@ Parts with ids start and end by id. Version 4 has no ids: there a part ends when
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
-from penstock._aisdk import OPAQUE_TYPE, PENSTOCK, SDK, merge_extra, read_metadata, wire
-from penstock._aisdk.decode_calls import body_call_input, tool_part_chunks
-from penstock._aisdk.decode_turn import TurnDecoder, build_table
+from penstock._aisdk import OPAQUE_TYPE, SDK, TABLES, merge_extra, our_fields, read_metadata, wire
+from penstock._aisdk.decode_calls import CallReader, body_call_input, tool_part_chunks
+from penstock._aisdk.decode_turn import TurnDecoder
 from penstock._jsontext import parse_lenient, replace_surrogates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator
 
     from penstock._ledger import Part
     from penstock._lenient_fields import Object
@@ -30,37 +30,41 @@ _REPEATED_KIND = "anthropic.message_start"  # a custom part that only repeats th
 _decode_data_chunk = msgspec.json.Decoder(wire.DataChunk).decode
 
 
+def _call_method(read: Callable[[CallReader, Any], bool], *, begins: bool = False) -> Callable[[Any, Any], None]:
+    """Returns a method that lets the `CallReader` read a chunk. The method keeps a chunk with too few fields."""
+
+    def read_chunk(self: Any, chunk: wire.CallChunk) -> None:
+        if begins:
+            self._begin_call()
+        if not read(self._calls, chunk):
+            self.keep()
+
+    return read_chunk
+
+
 class ChunkDecoder(TurnDecoder):
     """Reads all chunks. A protocol's decoder only adds its name."""
 
     # ── text and reasoning ────────────────────────────────────────────────────────────────────────
 
     def _read_text_delta(self, chunk: wire.TextPiece) -> None:
-        text = chunk.text if chunk.text is not None else chunk.delta if chunk.delta is not None else chunk.text_delta
-        if text is None:
-            self.keep()
-            return
-        key: Hashable = chunk.id
-        if key is None:
-            key = self._open_unnamed_part(_TEXT, text)
-        elif self.ledger.find(key) is None:
-            self._remember_index(key, self.ledger.open_text(key))
-        if chunk.provider_metadata is not None:
-            self._add_part_metadata(key, chunk.provider_metadata)
-        self.ledger.append_text(key, text)
+        self._read_delta(chunk, chunk.id)
 
     def _read_reasoning_delta(self, chunk: wire.TextPiece) -> None:
+        self._read_delta(chunk, ("reasoning", chunk.id), reasoning=True)
+
+    def _read_delta(self, chunk: wire.TextPiece, key: Hashable, *, reasoning: bool = False) -> None:
         text = chunk.text if chunk.text is not None else chunk.delta if chunk.delta is not None else chunk.text_delta
         if text is None:
             self.keep()
             return
-        key: Hashable = ("reasoning", chunk.id)
         if chunk.id is None:
-            key = self._open_unnamed_part(_REASONING, text)
+            key = self._open_unnamed_part(_REASONING if reasoning else _TEXT, text)
         elif self.ledger.find(key) is None:
-            self.ledger.open_reasoning(key)
+            part = (self.ledger.open_reasoning if reasoning else self.ledger.open_text)(key)
+            self._remember_index(key, None if reasoning else part)
         if chunk.provider_metadata is not None:
-            self._add_part_metadata(key, chunk.provider_metadata, reasoning=True)
+            self._add_part_metadata(key, chunk.provider_metadata, reasoning=reasoning)
         self.ledger.append_text(key, text)
 
     def _open_unnamed_part(self, key: Hashable, text: str) -> Hashable:
@@ -79,8 +83,8 @@ class ChunkDecoder(TurnDecoder):
     def _read_text_start(self, chunk: wire.PartBoundary) -> None:
         self._close_unnamed_part()
         key: Hashable = _TEXT if chunk.id is None else chunk.id
-        ours = lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK)
-        self._remember_index(key, (self.ledger.open_refusal if ours.get("refusal") else self.ledger.open_text)(key))
+        is_refusal = our_fields(chunk.provider_metadata).get("refusal")
+        self._remember_index(key, (self.ledger.open_refusal if is_refusal else self.ledger.open_text)(key))
         self._unnamed_key = key if chunk.id is None else None
         self._add_part_metadata(key, chunk.provider_metadata)
 
@@ -101,7 +105,7 @@ class ChunkDecoder(TurnDecoder):
         self._close_unnamed_part()
         key = ("reasoning", "" if chunk.id is None else chunk.id)
         extra = read_metadata(chunk.provider_metadata, reasoning=True)
-        our_form = lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK).get("form")
+        our_form = our_fields(chunk.provider_metadata).get("form")
         has_redacted = any(name.startswith("redacted") for fields in extra.values() for name in fields)
         form: ReasoningForm = "summary" if our_form == "summary" else "full"
         if our_form == "redacted" or has_redacted:
@@ -134,45 +138,21 @@ class ChunkDecoder(TurnDecoder):
         if part is not None and metadata is not None:
             part.extra = merge_extra(part.extra, read_metadata(metadata, reasoning=reasoning))
 
-    # ── calls: a method of `CallReader` returns False for a chunk that has too few fields ────────────
-
-    def _keep_unless(self, understood: bool) -> None:  # noqa: FBT001 (the result of a CallReader method)
-        if not understood:
-            self.keep()
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _begin_call(self) -> None:
         self._close_unnamed_part()
         if self._step_ended:  # the start of the next step was left out
             self._next_step()
 
-    def _read_call_start(self, chunk: wire.CallStartChunk) -> None:
-        self._begin_call()
-        self._keep_unless(self._calls.start(chunk))
-
-    def _read_call_delta(self, chunk: wire.CallPiece) -> None:
-        self._keep_unless(self._calls.add_delta(chunk))
-
-    def _read_call(self, chunk: wire.CompleteCallChunk) -> None:
-        self._begin_call()
-        self._keep_unless(self._calls.complete(chunk))
-
-    def _read_refused_call(self, chunk: wire.CompleteCallChunk) -> None:
-        self._begin_call()
-        self._keep_unless(self._calls.complete(chunk, refused=True))
-
-    def _read_result(self, chunk: wire.CallResultChunk) -> None:
-        self._keep_unless(self._calls.add_result(chunk))
-
-    def _read_failed_result(self, chunk: wire.CallResultChunk) -> None:
-        self._keep_unless(self._calls.add_result(chunk, failed=True))
-
-    def _read_denied_result(self, chunk: wire.CallResultChunk) -> None:
-        if chunk.error_text is None:
-            chunk.error_text = "denied"
-        self._keep_unless(self._calls.add_result(chunk, failed=True, denied=True))
-
-    def _read_approval_request(self, chunk: wire.ApprovalChunk) -> None:
-        self._keep_unless(self._calls.request_approval(chunk, self.protocol))
+    _read_call_start = _call_method(CallReader.start, begins=True)
+    _read_call_delta = _call_method(CallReader.add_delta)
+    _read_call = _call_method(CallReader.complete, begins=True)
+    _read_refused_call = _call_method(CallReader.refuse, begins=True)
+    _read_result = _call_method(CallReader.add_result)
+    _read_failed_result = _call_method(CallReader.add_failure)
+    _read_denied_result = _call_method(CallReader.add_denial)
+    _read_approval_request = _call_method(CallReader.request_approval)
 
     # ── sources, files, state ─────────────────────────────────────────────────────────────────────
 
@@ -181,11 +161,9 @@ class ChunkDecoder(TurnDecoder):
         if not lenient.get_text(source, "url", "title", "filename"):
             self.keep()
             return
-        place = lenient.get_object(
-            lenient.get_object(lenient.as_object(source.get("providerMetadata")), PENSTOCK), "cite"
-        )
-        citation = {"source": source, "citedText": place.get("quote"), "span": place.get("span")}
-        self._add_citation(citation, self._text_indexes.get(lenient.get_text(place, "of")))
+        cite = lenient.get_object(our_fields(source.get("providerMetadata")), "cite")
+        citation = {"source": source, "citedText": cite.get("quote"), "span": cite.get("span")}
+        self._add_citation(citation, self._text_indexes.get(lenient.get_text(cite, "of")))
 
     def _add_citation(self, citation: Object, of: int | None) -> None:
         """Adds a source, or the range of text that it supports."""
@@ -237,11 +215,10 @@ class ChunkDecoder(TurnDecoder):
         return chunk.type.startswith("data-")
 
     def _read_custom(self, chunk: wire.CustomChunk) -> None:
-        metadata = lenient.as_object(chunk.provider_metadata)
         if chunk.kind == _REPEATED_KIND:
-            start = lenient.get_object(metadata, "anthropic")
+            start = lenient.get_object(lenient.as_object(chunk.provider_metadata), "anthropic")
             self._remember_response({"id": start.get("id"), "modelId": start.get("model")})
-        elif "opaque" in (ours := lenient.get_object(metadata, PENSTOCK)):
+        elif "opaque" in (ours := our_fields(chunk.provider_metadata)):
             protocol, _, kind = chunk.kind.partition(".")
             self.ledger.add_whole_part(ev.Opaque, protocol, kind, ours["opaque"])
         else:
@@ -261,37 +238,6 @@ class ChunkDecoder(TurnDecoder):
     def _ignore(self, _: wire.Chunk) -> None:
         """Ignores a keep-alive, a raw provider chunk, and the end of input deltas (the complete call follows)."""
 
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        **TurnDecoder.table,
-        **build_table(
-            {
-                "text-delta text": _read_text_delta,
-                "text-start": _read_text_start,
-                "text-end": _read_text_end,
-                "reasoning-delta reasoning": _read_reasoning_delta,
-                "reasoning-start": _read_reasoning_start,
-                "reasoning-end reasoning-part-finish": _read_reasoning_end,
-                "reasoning-signature": _read_signature,
-                "redacted-reasoning": _read_redacted,
-                "tool-input-start tool-call-streaming-start": _read_call_start,
-                "tool-input-delta tool-call-delta": _read_call_delta,
-                "tool-call tool-input-available": _read_call,
-                "tool-input-error": _read_refused_call,
-                "tool-result tool-output-available": _read_result,
-                "tool-error tool-output-error": _read_failed_result,
-                "tool-output-denied": _read_denied_result,
-                "tool-approval-request": _read_approval_request,
-                "source source-url source-document": _read_source,
-                "file": _read_file,
-                "reasoning-file": _read_reasoning_file,
-                "custom": _read_custom,
-                "tool-approval-response steering-message": _read_state,
-                "reset-step": _reset_step,
-                "tool-input-end raw ping": _ignore,
-            }
-        ),
-    }
-
     # ── frames that are not tagged chunks ─────────────────────────────────────────────────────────
 
     def named(self, name: str, data: bytes) -> bool:
@@ -309,6 +255,13 @@ class ChunkDecoder(TurnDecoder):
                 self._fit("", chunk, partial(_encode_clean, chunk))
         elif not (lenient.get_text(fields, "type").startswith("data-") and self._read_data(raw())):
             super()._fit(name, value, raw)
+
+
+ChunkDecoder.table = {
+    wire.CHUNK_TYPES[tag]: getattr(ChunkDecoder, method)
+    for methods in TABLES["chunks"].values()
+    for tag, method in methods.items()
+}
 
 
 def _encode_clean(chunk: Object) -> bytes:

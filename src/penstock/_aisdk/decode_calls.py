@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
-from penstock._aisdk import PENSTOCK, SDK, read_metadata, sdk_extra, to_json_text, wire
+from penstock._aisdk import PENSTOCK, SDK, our_fields, read_metadata, sdk_extra, to_json_text, wire
 from penstock._jsontext import as_json, complete_json, decode_or_keep_raw, is_json
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ class HeldCall:
 class CallReader:
     """Reads the calls of one turn into a ledger. Methods return False for a chunk that has too few fields."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, protocol: str) -> None:
         self._ledger = ledger
+        self._protocol = protocol
         self._names: dict[str, str] = {}
         self._held: dict[str, HeldCall] = {}
         self._delivered: set[str] = set()  # calls of the client, complete, without a result yet
@@ -71,8 +72,8 @@ class CallReader:
     def start(self, chunk: wire.CallStartChunk) -> bool:
         if not chunk.call or chunk.tool_name is None:
             return False
-        ours = lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK)
-        form: CallForm = "text" if "text" in (chunk.input_encoding, ours.get("form")) else "json"
+        forms = (chunk.input_encoding, our_fields(chunk.provider_metadata).get("form"))
+        form: CallForm = "text" if "text" in forms else "json"
         if chunk.provider_executed:
             self._open(chunk, form)
         else:
@@ -110,12 +111,16 @@ class CallReader:
         self._ledger.append_call_input(_key(chunk.call), piece)
         return True
 
-    def complete(self, chunk: wire.CompleteCallChunk, *, refused: bool = False) -> bool:
+    def refuse(self, chunk: wire.CompleteCallChunk) -> bool:
+        """Reads a complete call that must not run."""
+        chunk.invalid = True
+        return self.complete(chunk)
+
+    def complete(self, chunk: wire.CompleteCallChunk) -> bool:
         """Reads a complete call; its input replaces the streamed one."""
         call = chunk.call
         if not call or (chunk.tool_name is None and call not in self._names):
             return False
-        chunk.invalid = refused or bool(chunk.invalid)
         part = self._ledger.find(_key(call))
         if part is not None or self._ledger.has_call(call):
             self._finish(chunk, part)
@@ -171,14 +176,14 @@ class CallReader:
         if self._ledger.calls > before:
             self._delivered.add(call)
 
-    def refuse(self, error: lenient.Object, new_id: str) -> None:
+    def refuse_by_error(self, error: Object, new_id: str) -> None:
         """Reads version 4's error for a call that it refuses. It names the tool; there is no other chunk."""
         name, known = lenient.get_text(error, "toolName"), lenient.get_text(error, "toolCallId")
         call = known or next((call for call in self._held if self._names[call] == name), new_id)
         value = error.get("toolArgs", error.get("toolInput"))
         ours = {PENSTOCK: {"cut": "client"}} if known else None
         chunk = wire.CompleteCallChunk(tool_call_id=call, tool_name=name, input=value, provider_metadata=ours)
-        self.complete(chunk, refused=True)
+        self.refuse(chunk)
 
     def void_all(self) -> None:
         """Makes sure that no open call is run."""
@@ -191,12 +196,20 @@ class CallReader:
 
     # ── results ───────────────────────────────────────────────────────────────────────────────────
 
+    def add_failure(self, chunk: wire.CallResultChunk) -> bool:
+        return self.add_result(chunk, failed=True)
+
+    def add_denial(self, chunk: wire.CallResultChunk) -> bool:
+        if chunk.error_text is None:
+            chunk.error_text = "denied"
+        return self.add_result(chunk, failed=True, denied=True)
+
     def add_result(self, chunk: wire.CallResultChunk, *, failed: bool = False, denied: bool = False) -> bool:
         call = chunk.call
         if not call:
             return False
         if chunk.invalid and chunk.tool_name is not None and call not in self._names:
-            return self.complete(chunk, refused=True)
+            return self.refuse(chunk)
         self._close_answered(chunk, failed=failed)
         if chunk.invalid or (failed and call in self._refused):
             return True  # repeats the refusal
@@ -231,13 +244,13 @@ class CallReader:
             self._refused.add(chunk.call)
         self._end(chunk.call, part, value, {})
 
-    def request_approval(self, chunk: wire.ApprovalChunk, via: str) -> bool:
+    def request_approval(self, chunk: wire.ApprovalChunk) -> bool:
         call = chunk.call or lenient.get_text(lenient.as_object(chunk.tool_call), "toolCallId")
         if not call or not chunk.approval_id:
             return False
         self._release(call, upstream=True)
         more = {"reason": chunk.reason, "automatic": chunk.is_automatic, "signature": chunk.signature}
-        self._ledger.add_whole_part(ev.Ask, call, chunk.approval_id, _call_extra(chunk, via=via, **more))
+        self._ledger.add_whole_part(ev.Ask, call, chunk.approval_id, _call_extra(chunk, via=self._protocol, **more))
         return True
 
 
@@ -247,7 +260,7 @@ def _chunk_input(chunk: wire.CompleteCallChunk) -> Any:
 
 def _is_run_upstream(chunk: wire.CompleteCallChunk) -> bool:
     """True if a refused call is complete enough to run: then the SDK has answered it, and nobody else may run it."""
-    ours, value = (lenient.get_object(lenient.as_object(chunk.provider_metadata), PENSTOCK), _chunk_input(chunk))
+    ours, value = our_fields(chunk.provider_metadata), _chunk_input(chunk)
     if "cut" in ours or not chunk.invalid:
         return ours.get("cut") == "provider"
     return value is not UNSET and (not isinstance(value, str) or complete_json(value) is not None)

@@ -7,7 +7,7 @@ ends, because usage follows it. It is a fault even if the stream then ends norma
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -25,18 +25,13 @@ from penstock._vendor_errors import classify_fault, fault_kind
 from penstock.events import Extra, FaultKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Hashable
 
     from penstock._lenient_fields import Object
 
 _EVENT_METADATA = frozenset({"model", "createdAt", "usage", "rawFinishReason", "finishReason"})  # events have fields
 _COUNT_METADATA = frozenset({"usage", "cacheCreationInputTokens", "cacheReadInputTokens"})  # read as usage
 _REFUSED_CALL_ERRORS = frozenset({"AI_InvalidToolArgumentsError", "AI_InvalidToolInputError", "AI_NoSuchToolError"})
-
-
-def build_table(methods: Mapping[str, Callable[[Any, Any], None]]) -> dict[type, Callable[[Any, Any], None]]:
-    """Returns the table of a decoder: chunk class → method. A key holds the chunk types, separated by spaces."""
-    return {wire.CHUNK_TYPES[tag]: method for tags, method in methods.items() for tag in tags.split()}
 
 
 class TurnDecoder(Decoder):
@@ -53,7 +48,7 @@ class TurnDecoder(Decoder):
 
     def _reset(self) -> None:
         self._unnamed_key: Hashable = None
-        self._calls = CallReader(self.ledger)
+        self._calls = CallReader(self.ledger, self.protocol)
         self._step = 0
         self._step_ended = False  # and no other step has started
         self._fault: Object | None = None
@@ -194,7 +189,7 @@ class TurnDecoder(Decoder):
     def _read_error(self, chunk: wire.ErrorChunk) -> None:
         error = lenient.as_object(chunk.error)
         if lenient.get_text(error, "name") in _REFUSED_CALL_ERRORS and "toolName" in error:
-            self._calls.refuse(error, f"call_refused_{self.ledger.truncated_calls}")
+            self._calls.refuse_by_error(error, f"call_refused_{self.ledger.truncated_calls}")
         elif self._fault is None and not self.ledger.ended:
             text_only = chunk.error is None and chunk.error_text is not None
             self._fault = read_error(chunk.error_text if text_only else chunk.error)
@@ -245,21 +240,6 @@ class TurnDecoder(Decoder):
         rest = {key: value for key, value in metadata.items() if key not in _EVENT_METADATA}
         if rest:
             self._finish_extra["messageMetadata"] = {**self._finish_extra.get("messageMetadata", {}), **rest}
-
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = build_table(
-        {
-            "start": _read_start,
-            "stream-start": _read_stream_start,
-            "response-metadata": _read_response,
-            "message-metadata": _read_message_metadata,
-            "start-step": _read_step_start,
-            "step-start": _read_step_start_v4,
-            "finish-step step-finish": _read_step_end,
-            "finish": _read_finish,
-            "error": _read_error,
-            "abort": _read_abort,
-        }
-    )
 
 
 def _finish_word(chunk: wire.FinishChunk) -> str:

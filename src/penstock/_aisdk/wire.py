@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 
 from penstock import _lenient_fields as lenient
 from penstock import request as rq
+from penstock._aisdk import TABLES
 from penstock._media import decode_byte_list, encode_byte_list, parse_data_url, sniff_media_type
 from penstock.errors import BadRequest
 
@@ -229,41 +230,13 @@ class ApprovalChunk(CallChunk):
     signature: str | None = None
 
 
-# Alpha of version 5: text, reasoning-part-finish. Version 4: reasoning, step-start, step-finish, tool-call-*.
-# UI streams: source-*, message-metadata, tool-*-available, tool-*-error. `doStream`: stream-start, response-metadata.
-_TYPES_BY_SHAPE: dict[type[Chunk], str] = {
-    TextPiece: "text-delta text reasoning-delta reasoning",
-    PartBoundary: "text-start text-end reasoning-start reasoning-end reasoning-part-finish",
-    SignatureChunk: "reasoning-signature",
-    RedactedChunk: "redacted-reasoning",
-    SourceChunk: "source source-url source-document",
-    FileChunk: "file reasoning-file",
-    StartChunk: "start",
-    StreamStartChunk: "stream-start",
-    ResponseChunk: "response-metadata",
-    StepStartChunk: "start-step step-start",
-    MetadataChunk: "message-metadata",
-    FinishChunk: "finish-step step-finish finish",
-    ErrorChunk: "error",
-    AbortChunk: "abort",
-    CustomChunk: "custom",
-    CallStartChunk: "tool-input-start tool-call-streaming-start",
-    CallPiece: "tool-input-delta tool-call-delta",
-    CallChunk: "tool-input-end",
-    CompleteCallChunk: "tool-call tool-input-available tool-input-error",
-    CallResultChunk: "tool-result tool-error tool-output-available tool-output-error tool-output-denied",
-    ApprovalChunk: "tool-approval-request",
-    Chunk: "tool-approval-response steering-message raw ping reset-step",
-}
-
-
 def _define_chunk(shape: type[Chunk], tag: str) -> type[Chunk]:
     name, gc = tag.title().replace("-", ""), shape.__struct_config__.gc
     return cast("type[Chunk]", msgspec.defstruct(name, [], bases=(shape,), module=__name__, tag=tag, gc=gc))
 
 
 CHUNK_TYPES: dict[str, type[Chunk]] = {
-    tag: _define_chunk(shape, tag) for shape, tags in _TYPES_BY_SHAPE.items() for tag in tags.split()
+    tag: _define_chunk(globals()[shape], tag) for shape, tags in TABLES["chunks"].items() for tag in tags
 }
 Payload: Any = Union[tuple(CHUNK_TYPES.values())]  # noqa: UP007 — built from a table
 

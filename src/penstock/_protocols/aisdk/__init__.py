@@ -14,8 +14,7 @@ from penstock._aisdk import PENSTOCK
 from penstock._aisdk.decode import ChunkDecoder
 from penstock._codec import Encoder, Protocol
 from penstock._jsontext import decode_trusted
-from penstock._protocols.aisdk.encode import Aisdk5Encoder, Aisdk6Encoder, AisdkEncoder
-from penstock._protocols.aisdk.encode_v4 import Aisdk4Encoder
+from penstock._protocols.aisdk.encode import Aisdk4Encoder, Aisdk5Encoder, Aisdk6Encoder, AisdkEncoder
 from penstock._request_profile import USER_FILES, Profile
 
 if TYPE_CHECKING:
@@ -24,12 +23,7 @@ if TYPE_CHECKING:
     from penstock._framing.frame import Frame
     from penstock._lenient_fields import Object
 
-ENCODERS: dict[str, type[AisdkEncoder | Aisdk4Encoder]] = {
-    "4": Aisdk4Encoder,
-    "5": Aisdk5Encoder,
-    "6": Aisdk6Encoder,
-    "7": AisdkEncoder,
-}
+ENCODERS = {str(encoder.version): encoder for encoder in (Aisdk4Encoder, Aisdk5Encoder, Aisdk6Encoder, AisdkEncoder)}
 _V4_TYPES = "step-start step-finish tool-call-delta tool-call-streaming-start reasoning-signature redacted-reasoning"
 _TYPES = frozenset(
     f"{_V4_TYPES} stream-start response-metadata tool-call tool-result tool-error reasoning source raw".split()
@@ -66,19 +60,8 @@ def is_full_stream_part(_: str, payload: Object) -> bool:
 
 # ── the non-stream body: a result of `generateText` ───────────────────────────────────────────────
 
-_CONTENT_TYPES = frozenset(
-    {
-        "tool-result",
-        "tool-approval-request",
-        "tool-approval-response",
-        "tool-output-denied",
-        "source",
-        "file",
-        "reasoning-file",
-        "custom",
-        "steering-message",
-    }
-)
+_TOOL_TYPES = "tool-result tool-approval-request tool-approval-response tool-output-denied"
+_CONTENT_TYPES = frozenset(f"{_TOOL_TYPES} source file reasoning-file custom steering-message".split())
 
 
 def build_body(frames: Sequence[Frame]) -> bytes:

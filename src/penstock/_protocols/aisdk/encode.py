@@ -1,4 +1,4 @@
-"""Events → `fullStream` parts of versions 5, 6 and 7, one JSON line each. Parts have ids, so they may interleave.
+"""Events → `fullStream` parts, one JSON line each. Since version 5 parts have ids, so they may interleave.
 
 A call's input streams and then comes complete, parsed. A cut call gets a `tool-error` and never a `tool-call`. A fault
 is an `error` (or `abort`) and the last part: the parts that it broke off stay open, and there is no finish. The end of
@@ -7,25 +7,13 @@ a step has its usage and finish reason, so both are kept until then.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock import _aisdk as sdk
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
-from penstock._aisdk import (
-    FINISH_WORDS,
-    INCOMPLETE_CALL,
-    SDK,
-    ChunkEncoder,
-    approval_fields,
-    call_fields,
-    encode_json,
-    metadata_field,
-    raw_json,
-    sdk_extra,
-    write_usage,
-)
+from penstock._aisdk import SDK, ChunkEncoder, encode_json, metadata_field, raw_json, sdk_extra, write_usage
 from penstock._diagnostics import read_losses
 
 if TYPE_CHECKING:
@@ -34,24 +22,23 @@ if TYPE_CHECKING:
 
 LOSSES = read_losses(__name__, "answers")
 # the first version that has each feature
-_RAW_REASON, _ENCODING, _APPROVAL, _DETAILS, _TITLE, _FILE_STATE = 6, 6, 6, 6, 6, 6
-_PERFORMANCE, _CUSTOM, _REASONING_FILE = 7, 7, 7
+_CACHED, _RAW_REASON, _ENCODING, _APPROVAL, _DETAILS, _TITLE, _FILE_STATE = 5, 6, 6, 6, 6, 6, 6
+_ABORT, _PERFORMANCE, _CUSTOM, _REASONING_FILE = 5, 7, 7, 7
 # an encoder measures nothing, but readers of version 7 expect the object
-_NO_PERFORMANCE: Object = {
-    "stepTimeMs": 0,
-    "responseTimeMs": 0,
-    "effectiveOutputTokensPerSecond": 0,
-    "effectiveTotalTokensPerSecond": 0,
-    "toolExecutionMs": {},
-}
+_TIMES = "stepTimeMs responseTimeMs effectiveOutputTokensPerSecond effectiveTotalTokensPerSecond"
+_NO_PERFORMANCE: Object = {**dict.fromkeys(_TIMES.split(), 0), "toolExecutionMs": {}}
+_TEXT_HEAD = b'{"type":"text-delta","textDelta":'
+_REASONING_HEAD = b'{"type":"reasoning","textDelta":'
 
 
-class FullStreamEncoder(ChunkEncoder):
-    """What all versions share. State: the calls, usage by step, the response's id and model."""
+class AisdkEncoder(ChunkEncoder):
+    """Version 7. State: the calls, usage by step, the response's id and model."""
 
     protocol = SDK
     losses = LOSSES
-    version: ClassVar[int]
+    version: ClassVar[int] = 7
+    delta_field = b"text"
+    source_id_field = "id"
 
     def __init__(self, *, id: str = "response", model: str = "unknown", created: int = 0) -> None:
         super().__init__()
@@ -60,29 +47,21 @@ class FullStreamEncoder(ChunkEncoder):
 
     def _reset_turn(self, event: ev.Start) -> None:
         self._reset_parts()
-        self._calls: dict[str, Any] = {}
-        self._client_calls: set[str] = set()
         self._usage: dict[int, ev.Usage] = {}
         self._step, self._has_calls = 1, False
         id, model, created = self._defaults  # noqa: A001
-        created = event.created or created
-        self._response: Object = {
-            "id": event.id or id,
-            "timestamp": _format_timestamp(created),
-            "modelId": event.model or model,
-        }
+        timestamp = _format_timestamp(event.created or created)
+        self._response: Object = {"id": event.id or id, "timestamp": timestamp, "modelId": event.model or model}
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def _write_start(self, event: ev.Start) -> None:
+        self._send("start")
         self._reset_turn(event)
         self._start_step()
 
-    @abstractmethod
     def _start_step(self) -> None:
-        """Writes the start of a step."""
-
-    @abstractmethod
-    def _finish_step(self, reason: str, raw: str = "", extra: Extra | None = None) -> None:
-        """Writes the end of a step."""
+        self._send("start-step", request={}, warnings=[])
 
     def _write_step(self, event: ev.Step) -> None:
         if event.number <= self._step:
@@ -90,77 +69,6 @@ class FullStreamEncoder(ChunkEncoder):
         self._finish_step("tool-calls" if self._has_calls else "stop")
         self._step, self._has_calls = event.number, False
         self._start_step()
-
-    def _step_usage(self) -> Object:
-        usage = self._usage.get(self._step) or (self._usage.get(0) if len(self._usage) == 1 else None)
-        return write_usage(usage, self.version)
-
-    def _write_usage(self, event: ev.Usage) -> None:
-        if event.step > self._step:
-            self._write_step(ev.Step(event.step))  # a step without a Step event
-        self._usage[event.step] = event
-
-    def _write_finish(self, event: ev.Finish) -> None:
-        if event.reason in ("pause", "other", "refusal"):
-            self.report_loss("reason")
-        if event.others:
-            self.report_loss("choice")
-        self._finish_step(FINISH_WORDS[event.reason], event.raw, event.extra)
-        self._finish_turn(FINISH_WORDS[event.reason], event.raw)
-
-    @abstractmethod
-    def _finish_turn(self, reason: str, raw: str) -> None:
-        """Writes the finish."""
-
-    def _write_fault(self, event: ev.Fault) -> None:
-        self._flush_calls()
-        self._send("error", error=_error_object(event))
-        if self._usage:
-            self.report_loss("fault-usage")
-
-    def _write_data(self, _: ev.Data) -> None:
-        self.report_loss("data")
-
-
-def _format_timestamp(seconds: int) -> str:
-    """Returns a JavaScript date in JSON; the epoch if the calendar has no such date."""
-    try:
-        date = datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        date = datetime.fromtimestamp(0, UTC)
-    return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _error_object(event: ev.Fault) -> Object:
-    """Returns a fault as an Error looks in JSON."""
-    fields = {
-        "name": "AI_APICallError" if event.status else "Error",
-        "message": event.message,
-        "type": event.kind,
-        "code": event.code,
-        "statusCode": event.status,
-        "requestId": event.request_id,
-        "retryAfter": event.retry_after,
-    }
-    known = {key: value for key, value in fields.items() if value}
-    return {**lenient.get_object(sdk_extra(event.extra), "error"), **known}
-
-
-class AisdkEncoder(FullStreamEncoder):
-    """Version 7."""
-
-    version = 7
-    delta_field = b"text"
-    source_id_field = "id"
-
-    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
-
-    def _write_start(self, event: ev.Start) -> None:
-        self._send("start")
-        super()._write_start(event)
-
-    def _start_step(self) -> None:
-        self._send("start-step", request={}, warnings=[])
 
     def _finish_step(self, reason: str, raw: str = "", extra: Extra | None = None) -> None:
         self._flush_calls()
@@ -170,25 +78,36 @@ class AisdkEncoder(FullStreamEncoder):
             fields["performance"] = _NO_PERFORMANCE
         self._send("finish-step", **fields, **self._reason_fields(reason, raw), **metadata_field(extra))
 
+    def _step_usage(self) -> Object:
+        usage = self._usage.get(self._step) or (self._usage.get(0) if len(self._usage) == 1 else None)
+        return write_usage(usage, self.version)
+
     def _reason_fields(self, reason: str, raw: str) -> Object:
         raw_field = {"rawFinishReason": raw} if raw and self.version >= _RAW_REASON else {}
         return {"finishReason": reason, **raw_field}
 
     def _write_usage(self, event: ev.Usage) -> None:
-        super()._write_usage(event)
-        if event.written is not None and self.version < _DETAILS:
+        if event.step > self._step:
+            self._write_step(ev.Step(event.step))  # a step without a Step event
+        self._usage[event.step] = event
+        if event.written is not None and _CACHED <= self.version < _DETAILS:
             self.report_loss("written")
+
+    def _write_finish(self, event: ev.Finish) -> None:
+        reason = self._report_finish(event)
+        self._finish_step(reason, event.raw, event.extra)
+        self._finish_turn(reason, event.raw)
 
     def _finish_turn(self, reason: str, raw: str) -> None:
         usage = write_usage(self._usage.get(0), self.version)
         self._send("finish", **self._reason_fields(reason, raw), totalUsage=usage)
 
     def _write_fault(self, event: ev.Fault) -> None:
-        if event.kind != "cancelled":
-            super()._write_fault(event)
-            return
         self._flush_calls()
-        self._send("abort", **({"reason": event.message} if self.version >= _RAW_REASON else {}))
+        if event.kind == "cancelled" and self.version >= _ABORT:
+            self._send("abort", **({"reason": event.message} if self.version >= _RAW_REASON else {}))
+        else:
+            self._send("error", error=_error_object(event))
         if self._usage:
             self.report_loss("fault-usage")
 
@@ -209,7 +128,7 @@ class AisdkEncoder(FullStreamEncoder):
 
     def _call_fields(self, event: ev.CallStart | ev.CallEnd | ev.CallCut) -> Object:
         names = ("dynamic", "title", "toolMetadata") if self.version >= _TITLE else ("dynamic",)
-        return call_fields(event, *names)
+        return sdk.call_fields(event, *names)
 
     def _write_call_end(self, event: ev.CallEnd) -> None:
         if event.broken:
@@ -227,7 +146,7 @@ class AisdkEncoder(FullStreamEncoder):
         self._calls[event.id] = call
         self._pending_calls[event.id] = ("tool-call", {**call, **metadata_field(event.extra)})
         if not ran_by_sdk:
-            self._flush_calls(event.id, ran=True)
+            self._flush_call(event.id)
 
     def _write_call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
         if self._delta_heads.pop(event.index, None) is None:
@@ -237,14 +156,12 @@ class AisdkEncoder(FullStreamEncoder):
             return
         self._send("tool-input-end", id=event.id)
         call = {"toolCallId": event.id, "toolName": event.name, "input": event.json, **self._call_fields(event)}
-        call.update(dynamic=True, invalid=True, error=INCOMPLETE_CALL)
+        call.update(dynamic=True, invalid=True, error=sdk.INCOMPLETE_CALL)
         self._send("tool-error", **call, **metadata_field(event.extra, cut=event.by))
 
     def _write_result(self, event: ev.Result) -> None:
-        self._flush_calls(event.call, ran=True)
+        self._answer_call(event.call)
         call = self._calls.get(event.call, {"providerExecuted": True})
-        if event.call in self._client_calls:
-            self.report_loss("answered")
         fields = {**call, "toolCallId": event.call, "toolName": event.name or call.get("toolName", "")}
         if sdk_extra(event.extra).get("denied") and self.version >= _APPROVAL:
             self._send("tool-output-denied", toolCallId=event.call, toolName=fields["toolName"])
@@ -259,11 +176,9 @@ class AisdkEncoder(FullStreamEncoder):
         if call is None or self.version < _APPROVAL:
             self.report_loss("approval")
             return
-        self._flush_calls(event.call, ran=True)
-        if event.call in self._client_calls:
-            self.report_loss("answered")
+        self._answer_call(event.call)
         fields = {"approvalId": event.id, "toolCall": {"type": "tool-call", **call}}
-        self._send("tool-approval-request", **fields, **approval_fields(event))
+        self._send("tool-approval-request", **fields, **sdk.approval_fields(event))
 
     # ── sources, files, opaque state ──────────────────────────────────────────────────────────────
 
@@ -290,6 +205,9 @@ class AisdkEncoder(FullStreamEncoder):
         else:
             self._send("custom", kind=f"{event.protocol}.{event.kind}", **metadata_field(None, opaque=event.data))
 
+    def _write_data(self, _: ev.Data) -> None:
+        self.report_loss("data")
+
 
 class Aisdk6Encoder(AisdkEncoder):
     """Without custom parts and files of the reasoning."""
@@ -301,3 +219,155 @@ class Aisdk5Encoder(AisdkEncoder):
     """Also without raw reasons, usage details, approvals and titles."""
 
     version = 5
+
+
+class Aisdk4Encoder(AisdkEncoder):
+    """Version 4: text has no ids, no start and end, and no metadata.
+
+    A text continues until another kind of part comes. Only Claude's reasoning state has parts.
+    """
+
+    version = 4
+
+    # ── the turn ──────────────────────────────────────────────────────────────────────────────────
+
+    def _write_start(self, event: ev.Start) -> None:
+        self._reset_turn(event)
+        self._start_step()
+
+    def _start_step(self) -> None:
+        self._send("step-start", messageId=self._response["id"], request={}, warnings=[])
+
+    def _finish_step(self, reason: str, raw: str = "", extra: Extra | None = None) -> None:
+        self._response.update(sdk_extra(extra).get("response", {}))
+        fields = {"messageId": self._response["id"], "finishReason": reason, "usage": self._step_usage()}
+        self._send("step-finish", **fields, request={}, response=self._response, warnings=[], isContinued=False)
+
+    def _write_usage(self, event: ev.Usage) -> None:
+        super()._write_usage(event)
+        if (event.cached, event.written, event.reasoning) != (None, None, None):
+            self.report_loss("usage")
+
+    def _finish_turn(self, reason: str, raw: str) -> None:
+        usage = write_usage(self._usage.get(0), self.version)
+        self._send("finish", finishReason=reason, usage=usage, response=self._response)
+
+    # ── text and reasoning ────────────────────────────────────────────────────────────────────────
+
+    def _write_text_start(self, event: ev.TextStart | ev.RefusalStart) -> None:
+        if self._is_first_choice(event):
+            self._delta_heads[event.index] = _TEXT_HEAD
+        if event.extra:
+            self.report_loss("text-state")
+
+    def _write_refusal_start(self, event: ev.RefusalStart) -> None:
+        self._write_text_start(event)
+        self.report_loss("refusal")
+
+    def _write_reasoning_start(self, event: ev.ReasoningStart) -> None:
+        if self._is_first_choice(event):
+            self._delta_heads[event.index] = _REASONING_HEAD
+
+    def _write_text_end(self, event: ev.TextEnd | ev.RefusalEnd) -> None:
+        self._delta_heads.pop(event.index, None)
+        if event.extra:
+            self.report_loss("text-state")
+
+    def _write_reasoning_end(self, event: ev.ReasoningEnd) -> None:
+        if self._delta_heads.pop(event.index, None) is None or event.broken:
+            return
+        state = (event.extra or {}).get("anthropic", {})
+        if state.get("redacted"):
+            self._send("redacted-reasoning", data=state["redacted"])
+        elif state.get("signature"):
+            self._send("reasoning-signature", signature=state["signature"])
+        elif event.extra:
+            self.report_loss("reasoning-state")
+
+    # ── calls ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _write_call_start(self, event: ev.CallStart) -> None:
+        if event.by == "provider":
+            self.report_loss("provider-call")
+        elif self._is_first_choice(event):
+            names = b'"toolCallId":%b,"toolName":%b' % (encode_json(event.id), encode_json(event.name))
+            self.out.append((b"", b'{"type":"tool-call-streaming-start",%b}' % names))
+            self._delta_heads[event.index] = b'{"type":"tool-call-delta",%b,"argsTextDelta":' % names
+            if event.form == "text":
+                self.report_loss("free-text")
+
+    def _write_call_end(self, event: ev.CallEnd) -> None:
+        if event.broken:
+            self._write_call_cut(event)
+        elif self._delta_heads.pop(event.index, None) is None:
+            return
+        elif event.by == "provider":
+            self.report_loss("provider-call")
+        else:
+            self._has_calls = True
+            args = event.json if event.form == "text" else raw_json(event.json)
+            self._calls[event.id] = args
+            self._send("tool-call", toolCallId=event.id, toolName=event.name, args=args)
+
+    def _write_call_cut(self, event: ev.CallCut | ev.CallEnd) -> None:
+        """Writes an error that names the tool, as version 4 does. If a fault follows, it is enough."""
+        if self._delta_heads.pop(event.index, None) is not None:
+            self.report_loss("cut-call")
+            if event.broken:
+                return
+            call = {"toolName": event.name, "toolArgs": event.json, "toolCallId": event.id}
+            error = {"name": "AI_InvalidToolArgumentsError", "message": sdk.INCOMPLETE_CALL, **call}
+            self._send("error", error=error)
+
+    def _write_result(self, event: ev.Result) -> None:
+        if event.call not in self._calls or event.partial:
+            self.report_loss("provider-call")
+            return
+        self.report_loss("answered")
+        fields = {"toolCallId": event.call, "toolName": event.name, "args": self._calls[event.call]}
+        self._send("tool-result", **fields, result=raw_json(event.json))
+
+    # ── sources, files ────────────────────────────────────────────────────────────────────────────
+
+    def _write_source(self, event: ev.Source) -> None:
+        if not event.url:
+            self.report_loss("source")
+            return
+        if sdk.citation_fields(event):
+            self.report_loss("span")
+        title = {"title": event.title} if event.title else {}
+        source = {"sourceType": "url", "id": event.id or f"source-{event.index}", "url": event.url, **title}
+        self._send("source", source=source)
+
+    def _write_file(self, start: ev.FileStart, data: str, extra: Extra | None) -> None:
+        if extra:
+            self.report_loss("file-state")
+        if start.url and not data:
+            self.report_loss("file")
+            self._write_source(ev.Source(start.index, start.url))
+        else:
+            self._send("file", mimeType=start.media, base64=data)
+
+
+def _format_timestamp(seconds: int) -> str:
+    """Returns a JavaScript date in JSON; the epoch if the calendar has no such date."""
+    try:
+        date = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        date = datetime.fromtimestamp(0, UTC)
+    return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _error_object(event: ev.Fault) -> Object:
+    """Returns a fault as an Error looks in JSON."""
+    fields = {
+        "name": "AI_APICallError" if event.status else "Error",
+        "message": event.message,
+        "type": event.kind,
+        "code": event.code,
+        "statusCode": event.status,
+        "requestId": event.request_id,
+        "retryAfter": event.retry_after,
+    }
+    known = {key: value for key, value in fields.items() if value}
+    return {**lenient.get_object(sdk_extra(event.extra), "error"), **known}

@@ -9,21 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock import _aisdk as sdk
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
-from penstock._aisdk import (
-    FINISH_WORDS,
-    INCOMPLETE_CALL,
-    OPAQUE_TYPE,
-    ChunkEncoder,
-    approval_fields,
-    call_fields,
-    encode_json,
-    metadata_field,
-    raw_json,
-    sdk_extra,
-    write_usage,
-)
+from penstock._aisdk import ChunkEncoder, encode_json, metadata_field, raw_json, sdk_extra
 from penstock._diagnostics import read_losses
 from penstock._jsontext import decode_or_keep_raw, is_json
 
@@ -52,8 +41,6 @@ class UiEncoder(ChunkEncoder):
 
     def _reset_turn(self) -> None:
         self._reset_parts()
-        self._calls: dict[str, Object] = {}  # id → the fields of its start, by which a reader finds its part
-        self._client_calls: set[str] = set()
         self._step_waits = False
         self._usage: ev.Usage | None = None
 
@@ -90,11 +77,7 @@ class UiEncoder(ChunkEncoder):
             self._usage = event
 
     def _write_finish(self, event: ev.Finish) -> None:
-        if event.reason in ("pause", "other", "refusal"):
-            self.report_loss("reason")
-        if event.others:
-            self.report_loss("choice")
-        reason, metadata = FINISH_WORDS[event.reason], self._usage_metadata()
+        reason, metadata = self._report_finish(event), self._usage_metadata()
         if self._with_metadata and event.raw and event.raw != reason:
             metadata["rawFinishReason"] = event.raw
         metadata.update(lenient.get_object(sdk_extra(event.extra), "messageMetadata"))
@@ -104,7 +87,7 @@ class UiEncoder(ChunkEncoder):
         self.out.append(_DONE)
 
     def _usage_metadata(self) -> Object:
-        return {"usage": write_usage(self._usage)} if self._with_metadata and self._usage is not None else {}
+        return {"usage": sdk.write_usage(self._usage)} if self._with_metadata and self._usage is not None else {}
 
     def _write_fault(self, event: ev.Fault) -> None:
         """Writes usage first: `useChat` throws at an error and reads nothing after it."""
@@ -129,7 +112,7 @@ class UiEncoder(ChunkEncoder):
     def _write_call_start(self, event: ev.CallStart) -> None:
         if not self._is_first_choice(event):
             return
-        self._calls[event.id] = call_fields(event, "dynamic", "title", "toolMetadata")
+        self._calls[event.id] = sdk.call_fields(event, "dynamic", "title", "toolMetadata")
         if event.by == "client":
             self._client_calls.add(event.id)
         encoding = {"inputEncoding": "text"} if event.form == "text" else {}
@@ -163,7 +146,7 @@ class UiEncoder(ChunkEncoder):
         """
         if event.broken:
             self.report_loss("cut-call")
-        fields = {**self._head_fields(event, cut=event.by), "input": event.json, "errorText": INCOMPLETE_CALL}
+        fields = {**self._head_fields(event, cut=event.by), "input": event.json, "errorText": sdk.INCOMPLETE_CALL}
         self._close_part(event, "tool-input-error", **fields)
 
     def _write_result(self, event: ev.Result) -> None:
@@ -171,11 +154,11 @@ class UiEncoder(ChunkEncoder):
         if call is None:
             self.report_loss("orphan-result")
             return
-        if event.call in self._client_calls:
-            self.report_loss("answered")
-        self._flush_calls(event.call, ran=True)
-        fields: Object = {key: call[key] for key in ("providerExecuted", "dynamic") if key in call}
-        fields = {"toolCallId": event.call, **fields}
+        self._answer_call(event.call)
+        fields = {
+            "toolCallId": event.call,
+            **{key: call[key] for key in ("providerExecuted", "dynamic") if key in call},
+        }
         metadata = metadata_field(event.extra)
         if event.failed:
             if not event.json.startswith('"'):
@@ -190,8 +173,8 @@ class UiEncoder(ChunkEncoder):
         if event.call not in self._calls or sdk_extra(event.extra).get("via") != NAME:
             self.report_loss("approval")
             return
-        self._flush_calls(event.call, ran=True)
-        self._send("tool-approval-request", approvalId=event.id, toolCallId=event.call, **approval_fields(event))
+        self._flush_call(event.call)
+        self._send("tool-approval-request", approvalId=event.id, toolCallId=event.call, **sdk.approval_fields(event))
 
     # ── sources, files, state ─────────────────────────────────────────────────────────────────────
 
@@ -210,7 +193,7 @@ class UiEncoder(ChunkEncoder):
         if event.protocol == NAME and isinstance(event.data, dict):
             self.out.append((b"", encode_json(event.data)))  # pyright: ignore[reportUnknownMemberType]
         else:
-            self._send(OPAQUE_TYPE, data={"protocol": event.protocol, "kind": event.kind, "data": event.data})
+            self._send(sdk.OPAQUE_TYPE, data={"protocol": event.protocol, "kind": event.kind, "data": event.data})
 
     def _write_data(self, event: ev.Data) -> None:
         id = {"id": event.id} if event.id else {}  # noqa: A001
