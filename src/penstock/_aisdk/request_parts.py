@@ -10,40 +10,30 @@ from msgspec.structs import replace
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._aisdk import PENSTOCK, SDK, sdk_extra, to_json_text
-from penstock._aisdk.request_settings import (
-    METADATA,
-    OPTIONS,
-    add_extra,
-    read_extra_fields,
-    report_foreign_fields,
-    write_extra_fields,
-)
+from penstock._aisdk import PENSTOCK, SDK, TABLES, our_fields, request_settings, sdk_extra, to_json_text
+from penstock._aisdk.request_settings import OPTION_KEYS, OPTIONS, add_extra, read_extra_fields, write_extra_fields
 from penstock._aisdk.wire import read_file_data, single_reference_id, write_file_data
 from penstock._jsontext import decode_or_keep_raw, is_json
 from penstock._request_writer import RequestDraft, drop_empty, split_extra
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from penstock._lenient_fields import Object
 
-OPTION_KEYS = {SDK: (OPTIONS, METADATA, "experimental_providerMetadata"), "uistream": (METADATA,)}
 _REASONING_FORMS = ("full", "summary", "redacted")
 
 
 def read_text(part: Object, known: frozenset[str], protocol: str, **marks: Any) -> rq.Text:
     """Reads text, and whether it is a refusal."""
     made = rq.Text(strict.require_text(part, "text"))
-    made.refusal = bool(read_extra_fields(made, part, known, OPTION_KEYS[protocol], protocol, **marks).get("refusal"))
+    made.refusal = bool(read_extra_fields(made, part, known, protocol, **marks).get("refusal"))
     return made
 
 
 def read_reasoning(part: Object, known: frozenset[str], protocol: str, **marks: Any) -> rq.Reasoning:
     """Reads reasoning with its state."""
     made = rq.Reasoning(strict.require_text(part, "text"))
-    ours = read_extra_fields(made, part, known, OPTION_KEYS[protocol], protocol, **marks)
+    ours = read_extra_fields(made, part, known, protocol, **marks)
     made.item = lenient.get_text(ours, "item")
     form: Any = ours.get("form")
     if form in _REASONING_FORMS:
@@ -83,64 +73,59 @@ def call_input_value(call: rq.Call, marks: Object) -> Any:
 
 def read_file(part: Object, field: str, default: str, protocol: str = SDK) -> rq.File:
     """Reads a file with its data in this field. UI messages have data URLs where model messages have base64."""
-    word = "mimeType" if "mediaType" not in part and "mimeType" in part else "mediaType"
-    label = strict.get_text(part, word)
-    try:
-        held = read_file_data(part.get(field), label, default)
-    except BadRequest as error:
-        raise error.at(field) from None
-    made = rq.File(
-        held.media, held.url, held.data, name=strict.get_text(part, "filename"), id=single_reference_id(held.reference)
-    )
     kind = strict.get_text(part, "type")
-    usual = "data-url" if field == "url" else ""
-    form = "" if held.form == usual else held.form or ("bare" if held.data else "")
-    ours = read_extra_fields(
-        made,
-        part,
-        {"type", field, word, "filename"},
-        OPTION_KEYS[protocol],
-        protocol,
-        mime=word == "mimeType",
-        form=form,
-        kind="" if kind == "file" else kind,
-        media="" if held.media == label else label or "-",
-        reference=held.reference,
-    )
+    made, ours = _read_file_fields(part, field, part.get(field), default, protocol, "" if kind == "file" else kind)
     made.id, made.detail = made.id or lenient.get_text(ours, "id"), lenient.get_text(ours, "detail")
     if kind == "reasoning-file":
         add_extra(made, SDK, reasoning=True)
     return made
 
 
+def _read_file_fields(
+    part: Object, field: str, value: Any, default: str, protocol: str, kind: str
+) -> tuple[rq.File, Object]:
+    """Reads a file with this value in this field; also returns our fields."""
+    word = "mimeType" if "mediaType" not in part and "mimeType" in part else "mediaType"
+    label = strict.get_text(part, word)
+    try:
+        held = read_file_data(value, label, default)
+    except BadRequest as error:
+        raise error.at(field) from None
+    name, id = strict.get_text(part, "filename"), single_reference_id(held.reference)  # noqa: A001
+    made = rq.File(held.media, held.url, held.data, name=name, id=id)
+    usual = "" if protocol == SDK else "data-url"
+    marks: Object = {
+        "mime": word == "mimeType",
+        "form": "" if held.form == usual else held.form or ("bare" if held.data else ""),
+        "kind": kind,
+        "media": "" if held.media == label else label or "-",
+        "reference": held.reference if value is part.get(field) else None,
+    }
+    return made, read_extra_fields(made, part, {"type", field, word, "filename"}, protocol, **marks)
+
+
 def write_file(file: rq.File, field: str, protocol: str = SDK) -> Object:
     """Writes a file; an image part stays an image part."""
-    rest, _, marks = write_extra_fields(
-        file, word=OPTION_KEYS[protocol][0], protocol=protocol, id=_unreferenced_id(file, protocol), detail=file.detail
-    )
-    thought = (file.extra or {}).get(SDK, {}).get("reasoning")
-    kind = marks.get("kind") or ("reasoning-file" if thought else "file")
+    file_id = "" if split_extra(file.extra, protocol)[1].get("reference") else file.id
+    rest, _, marks = write_extra_fields(file, protocol, id=file_id, detail=file.detail)
+    kind = marks.get("kind") or ("reasoning-file" if sdk_extra(file.extra).get("reasoning") else "file")
     made: Object = {"type": kind}
     form = marks.get("form") or ("data-url" if field == "url" else "")
     made["image" if kind == "image" else field] = write_file_data(file, form, marks.get("reference"))
+    return {**rest, **made, **_label_fields(file, marks)}
+
+
+def _label_fields(file: rq.File, marks: Object) -> Object:
     media = marks.get("media") or file.media
-    if media != "-":
-        made["mimeType" if marks.get("mime") else "mediaType"] = media
-    if file.name:
-        made["filename"] = file.name
-    return {**rest, **made}
-
-
-def _unreferenced_id(file: rq.File, protocol: str) -> str:
-    """Returns the file's id, unless a reference has it."""
-    return "" if split_extra(file.extra, protocol)[1].get("reference") else file.id
+    label = {} if media == "-" else {"mimeType" if marks.get("mime") else "mediaType": media}
+    return {**label, **drop_empty(filename=file.name)}
 
 
 def read_custom(part: Object, protocol: str = SDK) -> rq.Opaque:
     """Reads a custom part: opaque state of ours if our key says so, else of the SDK."""
     word = OPTION_KEYS[protocol][0]
     owner, _, kind = strict.get_text(part, "kind").partition(".")
-    ours = lenient.get_object(lenient.get_object(part, word), PENSTOCK)
+    ours = our_fields(part.get(word))
     if "opaque" in ours and kind:
         return rq.Opaque(owner, kind, ours["opaque"])
     return rq.Opaque(SDK, "custom", {OPTIONS if key == word else key: value for key, value in part.items()})
@@ -155,22 +140,10 @@ def write_custom(part: rq.Opaque, protocol: str = SDK) -> Object:
 
 
 DENIED_TEXT = "Tool call execution denied."  # the SDK's text if no reason is given
-MEDIA_ONLY_VERSION = 5  # the version whose content lists know text and `media` single_value
+MEDIA_ONLY_VERSION = 5  # the version whose content lists have only text and `media`
 CUSTOM, _CUSTOM_VERSION = "custom", 7  # content of no fixed kind, and since which version
-# kind of content → the field with its data, the field with its name at the provider's
-FILES: dict[str, tuple[str, str]] = {
-    "media": ("data", ""),
-    "file": ("data", ""),
-    "image": ("data", ""),
-    "file-data": ("data", ""),
-    "image-data": ("data", ""),
-    "file-url": ("url", ""),
-    "image-url": ("url", ""),
-    "file-id": ("", "fileId"),
-    "image-file-id": ("", "fileId"),
-    "file-reference": ("", "providerReference"),
-    "image-file-reference": ("", "providerReference"),
-}
+# content type → the field with its data, the field with its id in a provider's file store
+FILES: dict[str, list[str]] = TABLES["file_fields"]
 
 
 class ToolOutput(NamedTuple):
@@ -223,39 +196,18 @@ def read_content(part: Object) -> rq.ResultPart:
             return made
         return rq.Json(made.text, extra=made.extra, cache=made.cache)
     if kind in FILES:
-        return _file(part, kind)
-    held = lenient.get_object(lenient.get_object(lenient.get_object(part, OPTIONS), PENSTOCK), "opaque")
+        field, stored = FILES[kind]
+        given = part.get(field or stored)
+        value = {"": given} if stored and isinstance(given, str) else given
+        default = "image/*" if kind.startswith("image") else "application/octet-stream"
+        return _read_file_fields(part, field or stored, value, default, SDK, kind)[0]
+    held = lenient.get_object(our_fields(part.get(OPTIONS)), "opaque")
     if kind == CUSTOM and lenient.get_text(held, "protocol"):
         return rq.Opaque(lenient.get_text(held, "protocol"), lenient.get_text(held, "kind"), held.get("data"))
     return rq.Opaque(SDK, kind, part)
 
 
 _TEXT = frozenset({"type", "text"})
-
-
-def _file(part: Object, kind: str) -> rq.File:
-    field, stored = FILES[kind]
-    word = "mimeType" if "mediaType" not in part and "mimeType" in part else "mediaType"
-    said = strict.get_text(part, word)
-    given: Any = part.get(field or stored)
-    try:
-        value = {"": given} if stored and isinstance(given, str) else given
-        held = read_file_data(value, said, "image/*" if kind.startswith("image") else "application/octet-stream")
-    except BadRequest as error:
-        raise error.at(field or stored) from None
-    name, id = strict.get_text(part, "filename"), single_reference_id(held.reference)  # noqa: A001 — as the part calls it
-    made = rq.File(held.media, held.url, held.data, name=name, id=id)
-    read_extra_fields(
-        made,
-        part,
-        {"type", field or stored, word, "filename"},
-        kind=kind,
-        form=held.form,
-        mime=word == "mimeType",
-        media="" if held.media == said else said or "-",
-        reference=held.reference if value is given else None,
-    )
-    return made
 
 
 # ── writing outputs ──────────────────────────────────────────────────────────────────────────────────
@@ -291,83 +243,57 @@ def single_value(result: rq.Result) -> rq.Text | rq.Json | None:
 
 def write_content(content: list[rq.ResultPart], draft: RequestDraft, version: int) -> list[Object]:
     """Writes the parts of an output's list."""
-    for part in content:
-        if not isinstance(part, rq.Opaque) and part.extra is not None:
-            report_foreign_fields(draft, part.extra)
-    return [made for part in content for made in _WRITES[type(part)](part, draft, version)]
+    return [made for part in content for made in _write_content_part(part, draft, version)]
 
 
-def _text(part: rq.Text, _: RequestDraft, __: int) -> list[Object]:
-    return [{"type": "text", "text": part.text, **write_extra_fields(part)[0]}]
+def _write_content_part(part: rq.ResultPart, draft: RequestDraft, version: int) -> list[Object]:
+    if isinstance(part, rq.Opaque):
+        if part.protocol == SDK:
+            return [part.data]
+        if version >= _CUSTOM_VERSION:
+            held = {"protocol": part.protocol, "kind": part.kind, "data": part.data}
+            return [{"type": CUSTOM, OPTIONS: {PENSTOCK: {"opaque": held}}}]
+        draft.report_loss("opaque")
+        return []
+    request_settings.report_foreign_fields(draft, part.extra)
+    if isinstance(part, rq.File):
+        return [_write_content_file(part, draft, version)]
+    if isinstance(part, rq.Source):
+        draft.report_loss("source")
+        return []
+    text, is_json = (part.json, True) if isinstance(part, rq.Json) else (part.text, False)
+    return [{"type": "text", "text": text, **write_extra_fields(part, json=is_json)[0]}]
 
 
-def _json(part: rq.Json, _: RequestDraft, __: int) -> list[Object]:
-    return [{"type": "text", "text": part.json, **write_extra_fields(part, json=True)[0]}]
-
-
-def _opaque(part: rq.Opaque, draft: RequestDraft, version: int) -> list[Object]:
-    if part.protocol == SDK:
-        return [part.data]
-    if version >= _CUSTOM_VERSION:
-        held = {"protocol": part.protocol, "kind": part.kind, "data": part.data}
-        return [{"type": CUSTOM, OPTIONS: {PENSTOCK: {"opaque": held}}}]
-    draft.report_loss("opaque")
-    return []
-
-
-def _source(_: rq.Source, draft: RequestDraft, __: int) -> list[Object]:
-    draft.report_loss("source")
-    return []
-
-
-def _write_file(file: rq.File, draft: RequestDraft, version: int) -> list[Object]:
+def _write_content_file(file: rq.File, draft: RequestDraft, version: int) -> Object:
     rest, _, marks = write_extra_fields(file)
     draft.report_image_detail(file)
-    kind = _kind(file, marks.get("kind", ""), version)
+    kind = _content_file_type(file, marks.get("kind", ""), version)
     if not kind:
         draft.report_loss("result-url")
-        return [{"type": "text", "text": f"[{file.name or file.media}]({file.url or file.id})"}]
+        return {"type": "text", "text": f"[{file.name or file.media}]({file.url or file.id})"}
     field, stored = FILES[kind]
-    made: Object = {"type": kind}
-    if stored:
-        made[stored] = marks.get("reference") or file.id
-    else:
-        made[field] = write_file_data(file, marks.get("form", ""), marks.get("reference"))
-    media = marks.get("media") or file.media
-    if media != "-" and (marks or not media.endswith("*")):
-        made["mimeType" if marks.get("mime") else "mediaType"] = media
-    if file.name:
-        made["filename"] = file.name
-    return [{**rest, **made}]
+    label, reference = _label_fields(file, marks), marks.get("reference")
+    if not marks and file.media.endswith("*"):
+        del label["mediaType"]
+    value = (reference or file.id) if stored else write_file_data(file, marks.get("form", ""), reference)
+    return {**rest, "type": kind, field or stored: value, **label}
 
 
-def _kind(file: rq.File, said: str, version: int) -> str:
+def _content_file_type(file: rq.File, original: str, version: int) -> str:
     """Returns the content type for a file; empty if there is none."""
-    if said:
-        return said
+    if original:
+        return original
     if version <= MEDIA_ONLY_VERSION:
         return "media" if file.data else ""
     head = "image-" if file.media.startswith("image/") else "file-"
     if file.data:
         return head + "data"
-    return head + "url" if file.url else "image-file-id" if head == "image-" else "file-id"
+    return head + "url" if file.url else head.replace("image-", "image-file-") + "id"
 
 
-_WRITES: dict[type, Callable[[Any, RequestDraft, int], list[Object]]] = {
-    rq.Text: _text,
-    rq.Json: _json,
-    rq.File: _write_file,
-    rq.Opaque: _opaque,
-    rq.Source: _source,
-}
-
-
-def split_sdk_runs(messages: Iterable[rq.Message]) -> list[rq.Message]:
-    """Turns calls that the SDK ran into client calls, and splits each turn where their results come."""
-    return [row for message in messages for row in _split_message(message)]
-
-
-def _split_message(message: rq.Message) -> list[rq.Message]:
+def split_sdk_runs(message: rq.Message) -> list[rq.Message]:
+    """Turns calls that the SDK ran into client calls, and splits the message where their results come."""
     ran = {part.id for part in message.parts if type(part) is rq.Call and sdk_extra(part.extra).get("sdk")}
     if not ran:
         return [message]

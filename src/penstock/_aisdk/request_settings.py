@@ -1,7 +1,7 @@
-"""What an AI SDK call says beside its messages: settings, tools, tool choice, the form of the answer.
+"""The fields of an AI SDK call beside its messages: settings, tools, tool choice, provider options. Both ways.
 
-The same for model messages and for what a page posts along with UI messages. Settings that the SDK has no word for
-travel under our own name in the provider options.
+They are the same for model messages and for what a page posts with UI messages. Settings without a field in the SDK
+are under our key in the provider options.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._aisdk import PENSTOCK, SDK, read_metadata, write_metadata
+from penstock._aisdk import PENSTOCK, SDK, TABLES, read_metadata, write_metadata
 from penstock._request_writer import FOREIGN_FIELDS, RequestDraft, drop_empty, split_extra
 from penstock.errors import BadRequest
 
@@ -24,58 +24,85 @@ if TYPE_CHECKING:
     from penstock.events import Extra
 
 OPTIONS, METADATA = "providerOptions", "providerMetadata"
-OPTION_KEYS = (OPTIONS, METADATA, "experimental_providerMetadata")  # today's, and those of version 4
-# our field → theirs, today's and that of version 4
-FIELDS: dict[str, tuple[str, ...]] = {
-    "max_output": ("maxOutputTokens", "maxTokens"),
-    "temperature": ("temperature",),
-    "top_p": ("topP",),
-    "top_k": ("topK",),
-    "stop": ("stopSequences",),
-    "seed": ("seed",),
-    "frequency_penalty": ("frequencyPenalty",),
-    "presence_penalty": ("presencePenalty",),
-    "effort": ("reasoning",),
-    "format": ("responseFormat",),
-}
+# the keys of provider options by protocol: today's, and those of version 4
+OPTION_KEYS = {SDK: (OPTIONS, METADATA, "experimental_providerMetadata"), "uistream": (METADATA,)}
+_REQUEST_KEYS = OPTION_KEYS[SDK]  # the same for requests of both protocols
+FIELDS: dict[str, list[str]] = TABLES["setting_fields"]
 _COMMON_FIELDS = "model messages tools toolChoice activeTools stream"
-KNOWN_FIELDS = {*_COMMON_FIELDS.split(), *OPTION_KEYS, *(key for keys in FIELDS.values() for key in keys)}
+_KNOWN_FIELDS = {*_COMMON_FIELDS.split(), *_REQUEST_KEYS, *(key for keys in FIELDS.values() for key in keys)}
 MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "none": "none", "required": "required", "tool": "tool"}
-CUSTOM = "openai.custom"  # the SDK's id of a tool that takes free text
-_DEFAULT_EFFORT = "provider-default"  # an effort that asks for none
+CUSTOM = "openai.custom"  # the SDK's id of a free-text tool
+_DEFAULT_EFFORT = "provider-default"  # the effort that requests nothing
 _INTEGER_FIELDS = ("max_output", "top_k", "seed")
 _NUMBER_FIELDS = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
 
 
-def read_settings(body: Object) -> tuple[rq.Settings, Object]:
+def build_request(
+    body: Object,
+    protocol: str,
+    known: AbstractSet[str],
+    tools: list[rq.Tool],
+    messages: list[rq.Message],
+    *,
+    stream: bool,
+    **marks: Any,
+) -> rq.Request:
+    """Builds a request from its tools and messages; reads the other fields. `known` are fields of this protocol."""
+    word = next((word for word in _REQUEST_KEYS if word in body), "")
+    options = strict.get_object(body, word) if word else {}
+    ours = lenient.get_object(options, PENSTOCK)
+    settings, spelled = _read_settings(body, ours)
+    marks |= {**spelled, "word": "" if word == OPTIONS else word, "named": isinstance(body.get("tools"), dict)}
+    known = known | _KNOWN_FIELDS
+    unknown = {key: value for key, value in body.items() if key not in known or value is None}
+    return rq.Request(
+        strict.get_text(body, "model"),
+        messages,
+        tools,
+        _read_choice(body),
+        settings,
+        stream=stream,
+        usage=strict.get_flag(ours, "usage"),
+        options={key: value for key, value in options.items() if key != PENSTOCK},
+        extra=build_part_extra(protocol, read_options({OPTIONS: {PENSTOCK: ours}} if ours else {}), unknown, **marks),
+    )
+
+
+def write_request_fields(request: rq.Request, draft: RequestDraft, marks: Object, *, with_stream: bool) -> Object:
+    """Writes all fields of a request but its model and messages."""
+    body = {**_write_tools(request, draft, named=bool(marks.get("named"))), **_write_choice(request.choice)}
+    if with_stream:
+        body["stream"] = request.stream
+    settings, left = _write_settings(request.settings, marks)
+    report_foreign_fields(draft, request.extra)
+    ours = write_options(request.extra, {}, own=draft.protocol, settings=left, usage=request.usage).get(OPTIONS, {})
+    options = {**request.options, **({PENSTOCK: ours[PENSTOCK]} if PENSTOCK in ours else {})}
+    return {**body, **settings, **({marks.get("word") or OPTIONS: options} if options else {})}
+
+
+def _read_settings(body: Object, ours: Object) -> tuple[rq.Settings, Object]:
     """Reads the settings; also returns how they were spelled."""
     words = {field: next((word for word in row if word in body), row[0]) for field, row in FIELDS.items()}
-    asked = _read_our_settings(body)
+    held = lenient.get_object(ours, "settings")
+    try:
+        settings = msgspec.convert(held, rq.Settings)
+    except msgspec.ValidationError:
+        raise BadRequest("settings of ours", held, f"{OPTIONS}.{PENSTOCK}.settings") from None
     for field in _INTEGER_FIELDS:
-        setattr(asked, field, strict.get_integer(body, words[field]))
+        setattr(settings, field, strict.get_integer(body, words[field]))
     for field in _NUMBER_FIELDS:
-        setattr(asked, field, strict.get_number(body, words[field]))
-    asked.stop = strict.get_strings(body, words["stop"])
+        setattr(settings, field, strict.get_number(body, words[field]))
+    settings.stop = strict.get_strings(body, words["stop"])
     effort = strict.get_text(body, words["effort"])
-    asked.effort = "" if effort == _DEFAULT_EFFORT else effort
-    is_strict = asked.format.strict if asked.format else None
+    settings.effort = "" if effort == _DEFAULT_EFFORT else effort
+    is_strict = settings.format.strict if settings.format else None
     form = strict.get_object(body, "responseFormat")
-    asked.format = strict.read_object(body, "responseFormat", _format) if form else None
-    if asked.format is not None:
-        asked.format.strict = is_strict
+    settings.format = strict.read_object(body, "responseFormat", _format) if form else None
+    if settings.format is not None:
+        settings.format.strict = is_strict
     old = {field: word for field, word in words.items() if word != FIELDS[field][0]}
     odd = strict.unknown_fields(form, {"type", "schema", "name", "description"})
-    return asked, drop_empty(words=old, effort=_DEFAULT_EFFORT if effort == _DEFAULT_EFFORT else "", format=odd)
-
-
-def _read_our_settings(body: Object) -> rq.Settings:
-    """Reads the settings under our key, which the SDK has no field for."""
-    options = lenient.get_object(body, next((word for word in OPTION_KEYS if word in body), ""))
-    held = lenient.get_object(lenient.get_object(options, PENSTOCK), "settings")
-    try:
-        return msgspec.convert(held, rq.Settings)
-    except msgspec.ValidationError:
-        raise BadRequest("settings of ours", held, f"{OPTION_KEYS[0]}.{PENSTOCK}.settings") from None
+    return settings, {"words": old, "effort": _DEFAULT_EFFORT if effort == _DEFAULT_EFFORT else "", "format": odd}
 
 
 def _format(given: Object) -> rq.Format:
@@ -85,35 +112,24 @@ def _format(given: Object) -> rq.Format:
     return rq.Format(kind, name, schema, description)
 
 
-def write_settings(asked: rq.Settings, marks: Object) -> tuple[Object, Object]:
+def _write_settings(settings: rq.Settings, marks: Object) -> tuple[Object, Object]:
     """Writes the settings; also returns those that the SDK has no field for."""
     words: Object = marks.get("words", {})
-    left: Object = msgspec.to_builtins(asked)
+    left: Object = msgspec.to_builtins(settings)
     body = {words.get(field) or row[0]: left.pop(field) for field, row in FIELDS.items() if field in left}
-    if asked.format is not None:
-        body["responseFormat"] = {**_write_format(asked.format), **marks.get("format", {})}
-        if asked.format.strict is not None:
-            left["format"] = {"kind": asked.format.kind, "strict": asked.format.strict}
-    if marks.get("effort") and not asked.effort:
+    if settings.format is not None:
+        form = settings.format
+        described = drop_empty(schema=form.schema, name=form.name, description=form.description)
+        body["responseFormat"] = {
+            "type": "text" if form.kind == "text" else "json",
+            **described,
+            **marks.get("format", {}),
+        }
+        if form.strict is not None:
+            left["format"] = {"kind": form.kind, "strict": form.strict}
+    if marks.get("effort") and not settings.effort:
         body["reasoning"] = marks["effort"]
     return body, left
-
-
-def _write_format(form: rq.Format) -> Object:
-    described = drop_empty(schema=form.schema, name=form.name, description=form.description)
-    return {"type": "text" if form.kind == "text" else "json", **described}
-
-
-# ── provider options of the whole request ─────────────────────────────────────────────────────────
-
-
-def read_request_options(body: Object) -> tuple[dict[str, Any], Object, Object]:
-    """Returns all providers' options unchanged, our own, and how they were spelled."""
-    word = next((word for word in OPTION_KEYS if word in body), "")
-    given = strict.get_object(body, word) if word else {}
-    ours = lenient.get_object(given, PENSTOCK)
-    options = {key: value for key, value in given.items() if key != PENSTOCK}
-    return options, ours, drop_empty(word="" if word == OPTION_KEYS[0] else word)
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
@@ -136,7 +152,7 @@ def read_tools(body: Object) -> list[rq.Tool]:
 
 
 def read_tool(tool: Object) -> rq.Tool:
-    """A tool of any type; those of a provider are build_part_extra whole, but for those of free text."""
+    """Reads a tool of any type. A provider's tool is kept as it is, except a free-text tool."""
     kind = tool.get("type")
     if kind in ("provider", "provider-defined"):
         return _provider_tool(tool)
@@ -147,22 +163,10 @@ def read_tool(tool: Object) -> rq.Tool:
     wrapped = "jsonSchema" in schema and "type" not in schema
     if wrapped:
         schema = strict.get_object(schema, "jsonSchema")
-    made = rq.Tool(
-        strict.require_text(tool, "name"),
-        strict.get_text(tool, "description"),
-        schema if word in tool else None,
-        strict=strict.get_flag(tool, "strict"),
-    )
-    blank = tool.get("description") == ""
-    ours = read_extra_fields(
-        made,
-        tool,
-        _TOOL,
-        kind="" if kind == "function" else kind or "-",
-        old=word == "parameters",
-        wrapped=wrapped,
-        blank=blank,
-    )
+    name, description = strict.require_text(tool, "name"), strict.get_text(tool, "description")
+    made = rq.Tool(name, description, schema if word in tool else None, strict=strict.get_flag(tool, "strict"))
+    marks: Object = {"old": word == "parameters", "wrapped": wrapped, "blank": tool.get("description") == ""}
+    ours = read_extra_fields(made, tool, _TOOL, kind="" if kind == "function" else kind or "-", **marks)
     made.namespace = lenient.get_text(ours, "namespace")
     return made
 
@@ -174,20 +178,13 @@ def _provider_tool(tool: Object) -> rq.Tool:
     form = strict.get_object(args, "format") or None
     schema = None if form is None or form.get("type") == "text" else form
     made = rq.Tool(name, strict.get_text(args, "description"), schema, "custom")
-    read_extra_fields(
-        made,
-        tool,
-        {"type", "id", "name", "args"},
-        kind=tool["type"] if tool["type"] != "provider" else "",
-        args={
-            **strict.unknown_fields(args, {"description", "format"}),
-            **({"format": form} if form is not schema else {}),
-        },
-    )
+    rest = strict.unknown_fields(args, {"description"} if form is not schema else {"description", "format"})
+    kind = tool["type"] if tool["type"] != "provider" else ""
+    read_extra_fields(made, tool, {"type", "id", "name", "args"}, kind=kind, args=rest)
     return made
 
 
-def write_tools(request: rq.Request, draft: RequestDraft, *, named: bool) -> Object:
+def _write_tools(request: rq.Request, draft: RequestDraft, *, named: bool) -> Object:
     """Returns the field of tools, if there are any."""
     tools = [made for tool in request.tools for made in _write_tool(tool, draft)]
     if not named:
@@ -223,7 +220,7 @@ def _write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
 # ── tool choice ───────────────────────────────────────────────────────────────────────────────────
 
 
-def read_choice(body: Object) -> rq.ToolChoice | None:
+def _read_choice(body: Object) -> rq.ToolChoice | None:
     """Reads which tools must be called, and which may be."""
     given, active = body.get("toolChoice"), strict.get_strings(body, "activeTools")
     if given is None:
@@ -241,7 +238,7 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
     return rq.ToolChoice(mode, names, {SDK: {"_": marks}} if any(marks.values()) else None)
 
 
-def write_choice(choice: rq.ToolChoice | None) -> Object:
+def _write_choice(choice: rq.ToolChoice | None) -> Object:
     """Returns the fields of tool choice."""
     if choice is None:
         return {}
@@ -286,7 +283,7 @@ class OptionFields(NamedTuple):
 _NO_OPTIONS = OptionFields({}, {}, "", {})
 
 
-def read_options(source: Object, words: tuple[str, ...] = OPTION_KEYS) -> OptionFields:
+def read_options(source: Object, words: tuple[str, ...] = OPTION_KEYS[SDK]) -> OptionFields:
     """Reads the provider options of a message, part or tool. The first of the keys is the usual one."""
     word = next((word for word in words if source.get(word) is not None), "")
     if not word:
@@ -366,11 +363,12 @@ def read_extra_fields(
     made: HasCache,
     source: Object,
     known: AbstractSet[str],
-    words: tuple[str, ...] = OPTION_KEYS,
     protocol: str = SDK,
+    words: tuple[str, ...] = (),
     **marks: Any,
 ) -> Object:
     """Sets a part's extra data and cache hint from options, unknown fields, nulls and spelling. Returns our fields."""
+    words = words or OPTION_KEYS[protocol]
     if source.keys() <= known and None not in source.values() and not any(marks.values()):
         return {}
     options_read = read_options(source, words)
@@ -387,11 +385,12 @@ def add_extra(made: HasExtra, protocol: str = SDK, **fields: Any) -> None:
 
 
 def write_extra_fields(
-    part: HasCache, *, word: str = OPTIONS, protocol: str = SDK, **ours: Any
+    part: HasCache, protocol: str = SDK, word: str = "", **ours: Any
 ) -> tuple[Object, Object, Object]:
     """Returns a part's further fields, the protocol's extra data, and its marks."""
     if part.extra is None and not part.cache and not any(ours.values()):
         return {}, {}, {}
     own, marks = split_extra(part.extra, protocol)
+    word = word or OPTION_KEYS[protocol][0]
     options = write_options(part.extra, marks, cache=part.cache, word=word, own=protocol, **ours)
     return {**own.get("rest", {}), **options}, own, marks

@@ -6,33 +6,18 @@ message, marked as joined with their positions. Provider-run calls and results s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._aisdk import PENSTOCK, SDK, request_settings
-from penstock._aisdk.request_parts import (
-    ToolOutput,
-    read_content,
-    read_custom,
-    read_file,
-    read_output,
-    read_reasoning,
-    read_text,
-    set_call_input,
-    value_as_content,
-)
-from penstock._aisdk.request_settings import (
-    OPTION_KEYS,
-    OPTIONS,
-    add_extra,
-    build_part_extra,
-    read_extra_fields,
-    read_options,
-)
+from penstock._aisdk import PENSTOCK, SDK
+from penstock._aisdk import request_parts as parts
+from penstock._aisdk import request_settings as settings
+from penstock._aisdk.request_settings import add_extra, read_extra_fields
 from penstock._request_writer import split_extra
 from penstock.errors import BadRequest
 
@@ -44,45 +29,51 @@ if TYPE_CHECKING:
 NAME = SDK
 ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 SYSTEM = ("system", "instructions")  # the prompt's field, before version 7 and since
-_KNOWN = request_settings.KNOWN_FIELDS | {"prompt", *SYSTEM}
-_TEXT = frozenset({"type", "text"})
 _SIGNED = frozenset({"type", "text", "signature"})
 _CALL = frozenset({"type", "toolCallId", "toolName", "input", "args", "providerExecuted"})
 _RESULT = frozenset({"type", "toolCallId", "toolName", "output", "result", "experimental_content", "isError"})
+SYSTEM_SEPARATOR = "\n\n"
 
 
 def read_request(body: Object) -> rq.Request:
     """Reads a request from its parsed body."""
-    tools = request_settings.read_tools(strict.as_object(body))
-    reader = _RequestReader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
+    tools = settings.read_tools(strict.as_object(body))
+    reader = AisdkRequestReader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
     messages, marks = reader.read(body)
-    asked, spelled = request_settings.read_settings(body)
-    options, ours, word = request_settings.read_request_options(body)
-    unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
-    return rq.Request(
-        strict.get_text(body, "model"),
-        messages,
-        tools,
-        request_settings.read_choice(body),
-        asked,
-        stream=strict.get_flag(body, "stream") or False,
-        usage=strict.get_flag(ours, "usage"),
-        options=options,
-        extra=build_part_extra(
-            NAME,
-            read_options({OPTIONS: {PENSTOCK: ours}} if ours else {}),
-            unknown,
-            read=True,
-            **marks,
-            **spelled,
-            **word,
-            named=isinstance(body.get("tools"), dict),
-            still=body.get("stream") is False,
-        ),
-    )
+    stream = strict.get_flag(body, "stream")
+    marks |= {"read": True, "still": stream is False}
+    return settings.build_request(body, NAME, {"prompt", *SYSTEM}, tools, messages, stream=bool(stream), **marks)
 
 
-class _RequestReader:
+def _read_redacted(part: Object) -> rq.Reasoning:
+    made = rq.Reasoning(form="redacted")
+    read_extra_fields(made, part, {"type", "data"}, kind="redacted-reasoning")
+    add_extra(made, "anthropic", redacted=strict.require_text(part, "data"))
+    return made
+
+
+def _read_reasoning(part: Object) -> rq.Reasoning:
+    signature = strict.get_text(part, "signature")  # version 4
+    made = parts.read_reasoning(part, _SIGNED, NAME, signed=bool(signature))
+    if signature:
+        add_extra(made, "anthropic", signature=signature)
+    return made
+
+
+_read_file = partial(parts.read_file, field="data", default="application/octet-stream")
+# part type → its reader
+_PARTS: dict[str, Callable[[Object], rq.AnyPart]] = {
+    "text": partial(parts.read_text, known=frozenset({"type", "text"}), protocol=NAME),
+    "reasoning": _read_reasoning,
+    "redacted-reasoning": _read_redacted,
+    "image": partial(parts.read_file, field="image", default="image/*"),
+    "file": _read_file,
+    "reasoning-file": _read_file,
+    "custom": parts.read_custom,
+}
+
+
+class AisdkRequestReader:
     """Reads one request. State: free-text tools, provider-run calls, the call of each approval."""
 
     def __init__(self, custom: frozenset[str]) -> None:
@@ -147,33 +138,10 @@ class _RequestReader:
         return strict.read_each(content, self._part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
     def _part(self, part: Object) -> rq.AnyPart:
-        read = self.kinds.get(strict.require_text(part, "type"))
-        return rq.Opaque(NAME, part["type"], part) if read is None else read(self, part)
-
-    def _read_text(self, part: Object) -> rq.Text:
-        return read_text(part, _TEXT, NAME)
-
-    def _read_reasoning(self, part: Object) -> rq.Reasoning:
-        signature = strict.get_text(part, "signature")  # version 4
-        made = read_reasoning(part, _SIGNED, NAME, signed=bool(signature))
-        if signature:
-            add_extra(made, "anthropic", signature=signature)
-        return made
-
-    def _redacted(self, part: Object) -> rq.Reasoning:
-        made = rq.Reasoning(form="redacted")
-        read_extra_fields(made, part, {"type", "data"}, kind="redacted-reasoning")
-        add_extra(made, "anthropic", redacted=strict.require_text(part, "data"))
-        return made
-
-    def _image(self, part: Object) -> rq.File:
-        return read_file(part, "image", "image/*")
-
-    def _file(self, part: Object) -> rq.File:
-        return read_file(part, "data", "application/octet-stream")
-
-    def _state(self, part: Object) -> rq.Opaque:
-        return read_custom(part)
+        kind = strict.require_text(part, "type")
+        if kind in self.methods:
+            return self.methods[kind](self, part)
+        return _PARTS[kind](part) if kind in _PARTS else rq.Opaque(NAME, kind, part)
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -188,14 +156,13 @@ class _RequestReader:
             made.by = "provider"
             add_extra(made, NAME, ran=True)
         if word in part:
-            set_call_input(
-                made, part[word], free=made.name in self._custom or ours.get("form") == "text", protocol=NAME
-            )
+            free = made.name in self._custom or ours.get("form") == "text"
+            parts.set_call_input(made, part[word], free=free, protocol=NAME)
         return made
 
     def _result(self, part: Object) -> rq.Result:
         made = rq.Result(strict.require_text(part, "toolCallId"), strict.get_text(part, "toolName"))
-        output = strict.read_object(part, "output", read_output) if "output" in part else _read_v4_output(part)
+        output = strict.read_object(part, "output", parts.read_output) if "output" in part else _read_v4_output(part)
         ours = read_extra_fields(made, part, _RESULT, **(output.marks or {}))
         made.content, made.failed = output.content, output.failed or bool(ours.get("failed"))
         made.by = "provider" if made.call in self._ran or ours.get("ran") else "client"
@@ -211,19 +178,12 @@ class _RequestReader:
         return made
 
     def _answer(self, part: Object) -> rq.Ask:
-        made = rq.Ask("", strict.require_text(part, "approvalId"), strict.get_flag(part, "approved") or False)
-        made.call = self._asks.get(made.id, "")
+        id = strict.require_text(part, "approvalId")  # noqa: A001
+        made = rq.Ask(self._asks.get(id, ""), id, strict.get_flag(part, "approved") or False)
         read_extra_fields(made, part, {"type", "approvalId", "approved"})
         return made
 
-    kinds: dict[str, Callable[[Any, Object], rq.AnyPart]] = {  # noqa: RUF012 — a table
-        "text": _read_text,
-        "reasoning": _read_reasoning,
-        "redacted-reasoning": _redacted,
-        "image": _image,
-        "file": _file,
-        "reasoning-file": _file,
-        "custom": _state,
+    methods: ClassVar[dict[str, Callable[[Any, Object], rq.AnyPart]]] = {
         "tool-call": _call,
         "tool-result": _result,
         "tool-approval-request": _ask,
@@ -239,13 +199,13 @@ def _read_message_fields(made: rq.Message, message: Object, *, listed: bool) -> 
     """Reads the other fields of a message. A cache hint of the message belongs to its last part."""
     if message.keys() <= {"role", "content"} and not listed:
         return
-    options_read = read_options(message)
+    options_read = settings.read_options(message)
     made.name = lenient.get_text(options_read.ours, "name")
     cached = bool(options_read.cache and made.parts and not made.parts[-1].cache)
     if cached:
         made.parts[-1].cache = options_read.cache
-    rest = {key: value for key, value in message.items() if key not in ("role", "content", *OPTION_KEYS)}
-    made.extra = build_part_extra(NAME, options_read, rest, listed=listed, cached=cached)
+    rest = {key: value for key, value in message.items() if key not in ("role", "content", *settings.OPTION_KEYS[NAME])}
+    made.extra = settings.build_part_extra(NAME, options_read, rest, listed=listed, cached=cached)
     sizes = lenient.get_list(options_read.ours, "sizes")
     only = made.parts[0] if sizes and len(made.parts) == 1 else None
     if type(only) is rq.Text:
@@ -254,7 +214,7 @@ def _read_message_fields(made: rq.Message, message: Object, *, listed: bool) -> 
         try:
             place, part = msgspec.convert(held, tuple[int, rq.Opaque])
         except msgspec.ValidationError:
-            raise BadRequest("a place and a part", held, f"{OPTIONS}.{PENSTOCK}.opaques") from None
+            raise BadRequest("a place and a part", held, f"{settings.OPTIONS}.{PENSTOCK}.opaques") from None
         made.parts.insert(place, part)
 
 
@@ -273,17 +233,14 @@ def _split_text(text: rq.Text, sizes: list[Any]) -> list[rq.AnyPart]:
     return pieces
 
 
-SYSTEM_SEPARATOR = "\n\n"
-
-
-def _read_v4_output(part: Object) -> ToolOutput:
+def _read_v4_output(part: Object) -> parts.ToolOutput:
     """Reads version 4's result: a bare value, and perhaps the content that it stands for."""
     if "result" not in part:
         raise BadRequest("an output", None, "output")
     failed = strict.get_flag(part, "isError")
     marks: Object = {"old": True, "unfailed": failed is False}
-    content = value_as_content(part["result"])
+    content = parts.value_as_content(part["result"])
     if part.get("experimental_content") is not None:
-        content = strict.read_objects(part, "experimental_content", read_content)
+        content = strict.read_objects(part, "experimental_content", parts.read_content)
         marks["result"] = {"value": part["result"]}
-    return ToolOutput(content, failed or False, marks=marks)
+    return parts.ToolOutput(content, failed or False, marks=marks)

@@ -12,22 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._aisdk import PENSTOCK, request_settings
-from penstock._aisdk.request_parts import (
-    call_input_value,
-    parse_json_or_text,
-    reasoning_fields,
-    single_value,
-    split_sdk_runs,
-    write_content,
-    write_custom,
-    write_file,
-    write_output,
-)
-from penstock._aisdk.request_settings import report_foreign_fields, write_extra_fields, write_options
+from penstock._aisdk import request_parts, request_settings
+from penstock._aisdk.request_settings import report_foreign_fields, write_extra_fields
 from penstock._diagnostics import read_losses
 from penstock._protocols.aisdk.request_read import NAME, SYSTEM_SEPARATOR
-from penstock._request_writer import RequestDraft, drop_empty, split_extra
+from penstock._request_writer import RequestDraft, drop_empty, omit_with_loss, split_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +24,7 @@ if TYPE_CHECKING:
     from penstock._lenient_fields import Object
 
 LOSSES = read_losses(__name__, "requests")
-APPROVAL, CUSTOM = 6, 7  # since which version there is
+_OUTPUT, _APPROVAL, _CUSTOM = 5, 6, 7  # the first version with tool outputs, approvals, custom parts
 
 
 class Quirks(msgspec.Struct, frozen=True):
@@ -44,7 +33,7 @@ class Quirks(msgspec.Struct, frozen=True):
     version: int = 7
 
 
-class Writer(RequestDraft):
+class AisdkRequestWriter(RequestDraft):
     """Writes one request. State: the free-text tools, and the tool name of each call."""
 
     protocol = NAME
@@ -60,22 +49,10 @@ class Writer(RequestDraft):
         own, marks = split_extra(request.extra, NAME)
         self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
         body: Object = {**own.get("rest", {}), **drop_empty(model=request.model)}
-        body.update(self._write_prompt(split_sdk_runs(request.messages), marks))
-        body.update(request_settings.write_tools(request, self, named=bool(marks.get("named"))))
-        body.update(request_settings.write_choice(request.choice))
-        if request.stream or marks.get("still"):
-            body["stream"] = request.stream
-        asked, left = request_settings.write_settings(request.settings, marks)
-        body.update(asked)
-        body.update(self._options(request, left, marks))
-        return body
-
-    def _options(self, request: rq.Request, left: Object, marks: Object) -> Object:
-        """Writes the provider options, ours included."""
-        report_foreign_fields(self, request.extra)
-        ours = write_options(request.extra, {}, settings=left, usage=request.usage).get("providerOptions", {})
-        found = {**request.options, **({PENSTOCK: ours[PENSTOCK]} if PENSTOCK in ours else {})}
-        return {marks.get("word") or "providerOptions": found} if found else {}
+        messages = [row for message in request.messages for row in request_parts.split_sdk_runs(message)]
+        body.update(self._write_prompt(messages, marks))
+        with_stream = bool(request.stream or marks.get("still"))
+        return {**body, **request_settings.write_request_fields(request, self, marks, with_stream=with_stream)}
 
     def _write_prompt(self, messages: list[rq.Message], marks: Object) -> Object:
         """Writes the system prompt and the messages."""
@@ -101,11 +78,7 @@ class Writer(RequestDraft):
             _, marks = split_extra(message.extra, NAME)
             if message.role == "system":
                 made.append(self._system(message, marks))
-            elif (
-                made
-                and isinstance(made[-1]["content"], list)
-                and (places := self._joined_positions(message, marks, made[-1]))
-            ):
+            elif made and (places := self._joined_positions(message, marks, made[-1])):
                 for place, part in zip(places, message.parts, strict=False):
                     made[-1]["content"][place:place] = self._part(part)
             else:
@@ -114,11 +87,13 @@ class Writer(RequestDraft):
 
     def _joined_positions(self, message: rq.Message, marks: Object, before: Object) -> list[int]:
         """Returns the positions of a message's parts in the message before; nothing if they do not belong there."""
+        if not isinstance(before["content"], list):
+            return []
         joined = marks.get("joined")
         if isinstance(joined, list):
             return joined  # pyright: ignore[reportUnknownVariableType]
         answers = message.role == "user" and all(type(part) is rq.Ask for part in message.parts)
-        # approvals are looked for in the last message single_value, before its results
+        # the SDK looks for approvals only in the last message, before its results
         return list(range(len(message.parts))) if answers and before["role"] == "tool" else []
 
     def _system(self, message: rq.Message, marks: Object) -> Object:
@@ -135,12 +110,12 @@ class Writer(RequestDraft):
 
     def _message_fields(self, message: rq.Message, marks: Object, cache: str, **ours: Any) -> Object:
         report_foreign_fields(self, message.extra)
-        options = write_options(message.extra, marks, cache=cache, name=message.name, **ours)
+        options = request_settings.write_options(message.extra, marks, cache=cache, name=message.name, **ours)
         return {**split_extra(message.extra, NAME)[0].get("rest", {}), **options}
 
     def _message(self, message: rq.Message, marks: Object) -> list[Object]:
         role = marks.get("role") or message.role
-        native = role == "assistant" and self._version >= CUSTOM
+        native = role == "assistant" and self._version >= _CUSTOM
         parts, opaques = (message.parts, []) if native else _split_opaque(message.parts)
         answers: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Ask] if role == "user" else []
         made: list[Object] = []
@@ -152,9 +127,8 @@ class Writer(RequestDraft):
             if marks.get("cached") and parts:
                 cache, parts = parts[-1].cache, [*parts[:-1], replace(parts[-1], cache="")]
             content = self._content(parts, listed=role == "tool" or "listed" in marks)
-            made.append(
-                {"role": role, "content": content, **self._message_fields(message, marks, cache, opaques=opaques)}
-            )
+            beside = self._message_fields(message, marks, cache, opaques=opaques)
+            made.append({"role": role, "content": content, **beside})
         return [one for one in made if one["role"] != "tool" or one["content"]]
 
     def _content(self, parts: list[rq.AnyPart], *, listed: bool) -> str | list[Object]:
@@ -179,22 +153,13 @@ class Writer(RequestDraft):
         marks = split_extra(part.extra, NAME)[1]
         state = (part.extra or {}).get("anthropic", {})
         old = bool(marks.get("signed") or marks.get("kind"))
-        bare = (
-            replace(part, extra={key: own for key, own in (part.extra or {}).items() if key != "anthropic"})
-            if old
-            else part
-        )
-        rest = write_extra_fields(bare, **reasoning_fields(part))[0]
+        others = {key: own for key, own in (part.extra or {}).items() if key != "anthropic"}
+        bare = replace(part, extra=others) if old else part
+        rest = write_extra_fields(bare, **request_parts.reasoning_fields(part))[0]
         if marks.get("kind"):
             return [{**rest, "type": "redacted-reasoning", "data": state.get("redacted", "")}]
-        return [
-            {
-                **rest,
-                "type": "reasoning",
-                "text": part.text,
-                **({"signature": state.get("signature", "")} if old else {}),
-            }
-        ]
+        signature = {"signature": state.get("signature", "")} if old else {}
+        return [{**rest, "type": "reasoning", "text": part.text, **signature}]
 
     def _call(self, call: rq.Call) -> list[Object]:
         self._names[call.id] = call.name
@@ -205,28 +170,22 @@ class Writer(RequestDraft):
         rest, _, marks = write_extra_fields(call, form="text" if free else "")
         made: Object = {"type": "tool-call", "toolCallId": call.id, "toolName": call.name}
         if call.json or not marks.get("silent"):
-            made["args" if marks.get("old") or self._version < 5 else "input"] = call_input_value(call, marks)  # noqa: PLR2004
+            word = "args" if marks.get("old") or self._version < _OUTPUT else "input"
+            made[word] = request_parts.call_input_value(call, marks)
         if call.by == "provider" or marks.get("unrun"):
             made["providerExecuted"] = call.by == "provider"
         return [{**rest, **made}]
 
     def _result(self, result: rq.Result) -> list[Object]:
         own, marks = split_extra(result.extra, NAME)
-        listed = single_value(result) is None
-        rest = write_extra_fields(
-            result,
-            failed=result.failed and listed and not own.get("denied"),
-            partial=result.partial,
-            ran=result.by == "provider" and result.call not in self._names,
-        )[0]
-        made = {
-            "type": "tool-result",
-            "toolCallId": result.call,
-            "toolName": result.name or self._names.get(result.call, ""),
-        }
-        if marks.get("old") or self._version < 5:  # noqa: PLR2004 — version 4 has no outputs
-            return [{**rest, **made, **self._write_v4_output(result, marks)}]
-        return [{**rest, **made, "output": write_output(result, self, self._version)}]
+        failed = result.failed and request_parts.single_value(result) is None and not own.get("denied")
+        ran = result.by == "provider" and result.call not in self._names
+        rest = write_extra_fields(result, failed=failed, partial=result.partial, ran=ran)[0]
+        name = result.name or self._names.get(result.call, "")
+        made = {**rest, "type": "tool-result", "toolCallId": result.call, "toolName": name}
+        if marks.get("old") or self._version < _OUTPUT:
+            return [{**made, **self._write_v4_output(result, marks)}]
+        return [{**made, "output": request_parts.write_output(result, self, self._version)}]
 
     def _write_v4_output(self, result: rq.Result, marks: Object) -> Object:
         only = result.content[0] if len(result.content) == 1 else None
@@ -234,31 +193,27 @@ class Writer(RequestDraft):
         if type(only) is rq.Text and "result" not in marks:
             return {"result": only.text, **failed}
         if type(only) is rq.Json:
-            return {"result": parse_json_or_text(only.json), **failed}
-        content = write_content(result.content, self, self._version)
+            return {"result": request_parts.parse_json_or_text(only.json), **failed}
+        content = request_parts.write_content(result.content, self, self._version)
         bare: Any = marks["result"]["value"] if "result" in marks else content
         return {"result": bare, "experimental_content": content, **failed}
 
     def _file(self, file: rq.File) -> list[Object]:
         if file.id and not file.url and not file.data and not split_extra(file.extra, NAME)[1].get("reference"):
             self.report_loss("file-id")
-        made = write_file(file, "data")
-        return [{**made, "type": "file"} if made["type"] == "reasoning-file" and self._version < CUSTOM else made]
+        made = request_parts.write_file(file, "data")
+        return [{**made, "type": "file"} if made["type"] == "reasoning-file" and self._version < _CUSTOM else made]
 
     def _opaque(self, part: rq.Opaque) -> list[Object]:
         if part.protocol == NAME and part.kind != "custom":
             return [part.data]
-        if self._version >= CUSTOM:
-            return [write_custom(part)]
+        if self._version >= _CUSTOM:
+            return [request_parts.write_custom(part)]
         self.report_loss("opaque")  # the SDK's own
         return []
 
-    def _source(self, _: rq.Source) -> list[Object]:
-        self.report_loss("source")
-        return []
-
     def _ask(self, ask: rq.Ask) -> list[Object]:
-        if self._version < APPROVAL:
+        if self._version < _APPROVAL:
             self.report_loss("approval")
             return []
         rest = write_extra_fields(ask)[0]
@@ -274,7 +229,7 @@ class Writer(RequestDraft):
         rq.File: _file,
         rq.Ask: _ask,
         rq.Opaque: _opaque,
-        rq.Source: _source,
+        rq.Source: omit_with_loss("source"),
     }
 
 
@@ -283,12 +238,12 @@ def _split_opaque(parts: list[rq.AnyPart]) -> tuple[list[rq.AnyPart], list[Any]]
     away = [place for place, part in enumerate(parts) if type(part) is rq.Opaque and part.protocol != NAME]
     if not away:
         return parts, []
-    build_part_extra = [part for place, part in enumerate(parts) if place not in away]
-    return build_part_extra, [[place, msgspec.to_builtins(parts[place])] for place in away]
+    others = [part for place, part in enumerate(parts) if place not in away]
+    return others, [[place, msgspec.to_builtins(parts[place])] for place in away]
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """Writes a request as the options of an AI SDK call, in JSON."""
-    writer = Writer(quirks or Quirks())
+    writer = AisdkRequestWriter(quirks or Quirks())
     writer.body = writer.write(request)
     return writer

@@ -7,6 +7,7 @@ data, calls still streaming) are not content; they are kept with their positions
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,17 +15,10 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._aisdk import OPAQUE_TYPE, PENSTOCK, request_settings
-from penstock._aisdk.request_parts import read_custom, read_file, read_reasoning, read_text
-from penstock._aisdk.request_settings import (
-    METADATA,
-    OPTIONS,
-    add_extra,
-    build_part_extra,
-    read_extra_fields,
-    read_options,
-)
-from penstock._protocols.uistream.request_tools import NAME, ToolPart
+from penstock._aisdk import OPAQUE_TYPE, SDK
+from penstock._aisdk import request_parts as parts
+from penstock._aisdk import request_settings as settings
+from penstock._aisdk.request_settings import add_extra, read_extra_fields
 from penstock._request_writer import split_extra
 from penstock.errors import BadRequest
 
@@ -33,53 +27,66 @@ if TYPE_CHECKING:
 
     from penstock._lenient_fields import Object
 
+NAME = "uistream"
 ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 ASIDE = "data"  # version 4's role for messages that no model gets
 STEERING = "steering-message"
 ORPHAN = (NAME, "result")  # opaque state that is a result without its call
 HEAD = ("id", "metadata")  # of a message: what only pages care for
 CHAT = ("id", "trigger", "messageId")  # and of a request
-_KNOWN = request_settings.KNOWN_FIELDS | {"system", *CHAT}
-_SAID = frozenset({"type", "text", "state"})
-_WORDS = (METADATA,)
+_TEXT = frozenset({"type", "text", "state"})
+_SOURCE = frozenset({"type", "url", "title", "sourceId", "mediaType", "filename"})
 
 
 def read_request(body: Object) -> rq.Request:
     """Reads a request from its parsed body."""
-    tools = request_settings.read_tools(strict.as_object(body))
-    reader = _RequestReader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
+    tools = settings.read_tools(strict.as_object(body))
+    reader = UiRequestReader(frozenset(tool.name for tool in tools if tool.kind == "custom"))
     system = strict.get_text(body, "system")
-    messages = [rq.Message("system", [rq.Text(system)])] if system else []
-    messages += reader.read(body)
-    asked, spelled = request_settings.read_settings(body)
-    options, ours, word = request_settings.read_request_options(body)
-    unknown = {key: value for key, value in body.items() if key not in _KNOWN or value is None}
-    streamed = strict.get_flag(body, "stream")
-    return rq.Request(
-        strict.get_text(body, "model"),
-        messages,
-        tools,
-        request_settings.read_choice(body),
-        asked,
-        stream=streamed is not False,
-        usage=strict.get_flag(ours, "usage"),
-        options=options,
-        extra=build_part_extra(
-            NAME,
-            read_options({OPTIONS: {PENSTOCK: ours}} if ours else {}),
-            unknown,
-            **spelled,
-            **word,
-            system=bool(system),
-            named=isinstance(body.get("tools"), dict),
-            streamed=streamed is True,
-            aside=reader.aside,
-            chat={key: body[key] for key in CHAT if key in body},
-        ),
+    messages = [*([rq.Message("system", [rq.Text(system)])] if system else []), *reader.read(body)]
+    stream = strict.get_flag(body, "stream")
+    chat = {key: body[key] for key in CHAT if key in body}
+    marks = {"system": bool(system), "streamed": stream is True, "aside": reader.aside, "chat": chat}
+    known = {"system", *CHAT}
+    return settings.build_request(body, NAME, known, tools, messages, stream=stream is not False, **marks)
+
+
+def _read_source(part: Object) -> rq.Source:
+    made = rq.Source(
+        strict.get_text(part, "url"),
+        strict.get_text(part, "title"),
+        id=strict.get_text(part, "sourceId"),
+        media=strict.get_text(part, "mediaType"),
+        filename=strict.get_text(part, "filename"),
     )
+    read_extra_fields(made, part, _SOURCE, NAME)
+    return made
 
 
-class _RequestReader:
+def _read_opaque(part: Object) -> rq.Opaque | rq.Result:
+    data = strict.get_object(part, "data")
+    protocol, kind = strict.get_text(data, "protocol"), strict.get_text(data, "kind")
+    if (protocol, kind) == ORPHAN:
+        try:
+            return msgspec.convert(data.get("data"), rq.Result)
+        except msgspec.ValidationError:
+            raise BadRequest("a result", data.get("data"), "data.data") from None
+    return rq.Opaque(protocol or NAME, kind or OPAQUE_TYPE, data.get("data") if protocol and kind else part)
+
+
+_read_file = partial(parts.read_file, field="url", default="application/octet-stream", protocol=NAME)
+# part type → its reader; text and reasoning have other ones
+_PARTS: dict[str, Callable[[Object], rq.AnyPart]] = {
+    "file": _read_file,
+    "reasoning-file": _read_file,
+    "source-url": _read_source,
+    "source-document": _read_source,
+    "custom": partial(parts.read_custom, protocol=NAME),
+    OPAQUE_TYPE: _read_opaque,
+}
+
+
+class UiRequestReader:
     """Reads one request. State: free-text tools, the number of messages, messages without content."""
 
     def __init__(self, custom: frozenset[str]) -> None:
@@ -112,9 +119,8 @@ class _RequestReader:
         if is_v4:
             marks, rest = {"raw": message, "count": len(steps.made)}, {}
         marks |= split_extra(first.extra, NAME)[1]
-        first.extra = {
-            NAME: {**({"rest": rest} if rest else {}), "_": {key: said for key, said in marks.items() if said}}
-        }
+        marks = {key: value for key, value in marks.items() if value}
+        first.extra = {NAME: {**({"rest": rest} if rest else {}), "_": marks}}
         for later in steps.made[1:]:
             add_extra(later, NAME, _={**split_extra(later.extra, NAME)[1], "more": True})
         return steps.made
@@ -138,12 +144,8 @@ class _StepSplitter:
         self._answers: list[rq.AnyPart] = []
 
     def read(self, message: Object) -> None:
-        states = [
-            part.get("state")
-            for part in lenient.get_objects(message, "parts")
-            if part.get("type") in ("text", "reasoning")
-        ]
-        self.done = bool(states) and all(state == "done" for state in states)
+        texts = [part for part in lenient.get_objects(message, "parts") if part.get("type") in ("text", "reasoning")]
+        self.done = bool(texts) and all(part.get("state") == "done" for part in texts)
         strict.read_objects(message, "parts", self._part, need=True)
         self._end()
 
@@ -170,7 +172,7 @@ class _StepSplitter:
         elif kind.startswith("data-") and kind != OPAQUE_TYPE:
             self._hide(part)
         else:
-            made = self.kinds.get(kind, _StepSplitter._other)(self, part)
+            made = self._read_part(kind, part)
             (self._results if type(made) is rq.Result else self._content).append(made)
 
     def _hide(self, part: Object) -> None:
@@ -194,58 +196,114 @@ class _StepSplitter:
         self._answers += tool.answers
         (self._content if tool.call.by == "provider" else self._results).extend(tool.results)
 
-    def _text(self, part: Object) -> rq.Text:
-        return read_text(part, _SAID, NAME, state="" if self.done else part.get("state"))
+    def _read_part(self, kind: str, part: Object) -> rq.AnyPart:
+        state = "" if self.done else part.get("state")
+        if kind == "text":
+            return parts.read_text(part, _TEXT, NAME, state=state)
+        if kind == "reasoning":
+            return parts.read_reasoning(part, _TEXT, NAME, state=state)
+        return _PARTS[kind](part) if kind in _PARTS else rq.Opaque(NAME, kind, part)
 
-    def _reasoning(self, part: Object) -> rq.Reasoning:
-        return read_reasoning(part, _SAID, NAME, state="" if self.done else part.get("state"))
 
-    def _file(self, part: Object) -> rq.File:
-        return read_file(part, "url", "application/octet-stream", NAME)
+CALL_METADATA, RESULT_METADATA = "callProviderMetadata", "resultProviderMetadata"
+APPROVAL_STATES = ("approval-requested", "approval-responded", "output-denied")
+_STATES = frozenset("input-streaming input-available output-available output-error".split()) | {*APPROVAL_STATES}
+PAGE = ("title", "toolMetadata")  # what only pages care for
+_TOOL_FIELDS = "type toolName toolCallId state input rawInput output errorText providerExecuted preliminary approval"
+_TOOL = frozenset({*_TOOL_FIELDS.split(), RESULT_METADATA, *PAGE})
+_ASK_FIELDS = {"requestReason": "reason"}  # a field of an approval in UI messages → in model messages
 
-    def _source(self, part: Object) -> rq.Source:
-        made = rq.Source(
-            strict.get_text(part, "url"),
-            strict.get_text(part, "title"),
-            id=strict.get_text(part, "sourceId"),
-            media=strict.get_text(part, "mediaType"),
-            filename=strict.get_text(part, "filename"),
-        )
-        known = {"type", "url", "title", "sourceId", "mediaType", "filename"}
-        read_extra_fields(made, part, known, _WORDS, NAME)
+
+class ToolPart:
+    """Reads one tool part. `whole`: its input is complete."""
+
+    def __init__(self, part: Object, custom: frozenset[str]) -> None:
+        self._part = part
+        self._state = part.get("state")
+        if not isinstance(self._state, str) or self._state not in _STATES:
+            raise BadRequest(f"one of {', '.join(sorted(_STATES))}", self._state, "state")
+        self.whole = self._state != "input-streaming"
+        self.asks: list[rq.AnyPart] = []
+        self.answers: list[rq.AnyPart] = []
+        self.results: list[rq.AnyPart] = []
+        self.call = self._call(custom)
+        if part.get("approval") is not None:
+            strict.read_object(part, "approval", self._approval)
+        if self.whole:
+            self._result()
+
+    def _call(self, custom: frozenset[str]) -> rq.Call:
+        part = self._part
+        dynamic = part["type"] == "dynamic-tool"
+        name = strict.require_text(part, "toolName") if dynamic else part["type"].removeprefix("tool-")
+        made = rq.Call(strict.require_text(part, "toolCallId"), name)
+        ran = strict.get_flag(part, "providerExecuted")
+        word = "input" if part.get("input") is not None or "rawInput" not in part else "rawInput"
+        marks: Object = {
+            "dynamic": dynamic,
+            "state": self._state if self._state in APPROVAL_STATES else "",
+            "raw": word == "rawInput",
+            "also": part["rawInput"] if "rawInput" in part and word == "input" else None,
+            "silent": word not in part,
+            "unrun": ran is False,
+            "page": {key: part[key] for key in PAGE if key in part},
+        }
+        ours = read_extra_fields(made, part, _TOOL, NAME, (CALL_METADATA,), **marks)
+        if ran:
+            made.by = "provider"
+            add_extra(made, SDK, ran=True)
+        if word in part:
+            parts.set_call_input(made, part[word], free=name in custom or ours.get("form") == "text", protocol=NAME)
         return made
 
-    def _opaque(self, part: Object) -> rq.Opaque | rq.Result:
-        data = strict.get_object(part, "data")
-        protocol, kind = strict.get_text(data, "protocol"), strict.get_text(data, "kind")
-        if (protocol, kind) == ORPHAN:
-            try:
-                return msgspec.convert(data.get("data"), rq.Result)
-            except msgspec.ValidationError:
-                raise BadRequest("a result", data.get("data"), "data.data") from None
-        return rq.Opaque(protocol or NAME, kind or OPAQUE_TYPE, data.get("data") if protocol and kind else part)
+    def _approval(self, given: Object) -> None:
+        ask = rq.Ask(self.call.id, strict.require_text(given, "id"))
+        rest = strict.unknown_fields(given, {"id", "approved", "reason"})
+        rest = {_ASK_FIELDS.get(key, key): value for key, value in rest.items()}
+        if rest:
+            ask.extra = {SDK: {"rest": rest}}
+        self.asks.append(ask)
+        approved = strict.get_flag(given, "approved")
+        if approved is not None:
+            answer = rq.Ask(self.call.id, ask.id, approved)
+            if given.get("reason") is not None:
+                answer.extra = {SDK: {"rest": {"reason": strict.get_text(given, "reason")}}}
+            self.answers.append(answer)
 
-    def _custom_part(self, part: Object) -> rq.Opaque:
-        return read_custom(part, NAME)
+    def _result(self) -> None:
+        part, made = self._part, rq.Result(self.call.id, self.call.name, by=self.call.by)
+        options_read = settings.read_options(part, (RESULT_METADATA,))
+        reason = lenient.get_text(lenient.get_object(part, "approval"), "reason")
+        refused = any(type(answer) is rq.Ask and answer.approved is False for answer in self.answers)
+        if self._state == "output-available":
+            self._output(made, options_read.ours)
+        elif self._state == "output-error":
+            made.content, made.failed = [rq.Text(strict.get_text(part, "errorText"))], True
+        elif self._state == "output-denied" or (self._state == "approval-responded" and refused):
+            made.content, made.failed = [rq.Text(reason or parts.DENIED_TEXT)], True
+        else:
+            return
+        made.extra = settings.build_part_extra(NAME, options_read, {}, flat=part.get("preliminary") is False)
+        made.cache = options_read.cache
+        if self._state in APPROVAL_STATES:
+            add_extra(made, SDK, denied=True)
+        elif made.by == "provider":
+            add_extra(made, SDK, ran=True)
+        self.results.append(made)
 
-    def _other(self, part: Object) -> rq.Opaque:
-        return rq.Opaque(NAME, part["type"], part)
-
-    kinds: dict[str, Callable[[Any, Object], rq.AnyPart]] = {  # noqa: RUF012 — a table
-        "text": _text,
-        "reasoning": _reasoning,
-        "file": _file,
-        "reasoning-file": _file,
-        "source-url": _source,
-        "source-document": _source,
-        "custom": _custom_part,
-        OPAQUE_TYPE: _opaque,
-    }
+    def _output(self, made: rq.Result, ours: Object) -> None:
+        made.partial = strict.get_flag(self._part, "preliminary") or False
+        made.failed = bool(ours.get("failed"))
+        if ours.get("content"):
+            read = partial(strict.read_objects, key="value", read=parts.read_content, need=True)
+            made.content = strict.read_object(self._part, "output", read)
+        else:
+            made.content = parts.value_as_content(self._part.get("output"))
 
 
 V4_KINDS = frozenset({"tool-invocation", "source"})
 STEP: Object = {"type": "step-start"}
-_STATES = {"partial-call": "input-streaming", "call": "input-available", "result": "output-available"}
+_V4_STATES = {"partial-call": "input-streaming", "call": "input-available", "result": "output-available"}
 
 
 def is_v4_message(message: Object) -> bool:
@@ -270,11 +328,9 @@ def v4_message_parts(message: Object, *, last: bool) -> list[Object]:
         raise BadRequest("a string", content, "content")
     text: list[Object] = [{"type": "text", "text": content}] if content else []
     calls = [part for row in strict.read_objects(message, "toolInvocations", _v4_tool_part) for part in row]
-    return (
-        [*text, *_insert_steps([calls]), *attached]
-        if last or not calls
-        else [*_insert_steps([calls]), STEP, *text, *attached]
-    )
+    if last or not calls:
+        return [*text, *_insert_steps([calls]), *attached]
+    return [*_insert_steps([calls]), STEP, *text, *attached]
 
 
 def _insert_steps(rows: Iterable[list[Object]]) -> list[Object]:
@@ -302,10 +358,7 @@ def _v4_part(part: Object) -> list[Object]:
         return strict.read_objects(part, "details", _v4_reasoning)
     if kind == "source":
         source = strict.get_object(part, "source")
-        known = {"sourceType", "id", "url", "title", "providerMetadata"}
-        beside = {key: source[key] for key in ("title", "providerMetadata") if key in source} | strict.unknown_fields(
-            source, known
-        )
+        beside = strict.unknown_fields(source, {"sourceType", "id", "url"})
         return [{"type": "source-url", "sourceId": source.get("id"), "url": source.get("url"), **beside}]
     if kind == "file" and "data" in part:
         media = strict.get_text(part, "mimeType")
@@ -314,7 +367,9 @@ def _v4_part(part: Object) -> list[Object]:
 
 
 def _v4_tool_part(given: Object) -> list[Object]:
-    state = _STATES.get(strict.get_text(given, "state"), "output-available" if "result" in given else "input-available")
+    state = _V4_STATES.get(
+        strict.get_text(given, "state"), "output-available" if "result" in given else "input-available"
+    )
     part: Object = {
         "type": f"tool-{strict.require_text(given, 'toolName')}",
         "toolCallId": strict.require_text(given, "toolCallId"),

@@ -12,12 +12,12 @@ import msgspec
 
 from penstock import _lenient_fields as lenient
 from penstock import request as rq
-from penstock._aisdk import OPAQUE_TYPE, PENSTOCK, SDK, request_settings
-from penstock._aisdk.request_parts import reasoning_fields, split_sdk_runs, write_custom, write_file
-from penstock._aisdk.request_settings import METADATA, report_foreign_fields, write_extra_fields, write_options
+from penstock._aisdk import OPAQUE_TYPE, SDK
+from penstock._aisdk import request_parts as parts
+from penstock._aisdk.request_settings import report_foreign_fields, write_extra_fields, write_request_fields
 from penstock._diagnostics import read_losses
-from penstock._protocols.uistream.request_read import ORPHAN, STEERING, STEP
-from penstock._protocols.uistream.request_tools import NAME, write_ask, write_call, write_result
+from penstock._protocols.uistream import request_read
+from penstock._protocols.uistream.request_read import APPROVAL_STATES, NAME, ORPHAN, STEP
 from penstock._request_writer import RequestDraft, drop_empty, split_extra
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock._lenient_fields import Object
 
 LOSSES = read_losses(__name__, "requests")
+_VERSION = 7  # lists of content are written as this version does
 
 
 class Quirks(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class Quirks(msgspec.Struct, frozen=True):
     id: str = "msg-"
 
 
-class Writer(RequestDraft):
+class UiRequestWriter(RequestDraft):
     """Writes one request. State: the messages so far, the parts of all calls."""
 
     protocol = NAME
@@ -55,7 +56,7 @@ class Writer(RequestDraft):
     def write(self, request: rq.Request) -> Object:
         own, marks = split_extra(request.extra, NAME)
         self._custom = frozenset(tool.name for tool in request.tools if tool.kind == "custom")
-        messages = split_sdk_runs(request.messages)
+        messages = [row for message in request.messages for row in parts.split_sdk_runs(message)]
         body: Object = {**marks.get("chat", {}), **own.get("rest", {}), **drop_empty(model=request.model)}
         if marks.get("system") and messages and messages[0].role == "system":
             body["system"] = "".join(part.text for part in messages[0].parts if type(part) is rq.Text)
@@ -66,16 +67,8 @@ class Writer(RequestDraft):
         for place, message in marks.get("aside", ()):
             self._messages.insert(place, message)
         body["messages"] = self._messages
-        body.update(request_settings.write_tools(request, self, named=bool(marks.get("named"))))
-        body.update(request_settings.write_choice(request.choice))
-        if not request.stream or marks.get("streamed"):
-            body["stream"] = request.stream
-        asked, left = request_settings.write_settings(request.settings, marks)
-        body.update(asked)
-        report_foreign_fields(self, request.extra)
-        ours = write_options(request.extra, {}, own=NAME, settings=left, usage=request.usage).get("providerOptions", {})
-        found = {**request.options, **({PENSTOCK: ours[PENSTOCK]} if PENSTOCK in ours else {})}
-        return {**body, **({marks.get("word") or "providerOptions": found} if found else {})}
+        with_stream = bool(not request.stream or marks.get("streamed"))
+        return {**body, **write_request_fields(request, self, marks, with_stream=with_stream)}
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
@@ -106,10 +99,12 @@ class Writer(RequestDraft):
             self._messages.append(marks["raw"])
             self._skip, self._role = marks["count"] - 1, ""
             return
-        parts = message.parts
+        content = message.parts
         if message.role == "user" and not marks.get("count"):  # answers of another protocol's go to their calls
-            parts = [part for part in parts if type(part) is not rq.Ask or not self._ask(part)]
-            if not parts and message.parts:
+            for ask in (part for part in message.parts if type(part) is rq.Ask):
+                self._ask(ask)
+            content = [part for part in message.parts if type(part) is not rq.Ask]
+            if message.parts and not content:
                 return
         self._insert_hidden()
         self._hidden, self._done = marks.get("hidden", []), bool(marks.get("done"))
@@ -117,17 +112,18 @@ class Writer(RequestDraft):
         self._messages.append({**head, **own.get("rest", {}), "role": message.role, "parts": []})
         if message.role == "assistant" and not marks.get("count"):
             self._messages[-1]["parts"].append(STEP)
-        self._add_parts(parts)
+        self._add_parts(content)
 
     def _continue_message(self, message: rq.Message, marks: Object) -> None:
         """Continues the UI message before."""
         if "steering" not in marks:
             self._add_parts(message.parts)
             return
-        parts, inside = self._messages[-1]["parts"], Writer(Quirks(self._id))
+        inside = UiRequestWriter(Quirks(self._id))
         inside._messages.append({"parts": []})
         inside._add_parts(message.parts)
-        parts.append({**marks["steering"], "parts": inside._messages[0]["parts"], "type": STEERING})
+        steering = {**marks["steering"], **inside._messages[0], "type": request_read.STEERING}
+        self._messages[-1]["parts"].append(steering)
 
     def _insert_hidden(self) -> None:
         """Inserts the parts that only the page needs at their positions."""
@@ -141,10 +137,10 @@ class Writer(RequestDraft):
             self._insert_hidden()
             self._messages.append({"id": f"{self._id}{len(self._messages) + 1}", "role": "assistant", "parts": orphans})
 
-    def _add_parts(self, parts: list[rq.AnyPart]) -> None:
-        self._step = {part.id for part in parts if type(part) is rq.Call} or self._step
+    def _add_parts(self, content: list[rq.AnyPart]) -> None:
+        self._step = {part.id for part in content if type(part) is rq.Call} or self._step
         to = self._messages[-1]["parts"]
-        for part in parts:
+        for part in content:
             if not isinstance(part, rq.Opaque) and part.extra is not None:
                 report_foreign_fields(self, part.extra)
             to += self.kinds[type(part)](self, part)
@@ -154,21 +150,21 @@ class Writer(RequestDraft):
     def _text(self, part: rq.Text) -> list[Object]:
         if part.refusal:
             self.report_loss("refusal")
-        rest, _, marks = write_extra_fields(part, word=METADATA, protocol=NAME, refusal=part.refusal)
+        rest, _, marks = write_extra_fields(part, NAME, refusal=part.refusal)
         return [{**rest, "type": "text", "text": part.text, **self._state(marks)}]
 
     def _state(self, marks: Object) -> Object:
         return drop_empty(state="done" if self._done else marks.get("state"))
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
-        rest, _, marks = write_extra_fields(part, word=METADATA, protocol=NAME, **reasoning_fields(part))
+        rest, _, marks = write_extra_fields(part, NAME, **parts.reasoning_fields(part))
         return [{**rest, "type": "reasoning", "text": part.text, **self._state(marks)}]
 
     def _call(self, call: rq.Call) -> list[Object]:
         if call.cut:
             self.report_loss("cut-call")
             return []
-        self._calls[call.id] = write_call(call, free=call.form == "text" and call.name not in self._custom)
+        self._calls[call.id] = _write_call(call, free=call.form == "text" and call.name not in self._custom)
         return [self._calls[call.id]]
 
     def _result(self, result: rq.Result) -> list[Object]:
@@ -180,29 +176,24 @@ class Writer(RequestDraft):
         if not near:
             self.report_loss("moved")
         report_foreign_fields(self, result.extra)
-        write_result(result, part, self)
+        _write_result(result, part, self)
         return []
 
-    def _ask(self, ask: rq.Ask) -> bool:
-        """Writes a request for approval, or its answer, into its call's part. Always True."""
-        part = self._calls.get(ask.call) or next(
-            (part for part in self._calls.values() if lenient.get_object(part, "approval").get("id") == ask.id), None
-        )
+    def _ask(self, ask: rq.Ask) -> list[Object]:
+        """Writes a request for approval, or its answer, into its call's part."""
+        asked = (part for part in self._calls.values() if lenient.get_object(part, "approval").get("id") == ask.id)
+        part = self._calls.get(ask.call) or next(asked, None)
         if part is None:
             self.report_loss("approval")
-            return True
-        write_ask(ask, part)
-        return True
-
-    def _write_ask(self, ask: rq.Ask) -> list[Object]:
-        self._ask(ask)
+        else:
+            _write_ask(ask, part)
         return []
 
     def _file(self, file: rq.File) -> list[Object]:
-        return [write_file(file, "url", NAME)]
+        return [parts.write_file(file, "url", NAME)]
 
     def _source(self, source: rq.Source) -> list[Object]:
-        rest = write_extra_fields(source, word=METADATA, protocol=NAME)[0]
+        rest = write_extra_fields(source, NAME)[0]
         named = {"sourceId": source.id or source.url or source.title, **drop_empty(title=source.title)}
         if source.url:
             return [{**rest, "type": "source-url", **named, "url": source.url}]
@@ -213,7 +204,7 @@ class Writer(RequestDraft):
         if part.protocol == NAME and (part.protocol, part.kind) != ORPHAN:
             return [part.data]
         if part.protocol == SDK and part.kind == "custom":
-            return [write_custom(part, NAME)]
+            return [parts.write_custom(part, NAME)]
         return [{"type": OPAQUE_TYPE, "data": {"protocol": part.protocol, "kind": part.kind, "data": part.data}}]
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
@@ -222,14 +213,67 @@ class Writer(RequestDraft):
         rq.Call: _call,
         rq.Result: _result,
         rq.File: _file,
-        rq.Ask: _write_ask,
+        rq.Ask: _ask,
         rq.Opaque: _opaque,
         rq.Source: _source,
     }
 
 
+def _write_call(call: rq.Call, *, free: bool) -> Object:
+    """Writes a call without a result."""
+    rest, _, marks = write_extra_fields(call, NAME, request_read.CALL_METADATA, form="text" if free else "")
+    part: Object = {"type": f"tool-{call.name}"}
+    if marks.get("dynamic"):
+        part = {"type": "dynamic-tool", "toolName": call.name}
+    part |= {"toolCallId": call.id, "state": marks.get("state") or "input-available", **marks.get("page", {})}
+    if call.json or not (marks.get("silent") or marks.get("raw")):
+        part["rawInput" if marks.get("raw") else "input"] = parts.call_input_value(call, marks)
+    if "also" in marks:
+        part["rawInput"] = marks["also"]
+    if call.by == "provider" or marks.get("unrun"):
+        part["providerExecuted"] = call.by == "provider"
+    return {**rest, **part}
+
+
+def _write_ask(ask: rq.Ask, part: Object) -> None:
+    """Writes a request for approval, or its answer, into its call's part."""
+    given: Object = part.setdefault("approval", {"id": ask.id})
+    rest: Object = split_extra(ask.extra, SDK)[0].get("rest", {})
+    if ask.approved is None:
+        given.update({"requestReason" if key == "reason" else key: value for key, value in rest.items()})
+        before, after = {"input-available"}, "approval-requested"
+    else:
+        given.update({"approved": ask.approved, **({"reason": rest["reason"]} if "reason" in rest else {})})
+        before, after = {"input-available", "approval-requested"}, "approval-responded"
+    if part["state"] in before:
+        part["state"] = after
+
+
+def _write_result(result: rq.Result, part: Object, draft: RequestDraft) -> None:
+    """Writes a result into its call's part."""
+    if split_extra(result.extra, SDK)[0].get("denied") and part["state"] in APPROVAL_STATES:
+        return  # the answer to the request says so
+    only = parts.single_value(result)
+    value: Any = only.text if type(only) is rq.Text else None
+    if type(only) is rq.Json:
+        value = parts.parse_json_or_text(only.json)
+    failed = result.failed and not isinstance(value, str)
+    if result.failed and not failed:
+        part |= {"state": "output-error", "errorText": value}
+    elif only is None:
+        content = parts.write_content(result.content, draft, _VERSION)
+        part |= {"state": "output-available", "output": {"type": "content", "value": content}}
+    else:
+        part |= {"state": "output-available", "output": value}
+    if failed:
+        draft.report_loss("failure")
+    if result.partial or split_extra(result.extra, NAME)[1].get("flat"):
+        part["preliminary"] = result.partial
+    part.update(write_extra_fields(result, NAME, request_read.RESULT_METADATA, content=only is None, failed=failed)[0])
+
+
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """Writes a request as the body that a page posts."""
-    writer = Writer(quirks or Quirks())
+    writer = UiRequestWriter(quirks or Quirks())
     writer.body = writer.write(request)
     return writer
