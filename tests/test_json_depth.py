@@ -31,7 +31,7 @@ from penstock._input_limits import (
 from penstock._jsontext import as_json, complete_json, decode_or_keep_raw, is_json, parse_lenient, replace_surrogates
 from penstock._ledger import Ledger
 from penstock._pipeline import Pipe
-from penstock._protocols.vscode.objects import PartMaker
+from penstock._protocols.vscode.encode import PartObjectEncoder
 from penstock._request_writer import collect_text
 from penstock._strict_fields import parse_object
 from penstock._translation import translate
@@ -295,14 +295,14 @@ def test_a_deep_input_of_the_sdk(source: str, depth: int) -> None:
 def test_a_deep_call_as_a_part_of_the_editor() -> None:
     """Python objects of any depth would break whoever walks them: the input is its text, and a finding says so."""
     given = objects(1100)
-    maker = PartMaker()
-    parts = maker.parts([
+    encoder = PartObjectEncoder()
+    parts = encoder.encode_parts([
         ev.Start("t"), ev.CallStart(0, "c", "f"), ev.CallDelta(0, given), ev.CallEnd(0, "c", "f", given),
         ev.Finish("calls"),
     ])  # fmt: skip
     calls = [part for part in parts if isinstance(part, ToolCallPart)]
     assert [part.input for part in calls] == [{"ps:json": given}]
-    assert "too-deep" in [row.code for row in maker.diagnostics]
+    assert "too-deep" in [row.code for row in encoder.diagnostics]
 
 
 # ── bodies ────────────────────────────────────────────────────────────────────────────────────────

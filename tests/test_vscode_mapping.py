@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock import events as ev
-from penstock._protocols.vscode.thinking import unpack
+from penstock._protocols.vscode.encode_parts import unpack_reasoning
 from penstock.errors import StreamFault
 from penstock.vscode import (
     DataPart,
@@ -227,7 +227,7 @@ def test_the_last_thinking_part_of_a_round_has_the_state_of_all() -> None:
         "s1",
         "r2",
     ]
-    assert [(thought.text, thought.id, thought.form, thought.extra) for thought in unpack(last.metadata)] == [
+    assert [(thought.text, thought.id, thought.form, thought.extra) for thought in unpack_reasoning(last.metadata)] == [
         ("One. ", "", "full", {"anthropic": {"signature": "s1"}}),
         ("", "", "redacted", {"anthropic": {"redacted": "r2"}}),
         ("Three.", "rs_3", "full", {"responses": {"encrypted_content": "e3"}}),
@@ -242,7 +242,7 @@ def test_the_last_thinking_part_of_a_round_has_the_state_of_all() -> None:
      {"_completeThinking": 7, "encrypted_content": "penstock:1:[]"}],
 )  # fmt: skip
 def test_metadata_that_is_not_ours_gives_nothing(metadata: Any) -> None:
-    assert unpack(metadata) == []
+    assert unpack_reasoning(metadata) == []
 
 
 # ── S8: files by their address ────────────────────────────────────────────────────────────────────────────────────────

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import request as rq
+from penstock._protocols.vscode.encode_parts import ReasoningState, pack_reasoning
 from penstock._protocols.vscode.request_write import Quirks
-from penstock._protocols.vscode.thinking import Thought, pack
 from penstock.errors import BadRequest
 from tests.support import request_protocols as requesting
 from tests.support.request_cases import cases
@@ -139,20 +139,20 @@ def test_thinking_without_a_sign_of_its_own_needs_its_kind() -> None:
 
 # ── state of reasoning ────────────────────────────────────────────────────────────────────────────
 
-ONE = Thought("First. ", "", "full", {"anthropic": {"signature": "s1"}})
-TWO = Thought("Second.", "rs_2", "summary", {"responses": {"encrypted_content": "e2"}})
+ONE = ReasoningState("First. ", "", "full", {"anthropic": {"signature": "s1"}})
+TWO = ReasoningState("Second.", "rs_2", "summary", {"responses": {"encrypted_content": "e2"}})
 
 
 def test_what_we_packed_comes_back_part_by_part() -> None:
-    (message,) = read({"value": "First. Second.", "metadata": pack([ONE, TWO])}, role=2)
+    (message,) = read({"value": "First. Second.", "metadata": pack_reasoning([ONE, TWO])}, role=2)
     assert thoughts(message) == [(ONE.text, ONE.extra), (TWO.text, TWO.extra)]
 
 
 def test_a_host_that_keeps_all_pieces_repeats_none() -> None:
     """Each piece's metadata holds all thoughts up to there."""
     pieces: list[Json] = [
-        {"kind": "thinking", "value": "First. "}, {"value": "", "metadata": pack([ONE])}, {"value": "Aloud."},
-        {"value": "Second.", "metadata": pack([ONE, TWO])},
+        {"kind": "thinking", "value": "First. "}, {"value": "", "metadata": pack_reasoning([ONE])}, {"value": "Aloud."},
+        {"value": "Second.", "metadata": pack_reasoning([ONE, TWO])},
     ]  # fmt: skip
     (message,) = read(*pieces, role=2)
     assert [type(part) for part in message.parts] == [rq.Reasoning, rq.Text, rq.Reasoning]
@@ -163,7 +163,9 @@ def test_a_host_that_keeps_all_pieces_repeats_none() -> None:
     {"_completeThinking": "Another text"}, {"encrypted_content": "penstock:1:[{"}, {"encrypted_content": 'penstock:1:[{"extra":5}]'},
 ])  # fmt: skip
 def test_state_that_was_changed_is_left_out_and_the_text_kept(change: Json) -> None:
-    body = {"messages": [{"role": 2, "content": [{"value": "First. ", "metadata": {**pack([ONE]), **change}}]}]}
+    body = {
+        "messages": [{"role": 2, "content": [{"value": "First. ", "metadata": {**pack_reasoning([ONE]), **change}}]}]
+    }
     request = requesting.read("vscode", body)
     assert thoughts(request.messages[0]) == [("First. ", {})]
     assert [found.code for found in request.diagnostics] == ["thinking-state"]

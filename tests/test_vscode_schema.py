@@ -20,8 +20,8 @@ from jsonschema import Draft202012Validator
 from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._protocols.vscode import wire
-from penstock._protocols.vscode.request_parts import KINDS
-from penstock._protocols.vscode.wire import tokens
+from penstock._protocols.vscode.request_fields import KINDS
+from penstock._protocols.vscode.wire import write_tokens
 from tests.support import corpus
 from tests.support import recorded_streams as recorded
 from tests.support import request_protocols as requesting
@@ -106,7 +106,7 @@ def test_lines_and_words_are_those_of_the_code() -> None:
 
 
 def test_tokens_are_written_as_it_says() -> None:
-    whole = msgspec.to_builtins(tokens(ev.Usage(9, 5, 3, 1, 2)))
+    whole = msgspec.to_builtins(write_tokens(ev.Usage(9, 5, 3, 1, 2)))
     assert faults("tokens", whole) == []
     details = [name for name, about in DEFS["tokens"]["properties"].items() if "properties" in about]
     assert whole.keys() == DEFS["tokens"]["properties"].keys()

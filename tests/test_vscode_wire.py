@@ -12,7 +12,7 @@ from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._grammar import Guard
 from penstock._protocols.vscode.decode import VSCodeDecoder
-from penstock._protocols.vscode.encode import EMPTY, LOSSES, VSCodeEncoder
+from penstock._protocols.vscode.encode import EMPTY_ANSWERS, LOSSES, VSCodeEncoder
 from penstock._protocols.vscode.encode_parts import HOST
 
 REPLY: list[Any] = [
@@ -48,13 +48,13 @@ def test_the_first_line_says_version_and_prefix() -> None:
     assert lines(call_id_prefix="")[0] == {"kind": "start", "version": 1, "id": "m1"}
 
 
-@pytest.mark.parametrize("reason", EMPTY)
+@pytest.mark.parametrize("reason", EMPTY_ANSWERS)
 def test_an_empty_reply_says_why(reason: Any) -> None:
     assert lines(end=ev.Finish(reason, "word"))[-1] == {
-        "kind": "end", "reason": reason, "raw": "word", "message": EMPTY[reason],
+        "kind": "end", "reason": reason, "raw": "word", "message": EMPTY_ANSWERS[reason],
     }  # fmt: skip
     thought = [ev.ReasoningStart(0), ev.ReasoningDelta(0, "Hm"), ev.ReasoningEnd(0)]
-    assert lines(*thought, end=ev.Finish(reason))[-1]["message"] == EMPTY[reason]
+    assert lines(*thought, end=ev.Finish(reason))[-1]["message"] == EMPTY_ANSWERS[reason]
     assert "message" not in lines(*REPLY, end=ev.Finish(reason))[-1]
     refusal = [ev.RefusalStart(0), ev.RefusalDelta(0, "No."), ev.RefusalEnd(0)]
     assert "message" not in lines(*refusal, end=ev.Finish(reason))[-1]

@@ -83,7 +83,7 @@ class VSCodeStreamAdapter:
                 batches = await source.read(run)
                 if files is not None:
                     batches = [(cause, await files.fill(events)) for cause, events in batches]
-                    run.found = list(files.diagnostics)
+                    run.file_diagnostics = list(files.diagnostics)
                 for part in run.encode(batches):
                     yield part
             if run.raised is not None:

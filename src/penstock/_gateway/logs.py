@@ -25,7 +25,7 @@ from penstock._grammar import Guard
 from penstock._pipeline import Pipe
 from penstock._redaction import redact_cut
 from penstock._tracing import Step, Tracer, Whole
-from penstock._vscode_stream import LINE, TRACE, describe
+from penstock._vscode_stream import LINE_CHARACTERS, TRACE, describe
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class TraceLog:
         return f"{cause} → output: {_format_frame(step.item)}"
 
     def _write(self, line: str) -> None:
-        log_trace.log(TRACE, "%s: %s", self._id, redact_cut(line, LINE, self._secrets))
+        log_trace.log(TRACE, "%s: %s", self._id, redact_cut(line, LINE_CHARACTERS, self._secrets))
 
 
 def _format_frame(frame: tuple[bytes, bytes]) -> str:

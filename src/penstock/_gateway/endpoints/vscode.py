@@ -12,7 +12,7 @@ from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, 
 from penstock._gateway.journal import COUNT
 from penstock._messages.context import Cleared
 from penstock._protocols.vscode import wire
-from penstock._protocols.vscode.wire import encoded
+from penstock._protocols.vscode.wire import encode_json
 
 if TYPE_CHECKING:
     from penstock._engines.retries import RetryWait
@@ -41,8 +41,10 @@ def read_chat(incoming: IncomingRequest) -> TurnRequest:
 def encode_notice(told: RetryWait | Cleared) -> bytes:
     """Encode a notice: a wait before a retry, or that the conversation was shortened."""
     if isinstance(told, Cleared):
-        return encoded(wire.Compacted(told.before, told.after))
-    return encoded(wire.Wait(round(told.seconds, 1), WAIT_REASONS.get(told.kind, RETRY_REASON).format(told.provider)))
+        return encode_json(wire.Compacted(told.before, told.after))
+    return encode_json(
+        wire.Wait(round(told.seconds, 1), WAIT_REASONS.get(told.kind, RETRY_REASON).format(told.provider))
+    )
 
 
 CHAT = Endpoint("vscode", read_chat)

@@ -10,8 +10,8 @@ from penstock._codec import Protocol
 from penstock._jsontext import decode_trusted
 from penstock._lenient_fields import as_object
 from penstock._protocols.vscode.decode import VSCodeDecoder
-from penstock._protocols.vscode.encode import NAME, VSCodeEncoder
-from penstock._protocols.vscode.wire import KINDS, VERSION
+from penstock._protocols.vscode.encode import VSCodeEncoder
+from penstock._protocols.vscode.wire import KINDS, NAME, VERSION
 from penstock._request_profile import Profile
 from penstock._transforms.tool_names import PREFIX
 
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from penstock._framing.frame import Frame
 
 
-def looks(_: str, payload: dict[str, Any]) -> bool:
-    """Whether a payload is of this protocol."""
+def is_vscode_line(_: str, payload: dict[str, Any]) -> bool:
+    """True for a payload with a `kind` of this protocol."""
     return payload.get("kind") in KINDS and "type" not in payload
 
 
-def body(frames: Sequence[Frame]) -> bytes:
-    """Fold the encoder's own lines, so that stream and body cannot disagree. A fault is its error line alone."""
+def build_body(frames: Sequence[Frame]) -> bytes:
+    """Builds the body from the encoder's frames, so that stream and body cannot disagree. A fault is its error line."""
     lines: list[dict[str, Any]] = []
-    pieces: list[list[Any]] = []  # the values of each line, which are joined once, at the end
+    texts: list[list[Any]] = []  # the values of each line, which are joined at the end
     for _, data in frames:
         line = as_object(decode_trusted(data))
         if not line:
-            continue  # an unknown payload in another shape, which a body has no place for
+            continue  # an unknown payload that is not an object
         if line.get("kind") == "error":
             return data
         if lines and _continues(lines[-1], line):
-            pieces[-1].append(line["value"])
+            texts[-1].append(line["value"])
         else:
             lines.append(line)
-            pieces.append([line.get("value")])
-    for line, values in zip(lines, pieces, strict=True):
+            texts.append([line.get("value")])
+    for line, values in zip(lines, texts, strict=True):
         if len(values) > 1:
             line["value"] = "".join(values)
     return msgspec.json.encode({"kind": "whole", "version": VERSION, "lines": lines})
 
 
 def _continues(before: dict[str, Any], line: dict[str, Any]) -> bool:
-    """More of the same text or thinking, which nothing but its value sets apart. Metadata ends a thinking part."""
+    """True if a line continues the text or thinking before: only its value differs. Metadata ends a thinking part."""
     if line.get("kind") not in ("text", "thinking") or before.get("metadata") or line.get("metadata"):
         return False
     both = isinstance(before.get("value"), str) and isinstance(line.get("value"), str)
@@ -57,12 +57,12 @@ def _continues(before: dict[str, Any], line: dict[str, Any]) -> bool:
 
 PROTOCOL = Protocol(
     NAME,
-    looks,
+    is_vscode_line,
     VSCodeDecoder,
     VSCodeEncoder,
     reads="ndjson",
     writes="ndjson",
-    body=body,
+    body=build_body,
     carries_options=True,
     inline_files=True,
     profile=Profile(protocol=NAME, leads=True, prefix=PREFIX, reserved="__vscode"),

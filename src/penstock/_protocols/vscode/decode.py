@@ -14,10 +14,9 @@ import msgspec
 from penstock import events as ev
 from penstock._codec import Decoder
 from penstock._ledger import TRUNCATED
-from penstock._protocols.vscode import thinking, wire
-from penstock._protocols.vscode.encode import NAME
-from penstock._protocols.vscode.encode_parts import CITATION, RESERVED
-from penstock._protocols.vscode.wire import DataPart, ErrorPart, TextPart, ThinkingPart, ToolCallPart, encoded
+from penstock._protocols.vscode import encode_parts, wire
+from penstock._protocols.vscode.encode_parts import DATA_PREFIX, DATA_SUFFIX, RESERVED
+from penstock._protocols.vscode.wire import NAME, DataPart, ErrorPart, TextPart, ThinkingPart, ToolCallPart, encode_json
 from penstock._transforms.tool_names import PREFIX, Namespace
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 REASONS: frozenset[Reason] = frozenset(get_args(ev.Reason))
 FAULTS: frozenset[FaultKind] = frozenset(get_args(ev.FaultKind))
-_VERCEL, _JSON = "application/vnd.vercel.", "+json"
 
 
 class VSCodeDecoder(Decoder):
@@ -40,14 +38,15 @@ class VSCodeDecoder(Decoder):
     def __init__(self, *, call_id_prefix: str | None = PREFIX) -> None:
         super().__init__()
         self._names = Namespace(call_id_prefix or "", reserved=RESERVED)
-        self._run = ""
-        self._thought = ""
+        self._open_kind = ""
+        self._thinking_id = ""
         self._files = 0
 
-    def _begin(self, run: str) -> None:
-        if self._run and self._run != run:
-            self.ledger.close(self._run)
-        self._run = run
+    def _begin_part(self, kind: str) -> None:
+        """Closes the open part, unless it is of this kind."""
+        if self._open_kind and self._open_kind != kind:
+            self.ledger.close(self._open_kind)
+        self._open_kind = kind
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
@@ -56,12 +55,12 @@ class VSCodeDecoder(Decoder):
             self.diagnostics.add("version", f"version {line.version} of the wire form is newer than this reader")
         self._names = Namespace(line.prefix, reserved=RESERVED)
         if self.ledger.start(line.id, line.model, line.created):
-            self._run = ""
+            self._open_kind = ""
 
     def _usage(self, line: wire.Usage) -> None:
         if line.step:
-            self.ledger.usage(wire.usage_of(line.value, step=line.step, estimated=line.estimated))
-        self.ledger.usage(wire.usage_of(line.total or line.value, estimated=line.estimated))
+            self.ledger.usage(wire.read_tokens(line.value, step=line.step, estimated=line.estimated))
+        self.ledger.usage(wire.read_tokens(line.total or line.value, estimated=line.estimated))
 
     def _end(self, line: wire.End) -> None:
         reason: Any = line.reason
@@ -74,18 +73,12 @@ class VSCodeDecoder(Decoder):
 
     def _error(self, line: ErrorPart) -> None:
         kind: Any = line.fault if line.fault in FAULTS else "other"
-        self.ledger.fault(
-            kind,
-            line.message or TRUNCATED,
-            status=line.status,
-            code=line.code,
-            request_id=line.request_id,
-            retry_after=line.retry_after,
-        )
+        fields = {key: getattr(line, key) for key in ("status", "code", "request_id", "retry_after")}
+        self.ledger.fault(kind, line.message or TRUNCATED, **fields)
 
     def _whole(self, whole: wire.Whole) -> None:
         for line in whole.lines:
-            self._fit("", line, partial(encoded, line))
+            self._fit("", line, partial(encode_json, line))
 
     def _notice(self, _: wire.Wait | wire.Compacted) -> None:
         """Keeps a notice. It is not part of the answer, and the start may still follow."""
@@ -94,37 +87,36 @@ class VSCodeDecoder(Decoder):
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
     def _text(self, line: TextPart) -> None:
-        run = "refusal" if line.refusal else "text"
-        if self._run != run or self.ledger.find(run) is None:
-            self._begin(run)
-            (self.ledger.open_refusal if line.refusal else self.ledger.open_text)(run)
-        self.ledger.append_text(run, line.value)
+        kind = "refusal" if line.refusal else "text"
+        if self._open_kind != kind or self.ledger.find(kind) is None:
+            self._begin_part(kind)
+            (self.ledger.open_refusal if line.refusal else self.ledger.open_text)(kind)
+        self.ledger.append_text(kind, line.value)
 
     def _thinking(self, line: ThinkingPart) -> None:
-        if self._thought != line.id:
-            self._begin("")
-        self._thought = line.id
-        found = thinking.unpack(line.metadata)
+        if self._thinking_id != line.id:
+            self._begin_part("")
+        self._thinking_id = line.id
+        states = encode_parts.unpack_reasoning(line.metadata)
         if self.ledger.find("thinking") is None:
-            self._begin("thinking")
-            form = found[-1].form if found else "full"
+            self._begin_part("thinking")
+            form = states[-1].form if states else "full"
             self.ledger.open_reasoning("thinking", item=line.id, form=form)
-        self._begin("thinking")
+        self._begin_part("thinking")
         self.ledger.append_text("thinking", line.value)
         if line.metadata is not None:
-            extra = found[-1].extra if found else {NAME: line.metadata}
+            extra = states[-1].extra if states else {NAME: line.metadata}
             self.ledger.close("thinking", extra)
-            self._run = ""
+            self._open_kind = ""
 
     def _call(self, line: ToolCallPart) -> None:
-        self._begin("")
-        given = encoded(line.input).decode()
+        self._begin_part("")
         call = self._names.restore(line.call_id)
         self.ledger.open_call(("call", call), call, line.name, extra=line.extra)
-        self.ledger.end_call(("call", call), given)
+        self.ledger.end_call(("call", call), encode_json(line.input).decode())
 
     def _cut(self, line: wire.Cut) -> None:
-        self._begin("")
+        self._begin_part("")
         call = self._names.restore(line.call_id)
         part = self.ledger.open_call(("call", call), call, line.name)
         if part is not None:
@@ -133,36 +125,27 @@ class VSCodeDecoder(Decoder):
 
     def _data(self, line: DataPart) -> None:
         mime = line.mime_type
-        if mime == CITATION:
+        if mime == encode_parts.CITATION:
             self._source(line)
-        elif mime.startswith(_VERCEL) and mime.endswith(_JSON):
-            self.ledger.data(mime[len(_VERCEL) : -len(_JSON)], line.data.decode("utf-8", "replace"))
+        elif mime.startswith(DATA_PREFIX) and mime.endswith(DATA_SUFFIX):
+            self.ledger.data(mime[len(DATA_PREFIX) : -len(DATA_SUFFIX)], line.data.decode("utf-8", "replace"))
         else:
             self._files += 1
             key = ("file", self._files)
             self.ledger.open_file(key, mime)
-            self.ledger.append_text(key, encoded(line.data).decode().strip('"'))
+            self.ledger.append_text(key, encode_json(line.data).decode().strip('"'))
             self.ledger.close(key)
 
     def _source(self, line: DataPart) -> None:
         try:
-            said = msgspec.json.decode(line.data, type=_Citation)
+            cite = msgspec.json.decode(line.data, type=_Citation)
         except (msgspec.DecodeError, ValueError, RecursionError):
             self.keep()
             return
         part = self.ledger.find("text")
         of = part.index if part else None
-        self.ledger.cite(
-            (of, said),
-            said.url,
-            said.title,
-            of if said.span else None,
-            said.span,
-            said.quote,
-            said.source_id,
-            said.media_type,
-            said.filename,
-        )
+        origin = (cite.quote, cite.source_id, cite.media_type, cite.filename)
+        self.ledger.cite((of, cite), cite.url, cite.title, of if cite.span else None, cite.span, *origin)
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         wire.Start: _start,

@@ -16,13 +16,12 @@ from penstock._jsontext import complete_json
 
 NAME = "vscode"
 VERSION = 1
-
-
+USAGE_MIME = "usage"
 _encode = msgspec.json.Encoder().encode
 
 
-def encoded(value: Any) -> bytes:
-    """A part, or anything in one, as JSON. What UTF-8 cannot carry (half an emoji in a provider's state) is mended."""
+def encode_json(value: Any) -> bytes:
+    """Returns a part, or any value in one, as JSON. Replaces lone surrogates, which UTF-8 cannot encode."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -34,7 +33,7 @@ class Part(msgspec.Struct, frozen=True, tag_field="kind", rename="camel", omit_d
 
 
 class TextPart(Part, frozen=True, tag="text"):
-    """`LanguageModelTextPart`. `refusal`: the model declines in these words."""
+    """`LanguageModelTextPart`. `refusal`: the text is a refusal."""
 
     value: str
     refusal: bool = False
@@ -43,7 +42,7 @@ class TextPart(Part, frozen=True, tag="text"):
 class ThinkingPart(Part, frozen=True, tag="thinking"):
     """`LanguageModelThinkingPart` (proposed). The host keeps one per round, with the last id and metadata it was given.
 
-    `metadata` therefore holds all state of the round so far; see `penstock._protocols.vscode.thinking`.
+    So `metadata` holds all state of the round so far; see `encode_parts.pack_reasoning`.
     """
 
     value: str
@@ -52,7 +51,7 @@ class ThinkingPart(Part, frozen=True, tag="thinking"):
 
 
 class ToolCallPart(Part, frozen=True, tag="call"):
-    """`LanguageModelToolCallPart`: a whole call, for the host to run. `extra` is the provider's state for this call."""
+    """`LanguageModelToolCallPart`: a complete call, for the host to run. `extra` is the provider's state."""
 
     call_id: str
     name: str
@@ -72,7 +71,7 @@ class DataPart(Part, frozen=True, tag="data"):
 
     @classmethod
     def json(cls, value: Any, mime_type: str = "application/json") -> DataPart:
-        return cls(encoded(value), mime_type)
+        return cls(encode_json(value), mime_type)
 
     @classmethod
     def text(cls, value: str, mime_type: str = "text/plain") -> DataPart:
@@ -80,7 +79,7 @@ class DataPart(Part, frozen=True, tag="data"):
 
 
 class ErrorPart(Part, frozen=True, tag="error"):
-    """What went wrong, as a line of its own: it can never be mistaken for something the model said."""
+    """A fault. It is a separate kind of line, so that nobody takes it for text of the model."""
 
     fault: str
     message: str
@@ -117,7 +116,7 @@ class OutputDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Tokens(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What VS Code reads in a data part of media type `usage`."""
+    """The JSON that VS Code reads in a data part of media type `usage`."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -127,7 +126,7 @@ class Tokens(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Usage(Part, frozen=True, tag="usage"):
-    """`value` is the last model call, which fills the host's context; `total` all calls, if there were several."""
+    """`value` counts the last model call, which fills the host's context; `total` counts all calls of a turn."""
 
     value: Tokens
     total: Tokens | None = None
@@ -136,7 +135,7 @@ class Usage(Part, frozen=True, tag="usage"):
 
 
 class Wait(Part, frozen=True, tag="wait"):
-    """The gateway waits so many seconds before it retries, because of `message`."""
+    """The gateway waits for some seconds before a retry. `message` is the reason."""
 
     seconds: float
     message: str = ""
@@ -150,7 +149,7 @@ class Compacted(Part, frozen=True, tag="compacted"):
 
 
 class End(Part, frozen=True, tag="end"):
-    """`message` says why the reply is empty; it is empty itself if there is something to show."""
+    """The end of a turn. `message` is the reason why the reply has no content; else it is empty."""
 
     reason: str
     raw: str = ""
@@ -158,7 +157,7 @@ class End(Part, frozen=True, tag="end"):
 
 
 class Whole(Part, frozen=True, tag="whole"):
-    """A reply that was not streamed: the same lines in one object, neighbouring text put together."""
+    """A reply that was not streamed: the same lines in one object. Consecutive text is joined."""
 
     lines: list[Any]
     version: int = 0
@@ -170,51 +169,42 @@ Line: TypeAlias = (
 KINDS = frozenset(str(line.__struct_config__.tag) for line in Line.__args__)
 
 
-MIME = "usage"
-
-
-def tokens(usage: ev.Usage) -> Tokens:
-    """The whole prompt and the whole output, their sum, and what is known of their insides."""
+def write_tokens(usage: ev.Usage) -> Tokens:
+    """Writes prompt and output tokens, their sum, and the details that are known."""
     known = usage.input is not None and usage.output is not None
-    inside = None
+    input_details = None
     if usage.cached is not None or usage.written is not None:
-        inside = InputDetails(usage.cached, usage.written)
-    thought = None if usage.reasoning is None else OutputDetails(usage.reasoning)
+        input_details = InputDetails(usage.cached, usage.written)
+    output_details = None if usage.reasoning is None else OutputDetails(usage.reasoning)
     total = (usage.input or 0) + (usage.output or 0) if known else None
-    return Tokens(usage.input, usage.output, total, inside, thought)
+    return Tokens(usage.input, usage.output, total, input_details, output_details)
 
 
-def spent(usages: dict[int, ev.Usage]) -> ev.Usage | None:
-    """The usage of a turn: as given, or the sum of its steps."""
+def read_tokens(tokens: Tokens, *, step: int = 0, estimated: bool = False) -> ev.Usage:
+    """Reads what `write_tokens` wrote."""
+    inputs = tokens.prompt_tokens_details or InputDetails()
+    reasoning = (tokens.completion_tokens_details or OutputDetails()).reasoning_tokens
+    counts = (tokens.prompt_tokens, tokens.completion_tokens, inputs.cached_tokens, inputs.cache_creation_tokens)
+    return ev.Usage(*counts, reasoning, exact=not estimated, step=step)
+
+
+def total_usage(usages: dict[int, ev.Usage]) -> ev.Usage | None:
+    """Returns the usage of a turn: as the provider sent it, or the sum of its steps."""
     return usages.get(0) or (sum_usage(usages.values()) if usages else None)
 
 
 def usage_line(usages: dict[int, ev.Usage]) -> Usage | None:
-    """A turn of several model calls fills the context with the last of them, not with their sum."""
-    turn = spent(usages)
+    """Returns the usage of a turn. The last model call fills the host's context, not the sum of all calls."""
+    turn = total_usage(usages)
     if turn is None:
         return None
     step = max(usages)
     last = usages[step] if step else turn
     same = last.input == turn.input and last.output == turn.output
-    return Usage(tokens(last), None if same else tokens(turn), step, not turn.exact)
+    return Usage(write_tokens(last), None if same else write_tokens(turn), step, not turn.exact)
 
 
 def usage_part(usage: ev.Usage) -> DataPart | None:
-    """The data part that fills the host's context ring; None while a number is missing that it insists on."""
-    said = tokens(usage)
-    return None if said.total_tokens is None else DataPart(msgspec.json.encode(said), MIME)
-
-
-def usage_of(said: Tokens, *, step: int = 0, estimated: bool = False) -> ev.Usage:
-    """The canonical usage of what was written by `tokens`."""
-    inside, thought = said.prompt_tokens_details, said.completion_tokens_details
-    return ev.Usage(
-        said.prompt_tokens,
-        said.completion_tokens,
-        inside.cached_tokens if inside else None,
-        inside.cache_creation_tokens if inside else None,
-        thought.reasoning_tokens if thought else None,
-        exact=not estimated,
-        step=step,
-    )
+    """Returns the data part for the host's context meter; None if a count that the host requires is unknown."""
+    tokens = write_tokens(usage)
+    return None if tokens.total_tokens is None else DataPart(msgspec.json.encode(tokens), USAGE_MIME)
