@@ -1,4 +1,4 @@
-"""Call ids out and back: one to one, never with the word that the host reserves, and off when it is switched off."""
+"""Call ids with a prefix and back: one to one, without the word that the host reserves; the prefix can be off."""
 
 from __future__ import annotations
 

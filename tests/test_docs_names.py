@@ -1,4 +1,4 @@
-"""Pages for users show public names only: their Python imports names that exist, and none names an internal module."""
+"""Pages for users show public names only: their Python imports names that exist, and files they name exist."""
 
 from __future__ import annotations
 
@@ -65,6 +65,14 @@ def test_there_is_python_in_the_docs() -> None:
 )
 def test_pages_for_users_name_no_internal_module(page: Path) -> None:
     assert re.findall(r"\bpenstock\._\w[\w.]*", page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    files = re.findall(r"`((?:benchmarks|examples|fuzz|tests|tools)/[\w/.-]+\.\w+)`", text)
+    files += [f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tests\.[\w.]*\w)", text)]
+    assert [name for name in files if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Messages say what is wrong in words, not with the name of a Python class."""
+"""Error messages do not contain names of Python classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that a stream leaves behind waits for the collector: what is done with is free at once, and its place warm."""
+"""A stream leaves no reference cycles: its memory is free at once, without the garbage collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One text at a time: what is said at once is said one after the other, and nothing else waits for it."""
+"""`SerializeParts`: texts that arrive interleaved are sent one after the other; nothing else is delayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop sequences where a provider has none: the same cut, however the text comes; and nothing after it."""
+"""Stop sequences for providers without them: the same cut however the text is split, and nothing after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses that a text gives, held against a plain search of the whole text."""
+"""URLs that a text contains: the fast search agrees with a plain search of the whole text."""
 
 from __future__ import annotations
 

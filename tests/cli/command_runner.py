@@ -1,4 +1,4 @@
-"""Runs the command as a user does: in a process of its own, with nothing of ours in the environment."""
+"""Runs the command as a user does: in a separate process, with a clean environment."""
 
 from __future__ import annotations
 

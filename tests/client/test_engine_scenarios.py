@@ -1,4 +1,4 @@
-"""The six scenes that must go the same way whichever engine the flag names: `PENSTOCK_ENGINE_<PROVIDER>=sdk`, and not.
+"""Six scenarios that must give the same result with both engines, native and sdk (`PENSTOCK_ENGINE_<PROVIDER>=sdk`).
 
 Chat, tools, tools over several turns, request options, errors, models that are only to be had by Responses.
 """

@@ -1,4 +1,4 @@
-"""The client without `await`."""
+"""`SyncClient`: the client without `await`."""
 
 from __future__ import annotations
 

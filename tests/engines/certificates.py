@@ -1,4 +1,4 @@
-"""Certificates of the tests' own: two authorities, a server of the first, a client of the second with a locked key."""
+"""Certificates for tests: two authorities, a server of the first, a client of the second with an encrypted key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real forward proxy on loopback: CONNECT for https, absolute addresses for http; it remembers what went through."""
+"""A real forward proxy on loopback: CONNECT for https, absolute URLs for http. It records what passes through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of engines share: a router or client aimed at a scripted upstream, and how to ask it something."""
+"""Shared by the tests of engines: a router or client in front of a scripted upstream, and requests to send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The straight way against answers as servers write them: cut anywhere, packed, without a length, told in advance."""
+"""Our HTTP client against responses as servers write them: split anywhere, compressed, without a length, 1xx first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a name means, what a configuration may say, and which addresses are reached by a proxy: decisions without IO."""
+"""Which provider a model name means, which configurations are valid, which URLs go through a proxy. No IO."""
 
 from __future__ import annotations
 

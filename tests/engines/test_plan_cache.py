@@ -1,4 +1,4 @@
-"""What is planned once for a model holds for the next request only while all it was made of is as it was."""
+"""A cached request plan is used only while the configuration and environment that it was made of are unchanged."""
 
 from __future__ import annotations
 

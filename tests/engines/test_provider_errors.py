@@ -1,4 +1,4 @@
-"""What providers say when they say no → the typed tree: status, code, message, request id, retry-after; no secrets."""
+"""Providers' error responses become typed errors: status, code, message, request id, retry-after; no secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a request travels, with every engine: headers, extra body, proxy and no-proxy, authorities, a client certificate.
+"""What both engines send: headers, extra body, proxy and no-proxy, certificate authorities, a client certificate.
 
 Everything is real and on loopback: servers, a forward proxy, certificates.
 """

@@ -1,4 +1,4 @@
-"""Limits on every wait, and what leaving does: the upstream sees at once that nobody is there, and is not read ahead.
+"""Every wait has a timeout. If the caller leaves, the upstream connection closes at once, and nothing is read ahead.
 
 No test here waits for less than a busy machine needs; how long leaving takes is measured by `python -m benchmarks cancel`.
 """

@@ -1,4 +1,4 @@
-"""The same small request in every client protocol, and what each client makes of an answer, by our own decoders."""
+"""The same small request in every client protocol, and our decoders' reading of each response."""
 
 from __future__ import annotations
 

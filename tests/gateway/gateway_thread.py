@@ -1,4 +1,4 @@
-"""A gateway in this process, on a real port in a thread of its own, before a scripted upstream that speaks everything.
+"""A gateway in this process, on a real port in its own thread, in front of a scripted upstream for every protocol.
 
 The upstream's address begins with the protocol it is to speak; a model's name is the packaged script that it plays.
 """

@@ -1,4 +1,4 @@
-"""A stream over a connection, up to what a client is given: reads are written from within the connection's callback."""
+"""Feeds a stream through an upstream connection and returns what the client gets, written in the read callback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no turn has its row too: embeddings, rankings, counts; and whoever was not let in, however many they are."""
+"""Requests that are not turns have journal rows too: embeddings, rankings, counts, and any number of refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Circuit breakers through a gateway: one bad model does not close the others, and the provider's words are kept."""
+"""Circuit breakers through a gateway: one failing model does not block others, and the provider's message is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that leave, or read slowly: the upstream is let go of, whatever was under way; nobody else is held up."""
+"""Clients that disconnect or read slowly: the upstream request is cancelled at any stage; other clients do not wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single clients need, over a real gateway: found by trying them, kept here without them."""
+"""Needs of single client programs, found by running them, tested here over a real gateway without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before there is a request: heads that are too slow or too large, connections that say nothing, ports that are taken."""
+"""Connections before there is a request: heads that are too slow or too large, silent clients, ports in use."""
 
 from __future__ import annotations
 

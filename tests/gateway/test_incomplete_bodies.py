@@ -1,4 +1,4 @@
-"""Bodies of requests that break off."""
+"""Request bodies that end too early."""
 
 from __future__ import annotations
 

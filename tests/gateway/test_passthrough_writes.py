@@ -1,4 +1,4 @@
-"""A tee hands on what it was given, however it was cut; less only the usage that nobody asked for."""
+"""A passthrough forwards the bytes it gets, however they are split, without usage that the client did not ask for."""
 
 from __future__ import annotations
 

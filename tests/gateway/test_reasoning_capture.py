@@ -1,4 +1,4 @@
-"""What is kept of a turn is what the next request may need: its words by their key alone, the rest in fewer events."""
+"""Captures what the next request may need of a turn: a key of its text, and its reasoning in fewer events."""
 
 from __future__ import annotations
 

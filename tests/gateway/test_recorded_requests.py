@@ -1,4 +1,4 @@
-"""Every recorded request of a real client is taken on its route, as it was sent."""
+"""Every recorded request of a real client is accepted on its route, as it was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What our own server gives a request beyond ASGI: chunks written at once, a head that waits for them, word of leaving."""
+"""What our server offers beyond ASGI: chunks written at once, a head sent with the first chunk, disconnect notices."""
 
 from __future__ import annotations
 

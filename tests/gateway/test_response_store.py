@@ -1,4 +1,4 @@
-"""How responses are kept: seen on their way out, in a table with bounds; and the state that waits for the next request."""
+"""How responses are stored: captured while they are sent, in a limited table; and the state for the next request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every recorded request to `/v1/responses` is taken, as it was sent, by a gateway with any provider behind it."""
+"""Every recorded request to `/v1/responses` is accepted, as it was sent, with any provider behind the gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates beside counts: which turns are taken, what is kept of them, and that no request ever waits for it."""
+"""Token estimates beside the provider's counts: which turns are estimated, what is stored; no request waits for it."""
 
 from __future__ import annotations
 

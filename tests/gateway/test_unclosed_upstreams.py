@@ -1,4 +1,4 @@
-"""A provider that says how its answer ends and keeps the connection open: the client gets its end all the same."""
+"""A provider ends its answer but keeps the connection open: the client still gets the end."""
 
 from __future__ import annotations
 

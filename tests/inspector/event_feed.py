@@ -1,4 +1,4 @@
-"""Somebody who watches: a reader of the inspector's pushed events, in a thread of its own, who can be waited for."""
+"""Reads the inspector's server-sent events in a thread; a test can wait for one."""
 
 from __future__ import annotations
 

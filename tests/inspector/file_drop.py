@@ -1,4 +1,4 @@
-"""A hand that drops a file on a page, or pastes into it, as a browser tells of it."""
+"""Drops a file on a page, or pastes one, with the events that a browser sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A month of turns in a journal's own file, for the pages that draw figures: the same for the same seed."""
+"""Writes a month of turns to a journal file, for the pages with charts. The same seed gives the same rows."""
 
 from __future__ import annotations
 

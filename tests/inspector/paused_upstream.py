@@ -1,4 +1,4 @@
-"""An upstream that waits to be told to go on, so that a turn can be looked at in its middle."""
+"""An upstream that pauses in the middle of a turn until the test lets it continue."""
 
 from __future__ import annotations
 

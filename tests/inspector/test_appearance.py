@@ -1,4 +1,4 @@
-"""How the page looks: dark and light, on a phone, to those who use a screen reader; and the pictures of the docs.
+"""How the page looks: dark and light, on a phone, to a screen reader; and the screenshots of the docs.
 
 With PENSTOCK_SHOTS set the pictures are kept there: `PENSTOCK_SHOTS=docs/pictures make test ARGS=tests/inspector`.
 """

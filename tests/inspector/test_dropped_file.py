@@ -1,4 +1,4 @@
-"""Drop a file: seen with its protocol guessed, as any consumer gets it, and shared as one file that needs nobody."""
+"""A dropped file: its protocol is guessed, every consumer's output is shown, and it exports as one HTML file."""
 
 from __future__ import annotations
 

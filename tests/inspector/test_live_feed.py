@@ -1,4 +1,4 @@
-"""Watching: the list as it changes, one turn as it goes on, and nothing at all while nobody looks."""
+"""Live events: changes of the list, one turn while it runs, and no cost while no page is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The message as a person saw it: Markdown, thinking, calls, pictures, sources, faults; and nothing of it ever runs."""
+"""The message view: Markdown, thinking, calls, images, sources, faults; no script in it ever runs."""
 
 from __future__ import annotations
 

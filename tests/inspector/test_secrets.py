@@ -1,4 +1,4 @@
-"""No answer of the inspector ever holds a secret: every route is asked, and everything it says is searched."""
+"""No response of the inspector holds a secret: every route is requested and every response is searched."""
 
 from __future__ import annotations
 

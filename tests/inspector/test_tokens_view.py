@@ -1,4 +1,4 @@
-"""Tokens: estimates beside what providers counted, drawn, tabled, and said in plain words."""
+"""The tokens view: estimates beside the provider's counts, in a chart, a table and a sentence."""
 
 from __future__ import annotations
 

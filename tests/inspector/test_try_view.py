@@ -1,4 +1,4 @@
-"""Try it: a talk with a model through each client protocol, as a newcomer has it."""
+"""The "Try it" view: a conversation with a model through each client protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One turn in a real browser: steps, links, lanes, other consumers, live, and a stream that means harm."""
+"""The view of one turn in a real browser: steps, links, lanes, other consumers, live updates, a hostile stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage: what the journal counted, as figures, plots and tables that say the same."""
+"""The usage view: what the journal counted, in figures, charts and tables that agree."""
 
 from __future__ import annotations
 

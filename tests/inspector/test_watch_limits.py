@@ -1,4 +1,4 @@
-"""What watching may take, and no more: bytes of a turn, of all turns, turns, changes that wait, pages. And estimates."""
+"""Limits of live capture: bytes per turn, bytes in all, turns, waiting changes, pages; and its token estimates."""
 
 from __future__ import annotations
 

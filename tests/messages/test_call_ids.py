@@ -1,4 +1,4 @@
-"""Call ids: one to one, the same way each time, and back again."""
+"""Call ids are mapped one to one, always in the same way, and back again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls and results in pairs: names across messages, results that went astray, calls that were never answered."""
+"""Calls are paired with results: names across messages, misplaced results, calls without a result."""
 
 from __future__ import annotations
 

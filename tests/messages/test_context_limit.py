@@ -1,4 +1,4 @@
-"""Near the limit: what goes first, what never goes, and that pairs stay pairs."""
+"""Conversations near the context limit: what is removed first, what is never removed; calls keep their results."""
 
 from __future__ import annotations
 

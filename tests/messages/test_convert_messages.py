@@ -1,4 +1,4 @@
-"""`convert_messages`: from a VS Code host to anybody."""
+"""`convert_messages`: from a VS Code host to every target protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output limit."""
+"""The limit of output tokens."""
 
 from __future__ import annotations
 

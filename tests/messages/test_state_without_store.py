@@ -1,4 +1,4 @@
-"""State without a store: it travels in the fields that dialects have for it, and to nobody but who gave it."""
+"""State without a store: it travels in fields of the protocol, and only to the provider that it came from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that can be sent, and inputs that are objects."""
+"""Text is made sendable, and inputs of calls become objects."""
 
 from __future__ import annotations
 

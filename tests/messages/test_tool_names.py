@@ -1,4 +1,4 @@
-"""Tools under other names and in other forms, there and back: every agent keeps its tools."""
+"""Tools are renamed and rewritten for a provider and mapped back: every agent recognises its tools."""
 
 from __future__ import annotations
 

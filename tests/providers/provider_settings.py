@@ -1,4 +1,4 @@
-"""What the tests of providers give each of them: settings, keys, and a model to ask."""
+"""Settings, keys and a model for every provider, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packaged answers keep to what was asked: form, length, stops, choices, odds."""
+"""Packaged answers follow the request: format, length, stop sequences, choices, logprobs."""
 
 from __future__ import annotations
 

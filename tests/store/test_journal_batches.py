@@ -1,4 +1,4 @@
-"""Rows that are written together: each is there once, a bad one costs no other, and what fails is tried again."""
+"""Rows written in one batch: each is stored once, a bad row does not affect others, and failures are retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in SQLite: the promises of the store in memory, held against it, and kept across a restart."""
+"""Key-value tables in SQLite: the same behaviour as the store in memory, also across a restart."""
 
 from __future__ import annotations
 

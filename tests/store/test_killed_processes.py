@@ -1,4 +1,4 @@
-"""Any number of processes on one database, started, stopped and killed in any order: no row older than the pause is lost."""
+"""Processes share a database and are started, stopped and killed in any order: no row older than the pause is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories that a cut stream leaves behind, settings and state that a vendor refuses: through the gateway they pass."""
+"""Histories after a cut stream, and settings and state that a vendor rejects: the gateway makes them acceptable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools that rewrite cases share: their arguments, and writing only what has changed."""
+"""Shared by the tools that rewrite golden cases: their arguments, and writing only changed files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the upstream says is what providers say: every protocol's own decoder reads back what was played."""
+"""The scripted upstream writes what providers write: every protocol's decoder reads it back."""
 
 from __future__ import annotations
 

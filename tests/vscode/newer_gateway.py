@@ -1,4 +1,4 @@
-"""A gateway of a later version than the extension: kinds, fields and parts that it has never heard of, and all that it has."""
+"""A gateway newer than the extension: it sends unknown kinds, fields and parts besides all known ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scripted upstream that insists: on the signed thinking before each call, on that before words, and on patience.
+"""A scripted upstream that rejects requests without the signed thinking before calls and text, and that can be slow.
 
 Anthropic's dialect where it is asked at `/v1/messages`, an application's at `/panel`, OpenAI's elsewhere; what it does
 is in the model's name.

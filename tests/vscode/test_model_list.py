@@ -1,4 +1,4 @@
-"""What an editor is told of the gateway's models: names, limits and where they come from, abilities, what counts how."""
+"""What the gateway tells an editor about models: names, limits and their source, capabilities, how tokens count."""
 
 from __future__ import annotations
 
