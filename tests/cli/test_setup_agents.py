@@ -13,8 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from penstock._cli.serve import list_models, welcome_text
-from penstock._cli.setup.agent_plan import GatewayAddress
-from penstock._cli.setup.agents import AGENTS
+from penstock._cli.setup.agents import AGENTS, GatewayAddress
 from penstock._gateway.config import GatewayConfig, load_config
 from penstock._gateway.config_trust import TrustStore, sensitive_settings
 from tests.cli.command_runner import inside, penstock
@@ -342,7 +341,7 @@ def test_every_agent_has_a_hint_that_a_shell_can_read() -> None:
             continue
         words = shlex.split(rows[agent.title])
         command = next(word for word in words if "=" not in word)
-        assert command == agent.plan(GatewayAddress(BASE, MODEL, MODEL)).start.split()[0]
+        assert command == agent.plan(GatewayAddress(base=BASE, model=MODEL, small=MODEL)).start.split()[0]
     assert f"CLAUDE_CODE_MAX_CONTEXT_TOKENS={CONTEXT}" in rows["Claude Code"]
     assert f"ANTHROPIC_SMALL_FAST_MODEL={SMALL}" in rows["Claude Code"]
     assert f"model_context_window={CONTEXT}" in rows["Codex"]

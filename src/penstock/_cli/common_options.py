@@ -1,6 +1,6 @@
-"""What the commands read: a file or standard input, and settings of the form `key=value`.
+"""What several commands share: their options, the input file or standard input, the configuration, messages.
 
-Leans on nothing but the standard library until a setting has to be typed. Errors are `InputError`s or the system's own.
+Imports only the standard library at first, so that `--help` is quick. Unusable input raises `InputError` or `OSError`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import os
 import shlex
 import shutil
 import sys
+import tomllib
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,56 +24,43 @@ if TYPE_CHECKING:
     from penstock._gateway.config import GatewayConfig
 
 READ_BYTES = 64 * 1024
+CONFIG_HELP = (
+    "the configuration (default: the file of PENSTOCK_CONFIG, else ./penstock.toml if it is harmless or trusted)"
+)
+_OPTION_TYPES: dict[str, Any] = {"int": int, "float": float, "Path": Path}
 
 
-def add_source_options(parser: ArgumentParser) -> None:
-    """The arguments of every command that reads a stream."""
+def add_arguments(parser: ArgumentParser, command: str) -> None:
+    """Adds the options of `commands/COMMAND.toml` to the parser. An option that is only a text is a flag."""
+    rows = tomllib.loads(files("penstock._cli").joinpath(f"commands/{command}.toml").read_text(encoding="utf-8"))
+    if "include" in rows:
+        add_arguments(parser, rows["include"])
+    parser.epilog = rows.get("epilog")
+    for title, options in {"": rows["options"], **rows.get("groups", {})}.items():
+        group = parser.add_argument_group(title) if title else parser
+        for names, row in options.items():
+            settings: dict[str, Any] = {"action": "store_true", "help": row} if isinstance(row, str) else row
+            if "type" in settings:
+                settings["type"] = _OPTION_TYPES[settings["type"]]
+            for key in settings.keys() & {"help", "default"}:
+                settings[key] = _fill_in(settings[key])
+            group.add_argument(*names.split(), **settings)
+
+
+def _fill_in(text: Any) -> Any:
+    """Replaces `{protocols}`, `{frame_limit}` and the like in a help text or a default."""
+    if not isinstance(text, str) or "{" not in text:
+        return text
     from penstock._framing.frame import LIMIT
     from penstock._protocols import MODULES
 
-    names = ", ".join(sorted(MODULES))
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the stream; - or nothing: standard input")
-    parser.add_argument(
-        "--from",
-        dest="source",
-        metavar="PROTOCOL",
-        default="auto",
-        help=f"what the stream speaks: {names}; auto finds out (default)",
-    )
-    parser.add_argument(
-        "--framing",
-        metavar="FRAMING",
-        default="auto",
-        help="how it is framed: sse, ndjson, jsonarray, eventstream; auto finds out (default)",
-    )
-    parser.add_argument(
-        "--limit",
-        metavar="BYTES",
-        type=int,
-        default=LIMIT,
-        help=f"the most that one frame may have ({LIMIT >> 20} MiB by default)",
-    )
-    parser.add_argument(
-        "--from-option",
-        dest="source_options",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a setting of the decoder; may be given more than once",
-    )
-    parser.add_argument(
-        "--option",
-        dest="target_options",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a setting of the encoder, such as model=mine; may be given more than once",
-    )
+    protocols = ", ".join(sorted(MODULES))
+    return text.format(config_help=CONFIG_HELP, protocols=protocols, frame_limit=LIMIT, frame_mebibytes=LIMIT >> 20)
 
 
 @contextmanager
 def open_input(name: str) -> Generator[BufferedReader]:
-    """The named file, or standard input for `-`."""
+    """Opens the named file, or standard input for `-`."""
     if name == "-" and sys.stdin.isatty():
         print("penstock: reading from the terminal; Ctrl-D ends it", file=sys.stderr)
     with open(sys.stdin.fileno() if name == "-" else name, "rb", closefd=name != "-") as file:
@@ -79,7 +68,7 @@ def open_input(name: str) -> Generator[BufferedReader]:
 
 
 def read_chunks(file: BufferedReader) -> Iterator[bytes]:
-    """What there is to read as soon as it is there; an input without a single byte is an error."""
+    """Yields what can be read as soon as it is there. Raises `InputError` if the input is empty."""
     chunk = file.read1(READ_BYTES)
     if not chunk:
         from penstock.errors import InputError
@@ -90,8 +79,14 @@ def read_chunks(file: BufferedReader) -> Iterator[bytes]:
         chunk = file.read1(READ_BYTES)
 
 
+def read_input(name: str) -> bytes:
+    """Returns all of the named file, or of standard input for `-`."""
+    with open_input(name) as file:
+        return b"".join(read_chunks(file))
+
+
 def is_stream(events: Iterable[Any], findings: Iterable[Diagnostic]) -> bool:
-    """Whether the input is a stream at all: garbage makes no events, but for the fault at its end."""
+    """True if the input is a stream. Garbage makes no events except the fault at its end."""
     from penstock.events import Fault, Start
 
     garbage = any(row.code == "malformed" for row in findings)
@@ -100,49 +95,53 @@ def is_stream(events: Iterable[Any], findings: Iterable[Diagnostic]) -> bool:
     )
 
 
-def parse_codec_options(pairs: Iterable[str], make: Callable[..., Any] | None) -> dict[str, Any]:
-    """`key=value` pairs as the keyword arguments of a codec, each of the type that the codec wants."""
+def read_codec_options(options: Namespace, source: str) -> dict[str, Any]:
+    """Returns the framing and codec options of the command line, as keyword arguments of a bridge."""
+    from penstock._protocols import protocol
+
+    decoder = None if source == "auto" else protocol(source).decoder
+    return {
+        "framing": options.framing,
+        "limit": options.limit,
+        "source_options": _parse_codec_options(options.source_options, decoder),
+        "target_options": _parse_codec_options(options.target_options, protocol(options.target).encoder),
+    }
+
+
+def _parse_codec_options(pairs: Iterable[str], codec: Callable[..., Any] | None) -> dict[str, Any]:
+    """Reads `key=value` pairs into keyword arguments of the types that the codec declares."""
     from penstock.errors import InputError
 
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
             raise InputError(f"an option is KEY=VALUE, not {pair!r}")
-        given[key.replace("-", "_")] = value
-    if not given:
-        return {}
-    wanted = _option_types(make)
-    for key, value in given.items():
-        if key not in wanted:
-            raise InputError(f"unknown option {key!r}; there is: {', '.join(sorted(wanted)) or 'none'}")
-        given[key] = _convert_option(key, value, wanted[key])
-    return given
+        values[key.replace("-", "_")] = value
+    types = _option_types(codec) if values else {}
+    for key, value in values.items():
+        if key not in types:
+            raise InputError(f"unknown option {key!r}; there is: {', '.join(sorted(types)) or 'none'}")
+        values[key] = _convert_option(key, value, types[key])
+    return values
 
 
-def _option_types(make: Callable[..., Any] | None) -> dict[str, Any]:
-    """The keyword arguments of a codec and their types."""
+def _option_types(codec: Callable[..., Any] | None) -> dict[str, Any]:
+    """Returns the keyword arguments of a codec and their types."""
     import inspect
     from typing import get_type_hints
 
-    if make is None:
+    if codec is None:
         return {}
-    init = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
-    names = [name for name, row in inspect.signature(make).parameters.items() if row.kind is row.KEYWORD_ONLY]
+    init = codec.__init__ if isinstance(codec, type) else codec  # type: ignore[misc]
+    names = [name for name, row in inspect.signature(codec).parameters.items() if row.kind is row.KEYWORD_ONLY]
     try:
         hints = get_type_hints(init)
     except NameError:  # a type that is imported for type checkers only
-        hints = {name: _TYPES.get(str(note), Any) for name, note in init.__annotations__.items()}
+        known: dict[str, Any] = {"bool": bool, "int": int, "int | None": int | None, "str | None": str}
+        known["Collection[str]"] = tuple[str, ...]
+        hints = {name: known.get(str(hint), Any) for name, hint in init.__annotations__.items()}
     return {name: hints.get(name, Any) for name in names}
-
-
-_TYPES: dict[str, Any] = {
-    "bool": bool,
-    "int": int,
-    "int | None": int | None,
-    "Collection[str]": tuple[str, ...],
-    "str | None": str,
-}
 
 
 def _convert_option(key: str, value: str, type: Any) -> Any:
@@ -150,27 +149,21 @@ def _convert_option(key: str, value: str, type: Any) -> Any:
 
     from penstock.errors import InputError
 
-    given: Any = value.split(",") if type == tuple[str, ...] else value
     try:
-        return msgspec.convert(given, type, strict=False)
+        return msgspec.convert(value.split(",") if type == tuple[str, ...] else value, type, strict=False)
     except msgspec.ValidationError as error:
         raise InputError(f"option {key}={value}: {error}") from error
     except TypeError as error:
         raise InputError(f"option {key!r} cannot be given on the command line") from error
 
 
-CONFIG_HELP = (
-    "the configuration (default: the file of PENSTOCK_CONFIG, else ./penstock.toml if it is harmless or trusted)"
-)
-
-
-def add_config_option(parser: ArgumentParser) -> None:
-    """Describe the option."""
-    parser.add_argument("--config", metavar="FILE", type=Path, help=CONFIG_HELP)
+def print_message(text: str) -> None:
+    """Prints a message for the user to standard error."""
+    print(f"penstock: {text}", file=sys.stderr)
 
 
 def load_config(options: Namespace) -> GatewayConfig:
-    """Read the configuration that the command line, the environment or the current folder names."""
+    """Reads the configuration that the command line, the environment or the current folder names."""
     from penstock._gateway.config import load_config
 
     return load_config(options.config, os.environ)
@@ -180,21 +173,21 @@ PROGRAM = "penstock"
 
 
 def find_command() -> str:
-    """`penstock` if a shell finds this very program by that name, else the path that it was started by.
+    """Returns `penstock` if a shell finds this program by that name, else the path that started it.
 
-    `make serve` starts `.venv/bin/penstock`, which the shell that reads the hints does not find.
+    `make serve` starts `.venv/bin/penstock`, which is usually not in the PATH of the user's shell.
     """
-    started, found = Path(sys.argv[0]), shutil.which(PROGRAM)
+    started, installed = Path(sys.argv[0]), shutil.which(PROGRAM)
     if started.name == "__main__.py" and started.parent.name == PROGRAM:
-        return PROGRAM if found else f"{_relative_path(sys.executable)} -m {PROGRAM}"
+        return PROGRAM if installed else f"{_relative_path(sys.executable)} -m {PROGRAM}"
     if started.stem != PROGRAM or not started.exists():  # called by another program, or by its name
         return PROGRAM
-    return PROGRAM if found and Path(found).resolve() == started.resolve() else _relative_path(sys.argv[0])
+    return PROGRAM if installed and Path(installed).resolve() == started.resolve() else _relative_path(sys.argv[0])
 
 
 def _relative_path(path: str) -> str:
-    """The path from the current folder if it lies inside, as a shell reads it. Links are not followed."""
-    whole = os.path.abspath(path)  # noqa: PTH100 — `Path.resolve` would leave a virtual environment by its links
-    here = os.getcwd()  # noqa: PTH109
-    inside = os.path.commonpath([whole, here]) == here
-    return shlex.quote(os.path.relpath(whole, here) if inside else whole)
+    """Returns the path, quoted for a shell; relative if it is in the current folder. Links are not followed."""
+    absolute = os.path.abspath(path)  # noqa: PTH100 — `Path.resolve` would leave a virtual environment by its links
+    folder = os.getcwd()  # noqa: PTH109
+    inside = os.path.commonpath([absolute, folder]) == folder
+    return shlex.quote(os.path.relpath(absolute, folder) if inside else absolute)

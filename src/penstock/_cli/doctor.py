@@ -1,114 +1,80 @@
-"""`penstock doctor`: what is configured, which keys are there, who can be reached; `--error FILE` explains a saved one.
+"""`penstock doctor`: reports what is configured and which providers answer; `--error FILE` explains a saved error.
 
-Keys are never shown, only whether they are there. Asks providers for nothing but their list of models.
+It shows whether a key is there, never the key. It asks providers only for their list of models.
 """
 
 from __future__ import annotations
 
+import asyncio
+import platform
 import re
 import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._cli.common_options import add_config_option, load_config
+from penstock._cli.common_options import load_config
+from penstock._cli.terminal import print_json
+from penstock._client.api import Client
+from penstock._engines.config import choose_engine
+from penstock._engines.credentials import find_stored_key
+from penstock._engines.model_resolution import list_configured_providers
+from penstock._engines.options import RequestOptions, Timeouts
+from penstock._engines.router import Router
+from penstock._http.proxy_and_tls import proxy_for
 from penstock._http_errors import read_http_error
 from penstock._jsontext import parse_lenient
 from penstock._lenient_fields import as_object, get_integer
 from penstock._redaction import redact, redact_headers
-from penstock.errors import InputError, ProviderError, provider_error
+from penstock._version import __version__
+from penstock.errors import InputError, PenstockError, ProviderError, explain, provider_error
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from collections.abc import Iterator
 
-    from penstock._engines.router import Router
     from penstock._providers.registry import Provider
 
-EPILOG = """\
-examples:
-  penstock doctor
-  penstock doctor --offline --json
-  penstock doctor --error failed.json
-
-An error is saved as the body, as {"status": 429, "headers": {…}, "body": …}, or as `curl -i` prints it.
-Exit code: 0 where everything that is configured works; 1 where something does not; 2 for input that is no use.
-"""
-PACKAGES = ("aiohttp", "msgspec", "openai", "anthropic", "google-genai", "botocore", "google-auth", "uvloop", "rich")
+PACKAGES = "aiohttp msgspec openai anthropic google-genai botocore google-auth uvloop rich".split()
 FAILED = 1
 _TIMEOUT = 10.0
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """The command's options."""
-    parser.epilog = EPILOG
-    add_config_option(parser)
-    parser.add_argument("--offline", action="store_true", help="ask nobody")
-    parser.add_argument("--json", action="store_true", help="the findings as JSON")
-    parser.add_argument("--error", metavar="FILE", help="explain a saved error, - is standard input, and do no more")
-
-
-def run(options: Namespace) -> int:
-    """Look at everything, and tell."""
+def run_doctor(options: Namespace) -> int:
+    """Checks everything and prints a report."""
     if options.error:
-        return _explain_error(options.error)
-    import asyncio
-
-    from penstock._engines.router import Router
-
+        data = sys.stdin.buffer.read() if options.error == "-" else Path(options.error).read_bytes()
+        print(explain(_parse_saved_error(data, options.error)))
+        return 0
     router = Router(load_config(options).engine)
     rows = asyncio.run(_check_all(router, offline=options.offline))
     if options.json:
-        import msgspec
-
-        print(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+        print_json(rows)
     else:
-        for line in _report_lines(rows):
-            print(line)
+        print(*_report_lines(rows), sep="\n")
     return FAILED if any(row.get("ok") is False for row in rows["providers"]) else 0
 
 
-# ── a saved error ─────────────────────────────────────────────────────────────────────────────────
-
-
-def _explain_error(place: str) -> int:
-    from pathlib import Path
-
-    from penstock.errors import explain
-
-    data = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
-    print(explain(parse_saved_error(data, place)))
-    return 0
-
-
-# ── findings ──────────────────────────────────────────────────────────────────────────────────────
-
-
 async def _check_all(router: Router, *, offline: bool) -> dict[str, Any]:
-    import asyncio
-    import platform
-
-    from penstock._engines.model_resolution import list_configured_providers
-    from penstock._version import __version__
-
     rows = list_configured_providers(router.config, router.env)
     try:
         checked = await asyncio.gather(*(_check_provider(router, row, offline=offline) for row in rows))
     finally:
         await router.aclose()
+    proxy = proxy_for("https://example.com", RequestOptions.read(router.config.options), router.env)
     return {
         "penstock": __version__,
         "python": platform.python_version(),
         "packages": _package_versions(),
         "aliases": dict(router.config.aliases),
-        "proxy": _proxy_url(router),
+        "proxy": redact(proxy or "none"),
         "providers": list(checked),
     }
 
 
 def _package_versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
     found: dict[str, str] = {}
     for name in PACKAGES:
         try:
@@ -118,39 +84,22 @@ def _package_versions() -> dict[str, str]:
     return found
 
 
-def _proxy_url(router: Router) -> str:
-    from penstock._engines.options import RequestOptions
-    from penstock._http.proxy_and_tls import proxy_for
-    from penstock._redaction import redact
-
-    return redact(proxy_for("https://example.com", RequestOptions.read(router.config.options), router.env) or "none")
-
-
 async def _check_provider(router: Router, row: Provider, *, offline: bool) -> dict[str, Any]:
-    from penstock._engines.config import choose_engine
-    from penstock._engines.credentials import find_stored_key
-
     account = router.config.account(row.name)
     keys = [name for name in (account.env, *row.env) if name and router.env.get(name)]
     if not keys and find_stored_key(row, account, router.env).key:
         keys = ["stored by penstock setup"]
     engine, who = choose_engine(row.name, router.config, router.env)
-    told: dict[str, Any] = {
+    state = {
         "name": row.name,
         "key": "in the configuration" if account.key else ", ".join(keys[:1]) or "none",
         "engine": f"{engine} ({who})",
         "protocol": row.protocol,
     }
-    if offline:
-        return told
-    return {**told, **await _check_reachable(router, row)}
+    return state if offline else {**state, **await _check_reachable(router, row)}
 
 
 async def _check_reachable(router: Router, row: Provider) -> dict[str, Any]:
-    from penstock._client.api import Client
-    from penstock._engines.options import RequestOptions, Timeouts
-    from penstock.errors import PenstockError
-
     limits = Timeouts(connect=_TIMEOUT, first_byte=_TIMEOUT, between_bytes=_TIMEOUT, total=2 * _TIMEOUT)
     if row.endpoint("models") is None:
         return {"ok": None, "said": "it has no list of models to ask for"}
@@ -178,18 +127,16 @@ def _report_lines(found: dict[str, Any]) -> Iterator[str]:
 _STATUS = re.compile(r"HTTP/[\d.]+ (\d{3})")
 
 
-def parse_saved_error(data: bytes, place: str) -> ProviderError:
-    """The error that a file tells of."""
+def _parse_saved_error(data: bytes, name: str) -> ProviderError:
     if not data.strip():
-        raise InputError(f"{place}: there is nothing in it")
+        raise InputError(f"{name}: there is nothing in it")
     status, headers, body = _parse_curl_output(data) or _parse_error_object(data) or (None, {}, data)
     fault = read_http_error(status, headers, body)
-    shown = redact(_format_body(body))
-    return provider_error(fault, body=shown, headers=redact_headers(headers))
+    return provider_error(fault, body=redact(_format_body(body)), headers=redact_headers(headers))
 
 
 def _parse_curl_output(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
-    """What `curl -i` prints: a status line, headers, a blank line, the body. Of several heads the last one counts."""
+    """Reads the output of `curl -i`: status line, headers, blank line, body. Of several heads the last one counts."""
     rest, found = data, None
     while (head := _STATUS.match(rest[:20].decode("latin-1"))) is not None:
         lines, _, rest = rest.replace(b"\r\n", b"\n").partition(b"\n\n")
@@ -199,7 +146,7 @@ def _parse_curl_output(data: bytes) -> tuple[int | None, dict[str, str], bytes] 
 
 
 def _parse_error_object(data: bytes) -> tuple[int | None, dict[str, str], bytes] | None:
-    """An object with a status and a body."""
+    """Reads an object with a status and a body."""
     value = as_object(parse_lenient(data))
     if "body" not in value or not ({"status", "status_code", "headers"} & set(value)):
         return None

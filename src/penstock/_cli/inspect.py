@@ -1,6 +1,6 @@
-"""`penstock inspect`: what a stream says, what it means and what comes of it, side by side in the terminal.
+"""`penstock inspect`: prints the frames of a stream, their events and the output beside each other.
 
-Leans on `tracing`; `rows`, `table` and `summary` draw. With `--json`, one object on each line instead.
+`--json` prints one object a line instead. `--web` and `--html` show the inspector's page.
 """
 
 from __future__ import annotations
@@ -13,70 +13,31 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock._cli import common_options
+from penstock._cli.inspect_table import InspectTable, group_steps, summarize_stream, summary_lines
+from penstock._cli.terminal import StyledLine, create_printer, printable, replace_unencodable, wants_color
+from penstock._detect import guess
+from penstock._tracing import Step, Tracer, tracer
+from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
 
-    from penstock._cli.terminal import StyledLine
     from penstock._inspector.traces import TraceSource
-    from penstock._tracing import Step, Tracer
 
-EPILOG = """\
-examples:
-  penstock inspect answer.sse
-  penstock inspect --to anthropic --all answer.sse | less -S
-  curl -sN https://… | penstock inspect
-  penstock inspect --web answer.sse
-  penstock inspect --html answer.html answer.sse
-  penstock inspect --json answer.sse | jq 'select(.kind == "event").event.type'
-
-Each frame of the stream stands in the left column, the canonical events it caused in the middle, what leaves for the
-target on the right. What all frames repeat is said once, above; long runs of deltas are folded (--all shows them).
-Colours follow NO_COLOR and FORCE_COLOR.
-"""
 INDENT = 10  # of the summary
 DEFAULT_WIDTH = 120  # where the terminal does not say
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """The command's options."""
-    parser.epilog = EPILOG
-    common_options.add_source_options(parser)
-    parser.add_argument(
-        "--to", dest="target", metavar="PROTOCOL", default="vscode", help="what to show on the right (default: vscode)"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object a line: each frame, event, output; a summary"
-    )
-    parser.add_argument("--all", action="store_true", help="fold no runs of rows that are alike")
-    parser.add_argument("--width", metavar="N", type=int, help="columns to use (default: those of the terminal)")
-    parser.add_argument("--no-color", action="store_true", help="no colours")
-    add_page_arguments(parser)
-
-
-def run(options: Namespace) -> int:
-    """Read all of a stream, then show it."""
-    from penstock import _protocols as protocols
-    from penstock._detect import guess
-    from penstock._tracing import tracer
-    from penstock.errors import InputError
-
-    with common_options.open_input(options.file) as file:
-        data = b"".join(common_options.read_chunks(file))
-    if wants_page(options):
-        return run_page(data, options)
+def run_inspect(options: Namespace) -> int:
+    """Reads all of a stream, then shows it."""
+    data = common_options.read_input(options.file)
+    if options.web or options.html:
+        return _run_page(data, options)
     source = guess(data, options.framing, options.limit) if options.source == "auto" else options.source
-    traced = tracer(
-        source,
-        options.target,
-        framing=options.framing,
-        limit=options.limit,
-        source_options=common_options.parse_codec_options(options.source_options, protocols.protocol(source).decoder),
-        target_options=common_options.parse_codec_options(
-            options.target_options, protocols.protocol(options.target).encoder
-        ),
-    )
+    traced = tracer(source, options.target, **common_options.read_codec_options(options, source))
     traced.feed(data)
     traced.finish()
     stream = InspectedStream(options.file, data, source, options.target, traced)
@@ -91,7 +52,7 @@ def run(options: Namespace) -> int:
 
 @dataclass
 class InspectedStream:
-    """What was inspected, and what was seen of it."""
+    """A stream and its trace."""
 
     file: str
     data: bytes
@@ -112,10 +73,6 @@ class InspectedStream:
 
 
 def _print_json(stream: InspectedStream) -> None:
-    import msgspec
-
-    from penstock._cli.inspect_table import summarize_stream
-
     for number, step in enumerate(stream.steps):
         row = {"kind": step.kind, "number": number, "cause": step.cause, **_step_fields(step)}
         print(msgspec.json.encode(row).decode())
@@ -133,8 +90,6 @@ def _print_json(stream: InspectedStream) -> None:
 
 
 def _step_fields(step: Step) -> dict[str, Any]:
-    import msgspec
-
     if step.kind == "event":
         return {"event": step.item}
     name, data = step.item
@@ -146,9 +101,6 @@ def _step_fields(step: Step) -> dict[str, Any]:
 
 
 def _print_table(stream: InspectedStream, options: Namespace) -> None:
-    from penstock._cli.inspect_table import InspectTable, group_steps, summarize_stream, summary_lines
-    from penstock._cli.terminal import create_printer, replace_unencodable, wants_color
-
     replace_unencodable()
     width = options.width or shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     printer = create_printer(color=wants_color(refused=options.no_color), width=width)
@@ -164,35 +116,18 @@ def _print_table(stream: InspectedStream, options: Namespace) -> None:
 
 
 def _headline(stream: InspectedStream) -> StyledLine:
-    from penstock._cli.terminal import printable
-
     name = "standard input" if stream.file == "-" else printable(PurePath(stream.file).name)
     count = stream.count("frame")
     size = f"{count:,} frame{'s' * (count != 1)}, {len(stream.data):,} bytes"
-    way: StyledLine = [(stream.source, "bold"), (f" over {stream.traced.framing} → ", ""), (stream.target, "bold")]
-    return [*way, (f"  {size}  {name}", "dim")]
+    framing = f" over {stream.traced.framing} → "
+    return [(stream.source, "bold"), (framing, ""), (stream.target, "bold"), (f"  {size}  {name}", "dim")]
 
 
 HOST = "127.0.0.1"
 
 
-def add_page_arguments(parser: ArgumentParser) -> None:
-    """The options that make it a page."""
-    parser.add_argument("--web", action="store_true", help="show it in a browser, until Ctrl-C")
-    parser.add_argument("--port", metavar="N", type=int, default=0, help="where --web listens (default: a free port)")
-    parser.add_argument("--no-browser", action="store_true", help="--web only says where it is, and opens nothing")
-    parser.add_argument(
-        "--html", metavar="FILE", type=Path, help="write the page with the stream in it to a file, secrets removed"
-    )
-
-
-def wants_page(options: Namespace) -> bool:
-    """Whether it is a page that is wanted."""
-    return bool(options.web or options.html)
-
-
-def run_page(data: bytes, options: Namespace) -> int:
-    """Show a stream, or write it."""
+def _run_page(data: bytes, options: Namespace) -> int:
+    """Shows a stream in a browser, or writes the page to a file."""
     from penstock._inspector.traces import source_from_file
 
     name = "standard input" if options.file == "-" else PurePath(options.file).name
@@ -213,7 +148,7 @@ def _write_page(source: TraceSource, path: Path) -> None:
 
     data = export_html(source, StaticFiles())
     path.write_bytes(data)
-    print(f"penstock: {path}: {len(data):,} bytes, secrets removed; it opens in any browser", file=sys.stderr)
+    common_options.print_message(f"{path}: {len(data):,} bytes, secrets removed; it opens in any browser")
 
 
 def _serve_page(source: TraceSource, options: Namespace) -> None:
@@ -221,16 +156,15 @@ def _serve_page(source: TraceSource, options: Namespace) -> None:
     from penstock._http.uvicorn_server import listen
     from penstock._inspector.api import NOT_BUILT, StaticFiles
     from penstock._inspector.single_file import SingleFileApp
-    from penstock.errors import InputError
 
     if not StaticFiles().built:
         raise InputError(f"--web: {NOT_BUILT}")
 
-    def ready(port: int, _: Any) -> None:
+    def on_ready(port: int, _: Any) -> None:
         address = f"http://{HOST}:{port}/#/file"
         print(f"penstock shows {source.title} at {address}", file=sys.stderr)
         print("Stop with Ctrl-C.", file=sys.stderr, flush=True)
         if not options.no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    listen(SingleFileApp(source), Serve(host=HOST, port=options.port, drain=1.0), ready)
+    listen(SingleFileApp(source), Serve(host=HOST, port=options.port, drain=1.0), on_ready)

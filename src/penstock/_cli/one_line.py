@@ -1,6 +1,6 @@
-"""Frames and events in a few words: what is new in them first, what only numbers or repeats last or not at all.
+"""Frames and events on one line: new content first, ids and numbering last, repetitions not at all.
 
-Leans on `ink` for spans. Knows no protocol: a payload is its JSON, and what matters in it is told by how it varies.
+Knows no protocol. A payload is its JSON; a value that is the same in nearly all frames is a repetition.
 """
 
 from __future__ import annotations
@@ -20,51 +20,13 @@ if TYPE_CHECKING:
     from penstock._framing.frame import Frame
     from penstock.events import Event
 
-# What is said comes first, then nested types, then ids, then mere numbering.
-_RANK = (
-    {"type": 1}
-    | dict.fromkeys(
-        (
-            "id",
-            "item_id",
-            "message_id",
-            "messageId",
-            "toolCallId",
-            "callId",
-            "call_id",
-            "response_id",
-            "responseId",
-            "role",
-            "status",
-            "model",
-            "modelVersion",
-            "provider",
-            "object",
-        ),
-        2,
-    )
-    | dict.fromkeys(
-        (
-            "index",
-            "output_index",
-            "content_index",
-            "summary_index",
-            "annotation_index",
-            "contentBlockIndex",
-            "sequence_number",
-            "created",
-            "created_at",
-            "system_fingerprint",
-            "service_tier",
-            "obfuscation",
-            "logprobs",
-            "avgLogprobs",
-            "native_finish_reason",
-            "p",
-        ),
-        3,
-    )
-)
+# A frame's text comes first, then nested types, then ids, then mere numbering.
+_IDENTIFIERS = """id item_id message_id messageId toolCallId callId call_id response_id responseId role status model
+    modelVersion provider object""".split()
+_NUMBERINGS = """index output_index content_index summary_index annotation_index contentBlockIndex sequence_number
+    created created_at system_fingerprint service_tier obfuscation logprobs avgLogprobs p
+    native_finish_reason""".split()
+_RANK = {"type": 1} | dict.fromkeys(_IDENTIFIERS, 2) | dict.fromkeys(_NUMBERINGS, 3)
 _LABELS = ("type", "kind", "event_type")  # what protocols call a payload's type
 _OBVIOUS_KEYS = frozenset({*_LABELS, "text", "value", "delta"})  # keys that need no mention
 _NEARLY_ALL = 0.8
@@ -74,45 +36,38 @@ _TEXT_FIELDS = frozenset({"text", "data", "message", "title", "quote"})
 _HIDDEN_FIELDS = frozenset({"extra", "logprobs"})
 _DEFAULT_VALUES = {"by": ("client",), "exact": (True,), "form": ("json", "full")}
 _STYLES = {
+    **dict.fromkeys(("file", "source", "data"), "blue"),
+    **dict.fromkeys(("opaque", "usage", "step"), "dim"),
+    **dict.fromkeys(("result", "ask"), "cyan"),
+    **dict.fromkeys(("start", "finish"), "bold"),
+    **dict.fromkeys(("refusal", "unknown"), "red"),
     "text": "green",
     "reasoning": "magenta",
-    "refusal": "red",
     "call": "yellow",
-    "result": "cyan",
-    "ask": "cyan",
-    "file": "blue",
-    "source": "blue",
-    "opaque": "dim",
-    "data": "blue",
-    "usage": "dim",
-    "step": "dim",
-    "start": "bold",
-    "finish": "bold",
     "fault": "bold red",
-    "unknown": "red",
 }
 
 
 def event_style(event: Event | None) -> str:
-    """The colour of an event and of all it brings about."""
+    """Returns the colour of an event and of the frames that it causes."""
     return _STYLES[event_tag(event).partition("-")[0]] if event is not None else ""
 
 
 def event_tag(event: Event) -> str:
-    """`text-delta`: an event's name on the wire."""
+    """Returns an event's name on the wire, such as `text-delta`."""
     return str(event.__struct_config__.tag)
 
 
 def event_line(event: Event) -> StyledLine:
-    """`text-delta #0 "Hello"`: an event's tag, its part, its values, its ids; opaque data is left out."""
+    """Returns an event's tag, part, values and ids: `text-delta #0 "Hello"`. Opaque data is left out."""
     line: StyledLine = [(event_tag(event), event_style(event))]
     for name in sorted(event.__struct_fields__, key=_IDS.__contains__):
         value = getattr(event, name)
         if name == "index":
             line.append((f" #{value}", "dim"))
         elif name not in _HIDDEN_FIELDS and value not in (None, "", (), {}, False, 0, *_DEFAULT_VALUES.get(name, ())):
-            said = (f" {_format_field(name, value)}", "dim" if name in _IDS else "")
-            line += [said] if said not in line else []
+            span = (f" {_format_field(name, value)}", "dim" if name in _IDS else "")
+            line += [span] if span not in line else []
     return line
 
 
@@ -132,7 +87,7 @@ def _to_text(value: Any) -> str:
 
 
 class FrameShortener:
-    """Short forms of the frames of one stream. Made from all of them, so that it knows what never changes."""
+    """Shortens the frames of one stream. It reads all of them first, to know what they repeat."""
 
     def __init__(self, frames: Sequence[Frame]) -> None:
         self._constant = _find_constants([parse_lenient(data) for _, data in frames])
@@ -148,7 +103,7 @@ class FrameShortener:
         ]
 
     def line(self, frame: Frame, style: str = "") -> StyledLine:
-        """A frame's name or type, then what is in it."""
+        """Returns a frame's name or type, then its content."""
         payload = parse_lenient(frame[1])
         if not isinstance(payload, dict):
             words = [frame[0], frame[1][:400]]
@@ -164,12 +119,12 @@ class FrameShortener:
 
 
 def frame_label(frame: Frame) -> str:
-    """What a frame calls itself: its name in the framing, else the type of its payload."""
+    """Returns a frame's name in the framing, else the type of its payload."""
     return frame[0].decode("utf-8", "replace") or get_text(as_object(parse_lenient(frame[1])), *_LABELS)
 
 
 def _common_prefix(labels: list[str]) -> str:
-    """`response.`: what nearly all labels begin with, up to a dot."""
+    """Returns what nearly all labels begin with, up to a dot: `response.`."""
     begins = Counter(name[: name.find(".") + 1] for name in labels if name)
     common, times = max(begins.items(), key=lambda row: row[1], default=("", 0))
     return common if times >= max(len(labels) * _NEARLY_ALL, 3) else ""
@@ -191,18 +146,18 @@ def _last_key(path: str) -> str:
 
 
 def _iterate_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values in a JSON document with their paths; empty objects and lists count as values."""
-    inside: dict[str, Any] = {f".{key}": item for key, item in as_object(value).items()}
+    """Yields the values in a JSON document with their paths; empty objects and lists count as values."""
+    children: dict[str, Any] = {f".{key}": item for key, item in as_object(value).items()}
     if isinstance(value, list):
-        inside = {f"[{place}]": item for place, item in enumerate(get_list({"": value}, ""))}
-    for step, item in inside.items():
+        children = {f"[{position}]": item for position, item in enumerate(get_list({"": value}, ""))}
+    for step, item in children.items():
         yield from _iterate_leaves(item, path + step)
-    if not inside:
+    if not children:
         yield path, value
 
 
 def _find_constants(payloads: list[Any]) -> dict[str, Any]:
-    """The values that nearly all frames repeat and none changes: said once above the table."""
+    """Returns the values that nearly all frames repeat and none changes. They are printed once, above the table."""
     count: Counter[str] = Counter()
     values: dict[str, Any] = {}
     varied: set[str] = set()

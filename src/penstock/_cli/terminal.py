@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,13 +68,11 @@ def replace_unencodable() -> None:
         stdout.reconfigure(errors="replace")
 
 
-def wants_color(*, refused: bool = False) -> bool:
+def wants_color(output: IO[str] | None = None, *, refused: bool = False) -> bool:
     """Return whether to use colours: not if refused or NO_COLOR is set, else in terminals or if FORCE_COLOR is set."""
     if refused or os.environ.get("NO_COLOR"):
         return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return bool(os.environ.get("FORCE_COLOR")) or ((output or sys.stdout).isatty() and os.environ.get("TERM") != "dumb")
 
 
 class Printer(Protocol):
@@ -103,6 +103,11 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
     """Print a table whose cells come from outside. A pipe gets them uncut."""
     printer = create_printer(color=wants_color(), width=None if sys.stdout.isatty() else _UNLIMITED)
     printer.print_table(columns, [[printable(cell) for cell in row] for row in rows])
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 class _PlainPrinter:

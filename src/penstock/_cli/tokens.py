@@ -1,94 +1,63 @@
-"""`penstock tokens`: how many tokens a request is, message by message, and how sure that is.
+"""`penstock tokens`: counts the tokens of a request, message by message, with bounds. Sends nothing.
 
-Leans on `penstock.tokens`; what is not JSON is counted as a text. Nothing is sent anywhere.
+Input that is not JSON is counted as a text.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock._cli import common_options, terminal
-from penstock._cli.common_options import add_config_option, load_config
+import msgspec
+
+from penstock._cli import terminal
+from penstock._cli.common_options import load_config, read_input
+from penstock._engines.environ import LIVE
+from penstock._engines.model_resolution import find_alias, resolve_targets
+from penstock._jsontext import parse_lenient
+from penstock._messages.request_codecs import reader
+from penstock._providers.models import max_input_tokens, model
+from penstock._store.tokens import TokenStore, default_path
+from penstock._tokens.estimate import Breakdown, BreakdownLine, Estimate, HybridTokenEstimator, warning
+from penstock.errors import BadRequest, InputError
+from penstock.request import Message, Request, Text
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
 
     from penstock._gateway.config import GatewayConfig
-    from penstock._tokens.estimate import Breakdown, Estimate
-    from penstock.request import Request
 
-EPILOG = """\
-examples:
-  penstock tokens request.json --model claude-sonnet-4-5
-  penstock tokens request.json --model gpt-4o --limit 128000
-  penstock tokens notes.md --model gemini-2.5-flash
-  jq .body recorded.json | penstock tokens --from responses --json
-
-Bounds hold the actual count 9 times in 10. Exit code: 0, also near or over the limit; 2 for input that cannot be used.
-"""
-# Which protocol a body is of, by what stands at its top: the first row of which all keys are there.
-BODY_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("contents",), "gemini"),
-    (("input",), "responses"),
-    (("inferenceConfig",), "bedrock"),
-    (("toolConfig",), "bedrock"),
-    (("prompt",), "completions"),
-    (("anthropic_version",), "anthropic"),
-    (("system", "messages"), "anthropic"),
-    (("messages", "stop_sequences"), "anthropic"),
-    (("messages",), "openai-chat"),
-)
+# The keys at the top of a body tell its protocol: the first row whose keys are all there.
+BODY_KEYS = {
+    "contents": "gemini",
+    "input": "responses",
+    "inferenceConfig": "bedrock",
+    "toolConfig": "bedrock",
+    "prompt": "completions",
+    "anthropic_version": "anthropic",
+    "system messages": "anthropic",
+    "messages stop_sequences": "anthropic",
+    "messages": "openai-chat",
+}
 MAX_ABOUT = 36  # columns of what a message says
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """The command's options."""
-    from penstock._protocols import MODULES
-
-    parser.epilog = EPILOG
-    names = ", ".join(sorted(MODULES))
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the body; - or nothing: standard input")
-    parser.add_argument(
-        "--model", metavar="NAME", default="", help="the model, instead of the one named in the request"
-    )
-    parser.add_argument("--provider", metavar="NAME", default="", help="who serves it, where that matters")
-    parser.add_argument(
-        "--from",
-        dest="source",
-        metavar="PROTOCOL",
-        default="auto",
-        help=f"whose request it is: {names}; text for none; auto finds out (default)",
-    )
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=int,
-        default=0,
-        help="the model's input limit, instead of the known one: warn from 90%% of it",
-    )
-    add_config_option(parser)
-    parser.add_argument("--learned", action="store_true", help="use what was learned from actual usage on this machine")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--no-color", action="store_true", help="no colours, also in a terminal")
-
-
-def run(options: Namespace) -> int:
-    """Count one body."""
-    from penstock._tokens.estimate import HybridTokenEstimator, warning
-
+def run_tokens(options: Namespace) -> int:
+    """Counts one body."""
     config = load_config(options)
-    with common_options.open_input(options.file) as file:
-        data = b"".join(common_options.read_chunks(file))
-    request = _read_request(data, options.source)
+    request = _read_request(read_input(options.file), options.source)
     model, provider, limit = _resolve_model(options, options.model or request.model, config)
-    estimator = HybridTokenEstimator(learned=_load_factors() if options.learned else None)
+    learned = TokenStore(default_path()).factors if options.learned else None
+    estimator = HybridTokenEstimator(learned=learned)
     found = estimator.breakdown(request, model, provider)
     if not request.messages or request.messages[0].extra == TEXT_MARK:
         # A text by itself has no framing.
-        found = _text_breakdown(estimator.estimate_text(_request_text(request), model, provider), found.family)
+        text = "".join(getattr(part, "text", "") for message in request.messages for part in message.parts)
+        estimate = estimator.estimate_text(text, model, provider)
+        found = Breakdown(found.family, [BreakdownLine("text", estimate)], estimate)
     near = warning(found.total, limit)
     if options.json:
-        _print_json(found, model, provider, near.message if near else None)
+        report = {"model": model, "provider": provider, **msgspec.to_builtins(found)}
+        print(msgspec.json.encode({**report, "warning": near.message if near else None}).decode())
         return 0
     terminal.replace_unencodable()
     printer = terminal.create_printer(color=terminal.wants_color(refused=options.no_color))
@@ -99,19 +68,14 @@ def run(options: Namespace) -> int:
 
 
 def _resolve_model(options: Namespace, name: str, config: GatewayConfig) -> tuple[str, str, int]:
-    """The model's name, who serves it, and how long a prompt may be; aliases are replaced by the first they mean."""
-    from penstock._engines.environ import LIVE
-    from penstock._engines.model_resolution import find_alias, resolve_targets
-    from penstock._providers.models import max_input_tokens, model
-    from penstock.errors import InputError
-
+    """Returns the model's name, its provider and the prompt limit. Of an alias, the first target counts."""
     if not name:
         return name, options.provider, options.limit
     try:
-        asked = f"{options.provider}/{name}" if options.provider else name
-        target = resolve_targets(asked, config.engine, LIVE)[0]
+        full_name = f"{options.provider}/{name}" if options.provider else name
+        target = resolve_targets(full_name, config.engine, LIVE)[0]
     except InputError:
-        return name, options.provider, options.limit  # nobody who can be asked: its name still tells how to count
+        return name, options.provider, options.limit  # no provider has it: its name still tells how to count
     limit = options.limit or max_input_tokens(
         model(target.provider, target.model), config.features.max_input, target.provider
     )
@@ -123,65 +87,30 @@ def _resolve_model(options: Namespace, name: str, config: GatewayConfig) -> tupl
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 TEXT_MARK: dict[str, dict[str, Any]] = {"text": {"bare": True}}
-"""Marks the message that stands for a plain text."""
+"""Marks the message of an input that is a text and not a request."""
 
 
 def _read_request(data: bytes, source: str) -> Request:
-    from penstock._jsontext import parse_lenient
-    from penstock._messages.request_codecs import reader
-    from penstock.errors import BadRequest
-
     body = None if source == "text" else parse_lenient(data)
     if source == "auto":
         source = _detect_protocol(body)
     if source == "text":
-        return _text_request(data)
+        return Request(messages=[Message("user", [Text(text=data.decode("utf-8", "replace"))], extra=TEXT_MARK)])
     if not isinstance(body, dict):
         raise BadRequest("a JSON object", body)
     return reader(source)(body)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _detect_protocol(body: Any) -> str:
-    from penstock.errors import InputError
-
     if not isinstance(body, dict):
         return "text"
-    for signs, name in BODY_KEYS:
-        if all(sign in body for sign in signs):
+    for keys, name in BODY_KEYS.items():
+        if all(key in body for key in keys.split()):
             return name
     raise InputError("cannot tell whose request this is; say it with --from PROTOCOL, or --from text")
 
 
-def _text_request(data: bytes) -> Request:
-    from penstock.request import Message, Request, Text
-
-    return Request(messages=[Message("user", [Text(text=data.decode("utf-8", "replace"))], extra=TEXT_MARK)])
-
-
-def _request_text(request: Request) -> str:
-    return "".join(getattr(part, "text", "") for message in request.messages for part in message.parts)
-
-
-def _text_breakdown(estimate: Estimate, family: str) -> Breakdown:
-    from penstock._tokens.estimate import Breakdown, BreakdownLine
-
-    return Breakdown(family, [BreakdownLine("text", estimate)], estimate)
-
-
-def _load_factors() -> Any:
-    from penstock._store.tokens import TokenStore, default_path
-
-    return TokenStore(default_path()).factors
-
-
 # ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _print_json(found: Breakdown, model: str, provider: str, near: str | None) -> None:
-    import msgspec
-
-    whole = {"model": model, "provider": provider, **msgspec.to_builtins(found), "warning": near}
-    print(msgspec.json.encode(whole).decode())
 
 
 def _print_breakdown(printer: terminal.Printer, found: Breakdown, request: Request, model: str) -> None:
@@ -196,13 +125,8 @@ def _print_breakdown(printer: terminal.Printer, found: Breakdown, request: Reque
     printer.print_table(_COLUMNS, rows)
 
 
-_COLUMNS = (
-    terminal.Column(""),
-    terminal.Column("tokens", justify="right"),
-    terminal.Column("bounds", "dim", "right"),
-    terminal.Column("method", "dim"),
-    terminal.Column(""),
-)
+_COLUMNS = [terminal.Column(""), terminal.Column("tokens", justify="right"), terminal.Column("bounds", "dim", "right")]
+_COLUMNS += [terminal.Column("method", "dim"), terminal.Column("")]
 
 
 def _format_estimate(about: str, estimate: Estimate) -> list[str]:
@@ -212,7 +136,7 @@ def _format_estimate(about: str, estimate: Estimate) -> list[str]:
 
 def _describe_message(role: str, message: Any) -> str:
     for part in message.parts:
-        said = getattr(part, "text", "") or getattr(part, "name", "") or getattr(part, "media", "")
-        if said:
-            return f"{role}: {' '.join(said[:200].split())}"
+        text = getattr(part, "text", "") or getattr(part, "name", "") or getattr(part, "media", "")
+        if text:
+            return f"{role}: {' '.join(text[:200].split())}"
     return role

@@ -1,360 +1,231 @@
-"""The agents that `penstock setup` knows: the files, variables and command that point each one at a gateway.
-
-The names of settings are those of the versions in docs/agents.md, read from the programs or their documentation.
-"""
+"""Points a coding agent at a gateway: chooses the models, and fills in the agent's row of `agents.toml`."""
 
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeAlias
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 
-from penstock._cli.setup.agent_plan import KEY_VARIABLE, Agent, AgentPlan, GatewayAddress, shell_variables
-from penstock._cli.setup.config_files import FileEdit
+import msgspec
 
+from penstock._cli.common_options import find_command
+from penstock._cli.setup.config_files import FileEdit, is_list, is_table
+from penstock._engines.model_resolution import REPLAY, list_configured_providers, resolve_targets
+from penstock._providers.models import Model
+from penstock._providers.models import model as facts_of
+from penstock._providers.models import models as models_of
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock._engines.config import Config
+
+KEY_VARIABLE = "PENSTOCK_KEY"
+ANY = "any"  # the key where the gateway asks for none: most agents insist on one
+DEFAULT = "default"  # the alias for requests that name no model
 _CLAUDE_OUTPUT = 32_000  # what Claude Code asks for by itself
 _GEMINI_WINDOW = 1_048_576  # what Gemini CLI assumes for every model that it does not know
-Values: TypeAlias = dict[str, Any]
+_PLACEHOLDER = re.compile(r"\{(\w+)(?:!s)?\}")
+_FOLDER = re.compile(r"<(\w+):([^<>]*)>")
+_SMALL = re.compile(r"(?:^|[-_.])(?:mini|haiku|flash|small|lite|nano|fast|instant)(?:$|[-_.])")
+_SPECIAL = re.compile(r"audio|image|tts|realtime|search|live|embed|transcribe|preview|exp\b|latest|vision|codex")
+_NUMBERS = re.compile(r"\d+")
 
 
-def _known(**values: int) -> Values:
-    """The limits that are known."""
-    return {name: value for name, value in values.items() if value}
+class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """A model and a cheaper one for side tasks. `context` and `output` are tokens; 0 if they are not known."""
+
+    model: str
+    small: str
+    context: int = 0
+    output: int = 0
+    small_context: int = 0
+    small_output: int = 0
 
 
-# ── Claude Code ───────────────────────────────────────────────────────────────────────────────────
+class GatewayAddress(ModelChoice, frozen=True, kw_only=True):
+    """Where an agent is pointed. `base` has no /v1. `key` is `ANY` if none is needed. `home`, `env`: the user's."""
+
+    base: str
+    key: str = ANY
+    home: Path = Path()
+    env: Mapping[str, str] = {}
 
 
-def _claude_env(at: GatewayAddress) -> dict[str, str]:
-    """https://code.claude.com/docs/en/env-vars. Without the window it assumes 1 million tokens for unknown names."""
-    short = at.output if at.output < _CLAUDE_OUTPUT else 0
-    limits = _known(CLAUDE_CODE_MAX_CONTEXT_TOKENS=at.context, CLAUDE_CODE_MAX_OUTPUT_TOKENS=short)
-    return {
-        "ANTHROPIC_BASE_URL": at.base,
-        "ANTHROPIC_AUTH_TOKEN": at.key,
-        "ANTHROPIC_MODEL": at.model,
-        "ANTHROPIC_SMALL_FAST_MODEL": at.small,
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL": at.small,
-        **{name: str(value) for name, value in limits.items()},
+class AgentPlan(msgspec.Struct, frozen=True):
+    """What one agent needs: files to write, variables to set, commands to run, then how to start it. `notes`: why."""
+
+    start: str
+    files: tuple[FileEdit, ...] = ()
+    env: dict[str, str] = {}
+    commands: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """A row of `agents.toml`: templates of an agent's settings. `hint`: how to start it once, without any file."""
+
+    title: str
+    start: str
+    hint: list[str] | None = None
+    variables: dict[str, str] = {}
+    env: dict[str, str] = {}
+    files: list[dict[str, Any]] = []
+    commands: list[str] = []
+    notes: list[str] = []
+
+    def plan(self, address: GatewayAddress) -> AgentPlan:
+        """Fills in the settings for a gateway."""
+        facts = _template_facts(self, address)
+        edits = [
+            FileEdit(_choose_path(row, address), row["form"], row["values"], row.get("defaults", {}))
+            for row in _fill_in(self.files, facts)
+        ]
+        commands, notes = (tuple(_fill_in(texts, facts)) for texts in (self.commands, self.notes))
+        return AgentPlan(self.start, tuple(edits), _fill_in(self.env, facts), commands, notes)
+
+    def hint_for(self, address: GatewayAddress) -> str:
+        """Returns the command line that starts the agent once."""
+        return " ".join(_fill_in(self.hint, _template_facts(self, address)))
+
+
+AGENTS = msgspec.convert(
+    tomllib.loads(files("penstock._cli.setup").joinpath("agents.toml").read_text(encoding="utf-8")), dict[str, Agent]
+)
+
+
+def _template_facts(agent: Agent, address: GatewayAddress) -> dict[str, Any]:
+    """Returns the placeholders of `agents.toml`. Unknown facts are 0 or empty."""
+    context, output = address.context, address.output
+    gateway_key = "" if address.key == ANY else address.key
+    facts: dict[str, Any] = {
+        **msgspec.structs.asdict(address),
+        "v1": f"{address.base}/v1",
+        "gateway_key": gateway_key,
+        "key_variable": gateway_key and KEY_VARIABLE,
+        "key_reference": f"{{env:{KEY_VARIABLE}}}" if gateway_key else address.key,
+        "other_small": address.small if address.small != address.model else "",
+        "prompt": max(context - output, context // 2),
+        "claude_output": output if output < _CLAUDE_OUTPUT else 0,
+        "gemini_threshold": round(context / 2 / _GEMINI_WINDOW, 4) if context < _GEMINI_WINDOW else 0,
     }
+    variables: dict[str, str] = _fill_in(agent.variables, facts)
+    shell_variables = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
+    return {**facts, "variables": variables, "shell_variables": shell_variables}
 
 
-def _claude(at: GatewayAddress) -> AgentPlan:
-    more = {"ANTHROPIC_DEFAULT_SONNET_MODEL": at.model, "ANTHROPIC_DEFAULT_OPUS_MODEL": at.model}
-    quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-    path = at.folder("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
-    notes = ("ANTHROPIC_SMALL_FAST_MODEL is what versions before ANTHROPIC_DEFAULT_HAIKU_MODEL read.",)
-    return AgentPlan("claude", (FileEdit(path, "json", {"env": {**_claude_env(at), **more, **quiet}}),), notes=notes)
+def _fill_in(template: Any, facts: Mapping[str, Any]) -> Any:
+    """Fills in a template. Returns None for a text with an unknown fact and for a table whose `if` is not met."""
+    if isinstance(template, str):
+        names = _PLACEHOLDER.findall(template)
+        if not all(facts[name] for name in names):
+            return None
+        only = names and template == f"{{{names[0]}}}"
+        return facts[names[0]] if only else template.format_map(facts)
+    if is_list(template):
+        return [item for item in (_fill_in(one, facts) for one in template) if item is not None]
+    if not is_table(template):
+        return template
+    if not all(facts[name] for name in template.get("if", "").split()):
+        return None
+    filled: dict[str, Any] = {}
+    for key, inner in template.items():
+        value = _fill_in(inner, facts)
+        if key == "**":
+            filled |= value
+        elif key != "if" and value not in (None, {}):
+            filled[key.format_map(facts)] = value
+    return filled
 
 
-# ── Codex ─────────────────────────────────────────────────────────────────────────────────────────
+def _choose_path(row: dict[str, Any], address: GatewayAddress) -> Path:
+    """Returns the first path of a file that exists, else the first."""
+
+    def expand_folder(match: re.Match[str]) -> str:
+        named = address.env.get(match[1])
+        return str(Path(named).expanduser() if named else address.home / match[2])
+
+    paths: list[Path] = []
+    for template in row.get(f"path_{sys.platform}", row["path"]):
+        path = _FOLDER.sub(expand_folder, template)
+        paths.append(address.home / _FOLDER.sub(expand_folder, path))  # a folder may be inside another's default
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
-def _codex_provider(at: GatewayAddress) -> Values:
-    key = {"env_key": KEY_VARIABLE} if at.keyed else {}
-    return {"name": "penstock", "base_url": at.v1, **key, "wire_api": "responses"}
+# ── models ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _codex(at: GatewayAddress) -> AgentPlan:
-    """https://developers.openai.com/codex/config-reference"""
-    path = at.folder("CODEX_HOME", ".codex") / "config.toml"
-    values = {
-        "model": at.model,
-        "model_provider": "penstock",
-        **_known(model_context_window=at.context),
-        "model_providers": {"penstock": _codex_provider(at)},
-    }
-    env = {KEY_VARIABLE: at.key} if at.keyed else {}
-    notes = (
-        "Codex has no second, smaller model.",
-        "supports_websockets = true in [model_providers.penstock] uses a WebSocket.",
-    )
-    return AgentPlan("codex", (FileEdit(path, "toml", values),), env, notes=notes)
-
-
-def _codex_hint(at: GatewayAddress) -> str:
-    table = ", ".join(f'{name}="{value}"' for name, value in _codex_provider(at).items())
-    window = f" -c model_context_window={at.context}" if at.context else ""
-    key = f"{KEY_VARIABLE}={at.key} " if at.keyed else ""
-    return f"{key}codex -m {at.model} -c model_provider=penstock{window} -c 'model_providers.penstock={{{table}}}'"
-
-
-# ── opencode ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def _opencode(at: GatewayAddress) -> AgentPlan:
-    """https://opencode.ai/docs/providers: `limit` needs both numbers."""
-    folder = at.folder("XDG_CONFIG_HOME", ".config") / "opencode"
-    path = next(
-        (one for one in (folder / "opencode.json", folder / "opencode.jsonc") if one.is_file()),
-        folder / "opencode.json",
-    )
-
-    def described(name: str, context: int, output: int) -> Values:
-        limit = {"limit": {"context": context, "output": output}} if context and output else {}
-        return {"name": name, "tool_call": True, **limit}
-
-    models = {
-        at.small: described(at.small, at.small_context, at.small_output),
-        at.model: described(at.model, at.context, at.output),
-    }
-    key = f"{{env:{KEY_VARIABLE}}}" if at.keyed else at.key
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "penstock",
-        "options": {"baseURL": at.v1, "apiKey": key},
-        "models": models,
-    }
-    values = {
-        "provider": {"penstock": provider},
-        "model": f"penstock/{at.model}",
-        "small_model": f"penstock/{at.small}",
-    }
-    env = {KEY_VARIABLE: at.key} if at.keyed else {}
-    notes = ('"npm" chooses the protocol: @ai-sdk/anthropic is Messages, @ai-sdk/openai is Responses.',)
-    return AgentPlan(
-        "opencode", (FileEdit(path, "json", values, {"$schema": "https://opencode.ai/config.json"}),), env, notes=notes
+def choose_model(
+    config: Config, env: Mapping[str, str], *, model: str = "", small: str = "", context: int = 0
+) -> ModelChoice:
+    """Completes a choice from the table of models. Without a model: the alias `default`, or the only choice."""
+    model = model or _default_model(config, env)
+    facts = _model_facts(model, config, env)
+    small = small or _find_small_model(model, facts, config)
+    small_facts = _model_facts(small, config, env)
+    return ModelChoice(
+        model=model,
+        small=small,
+        context=context or facts.context,
+        output=facts.max_output,
+        small_context=small_facts.context,
+        small_output=small_facts.max_output,
     )
 
 
-# ── Qwen Code ─────────────────────────────────────────────────────────────────────────────────────
+def _default_model(config: Config, env: Mapping[str, str]) -> str:
+    if DEFAULT in config.aliases:
+        return DEFAULT
+    rows = list_configured_providers(config, env)
+    if not rows:
+        return f"{REPLAY}/agent"
+    names = [f"{row.name}/{one}" for row in rows for one in _offered_models(row.name, config)][:6]
+    examples = f", such as {', '.join(names)}" if names else ""
+    raise InputError(f"which model? Give it with --model{examples}; `{find_command()} models` lists them")
 
 
-def _qwen(at: GatewayAddress) -> AgentPlan:
-    """https://qwenlm.github.io/qwen-code-docs/en/users/configuration/model-providers/"""
-
-    def described(name: str, context: int) -> Values:
-        limits = {"generationConfig": {"contextWindowSize": context}} if context else {}
-        return {"id": name, "name": name, "baseUrl": at.v1, "envKey": KEY_VARIABLE, **limits}
-
-    rows = {at.small: described(at.small, at.small_context), at.model: described(at.model, at.context)}
-    values = {
-        "modelProviders": {"openai": list(rows.values())},
-        "env": {KEY_VARIABLE: at.key},
-        "security": {"auth": {"selectedType": "openai"}},
-        "model": {"name": at.model},
-        "fastModel": at.small,
-    }
-    return AgentPlan("qwen", (FileEdit(at.home / ".qwen" / "settings.json", "json", values),))
+def _offered_models(provider: str, config: Config) -> list[str]:
+    configured = config.account(provider).models
+    if configured and not isinstance(configured, dict):
+        return list(configured)
+    rows = _tool_models(provider, config)
+    general = [row for row in rows if not _SPECIAL.search(row.id) and not row.version]
+    return [row.id for row in sorted(general or rows, key=lambda row: _version_rank(row.id), reverse=True)]
 
 
-def _qwen_hint(at: GatewayAddress) -> str:
-    env = {"OPENAI_BASE_URL": at.v1, "OPENAI_API_KEY": at.key, "OPENAI_MODEL": at.model}
-    return f"{shell_variables(env)} qwen --auth-type openai"
+def _tool_models(provider: str, config: Config) -> list[Model]:
+    return [row for row in models_of(config.provider(provider)) if row.chat and "tools" in row.capabilities]
 
 
-# ── Gemini CLI ────────────────────────────────────────────────────────────────────────────────────
+def _model_facts(name: str, config: Config, env: Mapping[str, str]) -> Model:
+    """Returns what is known of a model. Of an alias with several, the smallest window counts."""
+    rows = [facts_of(target.provider, target.model) for target in resolve_targets(name, config, env)]
+    return min((row for row in rows if row.context), key=lambda row: row.context, default=rows[0])
 
 
-def _gemini(at: GatewayAddress) -> AgentPlan:
-    """https://github.com/google-gemini/gemini-cli/blob/main/docs/reference/configuration.md
-
-    Its window of unknown models is fixed; the share at which it compresses is not (by default a half). Variables alone
-    do not do: with GOOGLE_GEMINI_BASE_URL it chooses the way `gateway`, and refuses it.
-    """
-    share = (
-        {"compressionThreshold": round(at.context / 2 / _GEMINI_WINDOW, 4)} if 0 < at.context < _GEMINI_WINDOW else {}
-    )
-    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "model": {"name": at.model, **share}}
-    env = {"GEMINI_API_KEY": at.key, "GOOGLE_GEMINI_BASE_URL": at.base}
-    folder = at.home / ".gemini"
-    notes = (
-        'Side tasks ask for models by their own names: an alias "gemini-*" in penstock.toml answers them.',
-        "compressionThreshold is a share of 1,048,576 tokens, which Gemini CLI assumes for every unknown model.",
-    )
-    return AgentPlan(
-        "gemini",
-        (FileEdit(folder / "settings.json", "json", settings), FileEdit(folder / ".env", "env", env)),
-        notes=notes,
-    )
+def _find_small_model(name: str, facts: Model, config: Config) -> str:
+    """Returns a cheaper model of the same provider and maker, else the model itself."""
+    prefix, slash, _ = name.partition("/")
+    if not slash or prefix != facts.provider or facts.prices is None or _SMALL.search(facts.id):
+        return name
+    price = facts.prices.input or 0.0
+    maker = re.split(r"[-/]", facts.id)[0]
+    rows = [
+        row
+        for row in _tool_models(facts.provider, config)
+        if _SMALL.search(row.id) and not _SPECIAL.search(row.id) and row.id.startswith(maker)
+        if row.prices is not None and (row.prices.input or 0.0) < price
+    ]
+    best = max(rows, key=lambda row: (*_version_rank(row.id), -len(row.id)), default=None)
+    return f"{prefix}/{best.id}" if best is not None else name
 
 
-# ── Copilot CLI ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _copilot_env(at: GatewayAddress) -> dict[str, str]:
-    """`copilot help providers`"""
-    limits = _known(
-        COPILOT_PROVIDER_MAX_PROMPT_TOKENS=max(at.context - at.output, at.context // 2),
-        COPILOT_PROVIDER_MAX_OUTPUT_TOKENS=at.output,
-    )
-    return {
-        "COPILOT_PROVIDER_BASE_URL": at.v1,
-        "COPILOT_PROVIDER_TYPE": "openai",
-        "COPILOT_PROVIDER_API_KEY": at.key,
-        "COPILOT_MODEL": at.model,
-        "COPILOT_OFFLINE": "true",
-        **{name: str(value) for name, value in limits.items()},
-    }
-
-
-def _copilot(at: GatewayAddress) -> AgentPlan:
-    notes = (
-        "Copilot CLI reads its provider from variables only: put the lines into your shell's profile.",
-        "COPILOT_PROVIDER_WIRE_API=responses uses Responses; COPILOT_PROVIDER_TYPE=anthropic Messages, without /v1.",
-    )
-    return AgentPlan("copilot", env=_copilot_env(at), notes=notes)
-
-
-def _copilot_hint(at: GatewayAddress) -> str:
-    return f"{shell_variables(_copilot_env(at))} copilot"
-
-
-# ── Cline, Goose, Continue ────────────────────────────────────────────────────────────────────────
-
-
-def _cline(at: GatewayAddress) -> AgentPlan:
-    command = f"cline auth -p openai -k {at.key} -m {at.model} -b {at.v1}"
-    notes = ("Cline keeps its providers in a store of its own, which this command writes.",)
-    return AgentPlan("cline", commands=(command,), notes=notes)
-
-
-def _goose_env(at: GatewayAddress) -> dict[str, str]:
-    """https://block.github.io/goose/docs/guides/environment-variables"""
-    limits = {name: str(value) for name, value in _known(GOOSE_CONTEXT_LIMIT=at.context).items()}
-    return {"GOOSE_PROVIDER": "openai", "GOOSE_MODEL": at.model, "OPENAI_HOST": at.base, **limits}
-
-
-def _goose(at: GatewayAddress) -> AgentPlan:
-    windows = sys.platform == "win32"
-    folder = (
-        Path(at.env.get("APPDATA") or at.home) / "Block" / "goose" / "config"
-        if windows
-        else at.folder("XDG_CONFIG_HOME", ".config") / "goose"
-    )
-    values: Values = {**_goose_env(at), "OPENAI_BASE_PATH": "v1/chat/completions"}
-    values |= _known(GOOSE_CONTEXT_LIMIT=at.context)
-    notes = (
-        "Goose keeps keys in the system's keyring, so the key is a variable here.",
-        f'Goose asks gpt-4o-mini for titles: [aliases] "gpt-4o-mini" = "{at.small}" in penstock.toml answers it.',
-    )
-    return AgentPlan(
-        "goose session", (FileEdit(folder / "config.yaml", "yaml", values),), {"OPENAI_API_KEY": at.key}, notes=notes
-    )
-
-
-def _goose_hint(at: GatewayAddress) -> str:
-    return f"{shell_variables(_goose_env(at))} OPENAI_API_KEY={at.key} goose session"
-
-
-def _continue(at: GatewayAddress) -> AgentPlan:
-    """https://docs.continue.dev/reference: name, version and schema are required."""
-
-    def described(name: str, model: str, roles: list[str], context: int) -> Values:
-        limits = _known(contextLength=context)
-        options = {"defaultCompletionOptions": limits} if limits else {}
-        return {
-            "name": name,
-            "provider": "openai",
-            "model": model,
-            "apiBase": at.v1,
-            "apiKey": at.key,
-            "roles": roles,
-            "capabilities": ["tool_use"],
-            **options,
-        }
-
-    rows = [described("penstock", at.model, ["chat", "edit", "apply"], at.context)]
-    if at.small != at.model:
-        rows.append(described("penstock small", at.small, ["chat", "summarize"], at.small_context))
-    path = at.folder("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
-    defaults = {"name": "penstock", "version": "1.0.0", "schema": "v1"}
-    notes = ("provider: anthropic speaks Messages.",)
-    return AgentPlan("cn", (FileEdit(path, "yaml", {"models": rows}, defaults),), notes=notes)
-
-
-# ── aider, llm, pi ────────────────────────────────────────────────────────────────────────────────
-
-
-def _aider(at: GatewayAddress) -> AgentPlan:
-    """https://aider.chat/docs/llms/openai-compat.html, https://aider.chat/docs/config/adv-model-settings.html"""
-    values = {
-        "model": f"openai/{at.model}",
-        "weak-model": f"openai/{at.small}",
-        "openai-api-base": at.v1,
-        "openai-api-key": at.key,
-    }
-    files = [FileEdit(at.home / ".aider.conf.yml", "yaml", values)]
-    if at.context:
-        prompt = max(at.context - at.output, at.context // 2)
-        limits = {"max_input_tokens": prompt, **_known(max_tokens=at.output, max_output_tokens=at.output)}
-        facts = {f"openai/{at.model}": {**limits, "litellm_provider": "openai", "mode": "chat"}}
-        files.append(FileEdit(at.home / ".aider.model.metadata.json", "json", facts))
-    return AgentPlan("aider", tuple(files))
-
-
-def _aider_hint(at: GatewayAddress) -> str:
-    models = f"--model openai/{at.model} --weak-model openai/{at.small}"
-    return f"aider --openai-api-base {at.v1} --openai-api-key {at.key} {models}"
-
-
-def _llm(at: GatewayAddress) -> AgentPlan:
-    """https://llm.datasette.io/en/stable/other-models.html#openai-compatible-models"""
-    folder = _click_folder(at, "io.datasette.llm") if not at.env.get("LLM_USER_PATH") else Path(at.env["LLM_USER_PATH"])
-
-    def described(name: str, model: str) -> Values:
-        return {
-            "model_id": name,
-            "model_name": model,
-            "api_base": at.v1,
-            "api_key_name": "penstock",
-            "supports_tools": True,
-        }
-
-    rows = [described("penstock", at.model)]
-    if at.small != at.model:
-        rows.append(described("penstock-small", at.small))
-    files = (
-        FileEdit(folder / "extra-openai-models.yaml", "yaml", rows),
-        FileEdit(folder / "keys.json", "json", {"penstock": at.key}),
-    )
-    return AgentPlan("llm -m penstock", files, notes=("llm keeps no context window: it sends what it is given.",))
-
-
-def _click_folder(at: GatewayAddress, name: str) -> Path:
-    """Where click's `get_app_dir` puts it."""
-    if sys.platform == "win32":
-        return Path(at.env.get("APPDATA") or at.home) / name
-    if sys.platform == "darwin":
-        return at.home / "Library" / "Application Support" / name
-    return at.folder("XDG_CONFIG_HOME", ".config") / name
-
-
-def _pi(at: GatewayAddress) -> AgentPlan:
-    """https://github.com/badlogic/pi-mono/blob/main/packages/coding-agent/docs/models.md"""
-
-    def described(name: str, context: int, output: int) -> Values:
-        return {"id": name, "name": name, **_known(contextWindow=context, maxTokens=output)}
-
-    rows = {
-        at.small: described(at.small, at.small_context, at.small_output),
-        at.model: described(at.model, at.context, at.output),
-    }
-    provider = {"baseUrl": at.v1, "api": "openai-completions", "apiKey": at.key, "models": list(rows.values())}
-    folder = at.folder("PI_CODING_AGENT_DIR", ".pi", "agent")
-    defaults = {"defaultProvider": "penstock", "defaultModel": at.model}
-    files = (
-        FileEdit(folder / "models.json", "json", {"providers": {"penstock": provider}}),
-        FileEdit(folder / "settings.json", "json", defaults),
-    )
-    return AgentPlan(
-        "pi",
-        files,
-        notes=('"api" chooses the protocol: anthropic-messages (address without /v1) or openai-responses.',),
-    )
-
-
-AGENTS: dict[str, Agent] = {
-    "claude": Agent("Claude Code", "Messages", _claude, lambda at: f"{shell_variables(_claude_env(at))} claude"),
-    "codex": Agent("Codex", "Responses", _codex, _codex_hint),
-    "opencode": Agent("opencode", "Chat, Messages or Responses", _opencode),
-    "qwen": Agent("Qwen Code", "Chat", _qwen, _qwen_hint),
-    "gemini": Agent("Gemini CLI", "Gemini", _gemini),
-    "copilot": Agent("Copilot CLI", "Chat, Messages or Responses", _copilot, _copilot_hint),
-    "cline": Agent("Cline", "Chat", _cline),
-    "goose": Agent("Goose", "Chat", _goose, _goose_hint),
-    "continue": Agent("Continue", "Chat or Messages", _continue),
-    "aider": Agent("aider", "Chat", _aider, _aider_hint),
-    "llm": Agent("llm", "Chat", _llm),
-    "pi": Agent("pi", "Chat, Messages or Responses", _pi),
-}
+def _version_rank(id: str) -> tuple[tuple[int, ...], bool]:
+    """Ranks a model by the numbers of its name, without dates."""
+    numbers = _NUMBERS.findall(id)
+    versions = tuple(int(number) for number in numbers if len(number) <= 2)  # noqa: PLR2004
+    return versions, len(versions) == len(numbers)

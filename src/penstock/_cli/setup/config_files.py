@@ -32,11 +32,13 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _MISSING = object()
 
 
-def _is_table(value: Any) -> TypeGuard[dict[str, Any]]:
+def is_table(value: Any) -> TypeGuard[dict[str, Any]]:
+    """True for a table of a configuration file."""
     return isinstance(value, dict)
 
 
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """True for a list of a configuration file."""
     return isinstance(value, list)
 
 
@@ -53,9 +55,9 @@ class FileEdit(msgspec.Struct, frozen=True):
     defaults: dict[str, Any] = {}
 
     @property
-    def whole(self) -> Any:
-        """All that stands in a new file."""
-        return {**self.defaults, **self.values} if _is_table(self.values) else self.values
+    def all_values(self) -> Any:
+        """The content of a new file."""
+        return {**self.defaults, **self.values} if is_table(self.values) else self.values
 
 
 class ValueChange(msgspec.Struct, frozen=True):
@@ -67,8 +69,8 @@ class ValueChange(msgspec.Struct, frozen=True):
     had: bool
 
 
-class Edited(NamedTuple):
-    """A file's text before and after, and the values that were set. `before` is None if there was no file."""
+class FileResult(NamedTuple):
+    """A file's text before and after an edit, and the values that were set. `before` is None if there was no file."""
 
     before: str | None
     after: str
@@ -78,35 +80,35 @@ class Edited(NamedTuple):
 # ── edits ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def edit_file(one: FileEdit) -> Edited:
+def edit_file(edit: FileEdit) -> FileResult:
     """What a file becomes. Raises `UneditableError` if its text cannot be kept."""
-    before = one.path.read_text(encoding="utf-8") if one.path.is_file() else None
+    before = edit.path.read_text(encoding="utf-8") if edit.path.is_file() else None
     if before is None or not before.strip():
-        values = one.whole
-        after = write_text(one.form, values)
-        return Edited(before, after, [ValueChange(path, None, value, had=False) for path, value in _leaves(values)])
-    document, dump = _open_document(one, before)
+        values = edit.all_values
+        after = write_text(edit.form, values)
+        return FileResult(before, after, [ValueChange(path, None, value, had=False) for path, value in _leaves(values)])
+    document, dump = _open_document(edit, before)
     changes: list[ValueChange] = []
-    for path, value in _leaves(one.values):
+    for path, value in _leaves(edit.values):
         old = _get(document, path)
         if _to_plain_value(old) != value:
             had = old is not _MISSING
             changes.append(ValueChange(path, _to_plain_value(old) if had else None, value, had=had))
             _set(document, path, value)
-    for path, value in _leaves(one.defaults):
+    for path, value in _leaves(edit.defaults):
         if _get(document, path) is _MISSING:
             changes.append(ValueChange(path, None, value, had=False))
             _set(document, path, value)
     after = dump() if changes else before
-    _check_editable(one, after)
-    return Edited(before, after, changes)
+    _check_editable(edit, after)
+    return FileResult(before, after, changes)
 
 
-def undo_changes(one: FileEdit, text: str, changes: list[ValueChange]) -> str:
+def undo_changes(edit: FileEdit, text: str, changes: list[ValueChange]) -> str:
     """The text with earlier values put back, as far as the values that were set are still there."""
-    document, dump = _open_document(one, text)
+    document, dump = _open_document(edit, text)
     for change in reversed(changes):
-        path: tuple[Step, ...] = tuple((step[0], step[1]) if _is_list(step) else step for step in change.path)
+        path: tuple[Step, ...] = tuple((step[0], step[1]) if is_list(step) else step for step in change.path)
         if _to_plain_value(_get(document, path)) != change.new:
             continue  # somebody has changed it since
         if change.had:
@@ -116,12 +118,12 @@ def undo_changes(one: FileEdit, text: str, changes: list[ValueChange]) -> str:
     return dump()
 
 
-def _check_editable(one: FileEdit, text: str) -> None:
+def _check_editable(edit: FileEdit, text: str) -> None:
     """Every edited text is read again: what it says must be what was meant."""
-    document, _ = _open_document(one, text)
-    for path, value in _leaves(one.values):
+    document, _ = _open_document(edit, text)
+    for path, value in _leaves(edit.values):
         if _to_plain_value(_get(document, path)) != value:
-            raise UneditableError(f"{one.path}: {_format_path(path)} could not be set without changing something else")
+            raise UneditableError(f"{edit.path}: {_format_path(path)} could not be set without changing something else")
 
 
 def _format_path(path: tuple[Step, ...]) -> str:
@@ -130,10 +132,10 @@ def _format_path(path: tuple[Step, ...]) -> str:
 
 def _leaves(values: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[tuple[Step, ...], Any]]:
     """The values by where they stand. Tables in lists are whole values, known by their identity."""
-    if _is_table(values) and (values or not path):
+    if is_table(values) and (values or not path):
         for key, value in values.items():
             yield from _leaves(value, (*path, key))
-    elif _is_list(values) and values and all(_is_table(item) for item in values):
+    elif is_list(values) and values and all(is_table(item) for item in values):
         for item in values:
             key = next((name for name in IDENTITIES if name in item), "")
             yield (*path, (key, item[key])), item
@@ -144,7 +146,7 @@ def _leaves(values: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[tuple[St
 def _get(document: Any, path: tuple[Step, ...]) -> Any:
     for step in path:
         if isinstance(step, str):
-            if not _is_table(document) or step not in document:
+            if not is_table(document) or step not in document:
                 return _MISSING
             document = document[step]
         else:
@@ -156,10 +158,10 @@ def _get(document: Any, path: tuple[Step, ...]) -> Any:
 
 
 def _index(document: Any, step: tuple[str, str]) -> int | None:
-    if not _is_list(document):
+    if not is_list(document):
         return None
     rows = enumerate(document)
-    return next((place for place, row in rows if _is_table(row) and row.get(step[0]) == step[1]), None)
+    return next((place for place, row in rows if is_table(row) and row.get(step[0]) == step[1]), None)
 
 
 def _set(document: Any, path: tuple[Step, ...], value: Any) -> None:
@@ -202,9 +204,9 @@ def _delete(document: Any, path: tuple[Step, ...]) -> None:
 
 def _to_plain_value(value: Any) -> Any:
     """A value without what a library hangs on it."""
-    if _is_table(value):
+    if is_table(value):
         return {str(key): _to_plain_value(inner) for key, inner in value.items()}
-    if _is_list(value):
+    if is_list(value):
         return [_to_plain_value(inner) for inner in value]
     unwrap = getattr(value, "unwrap", None)
     return unwrap() if unwrap is not None else value
@@ -213,24 +215,24 @@ def _to_plain_value(value: Any) -> Any:
 # ── forms ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _open_document(one: FileEdit, text: str) -> tuple[Any, Callable[[], str]]:
+def _open_document(edit: FileEdit, text: str) -> tuple[Any, Callable[[], str]]:
     """A document that can be changed, and a function that gives its text."""
     try:
-        return _OPENERS[one.form](text)
+        return _OPENERS[edit.form](text)
     except ImportError as error:
         raise UneditableError(
-            f"{one.path}: `{error.name}` is needed to edit it (pip install 'penstock[setup]')"
+            f"{edit.path}: `{error.name}` is needed to edit it (pip install 'penstock[setup]')"
         ) from None
     except Exception as error:  # each library has errors of its own
         if isinstance(error, InputError):
             raise
         why = " ".join(str(error).split())
-        raise UneditableError(f"{one.path}: not plain {one.form.upper()} ({why})") from None
+        raise UneditableError(f"{edit.path}: not plain {edit.form.upper()} ({why})") from None
 
 
 def _open_json(text: str) -> tuple[Any, Callable[[], str]]:
     document = json.loads(text)
-    if not _is_table(document):
+    if not is_table(document):
         raise TypeError("expected an object")
     found = re.search(r"\n([ \t]+)\"", text)
     indent = found.group(1) if found else 2
@@ -316,12 +318,12 @@ def write_text(form: Form, values: Any) -> str:
 
 def _toml_lines(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
     for key, value in values.items():
-        if not _is_table(value):
+        if not is_table(value):
             yield f"{_toml_key(key)} = {json.dumps(value, ensure_ascii=False)}"
     for key, value in values.items():
-        if _is_table(value):
+        if is_table(value):
             inner = (*path, key)
-            if not all(_is_table(one) for one in value.values()):
+            if not all(is_table(one) for one in value.values()):
                 yield ""
                 yield f"[{'.'.join(map(_toml_key, inner))}]"
             yield from _toml_lines(value, inner)
@@ -332,14 +334,14 @@ def _toml_key(key: str) -> str:
 
 
 def _yaml_lines(values: Any, indent: str = "") -> Iterator[str]:
-    if _is_list(values):
+    if is_list(values):
         for item in values:
-            first, *rest = list(_yaml_lines(item)) if _is_table(item) else [json.dumps(item)]
+            first, *rest = list(_yaml_lines(item)) if is_table(item) else [json.dumps(item)]
             yield f"{indent}- {first}"
             yield from (f"{indent}  {line}" for line in rest)
         return
     for key, value in values.items():
-        if _is_table(value) or (_is_list(value) and any(_is_table(item) for item in value)):
+        if is_table(value) or (is_list(value) and any(is_table(item) for item in value)):
             yield f"{indent}{key}:"
             yield from _yaml_lines(value, indent + "  ")
         else:
@@ -357,16 +359,16 @@ def _yaml_scalar(value: Any) -> str:
 # ── what a person sees, and the disk ──────────────────────────────────────────────────────────────
 
 
-def diff_lines(path: Path, edited: Edited) -> Iterator[StyledLine]:
+def diff_lines(path: Path, result: FileResult) -> Iterator[StyledLine]:
     """A unified diff, coloured, without the secrets that stand near."""
     from penstock._cli.terminal import printable
     from penstock._redaction import redact
 
     styles = {"+": "green", "-": "red", "@": "cyan"}
-    old = (edited.before or "").splitlines()
+    old = (result.before or "").splitlines()
     name = str(path)
     for line in difflib.unified_diff(
-        old, edited.after.splitlines(), name if edited.before is not None else "/dev/null", name, lineterm=""
+        old, result.after.splitlines(), name if result.before is not None else "/dev/null", name, lineterm=""
     ):
         yield [(printable(redact(line)), "bold" if line.startswith(("+++", "---")) else styles.get(line[:1], "dim"))]
 

@@ -1,19 +1,22 @@
-"""A provider's key from the terminal: chosen, entered unseen, checked with one request, stored. Never shown."""
+"""Stores a provider's key: reads it from the terminal, checks it with one request, and never shows it."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from getpass import getpass
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from penstock._cli.common_options import find_command
+from penstock._cli.common_options import find_command, print_message
+from penstock._cli.terminal import Column, print_table
 from penstock._engines.credentials import address_origin
 from penstock._engines.environ import LIVE
 from penstock._http.header_fields import check_key
 from penstock._providers.models import models
 from penstock._providers.registry import Provider, providers
+from penstock._redaction import redact
 from penstock._store.provider_keys import ProviderKeys
 from penstock.errors import InputError, PenstockError, ProviderError
 
@@ -28,47 +31,40 @@ _KEY_ACCEPTED = frozenset({"rate-limit", "too-large"})  # refusals that only a k
 
 
 def list_keys() -> int:
-    """The names of what is stored, and where. Never a key."""
-    from penstock._cli.terminal import Column, print_table
-
+    """Prints whose keys are stored, and where. Never prints a key."""
     store = ProviderKeys.of(LIVE)
     rows = store.read()
     if not rows:
-        print_line(f"no key is stored: `{find_command()} setup` stores one")
+        print_message(f"no key is stored: `{find_command()} setup` stores one")
         return 0
-    places = {"keyring": "keyring of the system", "file": str(store.path)}
-    shown = [
-        (name, places[row.place], row.origin, row.added, _overruled_by(name)) for name, row in sorted(rows.items())
+    locations = {"keyring": "keyring of the system", "file": str(store.path)}
+    cells = [
+        (name, locations[row.place], row.origin, row.added, _overruled_by(name)) for name, row in sorted(rows.items())
     ]
-    titles = (
-        Column("provider", "bold"),
-        Column("stored in"),
-        Column("for"),
-        Column("since", "dim"),
-        Column("", "yellow"),
-    )
-    print_table(titles, shown)
+    styles = {"provider": "bold", "stored in": "", "for": "", "since": "dim", "": "yellow"}
+    print_table([Column(title, style) for title, style in styles.items()], cells)
     return 0
 
 
 def _overruled_by(name: str) -> str:
     row = providers().get(name)
-    there = next((one for one in row.env if LIVE.get(one)), "") if row else ""
-    return f"not used: {there} is set" if there else ""
+    variable = next((name for name in row.env if LIVE.get(name)), "") if row else ""
+    return f"not used: {variable} is set" if variable else ""
 
 
 def remove_key(name: str) -> int:
-    """Forget one."""
+    """Removes the stored key of a provider."""
     if not ProviderKeys.of(LIVE).remove(name):
         raise InputError(f"no key of {name!r} is stored; `{find_command()} setup --list` shows what is")
-    print_line(f"the key of {name} is removed; running gateways stop using it within a second")
+    print_message(f"the key of {name} is removed; running gateways stop using it within a second")
     return 0
 
 
 def add_key(options: Namespace, config: Config) -> int:
-    """Ask, check, store."""
+    """Reads a key, checks it and stores it."""
     row = config.provider(options.provider) if options.provider else _choose_provider(config)
-    _refuse_keyless(row)
+    if row.engine != "native" or row.auth == "none":
+        raise InputError(f"{row.name} needs no key")
     key = _read_key(row, from_stdin=options.key_stdin)
     if not options.no_check and not _check_key(row, key, config):
         return 1
@@ -77,49 +73,41 @@ def add_key(options: Namespace, config: Config) -> int:
     _, why = store.add(row.name, key, origin=origin, keyring=not options.file)
     where = f"{store.path}, which only you can read ({why})" if why else "the keyring of the system"
     bound = f"; it is sent to {origin} only" if origin else ""
-    print_line(f"the key of {row.name} is stored in {where}{bound}")
-    _print_key_url(row)
+    print_message(f"the key of {row.name} is stored in {where}{bound}")
+    _print_next_steps(row)
     return 0
 
 
-def _refuse_keyless(row: Provider) -> None:
-    if row.engine != "native" or row.auth == "none":
-        raise InputError(f"{row.name} needs no key")
-
-
-def _print_key_url(row: Provider) -> None:
-    """What a person must know afterwards."""
+def _print_next_steps(row: Provider) -> None:
+    """Prints whether the stored key is used now, or what is missing."""
     overruled = _overruled_by(row.name)
     if overruled:
-        print_line(f"{overruled.removeprefix('not used: ')}, and goes before the stored key")
+        print_message(f"{overruled.removeprefix('not used: ')}, and goes before the stored key")
     elif not row.configured(LIVE):
         lacking = [
             one.env[0] for one in row.settings.values() if one.env and not one.default and not LIVE.get(one.env[0])
         ]
-        print_line(f"its address needs more: set {', '.join(lacking)}, or settings under [providers.{row.name}]")
+        print_message(f"its address needs more: set {', '.join(lacking)}, or settings under [providers.{row.name}]")
     else:
         run = find_command()
-        print_line(f"gateways, clients and commands use it from now on: `{run} models {row.name}`, `{run} serve`")
+        print_message(f"gateways, clients and commands use it from now on: `{run} models {row.name}`, `{run} serve`")
 
 
 def _choose_provider(config: Config) -> Provider:
-    """Ask for a provider: a number of the list, or any name."""
-    from penstock._cli.terminal import Column, print_table
-
+    """Asks for a provider: a number of the list, or any name."""
     rows = [row for row in providers().values() if row.keys_url]
     if sys.stdin is not None and sys.stdin.isatty():
         print_table(
             (Column("", "dim"), Column("provider", "bold"), Column(""), Column("where keys are made", "dim")),
             [(str(number), row.name, row.title, row.keys_url) for number, row in enumerate(rows, 1)],
         )
-    said = ask_user(
-        "Number or name of the provider: ", f"give --provider NAME (`{find_command()} providers` lists them)"
-    )
-    if said.isdigit() and 1 <= int(said) <= len(rows):
-        return rows[int(said) - 1]
-    if not said:
+    otherwise = f"give --provider NAME (`{find_command()} providers` lists them)"
+    answer = _ask_user("Number or name of the provider: ", otherwise)
+    if answer.isdigit() and 1 <= int(answer) <= len(rows):
+        return rows[int(answer) - 1]
+    if not answer:
         raise InputError("no provider was chosen; nothing was changed")
-    return config.provider(said)
+    return config.provider(answer)
 
 
 def _read_key(row: Provider, *, from_stdin: bool) -> str:
@@ -128,10 +116,8 @@ def _read_key(row: Provider, *, from_stdin: bool) -> str:
     elif sys.stdin is None or not sys.stdin.isatty():
         raise InputError(f"the key of {row.name}: there is no terminal to ask; give --key-stdin and pipe it in")
     else:
-        from getpass import getpass
-
         if row.keys_url:
-            print_line(f"keys of {row.title} are made at {row.keys_url}")
+            print_message(f"keys of {row.title} are made at {row.keys_url}")
         key = getpass(f"Key of {row.title} (not shown): ", sys.stderr).strip()
     if not key:
         raise InputError("the key is empty; nothing was changed")
@@ -143,32 +129,29 @@ def _read_key(row: Provider, *, from_stdin: bool) -> str:
 
 
 def _check_key(row: Provider, key: str, config: Config) -> bool:
-    """Whether the provider takes the key. One request; says what came of it."""
-    from penstock._redaction import redact
-
-    print_line(f"asking {row.title} whether it takes the key …")
+    """Sends one request with the key and prints the outcome. Returns True if the key may be stored."""
+    print_message(f"asking {row.title} whether it takes the key …")
     try:
-        said = asyncio.run(_send_check(row, key, config))
+        print_message(asyncio.run(_send_check(row, key, config)))
     except ProviderError as error:
         message = redact(str(error), [key])
         if error.kind in _KEY_ACCEPTED:
-            print_line(f"it knows the key, but refuses for now: {message}")
+            print_message(f"it knows the key, but refuses for now: {message}")
             return True
-        print_line(f"the key was not stored: {message}")
-        print_line(_advice(row, error))
+        print_message(f"the key was not stored: {message}")
+        print_message(_advice(row, error))
         return False
     except PenstockError as error:
-        print_line(f"the key was not stored: {redact(str(error), [key])}")
-        print_line("--no-check stores it unchecked")
+        print_message(f"the key was not stored: {redact(str(error), [key])}")
+        print_message("--no-check stores it unchecked")
         return False
-    print_line(said)
     return True
 
 
 def _advice(row: Provider, error: ProviderError) -> str:
-    made = f"; keys are made at {row.keys_url}" if row.keys_url else ""
+    source = f"; keys are made at {row.keys_url}" if row.keys_url else ""
     if error.kind in {"auth", "permission"}:
-        return f"check that the whole key was copied, and that it is one of {row.title}{made}"
+        return f"check that the whole key was copied, and that it is one of {row.title}{source}"
     return "the key may be good: try again later, or store it unchecked with --no-check"
 
 
@@ -181,13 +164,12 @@ async def _send_check(row: Provider, key: str, config: Config) -> str:
     limits = Timeouts(connect=TIMEOUT, first_byte=TIMEOUT, between_bytes=TIMEOUT, total=TIMEOUT)
     async with Client(once, options=RequestOptions(timeouts=limits)) as client:
         if row.endpoint("models") is not None and not row.open_models:
-            found = await client.list_models(row.name)
-            return f"the key is good: {len(found)} models"
-        return await _smallest_question(client, row)
+            return f"the key is good: {len(await client.list_models(row.name))} models"
+        return await _ask_cheapest_model(client, row)
 
 
-async def _smallest_question(client: Client, row: Provider) -> str:
-    """For a provider whose list of models proves nothing: an answer of a few tokens, by its cheapest model."""
+async def _ask_cheapest_model(client: Client, row: Provider) -> str:
+    """Checks the key with an answer of a few tokens, for a provider that lists its models without a key."""
     rows = [one for one in models(row) if one.chat and one.prices is not None and one.prices.input]
     if not rows:
         raise InputError(f"no model of {row.name} is known to check the key with")
@@ -196,13 +178,8 @@ async def _smallest_question(client: Client, row: Provider) -> str:
     return f"the key is good: {cheapest.id} answered"
 
 
-def print_line(text: str) -> None:
-    """A line for the person."""
-    print(f"penstock: {text}", file=sys.stderr)
-
-
-def ask_user(question: str, otherwise: str) -> str:
-    """A line from the person. Without a terminal that is an error: it says which option answers the question."""
+def _ask_user(question: str, otherwise: str) -> str:
+    """Reads a line from the user. Without a terminal, the error names the option that answers the question."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise InputError(f"{question.rstrip(': ?')}: there is no terminal to ask; {otherwise}")
     print(question, end="", file=sys.stderr, flush=True)
@@ -210,8 +187,6 @@ def ask_user(question: str, otherwise: str) -> str:
 
 
 def confirm(question: str, *, yes: bool) -> bool:
-    """Whether to go on."""
-    return yes or ask_user(f"{question} [y/N] ", "give --yes to agree, or --print to see it only").lower() in {
-        "y",
-        "yes",
-    }
+    """Asks the user a question. Returns True for yes."""
+    otherwise = "give --yes to agree, or --print to see it only"
+    return yes or _ask_user(f"{question} [y/N] ", otherwise).lower() in {"y", "yes"}
