@@ -7,25 +7,25 @@ this module, too. `Upstream` and `scripted` need aiohttp (the extra `client`).
 from penstock._gateway.recordings import paced_chunks, redact_chunks
 from penstock._replay import FULL, NATURAL, Pace, answer, paced, play, scripts, wire
 from penstock._store.recordings import Recording, RecordingHeader, read_recording, write_recording
-from penstock._testing.replies import Reply, cut, cuts
-from penstock._testing.upstream import Answer, Seen, Upstream, scripted
-from penstock._testing.wire_encoding import error_body, media, speak
+from penstock._testing.replies import Reply, iterate_splits, split_at
+from penstock._testing.upstream import Answer, ReceivedRequest, Upstream, scripted
+from penstock._testing.wire_encoding import encode_events, error_body, media_type
 
 __all__ = [
     "FULL",
     "NATURAL",
     "Answer",
     "Pace",
+    "ReceivedRequest",
     "Recording",
     "RecordingHeader",
     "Reply",
-    "Seen",
     "Upstream",
     "answer",
-    "cut",
-    "cuts",
+    "encode_events",
     "error_body",
-    "media",
+    "iterate_splits",
+    "media_type",
     "paced",
     "paced_chunks",
     "play",
@@ -33,7 +33,7 @@ __all__ = [
     "redact_chunks",
     "scripted",
     "scripts",
-    "speak",
+    "split_at",
     "wire",
     "write_recording",
 ]

@@ -19,7 +19,7 @@ from penstock.testing import Reply, Upstream
 from tests.engines.router_setup import asking, quick, router, run, turn
 
 if TYPE_CHECKING:
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 COMPATIBLE: dict[str, Any] = {"like": "openai-compatible"}
 NOWHERE: dict[str, tuple[int, bytes]] = {
@@ -40,7 +40,7 @@ MODEL: dict[str, tuple[int, bytes]] = {
 
 
 def answering(status: int, body: bytes) -> Any:
-    def answer(seen: Seen) -> Reply:
+    def answer(seen: ReceivedRequest) -> Reply:
         if seen.path.endswith("/chat/completions"):
             return Reply.of("openai-chat", play("text"))
         return Reply.body(body, status=status)

@@ -19,7 +19,7 @@ from tests.engines.router_setup import asking, each_engine, events, good, quick,
 
 if TYPE_CHECKING:
     from penstock._engines.decisions import Decision
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 GOOD = Reply.of("openai-chat", play("text"))
 BUSY = Reply.refusing("openai-chat", 503, "busy")
@@ -318,7 +318,7 @@ def test_an_open_circuit_is_not_asked_and_the_next_one_is() -> None:
 
 @pytest.mark.finding("REL-3")
 def test_a_bad_model_leaves_the_others_alone() -> None:
-    def answer(seen: Seen) -> Reply:
+    def answer(seen: ReceivedRequest) -> Reply:
         return BUSY if seen.json["model"] == "bad" else GOOD
 
     async def scene() -> None:

@@ -16,7 +16,7 @@ from penstock.testing import Reply, Upstream
 from tests.engines.router_setup import AGAIN, asking, each_engine, events, good, middle, quick, router, run, turn
 
 if TYPE_CHECKING:
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 SLOW: dict[str, tuple[dict[str, float], str]] = {
     "between": (AGAIN, "timeouts.between_bytes"),
@@ -102,7 +102,7 @@ def test_a_slow_but_steady_answer_is_waited_for(stream: bool, engine: str) -> No
 GENEROUS = 5.0  # seconds; `python -m benchmarks cancel` measures how long it takes
 
 
-async def left(seen: Seen) -> None:
+async def left(seen: ReceivedRequest) -> None:
     """The upstream sees that nobody is there any more. Nothing else would end the answer for another while."""
     await asyncio.wait_for(seen.gone.wait(), GENEROUS)
 

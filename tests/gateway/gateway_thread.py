@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from penstock.events import AnyEvent
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 LIMIT = 30.0
 # protocol of the upstream → the provider it is like, and what of it is there
@@ -55,7 +55,7 @@ def config(url: str, **more: Any) -> GatewayConfig:
     return GatewayConfig(engine=engine, **given)
 
 
-def answer(seen: Seen) -> Reply:
+def answer(seen: ReceivedRequest) -> Reply:
     """What the upstream says: the script that the model's name means, in the protocol that the path begins with."""
     protocol, _, rest = seen.path.lstrip("/").partition("/")
     asked = seen.json if seen.body else {}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from websockets.sync.client import ClientConnection
 
-    from penstock.testing import Reply, Seen
+    from penstock.testing import ReceivedRequest, Reply
 
 T = TypeVar("T")
 LIMIT = 20.0
@@ -99,7 +99,7 @@ def fits(name: str, value: Any) -> None:
     _seen.add(shape)
 
 
-def named(seen: Seen) -> Reply:
+def named(seen: ReceivedRequest) -> Reply:
     """What the scripted upstream says, by a name of its own each time, as real ones do."""
     reply, name = answer(seen), uuid.uuid4().hex.encode()
     chunks = [chunk.replace(b'"one"', b'"resp_%b"' % name).replace(b"_one_", b"_%b_" % name) for chunk in reply.chunks]

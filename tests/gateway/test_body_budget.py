@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock._gateway.byte_budget import ByteBudget
-    from penstock.testing import Reply, Seen
+    from penstock.testing import ReceivedRequest, Reply
     from tests.gateway.gateway_thread import Running
 
 MB = 10**6
@@ -39,13 +39,13 @@ DIALECTS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def stalled(seen: Seen) -> Reply:
+def stalled(seen: ReceivedRequest) -> Reply:
     """Half of an answer: it has not said how it ends, so that nobody stops waiting for the rest."""
     made = answer(seen)
     return made.stall(after=len(made.data) // 2)
 
 
-def silent(seen: Seen) -> Reply:
+def silent(seen: ReceivedRequest) -> Reply:
     """The head of an answer, and nothing of it."""
     return answer(seen).stall()
 

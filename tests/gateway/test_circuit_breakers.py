@@ -16,14 +16,14 @@ from tests.gateway.gateway_thread import Running, answer, config
 from tests.gateway.test_metrics import figure
 
 if TYPE_CHECKING:
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 pytestmark = pytest.mark.slow
 
 WORDS = "the cluster is being upgraded"
 
 
-def fail_bad(seen: Seen) -> Reply:
+def fail_bad(seen: ReceivedRequest) -> Reply:
     return Reply.refusing("openai-chat", 503, WORDS) if seen.json["model"] == "bad" else answer(seen)
 
 
@@ -53,7 +53,7 @@ def test_a_bad_model_does_not_close_a_good_one() -> None:
 
 @pytest.mark.finding("REL-3")
 def test_a_caller_s_key_does_not_close_the_circuit_of_another() -> None:
-    def by_key(seen: Seen) -> Reply:
+    def by_key(seen: ReceivedRequest) -> Reply:
         return Reply.refusing("openai-chat", 503, WORDS) if "mallory" in str(seen.headers) else answer(seen)
 
     with scripted(by_key) as up:

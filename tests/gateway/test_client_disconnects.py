@@ -14,7 +14,7 @@ import pytest
 from penstock import events as ev
 from penstock._gateway.config import Serve
 from penstock._replay import play
-from penstock.testing import Reply, speak
+from penstock.testing import Reply, encode_events
 from tests.gateway.client_requests import ASKING, ask
 from tests.gateway.gateway_thread import SERVERS, gateway
 from tests.gateway.test_faults import settled, until
@@ -22,7 +22,7 @@ from tests.gateway.test_faults import settled, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.testing import Seen, Upstream
+    from penstock.testing import ReceivedRequest, Upstream
     from tests.gateway.gateway_thread import Running
 
 SCRIPT = play("tools", id="one", model="m", created=7)
@@ -44,14 +44,14 @@ def knock(base: str, client: str, model: str, *, stream: bool) -> socket.socket:
     return made
 
 
-def left(running: Running, seen: Seen) -> None:
+def left(running: Running, seen: ReceivedRequest) -> None:
     """The upstream has noticed, and nothing is left of the turn."""
     until(running, lambda: seen.gone.is_set() and settled(running))
     row = running.rows()[0]
     assert (row.status, row.fault) == ("cancelled", "cancelled")
 
 
-def asked(running: Running, up: Upstream, before: int) -> Seen:
+def asked(running: Running, up: Upstream, before: int) -> ReceivedRequest:
     until(running, lambda: len(up.seen) > before)
     return up.seen[before]
 
@@ -60,12 +60,12 @@ def asked(running: Running, up: Upstream, before: int) -> Seen:
 @pytest.mark.parametrize("upstream", ["openai-chat", "anthropic"])
 def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running, Upstream], upstream: str) -> None:
     running, up = both
-    for place in (0, *accumulate(len(chunk) for chunk in speak(upstream, SCRIPT)[:-3])):
+    for place in (0, *accumulate(len(chunk) for chunk in encode_events(upstream, SCRIPT)[:-3])):
         before = len(up.seen)
         up.script(Reply.of(upstream, SCRIPT).stall(after=place))
         with knock(running.url, "openai-chat", f"{upstream}/tools", stream=True) as rude:
             seen = asked(running, up, before)
-            if place > len(b"".join(speak(upstream, SCRIPT)[:3])):
+            if place > len(b"".join(encode_events(upstream, SCRIPT)[:3])):
                 assert rude.recv(10)  # after the first token
         left(running, seen)
 

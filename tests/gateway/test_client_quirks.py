@@ -20,7 +20,7 @@ from tests.gateway.sdk_matrix import SAID, THOUGHT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 MISTRAL = {"user-agent": "mistral-client-python/3.7"}
 
@@ -142,7 +142,7 @@ def test_a_body_that_unpacks_to_too_much_is_too_large() -> None:
 THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "4"}]
 
 
-def magistral(seen: Seen) -> Reply:
+def magistral(seen: ReceivedRequest) -> Reply:
     """An answer of Mistral's reasoning models: content that is a list of parts."""
     head = {"id": "c", "created": 1, "model": "magistral-medium-latest"}
     if not seen.json.get("stream"):

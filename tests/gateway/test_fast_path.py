@@ -19,7 +19,7 @@ from tests.gateway.openresponses import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.testing import Seen, Upstream
+    from penstock.testing import ReceivedRequest, Upstream
     from tests.gateway.gateway_thread import Running
 
 TALKING = tuple(name for name in PROVIDERS if name != "completions")
@@ -30,7 +30,7 @@ MADE = re.compile(
 UNTOLD = {"time", "duration", "ttft", "request_id"}
 
 
-def long_answer(seen: Seen) -> Reply:
+def long_answer(seen: ReceivedRequest) -> Reply:
     """Thoughts, two texts and a call between them, each in many pieces."""
     protocol, _, path = seen.path.lstrip("/").partition("/")
     words = [f" word{number}" if number % 7 else ' "é"\n' for number in range(60)]

@@ -11,7 +11,7 @@ import pytest
 from penstock import events as ev
 from penstock._gateway.config import Serve
 from penstock._replay import play
-from penstock.testing import Reply, speak
+from penstock.testing import Reply, encode_events
 from tests.gateway.client_requests import CALLING, ask, read
 from tests.gateway.gateway_thread import SERVERS, gateway
 
@@ -81,7 +81,7 @@ def ended(client: str, reply: Any) -> str:
 def test_a_cut_at_every_frame(both: tuple[Running, Upstream], client: str, upstream: str) -> None:
     running, up = both
     whole = Reply.of(upstream, SCRIPT)
-    places = list(accumulate(len(chunk) for chunk in speak(upstream, SCRIPT)))[:-2]
+    places = list(accumulate(len(chunk) for chunk in encode_events(upstream, SCRIPT)))[:-2]
     before = tasks(running)
     running.app.services.upstream.router.breakers._circuits.clear()
     for place in (0, *places, places[-1] - 3):
@@ -154,7 +154,7 @@ def test_a_stall_ends_in_the_dialect(both: tuple[Running, Upstream], client: str
     running, up = both
     running.app.services.upstream.router.breakers._circuits.clear()
     for upstream in ("openai-chat", "anthropic"):
-        up.script(Reply.of(upstream, SCRIPT).stall(after=len(b"".join(speak(upstream, SCRIPT)[:4]))))
+        up.script(Reply.of(upstream, SCRIPT).stall(after=len(b"".join(encode_events(upstream, SCRIPT)[:4]))))
         assert ended(client, ask(running.url, client, f"{upstream}/tools")) in BROKEN
         up.script(Reply.of(upstream, SCRIPT).stall(after=0))
         assert ended(client, ask(running.url, client, f"{upstream}/tools")) == "status 504"
@@ -165,7 +165,7 @@ def test_a_stall_ends_in_the_dialect(both: tuple[Running, Upstream], client: str
 def test_garbage_costs_itself_and_not_the_stream(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
     running.app.services.upstream.router.breakers._circuits.clear()
-    frames = speak("anthropic", SCRIPT)
+    frames = encode_events("anthropic", SCRIPT)
     up.script(Reply.of("anthropic", SCRIPT).garbage(after=len(b"".join(frames[:4])), noise=b"data: {]garbage\n\n"))
     assert ended(client, ask(running.url, client, "anthropic/tools")) == "finish calls"
 

@@ -14,7 +14,7 @@ from penstock._gateway.config import AccessTable, GatewayConfig
 from penstock.testing import Reply, scripted
 
 if TYPE_CHECKING:
-    from penstock.testing import Seen, Upstream
+    from penstock.testing import ReceivedRequest, Upstream
 
 EVENTS: list[ev.AnyEvent] = [
     ev.Start(id="1", model="m"), ev.TextStart(0), ev.TextDelta(0, "hi"), ev.TextEnd(0), ev.Usage(input=1, output=1),
@@ -25,7 +25,7 @@ WAYS = [{"x-api-key": "sk-mine-0001"}, {"authorization": "Bearer sk-mine-0001"},
 WANTED = {"openai": ("authorization", "Bearer sk-mine-0001"), "anthropic": ("x-api-key", "sk-mine-0001")}
 
 
-def answer(seen: Seen) -> Reply:
+def answer(seen: ReceivedRequest) -> Reply:
     return Reply.of("anthropic" if seen.path.endswith("messages") else "openai-chat", EVENTS, stream=False)
 
 

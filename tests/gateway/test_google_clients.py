@@ -15,7 +15,7 @@ import pytest
 from penstock import events as ev
 from penstock._gateway.config import Serve
 from penstock._replay import play
-from penstock.testing import Reply, speak
+from penstock.testing import Reply, encode_events
 from tests.gateway.client_requests import ask, read
 from tests.gateway.gateway_thread import gateway
 from tests.node.oracle import HERE, NODE, Oracles, StreamJob
@@ -40,7 +40,7 @@ BARE = json.dumps(json.loads(BUSY), indent=2).encode() + b"\n"
 
 
 def _begun(upstream: str) -> bytes:
-    return b"".join(speak(upstream, SCRIPT)[:4])
+    return b"".join(encode_events(upstream, SCRIPT)[:4])
 
 
 def _failing(upstream: str, error: bytes) -> Reply:
@@ -153,7 +153,7 @@ def test_our_own_reader_reads_one_error(both: tuple[Running, Upstream], case: st
 @pytest.mark.row("A6")
 @pytest.mark.node
 def test_a_slow_stream_is_whole_for_googles_clients(both: tuple[Running, Upstream]) -> None:
-    chunks = speak("anthropic", SCRIPT)
+    chunks = encode_events("anthropic", SCRIPT)
     halves = b"".join(chunks[:4]), b"".join(chunks[4:])
     base = _script(both, Reply(halves, headers={"content-type": "text/event-stream"}, pace=0.35), 3)
     for seen in _read_with_node(base, "anthropic/text").values():

@@ -15,7 +15,7 @@ from tests.gateway.gateway_thread import gateway
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.testing import Seen, Upstream
+    from penstock.testing import ReceivedRequest, Upstream
     from tests.gateway.gateway_thread import Running
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def answer(seen: Seen) -> Reply:
+def answer(seen: ReceivedRequest) -> Reply:
     """`call` answers with a deep call, `frame` with a frame that is too deep, `refuse` with a deep error body."""
     protocol = seen.path.lstrip("/").partition("/")[0]
     asked = seen.body.decode()

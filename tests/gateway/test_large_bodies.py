@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 MB = 10**6
 CODE = 'def add(a, b):\n    """Adds two numbers, and says so."""\n    return a + b  # näher\n' * 8
@@ -60,7 +60,7 @@ def conversation(size: int, model: str) -> bytes:
     return json.dumps({"model": model, "stream": True, "max_tokens": 9, "tools": tools, "messages": rows}).encode()
 
 
-def paced(seen: Seen) -> Reply:
+def paced(seen: ReceivedRequest) -> Reply:
     """The small stream takes its time; the answer to a large request comes at once."""
     protocol = "anthropic" if seen.path.startswith("/messages") else "openai-chat"
     reply = Reply.of(protocol, play("text"), stream=True)

@@ -18,7 +18,7 @@ from tests.gateway.test_faults import settled, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.testing import Seen, Upstream
+    from penstock.testing import ReceivedRequest, Upstream
     from tests.gateway.gateway_thread import Running
 
 HEADER = "x-penstock-losses"
@@ -36,7 +36,7 @@ STOPPING: dict[str, dict[str, Any]] = {
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Count."}]}
 
 
-def spoken(seen: Seen) -> Reply:
+def spoken(seen: ReceivedRequest) -> Reply:
     protocol, _, rest = seen.path.lstrip("/").partition("/")
     stream = seen.json.get("stream") is True or "stream" in rest
     return Reply.of("openai-chat" if "chat/completions" in rest else protocol, SCRIPT, stream=stream)

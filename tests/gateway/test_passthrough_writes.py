@@ -10,7 +10,7 @@ from penstock._gateway.client_stream import Passthrough
 from penstock._gateway.endpoints import TurnRequest
 from penstock._protocols import decoder
 from penstock.request import Request
-from penstock.testing import cuts
+from penstock.testing import iterate_splits
 
 HEAD = '{"id":"c1","object":"chat.completion.chunk","created":1,"model":"m","own":{"x":1},'
 FRAMES = (
@@ -33,7 +33,7 @@ def teed(pieces: list[bytes], *, usage: bool) -> bytes:
 def test_bytes_pass_untouched_however_they_are_cut(end: str) -> None:
     data = (FRAMES + USAGE + DONE).replace("\n", end).encode()
     short = (FRAMES + DONE).replace("\n", end).encode()
-    for pieces in cuts(data, 30):
+    for pieces in iterate_splits(data, 30):
         assert teed(pieces, usage=True) == data
         assert teed(pieces, usage=False) == short
 

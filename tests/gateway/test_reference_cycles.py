@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
     from tests.faults.harness import Matrix
     from tests.gateway.gateway_thread import Running
 
@@ -213,11 +213,11 @@ def exchange(running: Running, model: str, *, stream: bool = True) -> bytes:
     return read_all(send(running, model, stream=stream))
 
 
-def stalled(seen: Seen) -> Reply:
+def stalled(seen: ReceivedRequest) -> Reply:
     return answer(seen).stall(after=CUT)
 
 
-def silent(seen: Seen) -> Reply:
+def silent(seen: ReceivedRequest) -> Reply:
     return answer(seen).late(LIMIT)
 
 

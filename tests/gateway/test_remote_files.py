@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 PNG64 = b64encode(PNG).decode()
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def files() -> Iterator[Files]:
         yield running
 
 
-def spoken(seen: Seen) -> Reply:
+def spoken(seen: ReceivedRequest) -> Reply:
     protocol, _, rest = seen.path.lstrip("/").partition("/")
     stream = seen.json.get("stream") is True or "stream" in rest
     return Reply.of("openai-chat" if "chat/completions" in rest else protocol, DONE, stream=stream)
@@ -65,7 +65,7 @@ def test_off_by_default_nothing_is_fetched(files: Files) -> None:
 @pytest.mark.finding("FID-18")
 @pytest.mark.parametrize("provider", ["ollama", "bedrock"])
 def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str) -> None:
-    def converse(seen: Seen) -> Reply:
+    def converse(seen: ReceivedRequest) -> Reply:
         body = {"output": {"message": {"role": "assistant", "content": [{"text": "Seen."}]}}, "stopReason": "end_turn",
                 "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}}  # fmt: skip
         return Reply.body(body) if provider == "bedrock" else spoken(seen)
@@ -115,7 +115,7 @@ def test_files_are_fetched_once_for_all_tries(files: Files) -> None:
     files.asked.clear()
     tries: list[str] = []
 
-    def busy(seen: Seen) -> Reply:
+    def busy(seen: ReceivedRequest) -> Reply:
         tries.append(seen.path)
         return Reply.body({"error": "busy"}, status=503) if len(tries) == 1 else spoken(seen)
 
@@ -151,7 +151,7 @@ def drawing(url: str) -> Any:
         "modelVersion": "m",
     }
 
-    def reply(seen: Seen) -> Reply:
+    def reply(seen: ReceivedRequest) -> Reply:
         if "stream" not in seen.path:
             return Reply.body(chunk)
         data = f"data: {json.dumps(chunk)}\n\n".encode()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock._gateway.keys import KeyFile
-    from penstock.testing import Reply, Seen
+    from penstock.testing import ReceivedRequest, Reply
 
 pytestmark = [pytest.mark.finding("SEC-4"), pytest.mark.slow]
 DAVE, EVE = "pk-penstock-of-dave", "pk-penstock-of-eve"
@@ -61,12 +61,12 @@ def keys(tmp_path: Path) -> KeyFile:
     return file
 
 
-def stalled(seen: Seen) -> Reply:
+def stalled(seen: ReceivedRequest) -> Reply:
     """All but the end of an answer, then nothing more."""
     return answer(seen).stall(after=-60)
 
 
-def silent(seen: Seen) -> Reply:
+def silent(seen: ReceivedRequest) -> Reply:
     """No head yet."""
     return answer(seen).late(LIMIT)
 
@@ -157,7 +157,7 @@ def _while(meanwhile: Any, work: Any) -> httpx.Response:
 
 @pytest.mark.slow
 def test_a_client_that_does_not_read_does_not_keep_the_provider(tmp_path: Path, keys: KeyFile) -> None:
-    def long(seen: Seen) -> Reply:
+    def long(seen: ReceivedRequest) -> Reply:
         made = answer(seen)
         return msgspec.structs.replace(
             made, chunks=made.chunks[:3] + made.chunks[2:3] * 200_000, trouble="stall", after=-1

@@ -19,7 +19,7 @@ from tests.gateway.process import gateway
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 # None of them looks like a key to a pattern: they are found by value, by their place, or not at all.
 ACCOUNT, VARIABLE, GATEWAY, FILED, HEADER = (
@@ -32,7 +32,7 @@ EVENTS: list[ev.AnyEvent] = [
 ]  # fmt: skip
 
 
-def answer(seen: Seen) -> Reply:
+def answer(seen: ReceivedRequest) -> Reply:
     """Says the key it was sent back, as some providers do."""
     key = seen.headers.get("authorization", "")
     if seen.json["model"] == "bad":

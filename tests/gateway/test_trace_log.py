@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
     from tests.gateway.gateway_thread import Running
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ def root() -> Iterator[None]:
     one.level, one.propagate, one.handlers = was[0], was[1], was[2]
 
 
-def spoken(seen: Seen) -> Reply:
+def spoken(seen: ReceivedRequest) -> Reply:
     protocol, _, rest = seen.path.lstrip("/").partition("/")
     stream = seen.json.get("stream") is True or "stream" in rest
     return Reply.of("openai-chat" if "chat/completions" in rest else protocol, SCRIPT, stream=stream)
@@ -120,7 +120,7 @@ def test_a_refusal_is_traced() -> None:
 
 @pytest.mark.finding("DEF-13")
 def test_an_answer_that_breaks_off_is_traced_to_its_end() -> None:
-    def cut(seen: Seen) -> Reply:
+    def cut(seen: ReceivedRequest) -> Reply:
         return spoken(seen).cut(after=520)
 
     with traced(cut) as (running, file):

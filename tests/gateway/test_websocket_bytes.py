@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock._gateway.byte_budget import ConnectionBytes
-    from penstock.testing import Reply, Seen
+    from penstock.testing import ReceivedRequest, Reply
 
 pytestmark = [pytest.mark.finding("SEC-6"), pytest.mark.slow]
 MB = 10**6
@@ -132,7 +132,7 @@ def test_what_is_remembered_is_limited_in_bytes() -> None:
 # ── connections ───────────────────────────────────────────────────────────────────────────────────
 
 
-def stalled(seen: Seen) -> Reply:
+def stalled(seen: ReceivedRequest) -> Reply:
     """Half of an answer: it has not said how it ends, so that nobody stops waiting for the rest."""
     made = answer(seen)
     return made.stall(after=len(made.data) // 2)

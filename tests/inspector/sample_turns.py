@@ -15,7 +15,7 @@ from tests.inspector import sample_streams
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
     from tests.inspector.conftest import Inspected
 
 LIMIT = 30.0
@@ -32,7 +32,7 @@ CLIENTS = {
 }  # fmt: skip
 
 
-def wired(seen: Seen) -> Reply:
+def wired(seen: ReceivedRequest) -> Reply:
     """What the upstream says: `interleaved`, `slow-interleaved` …; anything else is a packaged script.
 
     Asked to take its time, it does, as a model would.
@@ -44,7 +44,7 @@ def wired(seen: Seen) -> Reply:
     return reply.late(0.3 + 0.13 * number).slow(0.012 + 0.006 * number)
 
 
-def _wired(seen: Seen) -> Reply:
+def _wired(seen: ReceivedRequest) -> Reply:
     model = str(seen.json.get("model", "")) if seen.body else ""
     pace, _, name = model.partition("-")
     if model in ("overloaded", "limited"):

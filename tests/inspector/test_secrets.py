@@ -20,14 +20,14 @@ from tests.inspector.event_feed import Reader, bearer, ended, watching
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 OWNER = "pk-penstock-owner0123456789"
 HALVES = "planted-in-two-halves"
 LOOKS, ESCAPED = "sk-planted0123456789abcdef", "sk-escaped0123456789abcdef"
 
 
-def tells(seen: Seen) -> Reply:
+def tells(seen: ReceivedRequest) -> Reply:
     """Says every secret it can: the key it was sent, what looks like one, one behind an escape, one in two deltas."""
     key = seen.headers["authorization"]
     words = [f"you sent {key} ", f"also {LOOKS} ", f"\n{ESCAPED}\n", HALVES[:9], HALVES[9:], ' "quoted" ']

@@ -11,7 +11,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from penstock.testing import Reply, Seen, Upstream
+from penstock.testing import ReceivedRequest, Reply, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ async def fetch(method: str, url: str, headers: Mapping[str, str], body: bytes) 
         return answer.status, answer.headers, await answer.read()
 
 
-def exchange(seen: Seen) -> Reply:
+def exchange(seen: ReceivedRequest) -> Reply:
     """What IBM and Google answer to one who asks for a token as they want it."""
     form = parse_qs(seen.body.decode())
     ibm = form.get("grant_type") == [GRANT] and form.get("apikey") == [KEY]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from penstock.testing import Seen
+    from penstock.testing import ReceivedRequest
 
 _HEADER = re.compile(
     r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d+)/([^/]+)/([^/]+)/aws4_request, SignedHeaders=([^,]+), Signature=(\w+)"
 )
 
 
-def verified(seen: Seen, secret: str) -> tuple[str, str, str]:
+def verified(seen: ReceivedRequest, secret: str) -> tuple[str, str, str]:
     """The key id, region and service that a request was rightly signed for."""
     found = _HEADER.fullmatch(seen.headers["authorization"])
     assert found, seen.headers["authorization"].partition("Credential")[0]

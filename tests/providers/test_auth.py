@@ -14,7 +14,7 @@ from yarl import URL
 from penstock._engines.auth import Auth, Secret, auth_for, choose_credential
 from penstock.errors import AuthError, InputError, MissingExtra, NetworkError
 from penstock.providers import provider, providers
-from penstock.testing import Reply, Seen, Upstream
+from penstock.testing import ReceivedRequest, Reply, Upstream
 from tests.providers.accounts import (
     AWS_ID,
     AWS_SECRET,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 BODY = b'{"model":"tide-1"}'
 
 
-async def _send(auth: Auth, up: Upstream, path: str = "/v1/x") -> Seen:
+async def _send(auth: Auth, up: Upstream, path: str = "/v1/x") -> ReceivedRequest:
     """A request as the engines would send it."""
     headers = {"content-type": "application/json", "x-mine": "1"}
     signed = await auth.sign("POST", up.url + path, headers, BODY, fetch)

@@ -17,7 +17,7 @@ from penstock._messages.request_codecs import reader
 from penstock._replay import play
 from penstock.client import Client
 from penstock.providers import Provider, fill_template
-from penstock.testing import Reply, Seen, Upstream
+from penstock.testing import ReceivedRequest, Reply, Upstream
 from tests.providers.accounts import AWS_ID, AWS_SECRET, KEY, TOKEN, environment, exchange
 from tests.providers.addresses_rewrite import FILE
 from tests.providers.provider_settings import ASKED, ENV, MODEL, name_of
@@ -98,12 +98,12 @@ def _request(row: Provider, *, stream: bool) -> rq.Request:
     )
 
 
-def _check_address(seen: Seen, row: Provider, operation: str) -> None:
+def _check_address(seen: ReceivedRequest, row: Provider, operation: str) -> None:
     wanted = urlsplit(ADDRESSES[row.name, operation])
     assert seen.target == wanted.path + (f"?{wanted.query}" if wanted.query else "")
 
 
-def _check_who(seen: Seen, row: Provider) -> None:
+def _check_who(seen: ReceivedRequest, row: Provider) -> None:
     if row.name in SIGNED:
         assert verified(seen, AWS_SECRET) == (AWS_ID, "eu-west-1", row.name)  # the service is called so too
         return
@@ -113,7 +113,7 @@ def _check_who(seen: Seen, row: Provider) -> None:
     assert {name: seen.headers[name] for name in FIXED.get(row.name, {})} == FIXED.get(row.name, {})
 
 
-def _check_body(seen: Seen, row: Provider, *, stream: bool) -> None:
+def _check_body(seen: ReceivedRequest, row: Provider, *, stream: bool) -> None:
     """The body, read by the protocol's own reader, says what was asked; what has no place in it is not there."""
     place = row.endpoints["chat"]
     body = seen.json
@@ -140,7 +140,7 @@ def test_chat_reaches_everyone(row: Provider, stream: bool, tmp_path: Path, stag
     framing = place.framing if "+" in place.framing else ""
     reply = Reply.of(place.protocol, play("tools"), stream=stream, framing=framing)
 
-    async def work() -> tuple[Seen, rq.Turn]:
+    async def work() -> tuple[ReceivedRequest, rq.Turn]:
         up = stage.says(reply)
         router = Router(_config(row, up), env=stage.env(tmp_path))
         try:
@@ -187,7 +187,7 @@ LISTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-async def _asked(row: Provider, operation: str, up: Upstream, env: dict[str, str]) -> tuple[Seen, Any]:
+async def _asked(row: Provider, operation: str, up: Upstream, env: dict[str, str]) -> tuple[ReceivedRequest, Any]:
     async with Client(_config(row, up), env=env) as client:
         if operation == "embeddings":
             got: Any = (await client.embed(f"{row.name}/{MODEL}", ["a", "b"])).vectors
@@ -225,7 +225,7 @@ def test_the_rest_reaches_everyone_who_has_it(row: Provider, operation: str, tmp
 def test_filling_in_the_middle_reaches_everyone_who_has_it(row: Provider, stage: Stage) -> None:
     place = row.endpoints["fim"]
 
-    async def work() -> tuple[Seen, str]:
+    async def work() -> tuple[ReceivedRequest, str]:
         up = stage.says(Reply.of(place.answer or place.protocol, play("text")))
         async with Client(_config(row, up), env=ENV) as client:
             events = [event async for event in client.fim_stream(f"{row.name}/{MODEL}", "def f(", "return 1")]
@@ -242,8 +242,8 @@ def test_filling_in_the_middle_reaches_everyone_who_has_it(row: Provider, stage:
 def test_models_that_live_elsewhere(row: Provider, tmp_path: Path, stage: Stage) -> None:
     """A provider that serves others' models at places of their own, in protocols of their own."""
 
-    async def work() -> list[tuple[Any, Seen, str]]:
-        made: list[tuple[Any, Seen, str]] = []
+    async def work() -> list[tuple[Any, ReceivedRequest, str]]:
+        made: list[tuple[Any, ReceivedRequest, str]] = []
         async with Client(_config(row, stage.up), env=stage.env(tmp_path)) as client:
             for special in row.special:
                 model = special.models[0].replace("*", "tide")

@@ -14,7 +14,7 @@ import pytest
 from penstock.client import Client
 from penstock.errors import ProviderError, explain
 from penstock.providers import Provider, provider
-from penstock.testing import Reply, Seen, Upstream
+from penstock.testing import ReceivedRequest, Reply, Upstream
 from tests.providers.accounts import AWS_SECRET, AWS_TOKEN, KEY, TOKEN, environment, exchange, shown
 from tests.providers.provider_settings import ENV, MODEL, name_of
 from tests.providers.test_provider_requests import _config
@@ -28,7 +28,7 @@ ROWS = [
 PLANTED = (KEY, TOKEN, AWS_SECRET, AWS_TOKEN, "BEGIN PRIVATE KEY")
 
 
-def _echo(seen: Seen) -> Reply:
+def _echo(seen: ReceivedRequest) -> Reply:
     """A provider that says everything back."""
     given = " ".join(seen.headers.values())
     said = {"error": {"message": f"wrong key, I was given {given}", "headers": seen.headers, "url": seen.target}}

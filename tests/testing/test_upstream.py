@@ -12,7 +12,7 @@ import pytest
 
 from penstock._replay import play
 from penstock.errors import InputError
-from penstock.testing import Reply, Seen, Upstream, scripted
+from penstock.testing import ReceivedRequest, Reply, Upstream, scripted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -138,7 +138,7 @@ def test_slow_bytes_come_one_by_one() -> None:
 
 
 def test_a_reply_may_depend_on_the_request() -> None:
-    async def answer(seen: Seen) -> Reply:
+    async def answer(seen: ReceivedRequest) -> Reply:
         return Reply.body({"you asked": seen.json}).having(x_request_id="r-1")
 
     async def work(up: Upstream, session: aiohttp.ClientSession) -> None:
@@ -154,7 +154,7 @@ def test_nothing_to_say_is_the_scripts_fault() -> None:
     async def run() -> None:
         async with Upstream() as up:
             with pytest.raises(InputError):
-                await up._reply(Seen("POST", "/", {}, b""))
+                await up._reply(ReceivedRequest("POST", "/", {}, b""))
 
     asyncio.run(run())
 

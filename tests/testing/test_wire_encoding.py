@@ -9,7 +9,7 @@ from penstock import request as rq
 from penstock._bridge import parser
 from penstock._fold import fold
 from penstock._replay import describe_scripts, iterate_wire_cases, play, wire
-from penstock.testing import cut, cuts, media, speak
+from penstock.testing import encode_events, iterate_splits, media_type, split_at
 from tests.support.run_streams import decode
 
 # What a protocol has no word for, by what its decoder then finds.
@@ -61,7 +61,7 @@ def test_every_script_as_one_body(protocol: str) -> None:
 def test_however_it_is_cut(protocol: str) -> None:
     data = wire("tools", protocol)
     whole = None
-    for pieces in cuts(data, 5):
+    for pieces in iterate_splits(data, 5):
         assert b"".join(pieces) == data
         parse, decoder = parser("auto"), protocols.decoder(protocol)
         got = [event for piece in pieces for event in decoder.feed(parse.feed([piece]))]
@@ -71,20 +71,20 @@ def test_however_it_is_cut(protocol: str) -> None:
 
 
 def test_cuts_are_where_they_should_be() -> None:
-    assert cut(b"abcd", 1, 3, 3, 9, -2) == [b"a", b"bc", b"d"]
-    assert cut(b"") == []
-    assert [b"".join(pieces) for pieces in cuts(b"abcdef", 3)] == [b"abcdef"] * 6
+    assert split_at(b"abcd", 1, 3, 3, 9, -2) == [b"a", b"bc", b"d"]
+    assert split_at(b"") == []
+    assert [b"".join(pieces) for pieces in iterate_splits(b"abcdef", 3)] == [b"abcdef"] * 6
 
 
 def test_content_types() -> None:
-    assert media("bedrock") == "application/vnd.amazon.eventstream"
-    assert media("ollama") == "application/x-ndjson"
-    assert media("anthropic") == "text/event-stream"
-    assert media("anthropic", stream=False) == "application/json"
+    assert media_type("bedrock") == "application/vnd.amazon.eventstream"
+    assert media_type("ollama") == "application/x-ndjson"
+    assert media_type("anthropic") == "text/event-stream"
+    assert media_type("anthropic", stream=False) == "application/json"
 
 
 def test_an_array_instead_of_events() -> None:
     """Gemini without `alt=sse`."""
-    data = b"".join(speak("gemini", play("text"), framing="jsonarray"))
+    data = b"".join(encode_events("gemini", play("text"), framing="jsonarray"))
     assert data.startswith(b"[")
     assert fold(decode("gemini", data))[0].text == fold(play("text"))[0].text

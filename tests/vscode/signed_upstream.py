@@ -16,7 +16,7 @@ from penstock.testing import Reply
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._testing.upstream import Seen
+    from penstock._testing.upstream import ReceivedRequest
 
 PROTOCOL = "anthropic"
 TITLES = {"540 litres": "Filling a tank", "the turbine": "A turbine's speed", "there room": "Room to spare"}
@@ -29,7 +29,7 @@ class Provider:
     def __init__(self) -> None:
         self._limited: set[str] = set()
 
-    def __call__(self, seen: Seen) -> Reply:
+    def __call__(self, seen: ReceivedRequest) -> Reply:
         protocol = PROTOCOL if seen.path.endswith("/messages") else "openai-chat"
         body = seen.json
         if seen.path.endswith("/panel"):

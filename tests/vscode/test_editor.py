@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock._testing.upstream import Seen
+    from penstock._testing.upstream import ReceivedRequest
     from penstock.testing import Upstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.node]
@@ -186,7 +186,7 @@ FILLED = {
 }  # fmt: skip
 
 
-def filling(seen: Seen) -> Reply:
+def filling(seen: ReceivedRequest) -> Reply:
     """One of the models takes its time."""
     slow = seen.json["model"] == "delta-7"
     return said("openai-chat", "drop by drop " * 200).slow(0.05) if slow else Reply.body(FILLED)

@@ -125,8 +125,10 @@ def _print_breakdown(printer: terminal.Printer, found: Breakdown, request: Reque
     printer.print_table(_COLUMNS, rows)
 
 
-_COLUMNS = [terminal.Column(""), terminal.Column("tokens", justify="right"), terminal.Column("bounds", "dim", "right")]
-_COLUMNS += [terminal.Column("method", "dim"), terminal.Column("")]
+_COLUMNS = [
+    *(terminal.Column(""), terminal.Column("tokens", justify="right"), terminal.Column("bounds", "dim", "right")),
+    *(terminal.Column("method", "dim"), terminal.Column("")),
+]
 
 
 def _format_estimate(about: str, estimate: Estimate) -> list[str]:

@@ -9,7 +9,7 @@ import msgspec
 from penstock import events as ev
 from penstock._replay import agent
 from penstock._replay.scripts import describe_scripts, play, play_parts
-from penstock._testing.wire_encoding import speak
+from penstock._testing.wire_encoding import encode_events
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def answer(request: Request, *, id: str = "replay", created: int = 0, asked: int
 
 def wire(name: str, protocol: str, *, stream: bool = True) -> bytes:
     """A script's bytes, as a provider of that protocol would send them."""
-    return b"".join(speak(protocol, play(find_script(name)), stream=stream))
+    return b"".join(encode_events(protocol, play(find_script(name)), stream=stream))
 
 
 def iterate_wire_cases(protocol: str) -> Iterator[tuple[str, bytes, list[AnyEvent]]]:

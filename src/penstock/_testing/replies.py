@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from penstock._testing.wire_encoding import JSON, error_body, media, speak
+from penstock._testing.wire_encoding import JSON, encode_events, error_body, media_type
 from penstock.events import AnyEvent, Fault, FaultKind
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class Reply(msgspec.Struct, frozen=True):
         options: Mapping[str, Any] | None = None,
     ) -> Reply:
         """Events as a provider of that protocol would send them."""
-        chunks = speak(protocol, events, stream=stream, framing=framing, options=options)
-        kind = media(protocol, stream=stream, framing=framing)
+        chunks = encode_events(protocol, events, stream=stream, framing=framing, options=options)
+        kind = media_type(protocol, stream=stream, framing=framing)
         return cls(tuple(chunks), headers={"content-type": kind, **(headers or {})})
 
     @classmethod
@@ -151,17 +151,17 @@ class Reply(msgspec.Struct, frozen=True):
             yield self.trouble
 
 
-def cut(data: bytes, *places: int) -> list[bytes]:
+def split_at(data: bytes, *places: int) -> list[bytes]:
     """The data in pieces, cut at these places."""
     marks = [0, *sorted(place for place in set(places) if 0 < place < len(data)), len(data)]
     return [data[first:last] for first, last in pairwise(marks)] if data else []
 
 
-def cuts(data: bytes, count: int = 10, *, seed: int = 0) -> Iterator[list[bytes]]:
+def iterate_splits(data: bytes, count: int = 10, *, seed: int = 0) -> Iterator[list[bytes]]:
     """Ways to cut: whole, byte by byte, in halves, then `count` at random (the same ones for the same seed)."""
-    yield cut(data)
-    yield cut(data, *range(1, len(data)))
-    yield cut(data, len(data) // 2)
+    yield split_at(data)
+    yield split_at(data, *range(1, len(data)))
+    yield split_at(data, len(data) // 2)
     dice = random.Random(seed)  # noqa: S311 — no secrets: the places of cuts
     for _ in range(count):
-        yield cut(data, *(dice.randrange(1, max(len(data), 2)) for _ in range(dice.randrange(1, 20))))
+        yield split_at(data, *(dice.randrange(1, max(len(data), 2)) for _ in range(dice.randrange(1, 20))))

@@ -25,12 +25,12 @@ from penstock.errors import InputError, MissingExtra
 if TYPE_CHECKING:
     import ssl
 
-Answer: TypeAlias = "Reply | Callable[[Seen], Reply | Awaitable[Reply]]"
+Answer: TypeAlias = "Reply | Callable[[ReceivedRequest], Reply | Awaitable[Reply]]"
 HOST = "127.0.0.1"
 _BODY_LIMIT = 64 * 2**20
 
 
-class Seen:
+class ReceivedRequest:
     """A request that came. `gone` is set when the other side left before the end; `done` when the answer is over."""
 
     def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
@@ -69,7 +69,7 @@ class Upstream:
     def __init__(
         self, *replies: Answer, patience: float = 30.0, tls: ssl.SSLContext | None = None, host: str = HOST
     ) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[ReceivedRequest] = []
         self.url: str = ""
         self._replies: list[Answer] = list(replies)
         self._patience = patience
@@ -82,7 +82,7 @@ class Upstream:
         """Answer with these from now on."""
         self._replies = list(replies)
 
-    async def asked(self, count: int = 1) -> Seen:
+    async def asked(self, count: int = 1) -> ReceivedRequest:
         """Wait until so many requests have come, and give the last of them."""
         async with asyncio.timeout(self._patience), self._news:
             await self._news.wait_for(lambda: len(self.seen) >= count)
@@ -105,7 +105,7 @@ class Upstream:
 
     async def _handle(self, request: Any) -> Any:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        seen = Seen(request.method, request.raw_path, headers, await request.read())
+        seen = ReceivedRequest(request.method, request.raw_path, headers, await request.read())
         try:
             async with self._news:
                 self.seen.append(seen)
@@ -118,7 +118,7 @@ class Upstream:
         finally:
             seen.done.set()
 
-    async def _reply(self, seen: Seen) -> Reply:
+    async def _reply(self, seen: ReceivedRequest) -> Reply:
         if not self._replies:
             raise InputError("a scripted upstream was asked and has nothing to say: give it a reply")
         found = self._replies[0] if len(self._replies) == 1 else self._replies.pop(0)
@@ -127,7 +127,7 @@ class Upstream:
         made = found(seen)
         return await made if isinstance(made, Awaitable) else made
 
-    async def _answer(self, request: Any, seen: Seen, reply: Reply) -> Any:
+    async def _answer(self, request: Any, seen: ReceivedRequest, reply: Reply) -> Any:
         if reply.wait:
             await asyncio.sleep(reply.wait)
         if not reply.head:
