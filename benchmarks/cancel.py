@@ -48,25 +48,25 @@ async def before_the_first_byte(up: Upstream, engine: str) -> float:
     """The same while the head of the answer is waited for."""
     router, asked = _asking(up)
     task = asyncio.create_task(router.open(asked, engine=engine))
-    await up.asked(len(up.seen) + 1)
+    await up.wait_for_request(len(up.requests) + 1)
     return await _left(up, task, router.aclose)
 
 
 async def _left(up: Upstream, task: asyncio.Task[Any], close: Callable[[], Awaitable[None]]) -> float:
-    seen, begun = up.seen[-1], monotonic()
+    seen, begun = up.requests[-1], monotonic()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(seen.gone.wait(), _PATIENCE)
+    await asyncio.wait_for(seen.disconnected.wait(), _PATIENCE)
     await close()
-    return (seen.gone_at - begun) * 1000
+    return (seen.disconnected_at - begun) * 1000
 
 
 async def measured() -> dict[tuple[str, str], list[float]]:
     good = Reply.of("openai-chat", play("text"))
     scenes = {
         "in the middle": (in_the_middle, good.stall(len(good.data) * 2 // 3)),
-        "before the first byte": (before_the_first_byte, good.late(_PATIENCE)),
+        "before the first byte": (before_the_first_byte, good.delayed(_PATIENCE)),
     }
     made: dict[tuple[str, str], list[float]] = {}
     for name, (scene, reply) in scenes.items():

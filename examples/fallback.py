@@ -10,7 +10,7 @@ from penstock.testing import Reply, Upstream, play
 
 
 async def main() -> None:
-    busy = Upstream(Reply.refusing("openai-chat", 503, "come back later"))
+    busy = Upstream(Reply.error("openai-chat", 503, "come back later"))
     ready = Upstream(Reply.of("anthropic", play("text")))
     async with busy, ready:
         config = {

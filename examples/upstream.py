@@ -35,18 +35,18 @@ async def main() -> None:
         config = {"providers": {"anthropic": {"base_url": f"{up.url}/v1", "key": "made-up"}}, "retries": 1}
         skies = {
             "all is well": [ANSWER],
-            "cut in the middle": [ANSWER.cut(after=900)],
+            "cut in the middle": [ANSWER.disconnect(after=900)],
             "noise between frames": [ANSWER.garbage(after=len(ANSWER.chunks[0]), noise=b"data: {]\n\n")],
-            "too many requests, once": [Reply.limited("anthropic", retry_after=0.01), ANSWER],
-            "a key that is wrong": [Reply.refusing("anthropic", 401, "invalid x-api-key")],
+            "too many requests, once": [Reply.rate_limit("anthropic", retry_after=0.01), ANSWER],
+            "a key that is wrong": [Reply.error("anthropic", 401, "invalid x-api-key")],
         }
         for name, replies in skies.items():
             up.script(*replies)
-            before = len(up.seen)
+            before = len(up.requests)
             async with Client(config) as client:
                 outcome = await ask(client)
-            print(f"{name:<24} {len(up.seen) - before} request(s): {outcome}")
-        last = up.seen[-1]
+            print(f"{name:<24} {len(up.requests) - before} request(s): {outcome}")
+        last = up.requests[-1]
         print(f"it was asked: {last.method} {last.path}, anthropic-version {last.headers['anthropic-version']}")
 
 

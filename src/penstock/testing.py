@@ -1,7 +1,7 @@
-"""For tests of programs that talk to models: an upstream that says what you script, with any fault you like.
+"""For tests of programs that use models: an upstream that sends scripted replies, with any fault.
 
-`play`, `wire` and `answer` give the packaged streams of the replay provider (docs/replay.md). penstock's own tests use
-this module, too. `Upstream` and `scripted` need aiohttp (the extra `client`).
+`play`, `wire` and `answer` return the packaged streams of the replay provider (docs/replay.md). penstock's own tests
+use this module, too. `Upstream` and `scripted` need aiohttp (the extra `client`).
 """
 
 from penstock._gateway.recordings import paced_chunks, redact_chunks

@@ -70,8 +70,8 @@ def test_chat_by_a_configuration(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
         assert (kinds[0], kinds[-1]) == ("start", "finish")
-        assert up.seen[0].json["messages"][-1]["content"] == "a long text\n\nShorten this."
-        up.script(Reply.refusing("openai-chat", 401, f"unknown key {KEY}"))
+        assert up.requests[0].json["messages"][-1]["content"] == "a long text\n\nShorten this."
+        up.script(Reply.error("openai-chat", 401, f"unknown key {KEY}"))
         done = penstock("chat", "fast", "?", "--config", file, "-v", **BARE)
         assert done.returncode == 1
         assert b"auth (401)" in done.stderr
@@ -89,7 +89,7 @@ def test_doctor_tells_what_there_is(tmp_path: Path) -> None:
         found: dict[str, Any] = json.loads(done.stdout)
         assert [(row["name"], row["ok"]) for row in found["providers"]] == [("mine", True)]
         assert found["packages"]["aiohttp"][0].isdigit()
-        up.script(Reply.refusing("openai-chat", 403, "no"))
+        up.script(Reply.error("openai-chat", 403, "no"))
         done = penstock("doctor", "--config", file, **BARE)
         assert done.returncode == 1
         assert b"FAIL mine" in done.stdout

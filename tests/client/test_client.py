@@ -68,7 +68,7 @@ def test_forms_of_asking_are_the_same(form: str) -> None:
 
     async def scene(up: Upstream, client: Client) -> None:
         assert (await client.chat_stream(*args, **more).turn()).text
-        sent = up.seen[0].json
+        sent = up.requests[0].json
         assert sent["messages"] == [{"role": "user", "content": "hello"}]
         assert (sent["model"], sent["temperature"], sent["stream"]) == ("gpt-4o", 0.5, True)
 
@@ -114,23 +114,23 @@ def test_responses_complete_and_fim() -> None:
     async def scene(up: Upstream, client: Client) -> None:
         up.script(Reply.of("responses", play("text"), stream=False))
         assert (await client.responses("openai/gpt-4o", "hello")).text
-        assert up.seen[-1].path == "/v1/responses"
+        assert up.requests[-1].path == "/v1/responses"
         up.script(Reply.of("responses", play("text")))
         assert (await client.responses_stream("openai/gpt-4o", "hello").turn()).text
         done = {"choices": [{"index": 0, "text": "return 1", "finish_reason": "stop"}]}
         up.script(Reply.body(done))
         assert (await client.complete("deepseek/deepseek-chat", "def one():")).text == "return 1"
-        assert up.seen[-1].path.endswith("/completions")
-        assert up.seen[-1].json["prompt"] == "def one():"
+        assert up.requests[-1].path.endswith("/completions")
+        assert up.requests[-1].json["prompt"] == "def one():"
         chunk = f"data: {json.dumps(done)}\n\ndata: [DONE]\n\n".encode()
         up.script(Reply((chunk,), headers={"content-type": "text/event-stream"}))
         assert (await client.complete_stream("deepseek/deepseek-chat", "def one():").turn()).text == "return 1"
         assert (await client.fim_stream("deepseek/deepseek-chat", "def one():", "\n# end").turn()).text == "return 1"
-        assert up.seen[-1].json["suffix"] == "\n# end"
+        assert up.requests[-1].json["suffix"] == "\n# end"
         chat = {"choices": [{"index": 0, "delta": {"content": "x = 1"}, "finish_reason": "stop"}]}
         up.script(Reply((f"data: {json.dumps(chat)}\n\n".encode(),), headers={"content-type": "text/event-stream"}))
         assert (await client.fim_stream("mistral/codestral-latest", "a", "b").turn()).text == "x = 1"
-        assert up.seen[-1].path.endswith("/fim/completions")
+        assert up.requests[-1].path.endswith("/fim/completions")
 
     running(scene, TEXT, openai={}, deepseek={}, mistral={})
 
@@ -153,7 +153,7 @@ def test_embeddings(case: str) -> None:
         found = await client.embed(model, ["one", "two"])
         assert found.vectors == [[1, 2], [3, 4]]
         assert found.usage is None or found.usage.input == 7
-        assert "one" in up.seen[0].body.decode()
+        assert "one" in up.requests[0].body.decode()
         with pytest.raises(InputError, match="at least one"):
             await client.embed(model, [])
 
@@ -175,7 +175,7 @@ def test_rankings(case: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         found = await client.rerank(model, "which?", ["bad", "good"], top=2)
         assert [(one.index, one.document) for one in found.results] == [(1, "good"), (0, "bad")]
-        assert up.seen[0].json[limit] == 2
+        assert up.requests[0].json[limit] == 2
 
     running(scene, Reply.body(answer), **{model.partition("/")[0]: {}})
 
@@ -184,8 +184,8 @@ def test_rankings(case: str) -> None:
 def test_models() -> None:
     async def scene(up: Upstream, client: Client) -> None:
         assert [one.id for one in await client.list_models("openai")] == ["gpt-4o"]
-        assert (up.seen[0].method, up.seen[0].path) == ("GET", "/v1/models")
-        up.script(Reply.refusing("openai-chat", 401))
+        assert (up.requests[0].method, up.requests[0].path) == ("GET", "/v1/models")
+        up.script(Reply.error("openai-chat", 401))
         with pytest.raises(ProviderError):
             await client.list_models("openai")
         assert len(await client.list_models()) > 5, "the table answers for one that cannot be asked"
@@ -233,7 +233,7 @@ def test_state_that_messages_cannot_carry_is_kept() -> None:
                 await client.chat_stream(
                     "anthropic/claude-x", [{"role": "user", "content": "go"}, plain, result]
                 ).turn()
-                assert "sig-1" in up.seen[1].body.decode()
+                assert "sig-1" in up.requests[1].body.decode()
 
     asyncio.run(staged())
 
@@ -260,7 +260,7 @@ def test_a_planted_key_is_seen_nowhere(engine: str, caplog: pytest.LogCaptureFix
         stream = client.chat_stream("openai/gpt-4o", "?", engine=engine)
         said.extend([repr(event) async for event in stream])
         said.extend([repr(stream.record), repr(client.router.config), repr(client.router.counts)])
-        assert KEY in str(up.seen[0].headers), "it was sent"
+        assert KEY in str(up.requests[0].headers), "it was sent"
 
     with caplog.at_level(logging.DEBUG, logger="penstock"):
         running(scene, loud)
@@ -295,7 +295,7 @@ def test_a_limit_that_the_protocol_requires_is_said() -> None:
                     stream = client.chat_stream("anthropic/claude-sonnet-4-5", "hello", **more)
                     await stream.turn()
                     assert [row.code for row in stream.diagnostics if row.code == "output-limit"] == said
-            assert [seen.json["max_tokens"] for seen in up.seen] == [32_000, 99]
+            assert [seen.json["max_tokens"] for seen in up.requests] == [32_000, 99]
 
     asyncio.run(scene())
 

@@ -92,7 +92,7 @@ def test_tool_calls(provider: str, flag: str) -> None:
             assert [call.name for call in turn.calls] == ["read_gauge"]
             assert turn.finish is not None
             assert turn.finish.reason == "calls"
-            assert "read_gauge" in up.seen[0].body.decode()
+            assert "read_gauge" in up.requests[0].body.decode()
             assert turn.to("openai-chat")["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "read_gauge"
 
     run(scene)
@@ -106,7 +106,7 @@ def test_multi_turn_tools(provider: str, flag: str) -> None:
         async with Upstream(Reply.of(VENDORS[provider][0], play("text"))) as up, client(up, provider, flag) as asked:
             turn = await asked.chat_stream(named(provider), SECOND, tools=TOOLS).turn()
             assert turn.text
-            assert "2.31 m" in up.seen[0].body.decode()
+            assert "2.31 m" in up.requests[0].body.decode()
             assert turn.record is not None
             assert not [one for one in turn.record.decisions if one.what == "engine"]
 
@@ -121,7 +121,7 @@ def test_custom_options(provider: str, flag: str, certified: Papers) -> None:
             options = {"headers": {"x-team": "blue"}, "proxy": proxy.url, "ca_bundle": certified.ca}
             async with client(up, provider, flag, options=options) as asked:
                 assert (await asked.chat_stream(named(provider), "?").turn()).text
-            assert up.seen[0].headers["x-team"] == "blue"
+            assert up.requests[0].headers["x-team"] == "blue"
             assert proxy.seen[0].startswith("CONNECT")
 
     run(scene)
@@ -130,7 +130,7 @@ def test_custom_options(provider: str, flag: str, certified: Papers) -> None:
 @each
 def test_error_handling(provider: str, flag: str) -> None:
     async def scene() -> None:
-        no = Reply.refusing(VENDORS[provider][0], 401, "no such key", headers={"x-request-id": "req_5"})
+        no = Reply.error(VENDORS[provider][0], 401, "no such key", headers={"x-request-id": "req_5"})
         async with Upstream(no) as up:
             async with client(up, provider, flag, config={"retries": 0}) as asked:
                 with pytest.raises(AuthError) as found:
@@ -151,7 +151,7 @@ def test_responses_endpoint(model: str, flag: str) -> None:
         async with Upstream(Reply.of("responses", play("tools"))) as up, client(up, "openai", flag) as asked:
             turn = await asked.chat_stream(f"openai/{model}", FIRST, tools=TOOLS).turn()
             assert [call.name for call in turn.calls] == ["read_gauge"]
-            assert up.seen[0].path == "/v1/responses"
+            assert up.requests[0].path == "/v1/responses"
             assert turn.record is not None
             assert any(one.what == "operation" for one in turn.record.decisions)
 

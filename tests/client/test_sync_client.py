@@ -30,7 +30,7 @@ def test_the_same_without_await() -> None:
         assert client.chat("openai/gpt-4o", "?").text
         up.script(Reply.body({"data": [{"id": "m"}]}))
         assert [one.id for one in client.list_models("openai")] == ["m"]
-        up.script(Reply.refusing("openai-chat", 400, "no"))
+        up.script(Reply.error("openai-chat", 400, "no"))
         with pytest.raises(ProviderError):
             client.chat("openai/gpt-4o", "?")
 
@@ -44,6 +44,6 @@ def test_leaving_a_stream_early_closes_it() -> None:
         for _ in client.chat_stream("openai/gpt-4o", "?"):
             break
         end = time.monotonic() + 5
-        while not up.seen[0].done.is_set() and time.monotonic() < end:
+        while not up.requests[0].finished.is_set() and time.monotonic() < end:
             time.sleep(0.01)  # the event belongs to the loop of another thread
-        assert up.seen[0].sent < len(slow.data)
+        assert up.requests[0].sent < len(slow.data)

@@ -44,17 +44,17 @@ def half(protocol: str, stream: bool, spoil: Callable[[Reply, int], Reply]) -> R
 
 # name → the reply, the error where nothing came before, whether it is asked again
 BEFORE: dict[str, tuple[Callable[[str, bool], Reply], type[errors.ProviderError], bool]] = {
-    "dropped": (lambda _p, _s: Reply.nothing(), errors.NetworkError, True),
-    "429": (lambda p, _s: Reply.limited(p, retry_after=1), errors.RateLimited, True),
-    "500": (lambda p, _s: Reply.refusing(p, 500), errors.ServerError, True),
-    "529": (lambda p, _s: Reply.refusing(p, 529), errors.Overloaded, True),
-    "401": (lambda p, _s: Reply.refusing(p, 401, "no such key"), errors.AuthError, False),
-    "400": (lambda p, _s: Reply.refusing(p, 400, "not like this"), errors.InvalidRequest, False),
-    "stalled head": (lambda p, s: good(p, stream=s).late(30), errors.TimedOut, True),
+    "dropped": (lambda _p, _s: Reply.no_response(), errors.NetworkError, True),
+    "429": (lambda p, _s: Reply.rate_limit(p, retry_after=1), errors.RateLimited, True),
+    "500": (lambda p, _s: Reply.error(p, 500), errors.ServerError, True),
+    "529": (lambda p, _s: Reply.error(p, 529), errors.Overloaded, True),
+    "401": (lambda p, _s: Reply.error(p, 401, "no such key"), errors.AuthError, False),
+    "400": (lambda p, _s: Reply.error(p, 400, "not like this"), errors.InvalidRequest, False),
+    "stalled head": (lambda p, s: good(p, stream=s).delayed(30), errors.TimedOut, True),
     "stalled body": (lambda p, s: good(p, stream=s).stall(0), errors.TimedOut, True),
-    "cut at once": (lambda p, s: good(p, stream=s).cut(0), errors.NetworkError, True),
+    "cut at once": (lambda p, s: good(p, stream=s).disconnect(0), errors.NetworkError, True),
     "empty": (lambda p, s: replace(good(p, stream=s), chunks=(b"",)), errors.BadAnswer, True),
-    "cut half way": (lambda p, s: half(p, s, Reply.cut), errors.NetworkError, True),
+    "cut half way": (lambda p, s: half(p, s, Reply.disconnect), errors.NetworkError, True),
     "stalled half way": (lambda p, s: half(p, s, Reply.stall), errors.TimedOut, True),
     "garbled half way": (lambda p, s: good(p, stream=s).garbage(1), errors.BadAnswer, True),
 }
@@ -84,7 +84,7 @@ def test_before_the_first_content(fault: str, stream: bool, engine: str) -> None
                 got = await events(await way.open(asking(stream=stream), engine=engine, options=options))
                 assert sum(isinstance(event, Start) for event in got) == 1
                 assert got[-1].__class__.__name__ == "Finish"
-                assert len(up.seen) == 2
+                assert len(up.requests) == 2
                 retried = [
                     code for (what, code, _), count in way.counts.items() if what == "retry" for _ in range(count)
                 ]
@@ -100,7 +100,7 @@ def test_before_the_first_content(fault: str, stream: bool, engine: str) -> None
 
 
 AFTER: dict[str, tuple[Callable[[Reply], Reply], str]] = {
-    "cut": (lambda reply: reply.cut(middle(reply)), "network"),
+    "cut": (lambda reply: reply.disconnect(middle(reply)), "network"),
     "stalled": (lambda reply: reply.stall(middle(reply)), "timeout"),
 }
 
@@ -130,7 +130,7 @@ def test_after_the_first_content(fault: str, provider: str, engine: str) -> None
             assert got[-1].kind == kind
             assert any(isinstance(event, TextDelta) for event in got)
             assert reply.end == got[-1]
-            assert len(up.seen) == 1
+            assert len(up.requests) == 1
 
     run(scene)
 
@@ -147,7 +147,7 @@ def test_an_error_in_the_stream_before_content_is_tried_again(provider: str, eng
             way = router(up)
             got = await events(await way.open(asking(provider), engine=engine, options=quick()))
             assert sum(isinstance(event, Start) for event in got) == 1
-            assert len(up.seen) == 2
+            assert len(up.requests) == 2
             up.script(bad)
             with pytest.raises(errors.Overloaded, match="busy"):
                 await way.open(asking(provider), engine=engine, options=quick())
@@ -166,7 +166,7 @@ def test_an_error_in_the_stream_after_content_is_kept_in_it(provider: str, engin
             way = router(up)
             got = await events(await way.open(asking(provider), engine=engine, options=quick()))
             assert isinstance(got[-1], Fault)
-            assert len(up.seen) == 1
+            assert len(up.requests) == 1
 
     run(scene)
 
@@ -188,7 +188,7 @@ def test_noise_in_a_stream_is_passed_over_and_told_of(provider: str, place: str)
             assert got.finish is not None
             assert got.finish.reason == "stop"
             assert answer.diagnostics or place == "before"
-            assert len(up.seen) == 1
+            assert len(up.requests) == 1
 
     run(scene)
 
@@ -231,7 +231,7 @@ def test_a_redirect_is_not_followed_with_a_key() -> None:
             way = router(up)
             with pytest.raises(errors.NotFound, match=r"elsewhere\.test"):
                 await way.open(asking(), options=quick())
-            assert len(up.seen) == 1
+            assert len(up.requests) == 1
 
     run(scene)
 
@@ -239,7 +239,7 @@ def test_a_redirect_is_not_followed_with_a_key() -> None:
 @each_engine
 def test_nothing_listens(engine: str) -> None:
     async def scene() -> None:
-        async with Upstream(Reply.nothing()) as up:
+        async with Upstream(Reply.no_response()) as up:
             way = router(up)
         with pytest.raises(errors.NetworkError) as found:
             await way.open(asking(), engine=engine, options=quick())

@@ -58,12 +58,12 @@ def test_chat_is_asked_and_remembered(case: str, caplog: pytest.LogCaptureFixtur
             first = await way.open(asking("local", model="m"), "responses", source="responses", options=quick())
             assert (await turn(first)).text
             assert (first.operation, first.protocol) == ("chat", "openai-chat")
-            assert [seen.path for seen in up.seen] == ["/v1/responses", "/v1/chat/completions"]
+            assert [seen.path for seen in up.requests] == ["/v1/responses", "/v1/chat/completions"]
             assert ("fallback", "no-endpoint") in [(one.what, one.code) for one in first.record.decisions]
             assert (way.counts["fallback", "no-endpoint", "local"], first.record.tries) == (1, 2)
             second = await way.open(asking("local", model="m"), "responses", source="responses", options=quick())
             assert (await turn(second)).text
-            assert [seen.path for seen in up.seen][2:] == ["/v1/chat/completions"]
+            assert [seen.path for seen in up.requests][2:] == ["/v1/chat/completions"]
             assert [(one.what, one.code) for one in second.record.decisions][1] == ("operation", "chat")
 
     with caplog.at_level("INFO", logger="penstock.routing"):
@@ -79,7 +79,7 @@ def test_a_missing_model_is_no_missing_endpoint(case: str) -> None:
             way = router({"local": up}, local=COMPATIBLE)
             with pytest.raises(ProviderError):
                 await way.open(asking("local", model="m"), "responses", source="responses", options=quick())
-            assert [seen.path for seen in up.seen] == ["/v1/responses"]
+            assert [seen.path for seen in up.requests] == ["/v1/responses"]
 
     run(scene)
 
@@ -92,7 +92,7 @@ def test_a_wrong_address_teaches_nothing() -> None:
             for _ in range(2):
                 with pytest.raises(NotFound):
                     await way.open(asking("local", model="m"), "responses", source="responses", options=quick())
-            assert [seen.path for seen in up.seen] == ["/v1/responses", "/v1/chat/completions"] * 2
+            assert [seen.path for seen in up.requests] == ["/v1/responses", "/v1/chat/completions"] * 2
 
     run(scene)
 
@@ -138,6 +138,6 @@ def test_the_documented_servers_are_asked_where_they_can_answer(name: str, opera
                 assert (await turn(reply)).text
             finally:
                 await way.aclose()
-            assert [seen.path for seen in up.seen] == [paths[SPOKEN[name]]]
+            assert [seen.path for seen in up.requests] == [paths[SPOKEN[name]]]
 
     run(scene)

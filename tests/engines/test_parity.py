@@ -40,7 +40,7 @@ def test_packaged_answers_are_equal(protocol: str, stream: bool) -> None:
 
     async def scene() -> None:
         wrong: list[str] = []
-        async with Upstream(Reply.nothing()) as up:
+        async with Upstream(Reply.no_response()) as up:
             way = router(up, retries=0)
             for name in describe_scripts():
                 if name == "agent":
@@ -55,9 +55,9 @@ def test_packaged_answers_are_equal(protocol: str, stream: bool) -> None:
 
 
 REFUSED = {
-    "bad key": (Reply.refusing, 401, AuthError),
-    "too much": (Reply.refusing, 429, RateLimited),
-    "broken": (Reply.refusing, 500, ServerError),
+    "bad key": (Reply.error, 401, AuthError),
+    "too much": (Reply.error, 429, RateLimited),
+    "broken": (Reply.error, 500, ServerError),
 }
 
 
@@ -87,7 +87,7 @@ def test_errors_are_equal(provider: str, case: str) -> None:
 @pytest.mark.parametrize("provider", VENDORS)
 def test_a_network_that_is_gone_is_told_alike(provider: str) -> None:
     async def scene() -> None:
-        async with Upstream(Reply.nothing()) as up:
+        async with Upstream(Reply.no_response()) as up:
             way = router(up, retries=0)
         for engine in ENGINES:
             with pytest.raises(NetworkError):
@@ -194,10 +194,10 @@ def test_what_is_no_turn_is_fetched_by_either(case: str) -> None:
                     f"{provider}/m", operation, lambda _t, _s: body, engine=engine, options=quick()
                 )
                 assert record.decisions[-1].code == engine, record.lines()
-                up.script(Reply.refusing(VENDORS[provider][0], 401, "who?", headers={"x-request-id": "req_9"}))
+                up.script(Reply.error(VENDORS[provider][0], 401, "who?", headers={"x-request-id": "req_9"}))
                 with pytest.raises(AuthError) as found:
                     await way.fetch(f"{provider}/m", operation, lambda _t, _s: body, engine=engine, options=quick())
-                asked = up.seen[-2]
+                asked = up.requests[-2]
                 made.append((json.loads(data), asked.method, asked.path, asked.query, asked.body and asked.json))
                 made[-1] += (found.value.message, found.value.status, found.value.request_id)
             assert made[0] == made[1]
@@ -259,7 +259,7 @@ def test_recorded_answers_are_equal(protocol: str, record_property: Callable[[st
 
     async def scene() -> None:
         nonlocal count
-        async with Upstream(Reply.nothing()) as up:
+        async with Upstream(Reply.no_response()) as up:
             way = router(up, retries=0, breaker={"failures": 10**9})
             for entry in [*corpus.streams(protocol), *corpus.responses(protocol)]:
                 stream = entry.kind == "stream"

@@ -23,7 +23,7 @@ async def ask(router: Router, **said: Any) -> None:
 
 
 def keys(up: Upstream) -> list[str]:
-    return [seen.headers.get("authorization", "") for seen in up.seen]
+    return [seen.headers.get("authorization", "") for seen in up.requests]
 
 
 def scene(change: Callable[[Router, dict[str, str]], None], wanted: list[str]) -> None:
@@ -63,7 +63,7 @@ def test_a_call_with_a_key_of_its_own_leaves_the_plan_alone() -> None:
                 await ask(router, options=RequestOptions(key="sk-theirs", headers={"x-one": "1"}))
                 await ask(router)
                 assert keys(up) == ["Bearer sk-ours", "Bearer sk-theirs", "Bearer sk-ours"]
-                assert ["x-one" in seen.headers for seen in up.seen] == [False, True, False]
+                assert ["x-one" in seen.headers for seen in up.requests] == [False, True, False]
             finally:
                 await router.aclose()
 
@@ -78,8 +78,8 @@ def test_streams_and_whole_answers_are_planned_apart() -> None:
                 for stream in (True, False, True):
                     up.script(good("openai-chat", stream=stream))
                     await turn(await router.open(asking(stream=stream, text=f"stream {stream}")))
-                assert [seen.json.get("stream", False) for seen in up.seen] == [True, False, True]
-                assert [seen.json["messages"][0]["content"] for seen in up.seen] == [
+                assert [seen.json.get("stream", False) for seen in up.requests] == [True, False, True]
+                assert [seen.json["messages"][0]["content"] for seen in up.requests] == [
                     "stream True", "stream False", "stream True",
                 ]  # fmt: skip
             finally:

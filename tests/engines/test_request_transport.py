@@ -45,7 +45,7 @@ def test_headers_and_extra_body_arrive(engine: str, provider: str) -> None:
         async with Upstream(answer(provider)) as up:
             extra = {"x_trace": {"a": [1]}, "metadata": {"who": "tests"}}
             await ask(up, engine, provider, headers={"X-Team": "blue"}, extra_body=extra)
-            seen = up.seen[0]
+            seen = up.requests[0]
             assert seen.headers["x-team"] == "blue"
             assert {name: seen.json[name] for name in extra} == extra
             assert KEY in f"{seen.headers}"
@@ -105,7 +105,7 @@ def test_a_proxy_that_refuses_is_told_of_without_its_password(engine: str) -> No
             with pytest.raises(Exception) as found:  # noqa: PT011 — the class is the next line
                 await ask(up, engine, proxy=wrong)
             assert "hunter22" not in f"{found.value!r} {found.value}"
-            assert up.seen == []
+            assert up.requests == []
 
     run(scene)
 

@@ -29,7 +29,7 @@ def test_all_waits_together_have_a_limit(retry_after: int, options: dict[str, fl
         slept.append(seconds)
 
     async def scene() -> None:
-        async with Upstream(Reply.limited("openai-chat", retry_after=retry_after)) as up:
+        async with Upstream(Reply.rate_limit("openai-chat", retry_after=retry_after)) as up:
             accounts = {"openai": {"base_url": f"{up.url}/v1", "key": KEY}}
             way = Router({"providers": accounts}, env={}, sleep=sleep, chance=lambda: 0.0)
             try:
@@ -38,7 +38,7 @@ def test_all_waits_together_have_a_limit(retry_after: int, options: dict[str, fl
             finally:
                 await way.aclose()
             assert caught.value.retry_after == retry_after
-            assert len(up.seen) == waits + 1
+            assert len(up.requests) == waits + 1
 
     run(scene)
     assert slept == [retry_after] * waits

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
 
 GOOD = Reply.of("openai-chat", play("text"))
-BUSY = Reply.refusing("openai-chat", 503, "busy")
+BUSY = Reply.error("openai-chat", 503, "busy")
 
 
 def models_of(names: str) -> Request:
@@ -50,7 +50,7 @@ def test_the_next_provider_is_asked_and_the_record_says_why(caplog: pytest.LogCa
             ]  # fmt: skip
             assert reply.record.tries == 4
             assert way.counts["fallback", "overloaded", "openai"] == 1
-            assert (len(bad.seen), len(good.seen)) == (3, 1)
+            assert (len(bad.requests), len(good.requests)) == (3, 1)
 
     with caplog.at_level("INFO", logger="penstock.routing"):
         run(scene)
@@ -61,7 +61,7 @@ def test_the_next_provider_is_asked_and_the_record_says_why(caplog: pytest.LogCa
 @pytest.mark.row("P5")
 def test_an_error_tells_of_all_who_were_asked() -> None:
     async def scene() -> None:
-        async with Upstream(BUSY) as bad, Upstream(Reply.refusing("anthropic", 401, "who?")) as worse:
+        async with Upstream(BUSY) as bad, Upstream(Reply.error("anthropic", 401, "who?")) as worse:
             way = router({"openai": bad, "anthropic": worse}, aliases={"any": ["openai/a", "anthropic/b"]}, retries=0)
             with pytest.raises(AuthError) as found:
                 await way.open(models_of("any"), options=quick())
@@ -73,11 +73,11 @@ def test_an_error_tells_of_all_who_were_asked() -> None:
 @pytest.mark.row("P5")
 def test_a_request_that_is_wrong_is_wrong_everywhere() -> None:
     async def scene() -> None:
-        async with Upstream(Reply.refusing("openai-chat", 400, "not like this")) as bad, Upstream(GOOD) as other:
+        async with Upstream(Reply.error("openai-chat", 400, "not like this")) as bad, Upstream(GOOD) as other:
             way = router({"openai": bad, "groq": other}, aliases={"any": ["openai/a", "groq/b"]})
             with pytest.raises(InvalidRequest):
                 await way.open(models_of("any"), options=quick())
-            assert (len(bad.seen), len(other.seen)) == (1, 0)
+            assert (len(bad.requests), len(other.requests)) == (1, 0)
 
     run(scene)
 
@@ -90,11 +90,11 @@ def test_a_wait_that_is_asked_for_is_kept() -> None:
         waits.append(seconds)
 
     async def scene() -> None:
-        async with Upstream(Reply.limited("openai-chat", retry_after=3), GOOD) as up:
+        async with Upstream(Reply.rate_limit("openai-chat", retry_after=3), GOOD) as up:
             way = router(up)
             way._sleep = sleep
             assert (await turn(await way.open(asking(), options=quick()))).text
-            up.script(Reply.limited("openai-chat", retry_after=600))
+            up.script(Reply.rate_limit("openai-chat", retry_after=600))
             with pytest.raises(RateLimited) as found:
                 await way.open(asking(), options=quick())
             assert found.value.retry_after == 600
@@ -116,13 +116,13 @@ def test_waits_grow_and_vary() -> None:
 @pytest.mark.row("P5")
 def test_no_retry_past_the_total() -> None:
     async def scene() -> None:
-        async with Upstream(Reply.limited("openai-chat", retry_after=5)) as up:
+        async with Upstream(Reply.rate_limit("openai-chat", retry_after=5)) as up:
             way = router(up)
             begun = time.monotonic()
             with pytest.raises(RateLimited):
                 await way.open(asking(), options=quick(timeouts={"total": 2}))
             assert time.monotonic() - begun < 2
-            assert len(up.seen) == 1
+            assert len(up.requests) == 1
 
     run(scene)
 
@@ -130,14 +130,14 @@ def test_no_retry_past_the_total() -> None:
 @pytest.mark.row("G7")
 @each_engine
 def test_a_field_that_we_added_is_done_without_where_it_is_refused(engine: str) -> None:
-    no = Reply.refusing("openai-chat", 400, "Unrecognized request argument supplied: stream_options")
+    no = Reply.error("openai-chat", 400, "Unrecognized request argument supplied: stream_options")
 
     async def scene() -> None:
         async with Upstream(no, GOOD) as up:
             way = router(up)
             reply = await way.open(asking(), engine=engine, options=quick())
             assert (await turn(reply)).text
-            assert ["stream_options" in seen.json for seen in up.seen] == [True, False]
+            assert ["stream_options" in seen.json for seen in up.requests] == [True, False]
             assert way.counts["retry", "field", "openai"] == 1
 
     run(scene)
@@ -147,7 +147,7 @@ def test_a_field_that_we_added_is_done_without_where_it_is_refused(engine: str) 
 @pytest.mark.row("M6:refused")
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_conversation_that_is_refused_for_its_length_is_cut_and_sent_once_more(stream: bool) -> None:
-    no = Reply.refusing("openai-chat", 400, "maximum context length is 8 tokens", code="context_length_exceeded")
+    no = Reply.error("openai-chat", 400, "maximum context length is 8 tokens", code="context_length_exceeded")
     said = [Message("user" if n % 2 == 0 else "assistant", [Text(f"{n} " + "words " * 200)]) for n in range(21)]
     request = replace(asking(stream=stream), messages=said)
 
@@ -156,9 +156,9 @@ def test_a_conversation_that_is_refused_for_its_length_is_cut_and_sent_once_more
             way = router(up)
             reply = await way.open(request, options=quick(), convert={"context_management": True})
             assert (await turn(reply)).text
-            counts = [len(seen.json["messages"]) for seen in up.seen]
+            counts = [len(seen.json["messages"]) for seen in up.requests]
             assert counts[0] == 21 > counts[1] >= 9
-            assert up.seen[1].json["messages"][-1] == up.seen[0].json["messages"][-1]
+            assert up.requests[1].json["messages"][-1] == up.requests[0].json["messages"][-1]
             assert way.counts["retry", "context", "openai"] == 1
             assert reply.cleared is not None
             assert reply.cleared.turns == (21 - counts[1]) // 2
@@ -169,7 +169,7 @@ def test_a_conversation_that_is_refused_for_its_length_is_cut_and_sent_once_more
 
 @pytest.mark.finding("DEF-8")
 def test_a_conversation_that_cannot_be_cut_or_may_not_be_is_refused() -> None:
-    no = Reply.refusing("openai-chat", 400, "maximum context length is 8 tokens", code="context_length_exceeded")
+    no = Reply.error("openai-chat", 400, "maximum context length is 8 tokens", code="context_length_exceeded")
 
     async def scene() -> None:
         async with Upstream(no, no, no) as up:
@@ -177,7 +177,7 @@ def test_a_conversation_that_cannot_be_cut_or_may_not_be_is_refused() -> None:
             for allowed in (True, False):
                 with pytest.raises(TooLarge):
                     await way.open(asking(), options=quick(), convert={"context_management": allowed})
-            assert len(up.seen) == 2
+            assert len(up.requests) == 2
 
     run(scene)
 
@@ -191,11 +191,11 @@ def test_strict_refuses_what_changes_the_result_and_the_next_provider_is_asked()
         async with Upstream(GOOD) as up:
             with pytest.raises(InvalidRequest, match=r"anthropic cannot carry.*: seed, logprobs") as caught:
                 await router(up).open(request, options=quick(), convert={"strict": True})
-            assert (caught.value.status, caught.value.code, up.seen) == (400, "unsupported_parameter", [])
+            assert (caught.value.status, caught.value.code, up.requests) == (400, "unsupported_parameter", [])
             way = router(up, fallbacks={"anthropic/claude-sonnet-4-5": ["openai/gpt-4o"]})
             reply = await way.open(request, options=quick(), convert={"strict": True})
             assert (await turn(reply)).text
-            assert up.seen[0].json["logprobs"] is True
+            assert up.requests[0].json["logprobs"] is True
 
     run(scene)
 
@@ -305,7 +305,7 @@ def test_an_open_circuit_is_not_asked_and_the_next_one_is() -> None:
                 reply = await way.open(models_of("any"), options=quick())
                 assert reply.provider == "groq"
                 await events(reply)
-            assert len(bad.seen) == 2
+            assert len(bad.requests) == 2
             assert way.counts["skip", "circuit", "openai"] == 2
             with pytest.raises(Overloaded) as found:
                 await way.open(models_of("openai/a"), options=quick())
@@ -349,7 +349,7 @@ def test_a_model_that_is_only_to_be_had_by_responses() -> None:
         async with Upstream(Reply.of("responses", play("text"))) as up:
             way = router(up)
             reply = await way.open(asking(model="o3-pro"), options=quick())
-            assert up.seen[0].path == "/v1/responses"
+            assert up.requests[0].path == "/v1/responses"
             assert reply.operation == "responses"
             assert any("only to be had by Responses" in line for line in reply.record.lines())
             assert (await turn(reply)).text
@@ -362,7 +362,7 @@ def test_what_a_provider_has_no_place_for() -> None:
         async with Upstream(GOOD) as up:
             way = router({"anthropic": up, "deepseek": up})
             reply = await way.open(models_of("deepseek/x"), "responses", source="responses", options=quick())
-            assert up.seen[0].path.endswith("/chat/completions")
+            assert up.requests[0].path.endswith("/chat/completions")
             assert reply.operation == "chat"
             await events(reply)
             with pytest.raises(NotFound, match="anthropic has no rerank"):

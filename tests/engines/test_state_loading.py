@@ -60,7 +60,7 @@ def test_a_store_that_can_be_awaited_is_never_asked_on_the_way() -> None:
     replies = [Reply.of("anthropic", CALLING, stream=False), busy, Reply.of("anthropic", CALLING, stream=False)]
     with scripted(*replies) as upstream:
         asyncio.run(talk(store, upstream.url))
-    assert THOUGHT in upstream.seen[-1].json["messages"][1]["content"]
+    assert THOUGHT in upstream.requests[-1].json["messages"][1]["content"]
     assert len(store.asked) == 1  # not for the request that nobody has answered yet, and once for both attempts
 
 

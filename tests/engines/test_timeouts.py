@@ -51,7 +51,7 @@ def test_the_first_byte_has_a_limit_of_its_own(fault: str, engine: str) -> None:
     reply = good("openai-chat", stream=True)
 
     async def scene() -> None:
-        async with Upstream(reply.late(30) if fault == "stalled head" else reply.stall(0), patience=5) as up:
+        async with Upstream(reply.delayed(30) if fault == "stalled head" else reply.stall(0), patience=5) as up:
             way = router(up, retries=0)
             limits = {"first_byte": 0.3, "between_bytes": 20.0}
             with pytest.raises(errors.TimedOut, match=r"timeouts\.first_byte"):
@@ -70,7 +70,7 @@ def test_a_slow_consumer_spends_none_of_the_limits() -> None:
             way = router(up)
             limits = {"first_byte": 1.0, "between_bytes": 0.3}
             reply = await way.open(asking(), options=quick(timeouts=limits))
-            await asyncio.wait_for(up.seen[0].done.wait(), 5)
+            await asyncio.wait_for(up.requests[0].finished.wait(), 5)
             await asyncio.sleep(1.2)
             got = await turn(reply)
             assert got.finish is not None
@@ -92,7 +92,7 @@ def test_a_slow_but_steady_answer_is_waited_for(stream: bool, engine: str) -> No
             way = router(up)
             got = await turn(await way.open(asking(stream=stream), engine=engine, options=quick(timeouts=limits)))
             assert got.finish is not None
-            assert len(up.seen) == 1
+            assert len(up.requests) == 1
 
     run(scene)
 
@@ -104,7 +104,7 @@ GENEROUS = 5.0  # seconds; `python -m benchmarks cancel` measures how long it ta
 
 async def left(seen: ReceivedRequest) -> None:
     """The upstream sees that nobody is there any more. Nothing else would end the answer for another while."""
-    await asyncio.wait_for(seen.gone.wait(), GENEROUS)
+    await asyncio.wait_for(seen.disconnected.wait(), GENEROUS)
 
 
 @pytest.mark.row("I6")
@@ -131,7 +131,7 @@ def test_leaving_closes_the_upstream(engine: str, way_out: str) -> None:
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-            await left(up.seen[0])
+            await left(up.requests[0])
 
     run(scene)
 
@@ -141,12 +141,12 @@ def test_leaving_closes_the_upstream(engine: str, way_out: str) -> None:
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_leaving_before_the_first_byte(engine: str, stream: bool) -> None:
     async def scene() -> None:
-        late = good("openai-chat", stream=stream).late(4 * GENEROUS)
+        late = good("openai-chat", stream=stream).delayed(4 * GENEROUS)
         async with Upstream(late, patience=4 * GENEROUS) as up:
             way = router(up)
             options = quick(timeouts={"first_byte": 20})
             task = asyncio.ensure_future(way.open(asking(stream=stream), engine=engine, options=options))
-            seen = await up.asked()
+            seen = await up.wait_for_request()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -164,7 +164,7 @@ def test_leaving_a_whole_answer_half_way(engine: str) -> None:
             way = router(up)
             options = quick(timeouts={"first_byte": 20, "between_bytes": 20})
             task = asyncio.ensure_future(way.open(asking(stream=False), engine=engine, options=options))
-            seen = await up.asked()
+            seen = await up.wait_for_request()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -185,9 +185,9 @@ def test_an_upstream_is_not_read_faster_than_its_reader() -> None:
             way = router(up)
             reply = await way.open(asking(), options=quick())
             await asyncio.sleep(0.3)
-            sent = up.seen[0].sent
+            sent = up.requests[0].sent
             await asyncio.sleep(0.2)
-            assert up.seen[0].sent == sent
+            assert up.requests[0].sent == sent
             assert sent < len(whole.data)
             await reply.aclose()
 

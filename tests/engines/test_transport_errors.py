@@ -72,7 +72,7 @@ def test_the_words_themselves_name_no_class() -> None:
 @pytest.mark.finding("REL-13")
 def test_a_cut_stream_and_its_headers() -> None:
     reply = Reply.of("openai-chat", play("text"))
-    with gateway(reply.cut(after=len(reply.data) // 2)) as (running, _):
+    with gateway(reply.disconnect(after=len(reply.data) // 2)) as (running, _):
         answer = ask(running.url, "openai-chat", "openai-chat/text")
     assert "the connection to the provider broke in the middle of the answer" in answer.text
     assert CLASS.search(answer.text.split('"message":')[1].split('"type"')[0]) is None

@@ -92,7 +92,7 @@ def test_calls_are_counted_apart_from_turns(both: tuple[Running, Upstream]) -> N
 
 @pytest.mark.row("G1")
 def test_calls_that_fail_or_are_left_have_a_row_too() -> None:
-    broken = Reply.refusing("openai-chat", 503, "no room")
+    broken = Reply.error("openai-chat", 503, "no room")
     with gateway(broken) as (running, up):
         assert post(f"{running.url}/v1/embeddings", json=EMBED).status_code == 503
         row = running.rows()[0]
@@ -101,7 +101,7 @@ def test_calls_that_fail_or_are_left_have_a_row_too() -> None:
         )  # fmt: skip
         assert post(f"{running.url}/v1/embeddings", json={"model": "openai-chat/e"}).status_code == 400
         assert (running.rows()[0].http, running.rows()[0].fault) == (400, "invalid")
-        up.script(Reply.body({}).late(20))
+        up.script(Reply.body({}).delayed(20))
         with pytest.raises(Exception, match="timed out"):
             __import__("httpx").post(f"{running.url}/v1/rerank", json=RANK, timeout=0.3, trust_env=False)
         until(running, lambda: settled(running) and running.app.services.limits.open == 0)
@@ -133,7 +133,7 @@ def test_whoever_is_not_let_in_is_in_the_journal() -> None:
         page = get(f"{running.url}/metrics").content
         assert figure(page, "penstock_refused_total", status="401", reason="invalid_api_key") == 2
         assert figure(page, "penstock_refused_total", status="413") == 1
-        assert up.seen == []
+        assert up.requests == []
 
 
 @pytest.mark.row("G1")

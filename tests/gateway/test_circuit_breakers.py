@@ -24,7 +24,7 @@ WORDS = "the cluster is being upgraded"
 
 
 def fail_bad(seen: ReceivedRequest) -> Reply:
-    return Reply.refusing("openai-chat", 503, WORDS) if seen.json["model"] == "bad" else answer(seen)
+    return Reply.error("openai-chat", 503, WORDS) if seen.json["model"] == "bad" else answer(seen)
 
 
 def circuits(url: str, **more: Any) -> App:
@@ -48,13 +48,13 @@ def test_a_bad_model_does_not_close_a_good_one() -> None:
     assert int(skipped.headers["retry-after-ms"]) <= 1000
     assert good.status_code == 200
     assert figure(page, "penstock_circuits_open") == 1
-    assert sum(seen.json["model"] == "bad" for seen in up.seen) == 2
+    assert sum(seen.json["model"] == "bad" for seen in up.requests) == 2
 
 
 @pytest.mark.finding("REL-3")
 def test_a_caller_s_key_does_not_close_the_circuit_of_another() -> None:
     def by_key(seen: ReceivedRequest) -> Reply:
-        return Reply.refusing("openai-chat", 503, WORDS) if "mallory" in str(seen.headers) else answer(seen)
+        return Reply.error("openai-chat", 503, WORDS) if "mallory" in str(seen.headers) else answer(seen)
 
     with scripted(by_key) as up:
         made = circuits(up.url, access=AccessTable(keys="forward"))
@@ -63,4 +63,4 @@ def test_a_caller_s_key_does_not_close_the_circuit_of_another() -> None:
                 ask(running.url, "openai-chat", "openai-chat/text", headers={"authorization": "Bearer mallory-1"})
             other = ask(running.url, "openai-chat", "openai-chat/text", headers={"authorization": "Bearer alice-1"})
     assert other.status_code == 200
-    assert sum("mallory" in str(seen.headers) for seen in up.seen) == 2, "the third was not sent"
+    assert sum("mallory" in str(seen.headers) for seen in up.requests) == 2, "the third was not sent"

@@ -31,7 +31,7 @@ NOTICED = 5.0  # seconds; how much sooner it is, is measured in benchmarks
 
 @pytest.fixture(scope="module", params=SERVERS)
 def both(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
-    with gateway(Reply.nothing(), plain=request.param) as found:
+    with gateway(Reply.no_response(), plain=request.param) as found:
         yield found
 
 
@@ -46,14 +46,14 @@ def knock(base: str, client: str, model: str, *, stream: bool) -> socket.socket:
 
 def left(running: Running, seen: ReceivedRequest) -> None:
     """The upstream has noticed, and nothing is left of the turn."""
-    until(running, lambda: seen.gone.is_set() and settled(running))
+    until(running, lambda: seen.disconnected.is_set() and settled(running))
     row = running.rows()[0]
     assert (row.status, row.fault) == ("cancelled", "cancelled")
 
 
 def asked(running: Running, up: Upstream, before: int) -> ReceivedRequest:
-    until(running, lambda: len(up.seen) > before)
-    return up.seen[before]
+    until(running, lambda: len(up.requests) > before)
+    return up.requests[before]
 
 
 @pytest.mark.row("G1", "I6", "I7")
@@ -61,7 +61,7 @@ def asked(running: Running, up: Upstream, before: int) -> ReceivedRequest:
 def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running, Upstream], upstream: str) -> None:
     running, up = both
     for place in (0, *accumulate(len(chunk) for chunk in encode_events(upstream, SCRIPT)[:-3])):
-        before = len(up.seen)
+        before = len(up.requests)
         up.script(Reply.of(upstream, SCRIPT).stall(after=place))
         with knock(running.url, "openai-chat", f"{upstream}/tools", stream=True) as rude:
             seen = asked(running, up, before)
@@ -74,8 +74,8 @@ def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running
 @pytest.mark.parametrize("client", list(ASKING))
 def test_a_client_that_leaves_before_its_whole_answer(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
-    before = len(up.seen)
-    up.script(Reply.of("openai-chat", SCRIPT, stream=False).late(20))
+    before = len(up.requests)
+    up.script(Reply.of("openai-chat", SCRIPT, stream=False).delayed(20))
     with knock(running.url, client, "openai-chat/text", stream=False):
         seen = asked(running, up, before)
     left(running, seen)
@@ -83,7 +83,7 @@ def test_a_client_that_leaves_before_its_whole_answer(both: tuple[Running, Upstr
 
 def test_a_client_that_leaves_while_asking_is_tried_again() -> None:
     """Nothing is asked again for somebody who has gone."""
-    reply = Reply.limited("openai-chat", retry_after=20)
+    reply = Reply.rate_limit("openai-chat", retry_after=20)
     with gateway(reply) as (running, up):
         services = running.app.services
         router = services.upstream.router
@@ -91,7 +91,7 @@ def test_a_client_that_leaves_while_asking_is_tried_again() -> None:
         with knock(running.url, "openai-chat", "openai-chat/text", stream=True):
             asked(running, up, 0)
         until(running, lambda: settled(running) and services.limits.open == 0)
-        assert len(up.seen) == 1
+        assert len(up.requests) == 1
 
 
 def _long(count: int) -> list[Any]:
@@ -111,7 +111,7 @@ def test_a_slow_reader_holds_the_upstream_back_and_nobody_else(client: str) -> N
             seen = asked(running, up, 0)
             assert slow.recv(100)
             assert ask(running.url, "openai-chat", "replay/text").status_code == 200
-            until(running, lambda: seen.done.is_set() or seen.gone.is_set() or settled(running))
+            until(running, lambda: seen.finished.is_set() or seen.disconnected.is_set() or settled(running))
         assert seen.sent < len(big.data), "all of it was taken in although nobody read it"
         until(running, lambda: settled(running))
         assert sorted(row.status for row in running.rows()) == ["cancelled", "finish"]

@@ -136,7 +136,7 @@ def test_a_body_that_unpacks_to_too_much_is_too_large() -> None:
     with gateway(serve=Serve(pace=0.0, body=1_000_000)) as (running, up):
         answer = post(f"{running.url}/v1/messages", content=bomb, headers={"content-encoding": "gzip"})
         assert (answer.status_code, "over 1000000 bytes" in answer.text) == (413, True)
-        assert up.seen == []
+        assert up.requests == []
 
 
 THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "4"}]

@@ -46,7 +46,7 @@ WANTED: dict[str, tuple[tuple[Any, Any, str], tuple[Any, Any, str]]] = {
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(Reply.nothing()) as found:
+    with gateway(Reply.no_response()) as found:
         yield found
 
 
@@ -58,7 +58,7 @@ def script(both: tuple[Running, Upstream], upstream: str, turn: str, *, reset: b
     half = len(whole.data) * 2 // 3
     end = whole.data.rfind(b"\n\n", 0, half) + 2
     kept = Reply.body(whole.data[:end], headers=whole.headers)
-    up.script(whole.cut(after=half) if reset else kept)
+    up.script(whole.disconnect(after=half) if reset else kept)
     return running.url
 
 

@@ -113,7 +113,7 @@ def test_a_limit_is_sent_only_where_one_is_required(
         config = gateway({"providers": {provider: {"base_url": f"{up.url}/v1", "key": "k"}}})
         reply = ask(config, *ASKING["openai-chat"](f"{provider}/{model}", False))
         assert reply.status_code == 200, reply.text
-        sent = up.seen[0].json
+        sent = up.requests[0].json
     flat = {**sent, **sent.get("generationConfig", {})}
     assert [flat[name] for name in LIMITS if name in flat] == ([] if limit is None else [limit])
 

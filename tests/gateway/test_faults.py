@@ -30,7 +30,7 @@ BROKEN = frozenset({"network", "truncated", "server", "other", "timeout", "malfo
 @pytest.fixture(scope="module", params=SERVERS)
 def both(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
     quick = {"timeouts": {"first_byte": 0.15, "between_bytes": 0.15}}
-    with gateway(Reply.nothing(), options=quick, plain=request.param) as found:
+    with gateway(Reply.no_response(), options=quick, plain=request.param) as found:
         yield found
 
 
@@ -85,7 +85,7 @@ def test_a_cut_at_every_frame(both: tuple[Running, Upstream], client: str, upstr
     before = tasks(running)
     running.app.services.upstream.router.breakers._circuits.clear()
     for place in (0, *places, places[-1] - 3):
-        up.script(whole.cut(after=place))
+        up.script(whole.disconnect(after=place))
         found = ended(client, ask(running.url, client, f"{upstream}/tools"))
         assert found in BROKEN or found.startswith("status 50"), (place, found)
         assert not found.startswith("finish"), (place, found)
@@ -112,17 +112,17 @@ VENDORS = {
 @pytest.mark.parametrize(
     ("reply", "status", "kind"),
     [
-        (Reply.limited("openai-chat", retry_after=7), 429, "rate-limit"),
-        (Reply.refusing("openai-chat", 500), 500, "server"),
-        (Reply.refusing("openai-chat", 529, kind="overloaded"), 529, "overloaded"),
-        (Reply.refusing("openai-chat", 401), 401, "auth"),
+        (Reply.rate_limit("openai-chat", retry_after=7), 429, "rate-limit"),
+        (Reply.error("openai-chat", 500), 500, "server"),
+        (Reply.error("openai-chat", 529, kind="overloaded"), 529, "overloaded"),
+        (Reply.error("openai-chat", 401), 401, "auth"),
         (
-            Reply.refusing("openai-chat", 400, "context length exceeded", code="context_length_exceeded"),
+            Reply.error("openai-chat", 400, "context length exceeded", code="context_length_exceeded"),
             400,
             "too-large",
         ),
         (Reply.body(b"<html>bad gateway</html>", status=502), 502, "server"),
-        (Reply.nothing(), 502, "network"),
+        (Reply.no_response(), 502, "network"),
         (Reply.body(b"not what you think"), 502, "malformed"),
     ],
     ids=["429", "500", "529", "401", "400", "html", "nothing", "noise"],
@@ -185,7 +185,7 @@ def test_an_error_in_mid_stream_is_told_in_the_dialect(both: tuple[Running, Upst
 @pytest.mark.slow
 def test_silence_is_kept_alive_and_a_late_error_is_in_band() -> None:
     quick = Serve(ping=0.02)
-    with gateway(Reply.refusing("openai-chat", 500).late(0.2), serve=quick) as (running, up):
+    with gateway(Reply.error("openai-chat", 500).delayed(0.2), serve=quick) as (running, up):
         reply = ask(running.url, "anthropic", "openai-chat/text")
         assert reply.status_code == 200  # the head had to go out
         assert reply.content.startswith(b": ")

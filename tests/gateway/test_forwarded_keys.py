@@ -55,7 +55,7 @@ def test_the_key_arrives_as_the_provider_wants_it(provider: str, headers: dict[s
     with scripted(answer) as upstream:
         reply = asyncio.run(ask(upstream, provider, headers))
     assert reply.status_code == 200, reply.text
-    [seen] = upstream.seen
+    [seen] = upstream.requests
     name, value = WANTED[provider]
     assert seen.headers.get(name) == value
     assert "sk-ours-00001" not in str(seen.headers)

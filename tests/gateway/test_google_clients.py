@@ -48,8 +48,8 @@ def _failing(upstream: str, error: bytes) -> Reply:
 
 
 FAILURES = {
-    "a connection that breaks, translated": ("anthropic", Reply.of("anthropic", SCRIPT).cut(len(_begun("anthropic"))), 502),
-    "a connection that breaks, passed through": ("gemini", Reply.of("gemini", SCRIPT).cut(len(_begun("gemini"))), 502),
+    "a connection that breaks, translated": ("anthropic", Reply.of("anthropic", SCRIPT).disconnect(len(_begun("anthropic"))), 502),
+    "a connection that breaks, passed through": ("gemini", Reply.of("gemini", SCRIPT).disconnect(len(_begun("gemini"))), 502),
     "an end without a finish reason": ("gemini", _failing("gemini", b""), 502),
     "an error as an event": ("gemini", _failing("gemini", b"data: " + BUSY + b"\n\n"), 503),
     "an error outside of events": ("gemini", _failing("gemini", BARE), 503),
@@ -63,7 +63,7 @@ FAILURES = {
 
 @pytest.fixture(scope="module", params=[False, True], ids=["own server", "plain uvicorn"])
 def both(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
-    with gateway(Reply.nothing(), serve=Serve(ping=0.1), plain=request.param) as found:
+    with gateway(Reply.no_response(), serve=Serve(ping=0.1), plain=request.param) as found:
         yield found
 
 

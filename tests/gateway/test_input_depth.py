@@ -91,7 +91,7 @@ def test_a_conversation_with_deep_arguments_goes_on(made: tuple[Running, Upstrea
     got = ask(made, "openai-chat", f"{upstream}/call", messages=[*MESSAGES, said, result])
     assert got.status_code == 200, got.text[:300]
     assert got.json()["choices"][0]["message"]["content"] == "fine"
-    assert DEEP in made[1].seen[-1].body.decode()
+    assert DEEP in made[1].requests[-1].body.decode()
 
 
 @pytest.mark.finding("REL-4")
@@ -112,7 +112,7 @@ def test_clients_whose_inputs_are_objects_may_send_them_back(made: tuple[Running
     }[protocol]
     got = ask(made, protocol, "openai-chat/call", f'{{"model":"openai-chat/call",{history}}}')
     assert got.status_code == 200, got.text[:300]
-    assert DEEP in made[1].seen[-1].body.decode()
+    assert DEEP in made[1].requests[-1].body.decode()
 
 
 @pytest.mark.finding("REL-4")

@@ -134,7 +134,7 @@ def test_who_leaves_while_a_body_is_read_leaves_nothing_behind(monkeypatch: pyte
         assert sorted(row.status for row in running.rows()) == ["cancelled", "finish"]
         go.set()
         assert httpx.post(f"{running.url}/v1/chat/completions", json=asked, timeout=LIMIT).status_code == 200
-        assert len(up.seen) == 2  # the first was never sent
+        assert len(up.requests) == 2  # the first was never sent
 
 
 def test_a_large_body_that_is_wrong_is_refused_as_a_small_one() -> None:

@@ -60,12 +60,12 @@ def test_a_stop_sequence_stops_an_upstream_that_knows_none(
     both: tuple[Running, Upstream], client: str, stream: bool
 ) -> None:
     running, up = both
-    before = len(up.seen)
+    before = len(up.requests)
     path, body = asked(client, "responses/m", stream=stream, **STOPPING[client])
     answer = post(running.url + path, json=body)
     text, _, end = told(read(client, answer.content, stream=stream))
     assert (text, end) == ("One, two, ", "stop")
-    assert "stop" not in up.seen[before].json
+    assert "stop" not in up.requests[before].json
     assert "stop" not in answer.headers.get(HEADER, "").split(",")
     if client == "anthropic":
         assert b'"stop_reason":"stop_sequence","stop_sequence":"STOP"' in answer.content
@@ -80,7 +80,7 @@ def test_the_upstream_is_let_go_at_the_stop() -> None:
         path, body = asked("openai-chat", "responses/m", stream=True, stop=["STOP"])
         with httpx.stream("POST", running.url + path, json=body, timeout=20, trust_env=False) as answer:
             data = answer.read()
-        until(running, lambda: up.seen[0].gone.is_set() and settled(running))
+        until(running, lambda: up.requests[0].disconnected.is_set() and settled(running))
         row = running.rows()[0]
     assert told(read("openai-chat", data))[::2] == ("One, two, ", "stop")
     usage = [event for event in read("openai-chat", data) if isinstance(event, ev.Usage)][-1]
@@ -95,7 +95,7 @@ def test_an_upstream_that_knows_stop_sequences_is_told_them(both: tuple[Running,
     for upstream, field in (("anthropic", "stop_sequences"), ("openai-chat", "stop")):
         path, body = asked("openai-chat", f"{upstream}/m", stream=stream, stop=["STOP"])
         answer = post(running.url + path, json=body)
-        assert up.seen[-1].json[field] == ["STOP"]
+        assert up.requests[-1].json[field] == ["STOP"]
         assert "three and so on" in answer.text.replace('"', "") or stream
         assert HEADER not in answer.headers or "stop" not in answer.headers[HEADER].split(",")
 
@@ -110,14 +110,14 @@ def test_several_choices_are_refused_where_there_is_one(
     both: tuple[Running, Upstream], upstream: str, stream: bool
 ) -> None:
     running, up = both
-    before = len(up.seen)
+    before = len(up.requests)
     path, body = asked("openai-chat", f"{upstream}/m", stream=stream, n=2)
     answer = post(running.url + path, json=body)
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert error["code"] == "unsupported_parameter"
     assert error["message"].startswith(f"n: {upstream} gives one answer to a request, not 2")
-    assert len(up.seen) == before
+    assert len(up.requests) == before
     path, body = asked("openai-chat", f"{upstream}/m", stream=stream, n=1)
     assert post(running.url + path, json=body).status_code == 200, "one is what everybody gives"
 
@@ -141,7 +141,7 @@ def test_the_next_provider_may_know_what_the_first_does_not() -> None:
         upstream.router = upstream.router.renewed(replace(upstream.router.config, aliases=aliases))
         path, body = asked("openai-chat", "either", stream=False, n=2)
         assert post(running.url + path, json=body).status_code == 200
-        assert [seen.json["n"] for seen in up.seen] == [2]
+        assert [seen.json["n"] for seen in up.requests] == [2]
 
 
 # ── what is said ──────────────────────────────────────────────────────────────────────────────────
@@ -191,7 +191,7 @@ def test_json_of_any_shape_is_asked_for_in_words(both: tuple[Running, Upstream],
     answer = post(running.url + path, json=body)
     assert answer.status_code == 200
     assert "any-json" not in answer.headers.get(HEADER, "")
-    sent = json.dumps(up.seen[-1].json["system"])
+    sent = json.dumps(up.requests[-1].json["system"])
     assert "Be brief." in sent
     assert "one valid JSON object" in sent
     assert sent.index("Be brief.") < sent.index("one valid JSON object")
@@ -200,7 +200,7 @@ def test_json_of_any_shape_is_asked_for_in_words(both: tuple[Running, Upstream],
 def test_the_header_is_of_who_answers_and_comes_with_the_first_sign_of_life() -> None:
     from penstock._gateway.config import Serve
 
-    slow = Reply.of("anthropic", SCRIPT).late(0.3)
+    slow = Reply.of("anthropic", SCRIPT).delayed(0.3)
     with gateway(slow, serve=Serve(pace=0.0, ping=0.05)) as (running, _):
         path, body = asked("openai-chat", "anthropic/m", stream=True, logprobs=True)
         answer = post(running.url + path, json=body)
@@ -213,13 +213,13 @@ def test_the_header_is_of_who_answers_and_comes_with_the_first_sign_of_life() ->
 def test_strict_refuses_what_changes_the_result(both: tuple[Running, Upstream], stream: bool) -> None:
     running, up = both
     path, body = asked("openai-chat", "anthropic/m", stream=stream, logprobs=True, seed=3, user="u")
-    before = len(up.seen)
+    before = len(up.requests)
     assert post(running.url + path, json=body).status_code == 200
-    assert len(up.seen) == before + 1
+    assert len(up.requests) == before + 1
     answer = post(running.url + path, json=body, headers={"x-penstock-strict": "true"})
     assert answer.status_code == 400
     assert "seed, logprobs" in answer.json()["error"]["message"]
-    assert len(up.seen) == before + 1
+    assert len(up.requests) == before + 1
     answer = post(running.url + path, json=body, headers={"x-penstock-strict": "perhaps"})
     assert (answer.status_code, "expected true or false" in answer.text) == (400, True)
 
@@ -240,4 +240,4 @@ def test_a_setting_that_was_changed_is_in_the_header(both: tuple[Running, Upstre
     path, body = asked("openai-chat", "anthropic/claude-sonnet-4-5", stream=stream, reasoning_effort="high")
     answer = post(running.url + path, json={**body, "max_tokens": 30_000})
     assert answer.headers[HEADER] == "effort"
-    assert up.seen[-1].json["thinking"]["budget_tokens"] == 24576
+    assert up.requests[-1].json["thinking"]["budget_tokens"] == 24576

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # a real gateway for each
 ANSWER = Reply.of("openai-chat", play("text", id="one", model="m", created=7))
-LIMITED = Reply.limited("openai-chat", retry_after=12)
-OVERLOADED = Reply.refusing("openai-chat", 529, "too many")
+LIMITED = Reply.rate_limit("openai-chat", retry_after=12)
+OVERLOADED = Reply.error("openai-chat", 529, "too many")
 
 
 class Patience:
@@ -74,12 +74,12 @@ def test_a_rate_limit_is_waited_out_and_told_while_it_lasts(both: tuple[Running,
     assert 12 <= wait["seconds"] < 13
     assert wait["message"].endswith("'s rate limit")
     assert faults("line", wait) == []
-    assert len(up.seen) == 1
+    assert len(up.requests) == 1
     patience.go.set()
     rest = list(reply)
     assert rest[0]["kind"] == "start", "a wait of half a second is not worth a line"
     assert rest[-1] == {"kind": "end", "reason": "stop", "raw": "stop"}
-    assert len(up.seen) == 3
+    assert len(up.requests) == 3
     assert running.rows()[0].status == "finish"
 
 
@@ -103,7 +103,7 @@ def test_a_client_that_leaves_during_a_wait_ends_it_at_once(both: tuple[Running,
         while b'"wait"' not in rude.recv(4096):
             pass
     until(running, lambda: settled(running) and running.app.services.limits.open == 0)
-    assert len(up.seen) == 1
+    assert len(up.requests) == 1
     row = running.rows()[0]
     assert (row.status, row.fault) == ("cancelled", "cancelled")
 
@@ -158,7 +158,7 @@ def test_a_conversation_that_was_made_shorter_is_told(stream: bool) -> None:
         account = Account(like="openai", base_url=f"{up.url}/openai-chat", key="sk-up-000000", fields={"has": ["chat"]})
         upstream.router = upstream.router.renewed(replace(config, providers={**config.providers, "tiny": account}))
         answered = post(f"{running.url}/vscode/chat", json=body)
-        sent = json.dumps(up.seen[0].json)
+        sent = json.dumps(up.requests[0].json)
     made = [json.loads(line) for line in answered.text.splitlines()] if stream else answered.json()["lines"]
     told_first = made[0]
     assert told_first["kind"] == "compacted", made

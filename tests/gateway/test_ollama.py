@@ -89,7 +89,7 @@ def test_generate_with_a_picture_and_a_form(both: tuple[Running, Upstream], clie
     rows = list(answer) if stream else [answer]
     assert "".join(row.response for row in rows)
     assert rows[-1].done_reason == "stop"
-    sent = both[1].seen[-1].json
+    sent = both[1].requests[-1].json
     assert (sent["temperature"], sent["max_tokens"], sent["stop_sequences"]) == (0.5, 40, ["END"])
     assert [block["type"] for block in sent["messages"][0]["content"]] == ["text", "image"]
 
@@ -97,7 +97,7 @@ def test_generate_with_a_picture_and_a_form(both: tuple[Running, Upstream], clie
 def test_filling_in(both: tuple[Running, Upstream], client: Any) -> None:
     answer = client.generate("openai-chat/text", "def add(a, b):", suffix="return c", options={"num_predict": 9})
     assert answer.response
-    seen = both[1].seen[-1]
+    seen = both[1].requests[-1]
     assert seen.path.endswith("/completions")
     assert (seen.json["prompt"], seen.json["suffix"], seen.json["max_tokens"]) == ("def add(a, b):", "return c", 9)
 
@@ -130,7 +130,7 @@ def test_what_runs_and_what_is_spoken(both: tuple[Running, Upstream], client: An
 
 @pytest.mark.parametrize("method", ["generate", "chat"])
 def test_a_model_is_loaded_by_saying_nothing(both: tuple[Running, Upstream], client: Any, method: str) -> None:
-    before = len(both[1].seen)
+    before = len(both[1].requests)
     ask = getattr(client, method)
     assert ask("openai-chat/text").done_reason == "load"
     assert ask("openai-chat/text", keep_alive=0).done_reason == "unload"
@@ -138,7 +138,7 @@ def test_a_model_is_loaded_by_saying_nothing(both: tuple[Running, Upstream], cli
     with pytest.raises(ollama.ResponseError) as error:
         ask("nobody-knows-this")
     assert error.value.status_code == 404
-    assert len(both[1].seen) == before
+    assert len(both[1].requests) == before
 
 
 def test_errors_are_ollamas(both: tuple[Running, Upstream], client: Any) -> None:

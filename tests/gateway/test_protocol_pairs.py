@@ -163,7 +163,7 @@ def test_a_count_is_asked_for_with_the_betas_and_fields_of_its_client(both: tupl
     said = {"messages": [{"role": "user", "content": "one two three"}], **edits}
     beta = {"anthropic-beta": "context-management-2025-06-27", "x-other": "1"}
     post(f"{running.url}/v1/messages/count_tokens", json={"model": "anthropic/text", **said}, headers=beta)
-    seen = up.seen[-1]
+    seen = up.requests[-1]
     assert seen.path.endswith("/count_tokens")
     assert seen.headers["anthropic-beta"] == beta["anthropic-beta"]
     assert "x-other" not in seen.headers
@@ -180,7 +180,7 @@ def test_embeddings_as_numbers_and_packed(both: tuple[Running, Upstream]) -> Non
     unpacked = [list(struct.unpack("<3f", base64.b64decode(row["embedding"]))) for row in packed["data"]]
     assert unpacked == [row["embedding"] for row in plain["data"]]
     assert plain["usage"] == {"prompt_tokens": 7, "total_tokens": 7}
-    assert up.seen[-1].json == {"model": "embedder", "input": ["a", "b"], "dimensions": 3}
+    assert up.requests[-1].json == {"model": "embedder", "input": ["a", "b"], "dimensions": 3}
     wrong = post(f"{running.url}/v1/embeddings", json={"model": "openai-chat/e", "input": []})
     assert wrong.status_code == 400
     assert wrong.json()["error"]["param"] == "input"
@@ -200,7 +200,7 @@ def test_filling_in_the_middle_is_answered_like_a_chat(both: tuple[Running, Upst
     made = post(f"{running.url}/v1/fim/completions", json=body).json()
     assert made["object"] == "chat.completion"
     assert made["choices"][0]["message"]["content"].startswith("A penstock")
-    assert up.seen[-1].json["suffix"] == ")"
+    assert up.requests[-1].json["suffix"] == ")"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_page_that_names_no_model_gets_the_first_there_is(both: tuple[Running,
     running, up = both
     message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
     assert post(f"{running.url}/api/chat", json={"id": "c", "messages": [message]}).status_code == 200
-    assert up.seen[-1].json["model"] == "text"  # what the first alias means
+    assert up.requests[-1].json["model"] == "text"  # what the first alias means
     assert get(f"{running.url}/v1/models/nobody-knows-it").status_code == 404
 
 

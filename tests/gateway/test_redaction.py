@@ -30,7 +30,7 @@ def test_an_error_that_quotes_the_prompt_stops_nobody(prompt: str) -> None:
     """It took five seconds of the loop's time. CPU time is asserted: a busy machine does not change it."""
 
     def quote(seen: Any) -> Reply:
-        return Reply.refusing("openai-chat", 400, f"bad prompt: {seen.json['messages'][0]['content']}")
+        return Reply.error("openai-chat", 400, f"bad prompt: {seen.json['messages'][0]['content']}")
 
     with gateway(quote) as (running, _):
         assert get(f"{running.url}/healthz").status_code == 200
@@ -77,7 +77,7 @@ def test_a_key_in_an_address_or_a_name_is_kept_nowhere() -> None:
 
 @pytest.mark.finding("SEC-11")
 def test_a_key_in_a_providers_request_id_is_not_passed_on() -> None:
-    refusal = Reply.refusing("openai-chat", 400, f"no such thing: {ACCOUNT}")
+    refusal = Reply.error("openai-chat", 400, f"no such thing: {ACCOUNT}")
     refusal = replace(refusal, headers={**refusal.headers, "x-request-id": f"id-of {ACCOUNT}"})
     with gateway(refusal) as (running, _):
         reply = chat(running.url, "openai-chat/text", "x")

@@ -145,7 +145,7 @@ def test_a_turn_whose_upstream_fails_leaves_nothing(client: str) -> None:
 
 def test_errors_of_earlier_attempts_leave_nothing() -> None:
     """A provider is asked again, then another one: the last error lists the others."""
-    with gateway(Reply.refusing("openai-chat", 503)) as (running, up):
+    with gateway(Reply.error("openai-chat", 503)) as (running, up):
         accounts = {name: Account(base_url=f"{up.url}/openai-chat", key="sk-up-000000", like="openai-compatible")
                     for name in ("first", "second")}  # fmt: skip
         services = running.app.services
@@ -154,7 +154,7 @@ def test_errors_of_earlier_attempts_leave_nothing() -> None:
         )
         services.upstream.router._sleep = _no_sleep
         assert left_by(running, lambda: exchange(running, "both")) == {}
-        assert len(up.seen) == 8
+        assert len(up.requests) == 8
 
 
 async def _no_sleep(_: float) -> None: ...
@@ -218,7 +218,7 @@ def stalled(seen: ReceivedRequest) -> Reply:
 
 
 def silent(seen: ReceivedRequest) -> Reply:
-    return answer(seen).late(LIMIT)
+    return answer(seen).delayed(LIMIT)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -227,11 +227,11 @@ def test_a_client_that_leaves_leaves_nothing(upstream: str, *, stream: bool) -> 
     with gateway(stalled if stream else silent) as (running, up):
 
         def leave() -> None:
-            before = len(up.seen)
+            before = len(up.requests)
             with send(running, f"{upstream}/text", stream=stream) as made:
                 if stream:
                     assert made.recv(10)
-                until(lambda: len(up.seen) > before)
+                until(lambda: len(up.requests) > before)
 
         assert left_by(running, leave) == {}
         assert {row.status for row in running.rows()} == {"cancelled"}
@@ -307,7 +307,7 @@ def test_a_request_without_a_known_key_leaves_nothing(tmp_path: Path) -> None:
             assert exchange(running, "openai-chat/text").startswith(b"HTTP/1.1 401 ")
 
         assert left_by(running, refuse) == {}
-        assert not up.seen
+        assert not up.requests
 
 
 def test_a_websocket_turn_leaves_nothing() -> None:

@@ -57,7 +57,7 @@ def test_off_by_default_nothing_is_fetched(files: Files) -> None:
         running.app.services.upstream.fetch_limits = files.limits()
         answer = ask_about(running.url, "ollama/m", files.url("off.png"))
         assert "file" in answer.headers["x-penstock-losses"]
-        assert PNG64 not in json.dumps(up.seen[0].json)
+        assert PNG64 not in json.dumps(up.requests[0].json)
     assert "off.png" not in files.asked
 
 
@@ -75,7 +75,7 @@ def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str
         answer = ask_about(running.url, f"{provider}/m", files.url("a.png"))
         assert answer.status_code == 200, answer.text
         assert "file" not in answer.headers.get("x-penstock-losses", "")
-        assert PNG64 in json.dumps(up.seen[0].json)
+        assert PNG64 in json.dumps(up.requests[0].json)
 
 
 @pytest.mark.row("S8:gateway-requests")
@@ -85,7 +85,7 @@ def test_a_provider_that_takes_addresses_gets_data_only_if_all_do(files: Files, 
     with gateway(spoken, fetch=FetchTable(requests=when)) as (running, up):
         running.app.services.upstream.fetch_limits = files.limits()
         ask_about(running.url, "anthropic/m", files.url("a.png"))
-        assert (PNG64 in json.dumps(up.seen[0].json)) is data
+        assert (PNG64 in json.dumps(up.requests[0].json)) is data
 
 
 @pytest.mark.row("S8:guard-gateway")
@@ -97,7 +97,7 @@ def test_an_attack_in_a_request_is_told_of_and_reaches_nobody(files: Files, atta
         answer = ask_about(running.url, "ollama/m", files.url(attack))
         assert answer.status_code == 200
         assert "file" in answer.headers["x-penstock-losses"]
-        assert PNG64 not in json.dumps(up.seen[0].json)
+        assert PNG64 not in json.dumps(up.requests[0].json)
     assert files.hits == []
 
 

@@ -42,7 +42,7 @@ def test_reasoning_that_must_come_back_does(stream: bool) -> None:
         first = lawful(events(reply.text)) if stream else resource(reply.json())
         result = [{"type": "function_call_output", "call_id": first["output"][-1]["call_id"], "output": "3.2 m"}]
         http.post("/responses", json={**body, "input": result, "previous_response_id": first["id"]})
-        said = up.seen[-1].json["messages"]
+        said = up.requests[-1].json["messages"]
     assert [message["role"] for message in said] == ["user", "assistant", "user"]
     assert said[1]["content"][0] == {"type": "thinking", "thinking": "Look at the gauge.", "signature": "c2lnbmVk"}
     assert said[2]["content"][0]["tool_use_id"] == "toolu_1"

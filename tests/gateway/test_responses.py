@@ -118,12 +118,12 @@ def test_compaction(http: httpx.Client, made: tuple[Running, Upstream], provider
     fits("CompactResource", short)
     assert short["object"] == "response.compaction"
     assert [item["type"] for item in short["output"]] == ["message", "compaction"]
-    asked = str(made[1].seen[-1].json)
+    asked = str(made[1].requests[-1].json)
     assert "Open the upper gate." in asked
     assert "It jams at 40 %." in asked
     then = whole(http, model=f"{provider}/text", input=[*short["output"], {"role": "user", "content": "Try again."}])
     assert then["status"] == "completed"
-    assert "A penstock is the pipe that feeds" in str(made[1].seen[-1].json)
+    assert "A penstock is the pipe that feeds" in str(made[1].requests[-1].json)
 
 
 @pytest.mark.row("G1")
@@ -169,10 +169,10 @@ def test_a_tool_result_goes_back(
     result = {"type": "function_call_output", "call_id": call["call_id"], "output": "3.2 m"}
     then = ask(input=[question, *first["output"], result])
     assert then["output"][0]["content"][0]["text"].startswith("Thank you: the result arrived")
-    assert "3.2 m" in str(made[1].seen[-1].json)
+    assert "3.2 m" in str(made[1].requests[-1].json)
     short = ask(input=[result], previous_response_id=first["id"])
     assert short["output"][0]["content"] == then["output"][0]["content"]
-    assert "How high is the water?" in str(made[1].seen[-1].json)
+    assert "How high is the water?" in str(made[1].requests[-1].json)
 
 
 @pytest.mark.row("G1")
@@ -192,7 +192,7 @@ def test_a_stream_that_breaks_fails_in_so_many_words(provider: str) -> None:
     """An error, then a response that has failed, numbered on from what was sent, with what there was of the answer."""
 
     def broken(seen: Any) -> Reply:
-        return answer(seen).cut(after=-300)
+        return answer(seen).disconnect(after=-300)
 
     with gateway(broken) as (running, _), asking(running.url) as http:
         stream = streamed(http, model=f"{provider}/text", input="Go on.")
@@ -209,7 +209,7 @@ def test_a_stream_that_breaks_fails_in_so_many_words(provider: str) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_before_the_first_word_has_a_status(stream: bool) -> None:
     with (
-        gateway(Reply.limited("openai-chat", retry_after=7)) as (running, _),
+        gateway(Reply.rate_limit("openai-chat", retry_after=7)) as (running, _),
         asking(running.url) as http,
     ):
         reply = http.post("/responses", json={"model": "openai-chat/text", "input": "Hi.", "stream": stream})

@@ -71,10 +71,10 @@ def test_a_response_in_the_background_is_called_off() -> None:
 
     with gateway(stalled) as (running, up), asking(running.url) as http:
         first = ask(http, "Hi.", background=True)
-        until(lambda: up.seen)
+        until(lambda: up.requests)
         response = resource(http.post(f"/responses/{first['id']}/cancel").json())
         assert response["status"] == "cancelled"
-        until(up.seen[0].gone.is_set)
+        until(up.requests[0].disconnected.is_set)
         assert http.get(f"/responses/{first['id']}").json()["status"] == "cancelled"
         assert until(running.rows)[0].status == "cancelled"
         second = ask(http, "Hi.", background=True)
@@ -89,7 +89,7 @@ def test_a_response_in_the_background_is_called_off() -> None:
 
 @pytest.mark.row("G1")
 def test_one_that_fails_says_so_when_it_is_asked_for() -> None:
-    with gateway(Reply.refusing("openai-chat", 400, "no such thing")) as (running, _), asking(running.url) as http:
+    with gateway(Reply.error("openai-chat", 400, "no such thing")) as (running, _), asking(running.url) as http:
         first = ask(http, "Hi.", background=True)
         response = resource(until(lambda: _when_over(http, first["id"])))
         assert response["status"] == "failed"
@@ -116,7 +116,7 @@ def test_one_that_a_stop_broke_off_is_failed(tmp_path: Path) -> None:
     state = StateTable(path=str(tmp_path / "state.sqlite"))
     with gateway(stalled, state=state) as (running, up), asking(running.url) as http:
         first = ask(http, "Hi.", background=True)
-        until(lambda: up.seen)
+        until(lambda: up.requests)
     with gateway(state=state) as (running, _), asking(running.url) as http:
         stopped = http.get(f"/responses/{first['id']}").json()
         assert (stopped["status"], "shutting down" in stopped["error"]["message"]) == ("failed", True)

@@ -39,7 +39,7 @@ def test_a_chain_is_sent_whole(http: httpx.Client, made: tuple[Running, Upstream
     }).text)  # fmt: skip
     assert (then["previous_response_id"], then["store"]) == (first["id"], True)
     assert lawful(stream)["previous_response_id"] == then["id"]
-    sent = str(made[1].seen[-1].json)
+    sent = str(made[1].requests[-1].json)
     places = [sent.index(word) for word in ("My name is Alice.", "A penstock is the pipe", "And?", "So?")]
     assert places == sorted(places)
     assert sent.count("A penstock is the pipe") == 2
@@ -49,7 +49,7 @@ def test_a_chain_is_sent_whole(http: httpx.Client, made: tuple[Running, Upstream
 def test_instructions_are_not_carried_on(http: httpx.Client, made: tuple[Running, Upstream]) -> None:
     first = ask(http, "Hi.", instructions="Be long.")
     ask(http, "And?", previous_response_id=first["id"])
-    assert "Be long." not in str(made[1].seen[-1].json)
+    assert "Be long." not in str(made[1].requests[-1].json)
 
 
 @pytest.mark.row("G1")
@@ -69,15 +69,15 @@ def test_a_provider_is_asked_for_what_it_stored_before_there_was_a_gateway() -> 
     body = {"model": "responses/text", "input": "?", "previous_response_id": "resp_theirs"}
     with gateway(named) as (running, up), asking(running.url) as http:
         first = http.post("/responses", json=body).json()
-        assert up.seen[-1].json["previous_response_id"] == "resp_theirs"
+        assert up.requests[-1].json["previous_response_id"] == "resp_theirs"
         assert http.get(f"/responses/{first['id']}").json() == first
         ask(http, "And?", "responses/text", previous_response_id=first["id"])
-        assert up.seen[-1].json["previous_response_id"] == first["id"]  # of which only a part is known here
+        assert up.requests[-1].json["previous_response_id"] == first["id"]  # of which only a part is known here
         assert http.post("/responses", json={**body, "model": "anthropic/text"}).status_code == 400
     with gateway(keys={"ann": Key(hash=hash_key("secret-of-ann"))}) as (running, up), asking(running.url) as http:
         refused = http.post("/responses", json=body, headers={"authorization": "Bearer secret-of-ann"})
         assert refused.json()["error"]["code"] == "previous_response_not_found"
-        assert not up.seen
+        assert not up.requests
 
 
 def test_a_result_of_no_call_is_refused(http: httpx.Client) -> None:
@@ -100,11 +100,11 @@ def test_items_that_are_only_named_are_found(http: httpx.Client, made: tuple[Run
     result = {"type": "function_call_output", "call_id": call, "output": "3.2"}
     given = [{"role": "user", "content": "How high?"}, *names, result]
     ask(http, given, model, tools=[tool])
-    sent = made[1].seen[-1].json
+    sent = made[1].requests[-1].json
     assert "upper gate" in str(sent)
     assert call in str(sent)
     again = ask(http, [*names, result], model, tools=[tool], previous_response_id=first["id"])
-    assert made[1].seen[-1].json["messages"] == sent["messages"]
+    assert made[1].requests[-1].json["messages"] == sent["messages"]
     assert again["status"] == "completed"
 
 
@@ -197,10 +197,10 @@ def test_what_is_somebody_elses_is_not_there(tmp_path: Path) -> None:
         names = [{"role": "user", "content": "Hi."}, {"type": "item_reference", "id": first["output"][0]["id"]}]
         http.headers.update(ben)
         ask(http, names)
-        assert "A penstock" not in str(up.seen[-1].json)
+        assert "A penstock" not in str(up.requests[-1].json)
         http.headers.update(ann)
         ask(http, "And?", previous_response_id=first["id"])
-        assert "My name is Ann." in str(up.seen[-1].json)
+        assert "My name is Ann." in str(up.requests[-1].json)
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", ""), ("GET", "/nothing"), ("POST", "/input_items")])

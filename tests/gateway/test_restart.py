@@ -57,7 +57,7 @@ def test_signed_thinking_comes_back_after_a_restart(tmp_path: Path) -> None:
             ask(second.base, env["B"], [user, kept, result])
     mine, other = (
         [block for message in seen.json["messages"] for block in message["content"] if isinstance(block, dict)]
-        for seen in upstream.seen[1:]
+        for seen in upstream.requests[1:]
     )
     assert {"type": "thinking", "thinking": THOUGHT, "signature": SIGNATURE} in mine
     assert not [block for block in other if block.get("type") == "thinking"]
@@ -96,7 +96,7 @@ def test_a_stateful_marker_leads_to_the_thinking_after_a_restart(tmp_path: Path)
         with gateway(tmp_path, config, A="planted-key-a") as second:
             reply_of(second.base, [user, said, user])
             reply_of(second.base, [user, {**said, "content": said["content"][:1]}, user])
-    with_marker, without = (seen.json["messages"][1]["content"] for seen in upstream.seen[1:])
+    with_marker, without = (seen.json["messages"][1]["content"] for seen in upstream.requests[1:])
     assert with_marker[0] == {"type": "thinking", "thinking": THOUGHT, "signature": SIGNATURE}
     assert "3.2 m" in str(with_marker[1])
     assert "signature" not in str(without)

@@ -68,7 +68,7 @@ def stalled(seen: ReceivedRequest) -> Reply:
 
 def silent(seen: ReceivedRequest) -> Reply:
     """No head yet."""
-    return answer(seen).late(LIMIT)
+    return answer(seen).delayed(LIMIT)
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def test_a_stream_ends_in_its_dialects_error_form(tmp_path: Path, keys: KeyFile,
                     got += b"".join(chunks)
                 last = [frame for frame in got.replace(b"\n\n", b"\n").splitlines() if ERRORS[client] in frame]
                 assert b"was revoked" in last[-1]
-                until(lambda: [seen.gone.is_set() for seen in up.seen] == [True, False])
+                until(lambda: [seen.disconnected.is_set() for seen in up.requests] == [True, False])
             row = running.rows()[-1]
             assert (row.key, row.fault) == ("dave", "auth")
         keys.add("dave", Key(hash=hash_key(DAVE)))
@@ -112,21 +112,21 @@ def test_a_request_that_is_not_answered_yet_is_refused(tmp_path: Path, keys: Key
     with gateway(silent, data=tmp_path) as (running, up), httpx.Client(timeout=LIMIT) as http:
 
         def wait_and_revoke() -> None:
-            until(lambda: up.seen)
+            until(lambda: up.requests)
             keys.revoke("dave")
 
         path, body = ASKING["anthropic"]("anthropic/text", stream)
         reply = _while(wait_and_revoke, lambda: http.post(running.url + path, json=body, headers=bearer(DAVE)))
         assert (reply.status_code, reply.json()["error"]["type"]) == (401, "authentication_error")
         assert "was revoked" in reply.json()["error"]["message"]
-        until(up.seen[0].gone.is_set)
+        until(up.requests[0].disconnected.is_set)
 
 
 def test_what_is_not_a_turn_ends_too(tmp_path: Path, keys: KeyFile) -> None:
     with gateway(silent, data=tmp_path) as (running, up), httpx.Client(timeout=LIMIT) as http:
 
         def wait_and_revoke() -> None:
-            until(lambda: up.seen)
+            until(lambda: up.requests)
             keys.revoke("dave")
 
         body = {"model": "openai-chat/text", "input": ["a"]}
@@ -160,7 +160,7 @@ def test_a_client_that_does_not_read_does_not_keep_the_provider(tmp_path: Path, 
     def long(seen: ReceivedRequest) -> Reply:
         made = answer(seen)
         return msgspec.structs.replace(
-            made, chunks=made.chunks[:3] + made.chunks[2:3] * 200_000, trouble="stall", after=-1
+            made, chunks=made.chunks[:3] + made.chunks[2:3] * 200_000, failure="stall", after=-1
         )
 
     with gateway(long, data=tmp_path) as (running, up):
@@ -169,12 +169,12 @@ def test_a_client_that_does_not_read_does_not_keep_the_provider(tmp_path: Path, 
                                                                headers=bearer(DAVE)) as reply:  # fmt: skip
             next(reply.iter_bytes())
             sent = -1
-            while sent != up.seen[0].sent:  # until everybody waits for the reader
-                sent = up.seen[0].sent
+            while sent != up.requests[0].sent:  # until everybody waits for the reader
+                sent = up.requests[0].sent
                 time.sleep(0.3)
             keys.revoke("dave")
             with ends_within_a_second():
-                until(up.seen[0].gone.is_set)
+                until(up.requests[0].disconnected.is_set)
 
 
 # ── WebSocket ─────────────────────────────────────────────────────────────────────────────────────
@@ -202,7 +202,7 @@ def test_a_turn_on_a_websocket_ends_with_an_error_and_its_connection_is_closed(t
     with gateway(stalled, data=tmp_path) as (running, up), socket(running.url, **bearer(DAVE)) as dave:
         dave.send(model="openai-chat/text", input="Hi.")
         dave.send(model="openai-chat/text", input="This one waits.")
-        until(lambda: up.seen)
+        until(lambda: up.requests)
         while json.loads(dave.raw.recv(timeout=LIMIT))["type"] != "response.output_text.delta":
             pass
         keys.revoke("dave")
@@ -211,8 +211,8 @@ def test_a_turn_on_a_websocket_ends_with_an_error_and_its_connection_is_closed(t
             assert closed(dave)[0] == 1008
         assert last["type"] == "response.failed"
         assert "was revoked" in last["response"]["error"]["message"]
-        until(up.seen[0].gone.is_set)
-        assert len(up.seen) == 1
+        until(up.requests[0].disconnected.is_set)
+        assert len(up.requests) == 1
 
 
 def test_each_turn_of_a_websocket_is_let_in_anew(tmp_path: Path, keys: KeyFile) -> None:
@@ -242,7 +242,7 @@ def test_a_websocket_that_came_without_a_key_is_closed_by_the_first(tmp_path: Pa
         keys_in(tmp_path).add("dave", Key(hash=hash_key(DAVE)))
         with ends_within_a_second():
             assert closed(ws)[0] == 1008
-        assert not up.seen[0].gone.is_set()  # a turn that was begun without a key may be finished
+        assert not up.requests[0].disconnected.is_set()  # a turn that was begun without a key may be finished
 
 
 def test_a_websocket_has_a_greatest_age() -> None:
@@ -262,7 +262,7 @@ def test_a_response_in_the_background_ends(tmp_path: Path, keys: KeyFile) -> Non
     with gateway(stalled, data=tmp_path) as (running, up), asking(running.url) as http:
         body = {"model": "openai-chat/text", "input": "Hi.", "background": True}
         id = http.post("/responses", json=body, headers=bearer(DAVE)).json()["id"]  # noqa: A001
-        until(lambda: up.seen)
+        until(lambda: up.requests)
         with http.stream("GET", f"/responses/{id}?stream=true", headers=bearer(DAVE)) as following:
             chunks = following.iter_bytes()
             got = next(chunks)
@@ -270,7 +270,7 @@ def test_a_response_in_the_background_ends(tmp_path: Path, keys: KeyFile) -> Non
             with ends_within_a_second():
                 got += b"".join(chunks)
         assert b"was revoked" in got
-        until(up.seen[0].gone.is_set)
+        until(up.requests[0].disconnected.is_set)
         found = http.get(f"/responses/{id}", headers=bearer("of-a-colleague")).json()
         assert (found["status"], "was revoked" in found["error"]["message"]) == ("failed", True)
 
@@ -284,7 +284,7 @@ def test_feeds_of_the_inspector_end(tmp_path: Path, keys: KeyFile) -> None:
             http.stream("POST", path, json=body, headers=bearer(EVE)) as eve,
         ):
             feed = live.iter_lines()
-            until(lambda: running.up.seen)
+            until(lambda: running.up.requests)
             theirs = eve.iter_bytes()  # held: a reader that is dropped closes its connection
             assert next(theirs)
             name = eve.headers["x-request-id"]

@@ -37,7 +37,7 @@ def answer(seen: ReceivedRequest) -> Reply:
     key = seen.headers.get("authorization", "")
     if seen.json["model"] == "bad":
         said = f"Incorrect key {key}; also {LOOKS}"
-        return Reply.refusing("openai-chat", 401, said)
+        return Reply.error("openai-chat", 401, said)
     text = ev.TextDelta(0, f"you sent {key}")
     return Reply.of("openai-chat", [*EVENTS[:2], text, *EVENTS[3:]], headers={"set-cookie": f"session={HEADER}"})
 
@@ -66,7 +66,10 @@ path = "{(tmp_path / "tapes").as_posix()}"
             pages = _ask(server.base)
             server.stop()
             written = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert {seen.headers.get("authorization") for seen in upstream.seen} == {f"Bearer {ACCOUNT}", f"Bearer {VARIABLE}"}
+    assert {seen.headers.get("authorization") for seen in upstream.requests} == {
+        f"Bearer {ACCOUNT}",
+        f"Bearer {VARIABLE}",
+    }
     del written["penstock.toml"]  # where they were put
     assert {"journal.sqlite", "said", "keys.json"} <= set(written)
     assert sum(name.endswith(".tape") for name in written) >= 4

@@ -143,12 +143,12 @@ def test_whole_answers_in_flight_are_refused_with_503(tmp_path: Path) -> None:
 
         async with aiohttp.ClientSession() as client:
             tasks = [asyncio.ensure_future(one(client, path, body)) for path, body in whole.values()]
-            await asyncio.to_thread(until, lambda: len(upstream.seen) >= len(tasks))
+            await asyncio.to_thread(until, lambda: len(upstream.requests) >= len(tasks))
             server.process.send_signal(signal.SIGTERM)
             return await asyncio.wait_for(asyncio.gather(*tasks), LIMIT)
 
     with (
-        scripted(Reply.of("openai-chat", EVENTS).late(60)) as upstream,
+        scripted(Reply.of("openai-chat", EVENTS).delayed(60)) as upstream,
         gateway(tmp_path, stalled(upstream.url)) as server,
     ):
         answers = asyncio.run(asked(server, upstream))

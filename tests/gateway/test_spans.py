@@ -91,6 +91,6 @@ def test_spans_leave_before_the_process_does(tmp_path: Path) -> None:
             httpx.post(f"{server.base}/v1/chat/completions", json={"model": "replay/text", "messages": []})
             server.stop()
             assert "useChat" in server.said
-        [sent] = collector.seen
+        [sent] = collector.requests
     assert sent.path == "/v1/traces"
     assert b"gen_ai.request.model" in sent.body

@@ -47,7 +47,7 @@ def test_signed_reasoning_survives_a_client_that_cannot_carry_it(stream: bool) -
         assert chat(running.url, [ASK], "pk-one-000000", stream=stream).status_code == 200
         for key in ("pk-one-000000", "pk-two-000000"):
             assert chat(running.url, again, key, stream=stream).status_code == 200
-        blocks = [seen.json["messages"][1]["content"] for seen in up.seen[1:]]
+        blocks = [seen.json["messages"][1]["content"] for seen in up.requests[1:]]
     thought = {"type": "thinking", "thinking": "The gauge will know.", "signature": "c2lnbmVk"}
     assert blocks[0][0] == thought
     assert [block["type"] for block in blocks[1]] == ["tool_use"], "another tenant's state"
@@ -74,12 +74,12 @@ def test_the_signature_of_a_call_that_was_delivered_survives_a_cut_behind_it() -
         {"role": "tool", "tool_call_id": "call_1", "content": "3"},
     ]
     whole = Reply.of("gemini", BROKEN, stream=True)
-    cut = whole.cut(after=whole.data.index(b"And then") + 5)
+    cut = whole.disconnect(after=whole.data.index(b"And then") + 5)
     with gateway(cut) as (running, up):
         body = {"model": "gemini/gemini-3.1-pro-preview", "tools": [TOOL], "stream": True}
         broken = post(f"{running.url}/v1/chat/completions", json={**body, "messages": [ASK]}).text
         assert "read_gauge" in broken
         assert '"error"' in broken
         post(f"{running.url}/v1/chat/completions", json={**body, "messages": history})
-        sent = up.seen[-1].json["contents"][1]["parts"][0]
+        sent = up.requests[-1].json["contents"][1]["parts"][0]
     assert sent["thoughtSignature"] == "U0lH"

@@ -104,7 +104,7 @@ def test_state_is_read_from_the_file_and_given_back(tmp_path: Path) -> None:
         ]
         assert httpx.post(f"{running.url}/v1/chat/completions", json=body, timeout=30).status_code == 200
         assert probe.reads() == 1
-        assert THOUGHT in up.seen[-1].json["messages"][1]["content"]
+        assert THOUGHT in up.requests[-1].json["messages"][1]["content"]
 
 
 @pytest.mark.slow

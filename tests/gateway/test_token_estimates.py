@@ -66,8 +66,8 @@ def test_the_same_prompt_is_estimated_anew() -> None:
 @pytest.mark.parametrize("why", ["off", "no count", "a fault", "too long", "tools of the provider", "refused"])
 def test_turns_that_say_nothing_are_left_out(why: str) -> None:
     reply = {
-        "no count": Reply.of("openai-chat", UNCOUNTED), "a fault": Reply.of("openai-chat", COUNTED).cut(after=200),
-        "refused": Reply.refusing("openai-chat", 400, "no"),
+        "no count": Reply.of("openai-chat", UNCOUNTED), "a fault": Reply.of("openai-chat", COUNTED).disconnect(after=200),
+        "refused": Reply.error("openai-chat", 400, "no"),
     }.get(why, Reply.of("openai-chat", COUNTED))  # fmt: skip
     words = "x" * MAX_BODY if why == "too long" else "Hello"
     body: dict[str, Any] = {"model": "openai-chat/text", "max_tokens": 9, "stream": True}

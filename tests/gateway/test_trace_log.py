@@ -121,7 +121,7 @@ def test_a_refusal_is_traced() -> None:
 @pytest.mark.finding("DEF-13")
 def test_an_answer_that_breaks_off_is_traced_to_its_end() -> None:
     def cut(seen: ReceivedRequest) -> Reply:
-        return spoken(seen).cut(after=520)
+        return spoken(seen).disconnect(after=520)
 
     with traced(cut) as (running, file):
         ask(running, "anthropic", "openai-chat/m")

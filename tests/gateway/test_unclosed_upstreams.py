@@ -82,7 +82,7 @@ def test_an_error_of_responses_is_told_at_once(client: str) -> None:
         assert "it exploded" in text
         assert told < 0.1 + SLACK
         assert ended < 0.1 + SLACK
-        until(up.seen[0].gone.is_set)  # the connection is released
+        until(up.requests[0].disconnected.is_set)  # the connection is released
         [row] = running.rows()
         assert (row.status, row.fault_message) == ("fault", "it exploded")
     if client == "responses":
@@ -117,7 +117,7 @@ def test_an_error_in_band_is_told_at_once_though_the_connection_stays_open(proto
         times = 3 if client == "responses" else 1  # flat, nested, and in `response.failed`
         assert text.count("it exploded") == times
         assert max(told, ended) < SLACK
-        until(up.seen[0].gone.is_set)
+        until(up.requests[0].disconnected.is_set)
         [row] = running.rows()
         assert (row.status, row.fault_message) == ("fault", "it exploded")
 
@@ -132,7 +132,7 @@ def test_a_finished_answer_ends_though_the_connection_stays_open(protocol: str, 
         if client in END_MARKS:  # passed through or translated: the client has an end that it knows
             assert text.count(END_MARKS[client]) == 1
             assert text.rstrip().endswith(END_MARKS[client])
-        until(up.seen[0].gone.is_set)
+        until(up.requests[0].disconnected.is_set)
         [row] = running.rows()
         assert (row.status, row.finish) == ("finish", "stop")
 

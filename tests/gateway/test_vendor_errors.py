@@ -43,7 +43,7 @@ CELLS = [(upstream, kind, client) for upstream in UPSTREAMS for kind in KINDS fo
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(Reply.nothing()) as found:
+    with gateway(Reply.no_response()) as found:
         yield found
 
 
@@ -263,7 +263,7 @@ def test_a_header_says_who_refused(both: tuple[Running, Upstream], client: str) 
 def test_a_provider_that_is_not_reached_did_not_refuse(both: tuple[Running, Upstream]) -> None:
     running, up = both
     running.app.services.upstream.router.breakers._circuits.clear()
-    up.script(Reply.nothing())
+    up.script(Reply.no_response())
     found: httpx.Response = ask(running.url, "openai-chat", "openai-chat/text")
     assert found.headers["x-penstock-refused-by"] == "gateway"
     assert found.json()["error"]["code"] == "server_error"

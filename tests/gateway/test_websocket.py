@@ -57,7 +57,7 @@ def test_a_continuation(made: tuple[Running, Upstream], provider: str) -> None:
         then = ws.whole(model=f"{provider}/text", input="And?", store=False, previous_response_id=first["id"])
         assert then["previous_response_id"] == first["id"]
         third = ws.whole(model=f"{provider}/text", input="So?", store=False, previous_response_id=then["id"])
-    said = str(made[1].seen[-1].json)
+    said = str(made[1].requests[-1].json)
     places = [said.index(word) for word in ("My name is Alice.", "A penstock is the pipe", "And?", "So?")]
     assert places == sorted(places)
     assert third["store"] is False
@@ -85,8 +85,8 @@ def test_what_was_stored_is_known_to_all_connections(made: tuple[Running, Upstre
             id = ws.whole(model="anthropic/text", input="And?", previous_response_id=id)["id"]  # noqa: A001
     then = {"model": "anthropic/text", "input": "So?", "previous_response_id": id}
     assert http.post("/responses", json=then).status_code == 200
-    assert str(made[1].seen[-1].json).count("And?") == 2
-    assert "My name is Alice." in str(made[1].seen[-1].json)
+    assert str(made[1].requests[-1].json).count("And?") == 2
+    assert "My name is Alice." in str(made[1].requests[-1].json)
 
 
 @pytest.mark.row("G1")
@@ -117,7 +117,7 @@ def test_a_compacted_conversation_begins_a_new_chain(made: tuple[Running, Upstre
     with socket(url) as ws:
         first = ws.whole(model="openai-chat/text", input=[*short, {"role": "user", "content": "Go on."}], store=False)
         ws.whole(model="openai-chat/text", input="And?", store=False, previous_response_id=first["id"])
-    assert "summary" in str(made[1].seen[-1].json)
+    assert "summary" in str(made[1].requests[-1].json)
 
 
 # ── what the suite leaves out ─────────────────────────────────────────────────────────────────────
@@ -129,21 +129,21 @@ def test_a_warm_up_asks_nobody(made: tuple[Running, Upstream]) -> None:
     tool = {"type": "function", "name": "read_gauge", "parameters": {"type": "object", "properties": {}}}
     body = {"model": "openai-chat/tools", "tools": [tool], "store": False, "parallel_tool_calls": True}
     before = [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "You keep locks."}]}]
-    asked = len(made[1].seen)
+    asked = len(made[1].requests)
     with socket(made[0].url) as ws:
         warm = ws.whole(**body, input=before, generate=False)
         assert (warm["output"], warm["usage"]["total_tokens"]) == ([], 0)
-        assert len(made[1].seen) == asked
+        assert len(made[1].requests) == asked
         first = ws.whole(**body, input="How high?", previous_response_id=warm["id"])
         call = first["output"][-1]
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": "3.2 m"}
         last = ws.whole(**body, input=[result], previous_response_id=first["id"])
     assert last["output"][0]["content"][0]["text"].startswith("Thank you")
-    assert [message["role"] for message in made[1].seen[-1].json["messages"]] == [
-        "developer" if "developer" in str(made[1].seen[-1].json) else "system", "user", "assistant", "tool"
+    assert [message["role"] for message in made[1].requests[-1].json["messages"]] == [
+        "developer" if "developer" in str(made[1].requests[-1].json) else "system", "user", "assistant", "tool"
     ]  # fmt: skip
-    assert "generate" not in made[1].seen[-1].json
-    assert len(made[1].seen) == asked + 2
+    assert "generate" not in made[1].requests[-1].json
+    assert len(made[1].requests) == asked + 2
 
 
 @pytest.mark.slow  # imports the SDK
@@ -210,7 +210,7 @@ def test_a_stream_that_breaks_ends_with_one_message(provider: str) -> None:
 
     def broken(seen: Any) -> Reply:
         place = next(cuts)
-        return answer(seen) if place is None else answer(seen).cut(after=place)
+        return answer(seen) if place is None else answer(seen).disconnect(after=place)
 
     with gateway(broken, serve=FAST) as (running, _), socket(running.url) as ws:
         for _ in places:
@@ -234,8 +234,8 @@ def test_who_leaves_lets_the_provider_go() -> None:
                 ws.send(model="openai-chat/text", input="Hi.")
                 if not isinstance(reply, Reply):
                     assert json.loads(ws.raw.recv(timeout=LIMIT))["type"] == "response.created"
-                until(lambda: up.seen)
-            until(up.seen[0].gone.is_set)
+                until(lambda: up.requests)
+            until(up.requests[0].disconnected.is_set)
             assert until(running.rows)[0].status == "cancelled"
             until(lambda: running.app._sockets.open == 0)
             until(lambda: _tasks(running) <= tasks)  # noqa: B023 — waited for here; that of the start may be over

@@ -41,16 +41,16 @@ def wired(seen: ReceivedRequest) -> Reply:
     if SLOWLY.encode() not in seen.body:
         return reply
     number = len(seen.body) % 7
-    return reply.late(0.3 + 0.13 * number).slow(0.012 + 0.006 * number)
+    return reply.delayed(0.3 + 0.13 * number).slow(0.012 + 0.006 * number)
 
 
 def _wired(seen: ReceivedRequest) -> Reply:
     model = str(seen.json.get("model", "")) if seen.body else ""
     pace, _, name = model.partition("-")
     if model in ("overloaded", "limited"):
-        return Reply.refusing("anthropic", 529 if model == "overloaded" else 429, "the provider has too much to do")
+        return Reply.error("anthropic", 529 if model == "overloaded" else 429, "the provider has too much to do")
     if model == "broken":
-        return Reply(tuple(sample_streams.interleaved()), headers=SSE).cut(after=20_000)
+        return Reply(tuple(sample_streams.interleaved()), headers=SSE).disconnect(after=20_000)
     make = STREAMS.get(model) or STREAMS.get(name)
     if make is None:
         return answer(seen)

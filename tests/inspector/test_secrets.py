@@ -75,7 +75,7 @@ def test_a_key_that_was_passed_on_is_not_shown() -> None:
     with inspected(tells, access=AccessTable(keys="forward")) as gateway, watching(gateway.url) as reader:
         name = ask(gateway.url, "anthropic", "openai-chat/text", headers={"x-api-key": theirs}).headers["x-request-id"]
         ended(gateway, name)
-        assert theirs in str(gateway.up.seen[-1].headers)
+        assert theirs in str(gateway.up.requests[-1].headers)
         place = f"{gateway.url}/inspector/turns/{name}"
         with Reader(f"{place}/follow") as follower:
             follower.until(lambda: follower.over)

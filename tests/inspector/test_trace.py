@@ -145,7 +145,7 @@ END: list[ev.AnyEvent] = [*HELLO, ev.TextEnd(0), ev.Finish("stop")]
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic"])
 def test_a_stream_that_breaks_is_shown_as_the_client_saw_it(client: str) -> None:
     whole = Reply.of("openai-chat", [*HELLO, ev.TextDelta(0, " there" * 500), ev.TextEnd(0), ev.Finish("stop")])
-    with inspected(whole.cut(after=700)) as gateway, watching(gateway.url):
+    with inspected(whole.disconnect(after=700)) as gateway, watching(gateway.url):
         reply = ask(gateway.url, client, "openai-chat/text")
         name = reply.headers["x-request-id"]
         ended(gateway, name)
@@ -159,7 +159,7 @@ def test_a_stream_that_breaks_is_shown_as_the_client_saw_it(client: str) -> None
 
 
 def test_a_refusal_is_shown_as_the_client_saw_it() -> None:
-    with inspected(Reply.refusing("openai-chat", 401, "no such key")) as gateway, watching(gateway.url):
+    with inspected(Reply.error("openai-chat", 401, "no such key")) as gateway, watching(gateway.url):
         reply = ask(gateway.url, "anthropic", "openai-chat/text")
         name = reply.headers["x-request-id"]
         ended(gateway, name)
@@ -172,7 +172,7 @@ def test_a_refusal_is_shown_as_the_client_saw_it() -> None:
 
 def test_what_a_client_is_told_before_its_answer_is_shown() -> None:
     """An editor hears that a provider is waited for; the others get signs of life."""
-    limited = Reply.limited("openai-chat", retry_after=12)
+    limited = Reply.rate_limit("openai-chat", retry_after=12)
     with inspected(limited, Reply.of("openai-chat", END)) as gateway, watching(gateway.url):
         Patience(gateway).go.set()
         reply = ask(gateway.url, "vscode", "openai-chat/text")

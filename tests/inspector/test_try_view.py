@@ -89,7 +89,7 @@ def test_the_talk_goes_on_and_the_model_hears_what_was_said(opened: Page, gatewa
     opened.get_by_role("button", name="Messages", exact=True).click()
     say(opened, "Beta")
     finished(opened, 2)
-    sent = [row["content"] for row in gateway.up.seen[-1].json["messages"]]
+    sent = [row["content"] for row in gateway.up.requests[-1].json["messages"]]
     assert [sent[0], sent[-1]] == ["Alpha", "Beta"]
     assert re.sub(r"\W+", "", str(sent[1])) == re.sub(r"\W+", "", said)
     opened.get_by_role("button", name="New talk").click()

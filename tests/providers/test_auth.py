@@ -46,7 +46,7 @@ async def _send(auth: Auth, up: Upstream, path: str = "/v1/x") -> ReceivedReques
         session.post(URL(signed.url, encoded=True), data=BODY, headers=signed.headers) as answer,
     ):
         assert answer.status == 200
-    return up.seen[-1]
+    return up.requests[-1]
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -151,7 +151,7 @@ def test_google_service_accounts(tmp_path: Path, inline: bool) -> None:
             auth = auth_for(provider("vertexai"), key=key, env={**ENV, **({} if inline else env)})
             seen = [await _send(auth, up) for _ in range(3)]
             assert {one.headers["authorization"] for one in seen} == {f"Bearer {TOKEN}"}
-            assert len(tokens.seen) == 1
+            assert len(tokens.requests) == 1
             assert TOKEN in auth.secrets()
 
     _run(work())
@@ -226,7 +226,7 @@ def test_ibm_keys_are_exchanged_once() -> None:
             auth = auth_for(provider("watsonx"), key=KEY, env={**ENV, "WATSONX_IAM_URL": tokens.url})
             signed = await asyncio.gather(*(auth.sign("POST", up.url, {}, b"", fetch) for _ in range(5)))
             assert {one.headers["authorization"] for one in signed} == {f"Bearer {TOKEN}"}
-            assert [seen.path for seen in tokens.seen] == ["/identity/token"]
+            assert [seen.path for seen in tokens.requests] == ["/identity/token"]
 
     _run(work())
 

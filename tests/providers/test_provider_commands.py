@@ -80,7 +80,7 @@ def test_live_asks_the_provider(tmp_path: Any) -> None:
         config = tmp_path / "penstock.toml"
         config.write_text(f'[providers.mine]\nbase_url = "{up.url}/v1"\nkey = "{KEY}"\n')
         rows = _json("models", "mine", "--live", "--config", str(config))
-        assert up.seen[0].target == "/v1/models"
+        assert up.requests[0].target == "/v1/models"
     assert [(row["id"], row["context"], row["source"]["context"]) for row in rows] == [("tide-1", 4096, "the provider")]
 
 

@@ -56,7 +56,7 @@ class Stage:
 
     def says(self, *replies: Reply) -> Upstream:
         """The upstream, as if it were new."""
-        self.up.seen.clear()
+        self.up.requests.clear()
         self.up.script(*replies)
         return self.up
 
@@ -148,7 +148,7 @@ def test_chat_reaches_everyone(row: Provider, stream: bool, tmp_path: Path, stag
                 turn = fold([event async for event in answer])[0]
         finally:
             await router.aclose()
-        return up.seen[0], turn
+        return up.requests[0], turn
 
     seen, turn = stage.run(work())
     _check_address(seen, row, "chat/stream" if stream and place.stream else "chat")
@@ -196,7 +196,7 @@ async def _asked(row: Provider, operation: str, up: Upstream, env: dict[str, str
             got = [(one.index, one.document) for one in ranking.results]
         else:
             got = [one.id for one in await client.list_models(row.name, chat=True)]
-    return up.seen[0], got
+    return up.requests[0], got
 
 
 @pytest.mark.row("P2")
@@ -229,7 +229,7 @@ def test_filling_in_the_middle_reaches_everyone_who_has_it(row: Provider, stage:
         up = stage.says(Reply.of(place.answer or place.protocol, play("text")))
         async with Client(_config(row, up), env=ENV) as client:
             events = [event async for event in client.fim_stream(f"{row.name}/{MODEL}", "def f(", "return 1")]
-            return up.seen[0], fold(events)[0].text
+            return up.requests[0], fold(events)[0].text
 
     seen, text = stage.run(work())
     assert text == fold(play("text"))[0].text
@@ -249,7 +249,7 @@ def test_models_that_live_elsewhere(row: Provider, tmp_path: Path, stage: Stage)
                 model = special.models[0].replace("*", "tide")
                 up = stage.says(Reply.of(special.endpoint.protocol, play("text")))
                 events = [event async for event in client.chat_stream(f"{row.name}/{model}", QUESTION)]
-                made.append((special, up.seen[-1], fold(events)[0].text))
+                made.append((special, up.requests[-1], fold(events)[0].text))
         return made
 
     for special, seen, text in stage.run(work()):

@@ -51,7 +51,8 @@ async def _fail(row: Provider, path: Path) -> list[Any]:
                     found += [error, explain(error), error.fault, error.body, error.headers, error.args, error.attempts]
             found += [client, client.router, repr(client.router.config), client.router.counts, client.spending]
         assert any(
-            KEY in str(seen.headers) or TOKEN in str(seen.headers) or "AWS4" in str(seen.headers) for seen in up.seen
+            KEY in str(seen.headers) or TOKEN in str(seen.headers) or "AWS4" in str(seen.headers)
+            for seen in up.requests
         )
     return found
 

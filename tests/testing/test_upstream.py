@@ -43,7 +43,7 @@ async def _bytes(session: aiohttp.ClientSession, url: str) -> tuple[int, bytes, 
 def test_a_stream_as_it_should_be() -> None:
     async def work(up: Upstream, session: aiohttp.ClientSession) -> None:
         assert await _bytes(session, f"{up.url}/v1/messages?beta=true") == (200, GOOD.data, True)
-        seen = up.seen[0]
+        seen = up.requests[0]
         assert (seen.method, seen.path, seen.query, seen.json) == (
             "POST",
             "/v1/messages",
@@ -51,7 +51,7 @@ def test_a_stream_as_it_should_be() -> None:
             {"model": "tide-1"},
         )
         assert seen.headers["content-type"] == "application/json"
-        assert not seen.gone.is_set()
+        assert not seen.disconnected.is_set()
 
     _with(GOOD, work)
 
@@ -63,16 +63,16 @@ def test_cut(after: int) -> None:
         assert (status, whole) == (200, False)
         assert got == GOOD.data[: after if after >= 0 else len(GOOD.data) + after]
 
-    _with(GOOD.cut(after), work)
+    _with(GOOD.disconnect(after), work)
 
 
 def test_no_answer_at_all() -> None:
     async def work(up: Upstream, session: aiohttp.ClientSession) -> None:
         with pytest.raises(aiohttp.ClientError):
             await session.post(up.url)
-        assert len(up.seen) >= 1
+        assert len(up.requests) >= 1
 
-    _with(Reply.nothing(), work)
+    _with(Reply.no_response(), work)
 
 
 def test_a_stall_is_seen_by_the_one_who_waits_and_leaving_by_the_one_who_stalls() -> None:
@@ -84,9 +84,9 @@ def test_a_stall_is_seen_by_the_one_who_waits_and_leaving_by_the_one_who_stalls(
         assert got == GOOD.data[:100]
         left = time.monotonic()
         answer.close()
-        seen = up.seen[0]
-        await asyncio.wait_for(seen.gone.wait(), 5)
-        assert seen.gone_at >= left
+        seen = up.requests[0]
+        await asyncio.wait_for(seen.disconnected.wait(), 5)
+        assert seen.disconnected_at >= left
         assert seen.sent == 100
 
     _with(GOOD.stall(100), work)
@@ -110,19 +110,19 @@ def test_garbage() -> None:
 
 def test_too_many_requests_then_an_answer() -> None:
     async def work(up: Upstream, session: aiohttp.ClientSession) -> None:
-        up.script(Reply.limited("openai-chat", retry_after=0.5), GOOD)
+        up.script(Reply.rate_limit("openai-chat", retry_after=0.5), GOOD)
         async with session.post(up.url) as answer:
             assert (answer.status, answer.headers["retry-after"]) == (429, "0.5")
             assert (await answer.json())["error"]["message"] == "slow down"
         for _ in range(2):  # the last reply goes on
             assert (await _bytes(session, up.url))[0] == 200
 
-    _with(Reply.nothing(), work)
+    _with(Reply.no_response(), work)
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "anthropic", "responses", "gemini", "bedrock", "cohere", "ollama"])
 def test_a_refusal_in_each_protocols_words(protocol: str) -> None:
-    reply = Reply.refusing(protocol, 401, "who are you?")
+    reply = Reply.error(protocol, 401, "who are you?")
     assert b"who are you?" in reply.data
     assert reply.status == 401
 
@@ -139,13 +139,13 @@ def test_slow_bytes_come_one_by_one() -> None:
 
 def test_a_reply_may_depend_on_the_request() -> None:
     async def answer(seen: ReceivedRequest) -> Reply:
-        return Reply.body({"you asked": seen.json}).having(x_request_id="r-1")
+        return Reply.body({"you asked": seen.json}).with_headers(x_request_id="r-1")
 
     async def work(up: Upstream, session: aiohttp.ClientSession) -> None:
         async with session.post(up.url, json=[1]) as got:
             assert await got.json() == {"you asked": [1]}
             assert got.headers["x-request-id"] == "r-1"
-        assert (await up.asked(1)).json == [1]
+        assert (await up.wait_for_request(1)).json == [1]
 
     _with(answer, work)
 
@@ -162,4 +162,4 @@ def test_nothing_to_say_is_the_scripts_fault() -> None:
 def test_for_code_that_is_not_asynchronous() -> None:
     with scripted(GOOD) as up:
         assert httpx.post(up.url, json={}).content == GOOD.data
-        assert up.seen[0].json == {}
+        assert up.requests[0].json == {}

@@ -46,7 +46,7 @@ class Provider:
         if question in self._limited:
             return said(PROTOCOL, "Now there is room.")
         self._limited.add(question)
-        return Reply.limited(PROTOCOL, retry_after=3)
+        return Reply.rate_limit(PROTOCOL, retry_after=3)
 
 
 def titled(asked: str) -> str:
@@ -64,7 +64,7 @@ def insisting(body: dict[str, Any]) -> Reply:
             if block["type"] == "tool_use":
                 calls += 1
                 if block["id"].replace("toolu", "sig") not in signatures:
-                    return Reply.refusing(PROTOCOL, 400, f"{block['id']} came without its signed thinking")
+                    return Reply.error(PROTOCOL, 400, f"{block['id']} came without its signed thinking")
     usage = ev.Usage(input=100 + calls, output=20)
     if any(block["type"] == "tool_result" for block in _blocks(last)):
         return Reply.of(PROTOCOL, [ev.Start("m", "claude-script"), *_text(0, "It is 3.2 m."), usage, ev.Finish("stop")])
@@ -78,7 +78,7 @@ def insisting_on_words(body: dict[str, Any]) -> Reply:
     turns = [_blocks(message) for message in body["messages"] if message["role"] == "assistant"]
     for number, blocks in enumerate(turns, start=1):
         if [block.get("signature") for block in blocks if block["type"] == "thinking"] != [f"said_{number}"]:
-            return Reply.refusing(PROTOCOL, 400, f"answer {number} came without its signed thinking")
+            return Reply.error(PROTOCOL, 400, f"answer {number} came without its signed thinking")
     number = len(turns) + 1
     events = [*_thought(0, "Nothing to look up.", f"said_{number}"), *_text(1, f"Answer number {number}.")]
     return Reply.of(PROTOCOL, [ev.Start("m", "claude-words"), *events, ev.Finish("stop")])
@@ -93,7 +93,7 @@ def insisting_on_all(body: dict[str, Any]) -> Reply:
             continue
         found = [(block["type"], block.get("signature", "")) for block in blocks]
         if found != list(zip(kinds, ["first", "", "second", "", ""], strict=True)):
-            return Reply.refusing(PROTOCOL, 400, f"this is not how it was: {found}")
+            return Reply.error(PROTOCOL, 400, f"this is not how it was: {found}")
     if any(block["type"] == "tool_result" for block in _blocks(body["messages"][-1])):
         return said(PROTOCOL, "Both were read.")
     number = len(body["messages"])
@@ -154,9 +154,9 @@ def _text(index: int, text: str) -> list[ev.AnyEvent]:
 
 WORDS: dict[str, Callable[[dict[str, Any]], Reply]] = {
     "slow": lambda _: said(PROTOCOL, "drop by drop " * 200).slow(0.05),
-    "bad": lambda _: Reply.refusing(PROTOCOL, 400, "max_tokens is too large"),
-    "never": lambda _: Reply.limited(PROTOCOL, retry_after=40),
-    "locked": lambda _: Reply.refusing(PROTOCOL, 401, "invalid x-api-key"),
+    "bad": lambda _: Reply.error(PROTOCOL, 400, "max_tokens is too large"),
+    "never": lambda _: Reply.rate_limit(PROTOCOL, retry_after=40),
+    "locked": lambda _: Reply.error(PROTOCOL, 401, "invalid x-api-key"),
     "words": insisting_on_words,
     "twice": insisting_on_all,
 }

@@ -122,15 +122,15 @@ def play(work: Path) -> dict[str, Any]:
 
 def closed(upstream: Upstream) -> None:
     """The one that was left in the middle of its answer knows it."""
-    slow = [seen for seen in upstream.seen if seen.json["model"] == "test-slow"][-1]
+    slow = [seen for seen in upstream.requests if seen.json["model"] == "test-slow"][-1]
     deadline = time.monotonic() + 20
-    while not slow.gone.is_set():
+    while not slow.disconnected.is_set():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 def effort(upstream: Upstream) -> None:
-    asked = [seen.json for seen in upstream.seen if "Think hard" in seen.body.decode()]
+    asked = [seen.json for seen in upstream.requests if "Think hard" in seen.body.decode()]
     assert {body.get("reasoning_effort") for body in asked if body["model"] == "gpt-5.5"} == {"high"}
 
 

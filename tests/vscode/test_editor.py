@@ -68,7 +68,7 @@ def config(upstream: Upstream, *more: str) -> str:
 def closed(upstream: Upstream) -> int:
     """How many requests were left by those who asked; some time is given for the first."""
     deadline = time.monotonic() + 10
-    while not (gone := sum(seen.gone.is_set() for seen in upstream.seen)) and time.monotonic() < deadline:
+    while not (gone := sum(seen.disconnected.is_set() for seen in upstream.requests)) and time.monotonic() < deadline:
         time.sleep(0.02)
     return gone
 
@@ -76,9 +76,9 @@ def closed(upstream: Upstream) -> int:
 def looking_at(upstream: Upstream) -> dict[str, Any]:
     return {
         "closed": lambda _: closed(upstream),
-        "asked": lambda _: len(upstream.seen),
-        "last": lambda _: upstream.seen[-1].body.decode(),
-        "bodies": lambda _: [seen.body.decode() for seen in upstream.seen],
+        "asked": lambda _: len(upstream.requests),
+        "last": lambda _: upstream.requests[-1].body.decode(),
+        "bodies": lambda _: [seen.body.decode() for seen in upstream.requests],
     }
 
 

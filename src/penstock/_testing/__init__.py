@@ -1,1 +1,1 @@
-"""For tests of programs that talk to models: an upstream that says what you script, with any fault you like."""
+"""The parts of `penstock.testing`: a scripted upstream, its replies, and encoders for every protocol."""

@@ -1,8 +1,8 @@
-"""What a scripted upstream answers: a head, chunks, and the one thing that goes wrong with them.
+"""The replies of a scripted upstream: a head, chunks, and at most one failure.
 
-Reply.of("anthropic", events)                     a stream as it should be
-Reply.of("openai-chat", events).cut(after=40)     the connection is gone after 40 bytes of it
-Reply.limited("openai-chat", retry_after=2)       429
+Reply.of("anthropic", events)                            a stream without a failure
+Reply.of("openai-chat", events).disconnect(after=40)     the connection is dropped after 40 bytes of the body
+Reply.rate_limit("openai-chat", retry_after=2)           429
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-# What happens: bytes are sent, seconds are waited, `stall` waits for the other side to leave, `cut` drops it.
+# A step of a reply: send bytes, wait seconds, `stall` (wait until the client leaves), `cut` (drop the connection).
 Step: TypeAlias = bytes | float | Literal["stall", "cut"]
 _KINDS: dict[int, FaultKind] = {
     401: "auth",
@@ -35,17 +35,17 @@ _SERVER = 500
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """One answer. Made by `of`, `body`, `refusing`, `limited`, `nothing`; spoilt by `cut`, `stall`, `garbage` …"""
+    """One answer. `of`, `body`, `error`, `rate_limit` and `no_response` create it; `disconnect`, `stall` … spoil it."""
 
     chunks: tuple[bytes, ...] = ()
     status: int = 200
     headers: dict[str, str] = {}
     wait: float = 0  # seconds before the head
     pace: float = 0  # seconds between chunks
-    trouble: Literal["", "cut", "stall", "garbage"] = ""
-    after: int = 0  # bytes of the body before the trouble; less than 0: counted from its end
+    failure: Literal["", "cut", "stall", "garbage"] = ""
+    after: int = 0  # bytes of the body before the failure; less than 0: counted from its end
     noise: bytes = b""
-    head: bool = True  # without one the connection is dropped as soon as the request is in
+    head: bool = True  # False: the connection is dropped as soon as the request is received
 
     @classmethod
     def of(
@@ -58,19 +58,19 @@ class Reply(msgspec.Struct, frozen=True):
         headers: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Events as a provider of that protocol would send them."""
+        """Returns events as a provider of that protocol sends them."""
         chunks = encode_events(protocol, events, stream=stream, framing=framing, options=options)
         kind = media_type(protocol, stream=stream, framing=framing)
         return cls(tuple(chunks), headers={"content-type": kind, **(headers or {})})
 
     @classmethod
     def body(cls, data: bytes | Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
-        """Any bytes, or a value as JSON."""
+        """Returns any bytes, or a value as JSON."""
         raw = data if isinstance(data, bytes) else msgspec.json.encode(data)
         return cls((raw,), status, {"content-type": JSON, **(headers or {})})
 
     @classmethod
-    def refusing(
+    def error(
         cls,
         protocol: str,
         status: int = _SERVER,
@@ -80,88 +80,85 @@ class Reply(msgspec.Struct, frozen=True):
         code: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """A refusal in the protocol's own words."""
-        sort = kind or _KINDS.get(status) or ("server" if status >= _SERVER else "invalid")
-        return cls.body(error_body(protocol, Fault(sort, message, status, code)), status=status, headers=headers)
+        """Returns an error response of the protocol."""
+        fault_kind = kind or _KINDS.get(status) or ("server" if status >= _SERVER else "invalid")
+        return cls.body(error_body(protocol, Fault(fault_kind, message, status, code)), status=status, headers=headers)
 
     @classmethod
-    def limited(cls, protocol: str, *, retry_after: float | str | None = 1) -> Reply:
-        """429, with the time to wait where one is given."""
-        more = {} if retry_after is None else {"retry-after": f"{retry_after}"}
-        return cls.refusing(protocol, 429, "slow down", headers=more)
+    def rate_limit(cls, protocol: str, *, retry_after: float | str | None = 1) -> Reply:
+        """Returns status 429, with the time to wait if one is given."""
+        headers = {} if retry_after is None else {"retry-after": f"{retry_after}"}
+        return cls.error(protocol, 429, "slow down", headers=headers)
 
     @classmethod
-    def nothing(cls) -> Reply:
-        """The connection is dropped without an answer."""
+    def no_response(cls) -> Reply:
+        """Drops the connection without an answer."""
         return cls(head=False)
 
-    def cut(self, after: int = 0) -> Reply:
-        """Drop the connection after so many bytes of the body."""
-        return replace(self, trouble="cut", after=after)
+    def disconnect(self, after: int = 0) -> Reply:
+        """Drops the connection after so many bytes of the body."""
+        return replace(self, failure="cut", after=after)
 
     def stall(self, after: int = 0) -> Reply:
-        """Say no more after so many bytes, and keep the connection."""
-        return replace(self, trouble="stall", after=after)
+        """Sends nothing after so many bytes, and keeps the connection open."""
+        return replace(self, failure="stall", after=after)
 
     def garbage(self, after: int = 0, noise: bytes = b"\xff\xfe{]\x00 not what you think\n\n") -> Reply:
-        """Put noise among the bytes."""
-        return replace(self, trouble="garbage", after=after, noise=noise)
+        """Inserts noise into the body."""
+        return replace(self, failure="garbage", after=after, noise=noise)
 
     def slow(self, pace: float = 0.01, size: int = 0) -> Reply:
-        """A pause between chunks, which may be made small first: `size=1` is a byte at a time."""
-        cut = tuple(self.data[at : at + size] for at in range(0, len(self.data), size)) if size else self.chunks
-        return replace(self, chunks=cut, pace=pace)
+        """Waits between chunks. `size` divides the body first: `size=1` sends a byte at a time."""
+        chunks = tuple(split_at(self.data, *range(0, len(self.data), size))) if size else self.chunks
+        return replace(self, chunks=chunks, pace=pace)
 
-    def late(self, wait: float) -> Reply:
-        """Let the head wait."""
+    def delayed(self, wait: float) -> Reply:
+        """Waits before the head is sent."""
         return replace(self, wait=wait)
 
-    def having(self, **headers: str) -> Reply:
-        """More headers; an underscore stands for a dash."""
-        made = {name.replace("_", "-"): value for name, value in headers.items()}
-        return replace(self, headers={**self.headers, **made})
+    def with_headers(self, **headers: str) -> Reply:
+        """Adds headers; an underscore stands for a dash."""
+        added = {name.replace("_", "-"): value for name, value in headers.items()}
+        return replace(self, headers={**self.headers, **added})
 
     @property
     def data(self) -> bytes:
-        """All of the body, if nothing goes wrong."""
+        """All of the body without the failure."""
         return b"".join(self.chunks)
 
     def steps(self) -> Iterator[Step]:
-        """What is sent and what happens, in order."""
+        """Yields what is sent and what happens, in order."""
         size = len(self.data)
-        place = (max(size + self.after, 0) if self.after < 0 else min(self.after, size)) if self.trouble else size
-        done = 0
+        failure_at = (max(size + self.after, 0) if self.after < 0 else min(self.after, size)) if self.failure else size
+        sent = 0
         for number, chunk in enumerate(self.chunks):
             if number and self.pace:
                 yield self.pace
-            if self.trouble and done <= place < done + len(chunk):
-                yield chunk[: place - done]
-                yield from self._trouble()
-                chunk = chunk[place - done :]  # noqa: PLW2901 — what is left of it
-                done = place
+            if self.failure and sent <= failure_at < sent + len(chunk):
+                yield chunk[: failure_at - sent]
+                yield self._failure_step()
+                chunk = chunk[failure_at - sent :]  # noqa: PLW2901 — the rest of it
+                sent = failure_at
             yield chunk
-            done += len(chunk)
-        if self.trouble and place >= size:
-            yield from self._trouble()
+            sent += len(chunk)
+        if self.failure and failure_at >= size:
+            yield self._failure_step()
 
-    def _trouble(self) -> Iterator[Step]:
-        if self.trouble == "garbage":
-            yield self.noise
-        elif self.trouble:
-            yield self.trouble
+    def _failure_step(self) -> Step:
+        return self.failure if self.failure in ("cut", "stall") else self.noise
 
 
-def split_at(data: bytes, *places: int) -> list[bytes]:
-    """The data in pieces, cut at these places."""
-    marks = [0, *sorted(place for place in set(places) if 0 < place < len(data)), len(data)]
-    return [data[first:last] for first, last in pairwise(marks)] if data else []
+def split_at(data: bytes, *positions: int) -> list[bytes]:
+    """Divides data into chunks at these positions."""
+    bounds = [0, *sorted(position for position in set(positions) if 0 < position < len(data)), len(data)]
+    return [data[first:last] for first, last in pairwise(bounds)] if data else []
 
 
 def iterate_splits(data: bytes, count: int = 10, *, seed: int = 0) -> Iterator[list[bytes]]:
-    """Ways to cut: whole, byte by byte, in halves, then `count` at random (the same ones for the same seed)."""
+    """Yields the data as one chunk, byte by byte, in halves, then `count` times at random (always the same)."""
     yield split_at(data)
     yield split_at(data, *range(1, len(data)))
     yield split_at(data, len(data) // 2)
-    dice = random.Random(seed)  # noqa: S311 — no secrets: the places of cuts
+    dice = random.Random(seed)  # noqa: S311 — no secrets: positions of chunks
     for _ in range(count):
         yield split_at(data, *(dice.randrange(1, max(len(data), 2)) for _ in range(dice.randrange(1, 20))))

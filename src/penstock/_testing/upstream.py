@@ -1,10 +1,10 @@
-"""A scripted upstream: a real server on this machine that answers as it was told, and remembers what it was asked.
+"""A scripted upstream: a real server on this machine that sends the given replies and keeps the requests.
 
     async with Upstream(Reply.of("anthropic", events)) as up:
         ... ask something of up.url ...
-        assert up.seen[0].json["model"] == "…"
+        assert up.requests[0].json["model"] == "…"
 
-Needs aiohttp. Every wait has a limit: a stalled answer is given up after `patience` seconds.
+Needs aiohttp. Every wait has a limit: a stalled answer ends after `patience` seconds.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _BODY_LIMIT = 64 * 2**20
 
 
 class ReceivedRequest:
-    """A request that came. `gone` is set when the other side left before the end; `done` when the answer is over."""
+    """A request. `disconnected` is set when the client left before the end; `finished` when the answer is over."""
 
     def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
         self.method = method
         self.target = target  # path and query, as they were sent
         self.headers = headers  # names in lower case
         self.body = body
-        self.gone: asyncio.Event = asyncio.Event()
-        self.done: asyncio.Event = asyncio.Event()
-        self.gone_at: float = 0.0  # by time.monotonic
+        self.disconnected = asyncio.Event()
+        self.finished = asyncio.Event()
+        self.disconnected_at = 0.0  # by time.monotonic
         self.sent = 0  # bytes of the answer that were written
 
     @property
@@ -53,7 +53,7 @@ class ReceivedRequest:
 
     @property
     def json(self) -> Any:
-        """The body, read."""
+        """The body as JSON."""
         return msgspec.json.decode(self.body)
 
     def __repr__(self) -> str:
@@ -61,32 +61,32 @@ class ReceivedRequest:
 
 
 class Upstream:
-    """Answers request after request with the replies it was given; the last one goes on.
+    """Answers each request with the next reply; the last reply is repeated.
 
-    A reply may be a function of the request. `script` gives it others, `seen` are the requests so far.
+    A reply may be a function of the request. `script` replaces the replies; `requests` are those received so far.
     """
 
     def __init__(
         self, *replies: Answer, patience: float = 30.0, tls: ssl.SSLContext | None = None, host: str = HOST
     ) -> None:
-        self.seen: list[ReceivedRequest] = []
+        self.requests: list[ReceivedRequest] = []
         self.url: str = ""
         self._replies: list[Answer] = list(replies)
         self._patience = patience
         self._tls = tls
         self._host = host
         self._runner: Any = None
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
     def script(self, *replies: Answer) -> None:
-        """Answer with these from now on."""
+        """Replaces the replies."""
         self._replies = list(replies)
 
-    async def asked(self, count: int = 1) -> ReceivedRequest:
-        """Wait until so many requests have come, and give the last of them."""
-        async with asyncio.timeout(self._patience), self._news:
-            await self._news.wait_for(lambda: len(self.seen) >= count)
-        return self.seen[count - 1]
+    async def wait_for_request(self, count: int = 1) -> ReceivedRequest:
+        """Waits until so many requests were received. Returns the last of them."""
+        async with asyncio.timeout(self._patience), self._changed:
+            await self._changed.wait_for(lambda: len(self.requests) >= count)
+        return self.requests[count - 1]
 
     async def __aenter__(self) -> Self:
         web = _web()
@@ -105,41 +105,40 @@ class Upstream:
 
     async def _handle(self, request: Any) -> Any:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        seen = ReceivedRequest(request.method, request.raw_path, headers, await request.read())
+        received = ReceivedRequest(request.method, request.raw_path, headers, await request.read())
         try:
-            async with self._news:
-                self.seen.append(seen)
-                self._news.notify_all()
-            return await self._answer(request, seen, await self._reply(seen))
+            async with self._changed:
+                self.requests.append(received)
+                self._changed.notify_all()
+            return await self._answer(request, received, await self._reply(received))
         except (ConnectionError, asyncio.CancelledError):
-            seen.gone_at = time.monotonic()
-            seen.gone.set()
+            received.disconnected_at = time.monotonic()
+            received.disconnected.set()
             raise
         finally:
-            seen.done.set()
+            received.finished.set()
 
-    async def _reply(self, seen: ReceivedRequest) -> Reply:
+    async def _reply(self, received: ReceivedRequest) -> Reply:
         if not self._replies:
-            raise InputError("a scripted upstream was asked and has nothing to say: give it a reply")
-        found = self._replies[0] if len(self._replies) == 1 else self._replies.pop(0)
-        if isinstance(found, Reply):
-            return found
-        made = found(seen)
-        return await made if isinstance(made, Awaitable) else made
+            raise InputError("a scripted upstream received a request and has no reply: give it one")
+        reply = self._replies[0] if len(self._replies) == 1 else self._replies.pop(0)
+        if not isinstance(reply, Reply):
+            reply = reply(received)
+        return await reply if isinstance(reply, Awaitable) else reply
 
-    async def _answer(self, request: Any, seen: ReceivedRequest, reply: Reply) -> Any:
+    async def _answer(self, request: Any, received: ReceivedRequest, reply: Reply) -> Any:
         if reply.wait:
             await asyncio.sleep(reply.wait)
         if not reply.head:
             return self._drop(request)
         response = _web().StreamResponse(status=reply.status, headers=reply.headers)
-        if not (reply.pace or reply.trouble or len(reply.chunks) > 1):
+        if not (reply.pace or reply.failure or len(reply.chunks) > 1):
             response.content_length = len(reply.data)
         await response.prepare(request)
         for step in reply.steps():
             if isinstance(step, bytes):
                 await response.write(step)
-                seen.sent += len(step)
+                received.sent += len(step)
             elif isinstance(step, float | int):
                 await asyncio.sleep(step)
             elif step == "cut":
@@ -151,7 +150,7 @@ class Upstream:
         return response
 
     def _drop(self, request: Any) -> Any:
-        """Close the connection, orderly for TCP, in mid-sentence for HTTP."""
+        """Closes the connection: in order for TCP, in the middle of a response for HTTP."""
         if request.transport is not None:
             request.transport.close()
         return _web().Response()  # never sent
@@ -169,15 +168,15 @@ _LIMIT = 30.0
 
 @contextmanager
 def scripted(*replies: Answer, tls: ssl.SSLContext | None = None) -> Generator[Upstream]:
-    """An upstream for the length of a `with`."""
+    """Runs an upstream in a thread while the `with` block runs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
-    async def opened() -> Upstream:
+    async def start() -> Upstream:
         return await Upstream(*replies, tls=tls).__aenter__()
 
-    up = asyncio.run_coroutine_threadsafe(opened(), loop).result(_LIMIT)
+    up = asyncio.run_coroutine_threadsafe(start(), loop).result(_LIMIT)
     try:
         yield up
     finally:
