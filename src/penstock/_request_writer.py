@@ -12,10 +12,11 @@ import msgspec
 
 from penstock._diagnostics import Diagnostics, Losses
 from penstock._jsontext import replace_surrogates
-from penstock._markers import CARRIED_FEATURES, free_text_schema
+from penstock._markers import CARRIED_FEATURES, free_text_schema, input_as_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Self
 
     from penstock import request as rq
     from penstock._lenient_fields import Object
@@ -41,10 +42,25 @@ class RequestDraft:
         self.body: Object = {}
         self.diagnostics: Diagnostics = Diagnostics(f"{self.protocol} request")
 
+    def write(self, request: rq.Request) -> Object:
+        """Returns the body of a request. Each protocol's writer has its own."""
+        raise NotImplementedError
+
+    def write_body(self, request: rq.Request) -> Self:
+        """Sets `body` to the body of a request."""
+        self.body = self.write(request)
+        return self
+
     def report_loss(self, what: str, *names: str) -> None:
         """Say that something did not fit, and what was done instead."""
         name = names[0] if what == "setting" and names else ""  # other names are the client's own words
         self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what].format(*names)}", name)
+
+    def report_settings(self, settings: rq.Settings, names: Iterable[str]) -> None:
+        """Reports the settings of a request that this protocol does not have."""
+        for name in names:
+            if getattr(settings, name) not in (None, ""):
+                self.report_loss("setting", name)
 
     def report_image_detail(self, file: rq.File) -> None:
         """Report what no protocol but a few can say of an image. Only where its LOSSES have the row."""
@@ -72,6 +88,30 @@ class RequestDraft:
         self.split_extra(extra)
         return True
 
+    def write_call_input(self, call: rq.Call) -> Any:
+        """Returns the input of a call as an object; None for an incomplete call, which is left out."""
+        if call.cut:
+            self.report_loss("cut-call")
+            return None
+        value, carried = input_as_object(call)
+        if carried:
+            self.report_carried(carried)
+        return value
+
+    def write_input_schema(self, tool: rq.Tool) -> Object | None:
+        """Returns the JSON schema of a tool's input. A free-text tool gets a schema with one string."""
+        if tool.kind != "custom":
+            return tool.schema
+        self.report_carried("free-text")
+        return free_text_schema(tool)
+
+    def write_object_schema(self, tool: rq.Tool) -> Object:
+        """Returns the same for protocols that require a schema of type `object`."""
+        schema = self.write_input_schema(tool)
+        if schema is None:
+            return {"type": "object", "properties": {}}
+        return schema if "type" in schema else {"type": "object", **schema}
+
     def encode(self) -> bytes:
         """The body as JSON."""
         try:
@@ -93,6 +133,12 @@ def split_extra(extra: Extra | None, protocol: str) -> tuple[Object, Object]:
 def drop_empty(**fields: Any) -> Object:
     """The fields that say something: not None, not empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+
+
+def write_settings(settings: rq.Settings, names: Mapping[str, str]) -> Object:
+    """Returns the settings that a request has. `names` maps a key of the body to a field of `Settings`."""
+    values = ((key, getattr(settings, name)) for key, name in names.items())
+    return {key: value for key, value in values if value is not None and value not in ("", [])}
 
 
 def add_missing(body: Object, also: Object | None) -> None:
@@ -178,11 +224,9 @@ def write_function(draft: RequestDraft, tool: rq.Tool, own: Object, marks: Objec
     if tool.namespace:
         draft.report_loss("namespace")
     made = drop_empty(name=tool.name, description=tool.description)
-    if tool.kind == "custom":
-        draft.report_carried("free-text")
-        made["parameters"] = free_text_schema(tool)
-    elif tool.schema is not None:
-        made["parameters"] = tool.schema
+    schema = draft.write_input_schema(tool)
+    if schema is not None:
+        made["parameters"] = schema
     made.update({key: value for key, value in own.items() if key != "beside"})
     add_missing(made, marks.get("also"))
     return made

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from penstock import request as rq
 from penstock._input_limits import NestingError, decode_bounded, decode_deep, holds_raw
 from penstock._jsontext import parse_lenient_bounded, replace_surrogates
 from penstock.errors import BadRequest, TooDeep
@@ -177,6 +178,29 @@ def read_each(items: Iterable[Any], read: Callable[[Object], T], key: str) -> li
     except BadRequest as error:
         raise error.at(len(made)).at(key) from None
     return made
+
+
+_SETTING_READERS: dict[str, Callable[[Object, str], Any]] = {
+    **dict.fromkeys("max_output top_k seed choices top_logprobs".split(), get_integer),
+    **dict.fromkeys("temperature top_p frequency_penalty presence_penalty".split(), get_number),
+    **dict.fromkeys("logprobs parallel_calls thoughts store".split(), get_flag),
+    "stop": get_strings,
+}
+
+
+def read_settings(source: Object, names: Mapping[str, str]) -> Object:
+    """Returns fields of `Settings` by name. `names` maps a key of the source to the name of such a field."""
+    return {name: _SETTING_READERS[name](source, key) for key, name in names.items()}
+
+
+def split_results(parts: list[rq.AnyPart]) -> tuple[list[rq.AnyPart], list[rq.AnyPart], list[int] | None]:
+    """Splits a user message into tool results and other parts. Returns also the positions of the other parts, unless
+    they follow the results.
+    """
+    results = [part for part in parts if type(part) is rq.Result]
+    places = [position for position, part in enumerate(parts) if type(part) is not rq.Result]
+    mixed = places if places and places[0] < len(results) else None
+    return [*results], [parts[position] for position in places], mixed
 
 
 def unknown_fields(source: Object, known: AbstractSet[str]) -> Object:

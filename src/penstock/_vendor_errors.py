@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from importlib.resources import files
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -48,6 +49,13 @@ class VendorError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ErrorTable: TypeAlias = Mapping[ErrorKind, VendorError]
+
+
+def read_errors(module: str) -> ErrorTable:
+    """Reads the table in the `errors.toml` beside a protocol's module."""
+    data = files(module.rpartition(".")[0]).joinpath("errors.toml").read_bytes()
+    table: ErrorTable = msgspec.toml.decode(data, type=dict[ErrorKind, VendorError])
+    return table
 
 
 def vendor_error(errors: ErrorTable, fault: Fault) -> VendorError:

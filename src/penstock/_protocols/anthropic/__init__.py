@@ -3,10 +3,9 @@
 from typing import Any
 
 from penstock._codec import Protocol
-from penstock._protocols.anthropic.body import ERRORS, build_body, build_error_body
 from penstock._protocols.anthropic.decode import AnthropicDecoder
 from penstock._protocols.anthropic.encode import AnthropicEncoder
-from penstock._protocols.anthropic.wire import NAME
+from penstock._protocols.anthropic.wire import ERRORS, NAME, build_body, build_error_body
 from penstock._request_profile import PLAIN, USER_FILES, Profile
 
 _EVENT_TYPES = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})

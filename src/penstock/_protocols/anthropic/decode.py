@@ -16,16 +16,13 @@ from penstock import events as ev
 from penstock._codec import Decoder
 from penstock._jsontext import as_json, parse_lenient, replace_surrogates
 from penstock._protocols.anthropic import wire
-from penstock._protocols.anthropic.body import read_usage
-from penstock._protocols.anthropic.wire import NAME
+from penstock._protocols.anthropic.wire import NAME, read_usage
 from penstock._vendor_errors import classify_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import By, Extra, Reason
-
-FINISH_REASONS: dict[str, Reason] = {
+FINISH_REASONS: dict[str, ev.Reason] = {
     **dict.fromkeys(("end_turn", "stop_sequence"), "stop"),
     **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
     "tool_use": "calls",
@@ -41,7 +38,7 @@ def _remove_padding(data: bytes) -> bytes:
     return _PADDING.sub(b"", data) if b"} " in data else data
 
 
-def _wrap_extra(**fields: Any) -> Extra | None:
+def _wrap_extra(**fields: Any) -> ev.Extra | None:
     """Returns extra data of this protocol without empty fields; None if nothing is left."""
     filled = {key: value for key, value in fields.items() if value is not None}
     return {NAME: filled} if filled else None
@@ -75,13 +72,12 @@ class AnthropicDecoder(Decoder):
         self.ledger.end()
 
     def _read_message(self, message: wire.CompleteMessage) -> None:
-        if not self.ledger.is_open:
-            self._blocks.clear()
+        self._blocks.clear()
+        if self.ledger.is_open:
+            self.ledger.close_all()
+        else:
             self._usage = {}
             self.ledger.start(message.id or "", message.model or "", extra=_wrap_extra(usage=message.usage))
-        else:
-            self.ledger.close_all()
-            self._blocks.clear()
         self._update_usage(message.usage)
         for index, block in enumerate(message.content or ()):
             self._on_block_start(wire.ContentBlockStart(index, block))
@@ -96,12 +92,8 @@ class AnthropicDecoder(Decoder):
         if stop.stop_reason is None:
             return
         self._empty_call = None
-        extra = _wrap_extra(
-            stop_sequence=stop.stop_sequence,
-            stop_details=stop.stop_details,
-            container=stop.container,
-            context_management=context_management,
-        )
+        fields = {name: getattr(stop, name) for name in ("stop_sequence", "stop_details", "container")}
+        extra = _wrap_extra(**fields, context_management=context_management)
         reason = FINISH_REASONS.get(stop.stop_reason)
         if reason is None:
             self.diagnostics.add("unknown-reason", f"stop reason {stop.stop_reason!r} is read as a normal stop")
@@ -164,12 +156,12 @@ class AnthropicDecoder(Decoder):
         self.ledger.open_text(index)
         self.ledger.append_text(index, lenient.get_text(block, "text"))
         for citation in lenient.get_objects(block, "citations"):
-            self._add_citation(index, citation)
+            self._append_citation(index, wire.BlockDelta(citation=citation))
 
     def _open_thinking(self, index: int, block: dict[str, Any]) -> None:
         self.ledger.open_reasoning(index)
         self.ledger.append_text(index, lenient.get_text(block, "thinking"))
-        self._append_signature(index, lenient.get_text(block, "signature"))
+        self._append_signature(index, wire.BlockDelta(signature=lenient.get_text(block, "signature")))
 
     def _open_redacted_thinking(self, index: int, block: dict[str, Any]) -> None:
         part = self.ledger.open_reasoning(index, form="redacted")
@@ -181,7 +173,7 @@ class AnthropicDecoder(Decoder):
         self._names[call] = name
         extra = _wrap_extra(**{key: value for key, value in block.items() if key not in ("id", "name", "input")})
         given = as_json(block["input"]) if block.get("input") else ""
-        by: By = "client" if block.get("type") == "tool_use" else "provider"
+        by: ev.By = "client" if block.get("type") == "tool_use" else "provider"
         self.ledger.open_call(index, call, name, by=by, given=given, extra=extra)
 
     def _add_result(self, _: int, block: dict[str, Any]) -> None:
@@ -215,20 +207,14 @@ class AnthropicDecoder(Decoder):
             self.ledger.open_reasoning(index)
         self.ledger.append_text(index, delta.thinking or "")
 
-    def _append_signature_delta(self, index: int, delta: wire.BlockDelta) -> None:
-        self._append_signature(index, delta.signature or "")
-
-    def _append_signature(self, index: int, signature: str) -> None:
+    def _append_signature(self, index: int, delta: wire.BlockDelta) -> None:
         part = self.ledger.find(index)
-        if part and signature:
+        if part and delta.signature:
             before = (part.extra or {}).get(NAME, {}).get("signature", "")
-            part.extra = _wrap_extra(signature=before + signature)
+            part.extra = _wrap_extra(signature=before + delta.signature)
 
     def _append_citation(self, index: int, delta: wire.BlockDelta) -> None:
-        self._add_citation(index, delta.citation or {})
-
-    def _add_citation(self, index: int, citation: dict[str, Any]) -> None:
-        part = self.ledger.find(index)
+        part, citation = self.ledger.find(index), delta.citation or {}
         title, source = lenient.get_text(citation, "title", "document_title"), lenient.get_text(citation, "source")
         url = lenient.get_text(citation, "url") or (source if "://" in source else "")  # any name is a valid source
         of, quote = part.index if part else None, lenient.get_text(citation, "cited_text")
@@ -267,7 +253,7 @@ class AnthropicDecoder(Decoder):
         "text_delta": _append_text,
         "input_json_delta": _append_input,
         "thinking_delta": _append_thinking,
-        "signature_delta": _append_signature_delta,
+        "signature_delta": _append_signature,
         "citations_delta": _append_citation,
     }
     block_readers: ClassVar[Mapping[str, Callable[[Any, int, dict[str, Any]], None]]] = {

@@ -21,16 +21,13 @@ from penstock._codec import Encoder, lost, nothing, verbatim
 from penstock._diagnostics import read_losses
 from penstock._jsontext import is_json
 from penstock._markers.marks import PROVIDER_CALL_PREFIX
-from penstock._protocols.anthropic.body import build_error_body, build_result_block
-from penstock._protocols.anthropic.wire import NAME
+from penstock._protocols.anthropic.wire import NAME, build_error_body, build_result_block
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import Extra, Reason
-
-STOP_REASONS: dict[Reason, str] = {
+STOP_REASONS: dict[ev.Reason, str] = {
     **dict.fromkeys(("stop", "other"), "end_turn"),
     "length": "max_tokens",
     "calls": "tool_use",
@@ -39,9 +36,11 @@ STOP_REASONS: dict[Reason, str] = {
 }
 _TOOL_USE = "tool_use"  # the only block that asks the client to run a tool
 _DELTA = b"content_block_delta"
+_THINKING_DELTA = b'{"type":"thinking_delta","thinking":'
 _INPUT_DELTA = b'{"type":"input_json_delta","partial_json":'
 _SINGLE = -2  # the part index of a block that one event writes completely
 _SERVER_TOOLS = {"search": "web_search", "program": "code_execution"}
+_NO_STOP = {"stop_reason": None, "stop_sequence": None}
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -75,7 +74,7 @@ class AnthropicEncoder(Encoder):
     def _send_delta(self, delta: dict[str, Any]) -> None:
         self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
 
-    def _get_own(self, extra: Extra | None) -> dict[str, Any]:
+    def _get_own(self, extra: ev.Extra | None) -> dict[str, Any]:
         return (extra or {}).get(NAME, {})
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
@@ -85,16 +84,13 @@ class AnthropicEncoder(Encoder):
         own = lenient.get_object(self._get_own(event.extra), "usage")
         self._usage = {"input_tokens": 0, "output_tokens": 0, **own}
         self._start_usage = dict(self._usage)
-        message: dict[str, Any] = {
+        names = {
             "id": event.id or self._id,
             "type": "message",
             "role": "assistant",
             "model": event.model or self._model,
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": self._usage,
         }
+        message: dict[str, Any] = {**names, "content": [], **_NO_STOP, "usage": self._usage}
         self._send({"type": "message_start", "message": message})
 
     def _update_usage(self, event: ev.Usage) -> None:
@@ -143,8 +139,7 @@ class AnthropicEncoder(Encoder):
     def _fault(self, event: ev.Fault) -> None:
         self._report_waiting()
         if self._usage != self._start_usage:
-            stop = {"stop_reason": None, "stop_sequence": None}
-            self._send({"type": "message_delta", "delta": stop, "usage": self._usage})
+            self._send({"type": "message_delta", "delta": _NO_STOP, "usage": self._usage})
         self._send(build_error_body(event))
 
     # ── blocks ────────────────────────────────────────────────────────────────────────────────────
@@ -204,23 +199,17 @@ class AnthropicEncoder(Encoder):
             self.report_loss("refusal")
         self._start_text(event)
 
-    def _append_text(self, event: ev.TextDelta) -> None:
+    def _append_text(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         """Writes text with log probabilities. `feed` writes other text of an open block."""
-        self._append(event)
-        if event.index == self._part and event.logprobs is not None:
-            self.report_loss("logprobs")
-
-    def _append(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         if event.index == self._part:
             self.out.append(self.template.frame(event.text))
+            if getattr(event, "logprobs", None) is not None:
+                self.report_loss("logprobs")
 
     def _start_reasoning(self, event: ev.ReasoningStart) -> None:
         if event.form != "redacted":
-            block, delta = (
-                {"type": "thinking", "thinking": "", "signature": ""},
-                b'{"type":"thinking_delta","thinking":',
-            )
-            self._open_block(event.index, event.choice, block, ev.ReasoningDelta, delta)
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+            self._open_block(event.index, event.choice, block, ev.ReasoningDelta, _THINKING_DELTA)
 
     def _end_reasoning(self, event: ev.ReasoningEnd) -> None:
         if event.broken:
@@ -307,12 +296,8 @@ class AnthropicEncoder(Encoder):
             self._write_block(build_result_block(event, _get_server_tool(self._provider_tools[event.call])))
             return
         name = _get_server_tool(event.name)
-        block: dict[str, Any] = {
-            "type": "server_tool_use",
-            "id": PROVIDER_CALL_PREFIX + event.id,
-            "name": name,
-            "input": {},
-        }
+        call_id = PROVIDER_CALL_PREFIX + event.id
+        block: dict[str, Any] = {"type": "server_tool_use", "id": call_id, "name": name, "input": {}}
         self._open_block(_SINGLE, 0, block, ev.CallDelta, _INPUT_DELTA)
         if name == "code_execution":
             given = {"code": provider_tools.program_code(event.json)}
@@ -354,23 +339,19 @@ class AnthropicEncoder(Encoder):
         self._close_block(ev.TextEnd(_SINGLE))
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        **dict.fromkeys((ev.Step, ev.FileDelta, ev.FileEnd), nothing),
+        **dict.fromkeys((ev.TextDelta, ev.RefusalDelta, ev.ReasoningDelta), _append_text),
+        **dict.fromkeys((ev.TextEnd, ev.RefusalEnd), _end_text),
         ev.Start: _start,
-        ev.Step: nothing,
         ev.TextStart: _start_text,
-        ev.TextDelta: _append_text,
-        ev.TextEnd: _end_text,
         ev.RefusalStart: _start_refusal,
-        ev.RefusalDelta: _append,
-        ev.RefusalEnd: _end_text,
         ev.ReasoningStart: _start_reasoning,
-        ev.ReasoningDelta: _append,
         ev.ReasoningEnd: _end_reasoning,
         ev.CallStart: _start_call,
         ev.CallDelta: _append_input,
         ev.CallEnd: _end_call,
         ev.CallCut: _cut_call,
         ev.FileStart: lost("file"),
-        **dict.fromkeys((ev.FileDelta, ev.FileEnd), nothing),
         ev.Result: _add_result,
         ev.Ask: lost("approval"),
         ev.Source: _add_source,

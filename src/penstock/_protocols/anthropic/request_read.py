@@ -7,29 +7,39 @@ messages inside the conversation stay in place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import binascii
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._markers import extract_markers, parse_free_text_schema
+from penstock._jsontext import as_json
+from penstock._markers import extract_markers, input_json, parse_free_text_schema
 from penstock._markers.extract import restore_free_text_calls
-from penstock._protocols.anthropic.request_read_parts import read_cache_control, read_content
+from penstock._markers.marks import PROVIDER_CALL_PREFIX
 from penstock._protocols.anthropic.wire import NAME
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock._lenient_fields import Object
 
+P = TypeVar("P", rq.Text, rq.Call, rq.Result, rq.File)
 __all__ = ["NAME", "read_message", "read_request", "read_tool"]
 SERVICE_TIERS = {"standard_only": "default"}  # this protocol's value → canonical value
-_REQUEST_FIELDS = frozenset(
-    str.split("""
-        max_tokens temperature top_p top_k stop_sequences metadata service_tier thinking output_config output_format
-        model messages system tools tool_choice stream
-    """)
-)
+_SAME_NAMES = ("temperature", "top_p", "top_k")
+_SETTINGS = {**dict(zip(_SAME_NAMES, _SAME_NAMES, strict=True)), "max_tokens": "max_output", "stop_sequences": "stop"}
+_OTHER_FIELDS = """metadata service_tier thinking output_config output_format model messages system tools tool_choice
+    stream"""
+_REQUEST_FIELDS = {*_SETTINGS, *_OTHER_FIELDS.split()}
 _TOOL_FIELDS = frozenset({"type", "name", "description", "input_schema", "strict", "cache_control"})
+_TEXT_FIELDS = frozenset({"type", "text"})
+_CALL_FIELDS = frozenset({"type", "id", "name", "input"})
+_RESULT_FIELDS = frozenset({"type", "tool_use_id", "content", "is_error"})
+_FILE_FIELDS = frozenset({"type", "source", "title"})
+_COMMON_MEDIA = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
 _CHOICE_MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
 
 
@@ -89,14 +99,11 @@ def read_message(message: Object) -> list[rq.Message]:
 
 def _split_results(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
     """Returns the results, then the other parts. A mark keeps the positions if the parts were in another order."""
-    results: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Result]
-    if len(results) == len(parts):
-        return [rq.Message("tool", results, "", extra)]
-    others: list[rq.AnyPart] = [part for part in parts if type(part) is not rq.Result]
-    places = [position for position, part in enumerate(parts) if type(part) is not rq.Result]
-    mixed = places if places[0] < len(results) else None
-    joined = rq.Message("user", others, extra=build_extra(NAME, {}, joined=True, places=mixed))
-    return [rq.Message("tool", results, "", extra), joined]
+    results, others, places = strict.split_results(parts)
+    tool = rq.Message("tool", results, "", extra)
+    if not others:
+        return [tool]
+    return [tool, rq.Message("user", others, extra=build_extra(NAME, {}, joined=True, places=places))]
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
@@ -162,17 +169,13 @@ def _read_settings(body: Object) -> rq.Settings:
         effort, form = strict.read_object(body, "output_config", read_output_config)
     if body.get("output_format") is not None:
         form = strict.read_object(body, "output_format", read_format)
-    budget, thoughts = (None, None)
+    budget = thoughts = None
     if body.get("thinking") is not None:
         budget, thoughts = strict.read_object(body, "thinking", lambda given: read_thinking(given, effort))
     user, metadata = read_metadata(body)
     tier = strict.get_text(body, "service_tier")
     return rq.Settings(
-        max_output=strict.get_integer(body, "max_tokens"),
-        temperature=strict.get_number(body, "temperature"),
-        top_p=strict.get_number(body, "top_p"),
-        top_k=strict.get_integer(body, "top_k"),
-        stop=strict.get_strings(body, "stop_sequences"),
+        **strict.read_settings(body, _SETTINGS),
         format=form,
         parallel_calls=None if parallel is None else not parallel,
         effort=effort,
@@ -214,3 +217,172 @@ def read_metadata(body: Object) -> tuple[str, Object | None]:
         return "", None
     user = strict.read_object(body, "metadata", lambda given: strict.get_text(given, "user_id"))
     return user, unknown_fields(metadata, {"user_id"}) or None
+
+
+# ── content blocks ────────────────────────────────────────────────────────────────────────────────
+
+
+def read_content(content: Any, key: str, role: str) -> list[rq.AnyPart]:
+    """Reads content: a string or a list of blocks."""
+    if isinstance(content, str):
+        return [rq.Text(content)] if content else []
+    if not isinstance(content, list):
+        raise BadRequest("a string or a list of blocks", content, key)
+    return strict.read_each(content, partial(_read_block, role=role), key)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def read_cache_control(source: Object) -> tuple[str, Object | None]:
+    """Returns how long to cache the prompt up to here, and the hint if it cannot be rebuilt from that."""
+    hint = source.get("cache_control")
+    if hint is None:
+        return "", None
+    hint = strict.as_object(hint, "cache_control")
+    time = strict.get_text(hint, "ttl")
+    usual = hint == {"type": "ephemeral"} or (time not in ("", "5m") and hint == {"type": "ephemeral", "ttl": time})
+    return time or "5m", None if usual else hint
+
+
+def _add_extra(part: P, block: Object, known: frozenset[str], **marks: Any) -> P:
+    """Adds the block's other fields, its cache hint and its spelling to a part."""
+    hint = None
+    if block.get("cache_control") is not None:
+        part.cache, hint = read_cache_control(block)
+    unknown = unknown_fields(block, known | {"cache_control"})
+    also = empty_fields(block, {"cache_control"}) | marks.pop("also", {})
+    if unknown or also or hint or marks:
+        part.extra = build_extra(NAME, unknown, also=also, hint=hint, **marks)
+    return part
+
+
+def _read_text(block: Object) -> rq.AnyPart:
+    text = strict.require_text(block, "text")
+    if len(block) == len(_TEXT_FIELDS) and text:
+        return rq.Text(text)
+    return _add_extra(rq.Text(text), block, _TEXT_FIELDS, **({} if text else {"empty": True}))
+
+
+def _read_thinking(block: Object) -> rq.AnyPart:
+    unknown = unknown_fields(block, {"type", "thinking", "signature"})
+    own = {"signature": strict.get_text(block, "signature"), **unknown}
+    return rq.Reasoning(strict.get_text(block, "thinking"), extra={NAME: own})
+
+
+def _read_redacted_thinking(block: Object) -> rq.AnyPart:
+    own = {"redacted": strict.require_text(block, "data"), **unknown_fields(block, {"type", "data"})}
+    return rq.Reasoning(form="redacted", extra={NAME: own})
+
+
+# ── calls and results ─────────────────────────────────────────────────────────────────────────────
+
+
+def _read_call(block: Object) -> rq.AnyPart:
+    given = block.get("input")
+    if not isinstance(given, dict):
+        raise BadRequest("an object", given, "input")
+    call = rq.Call(strict.require_text(block, "id"), strict.require_text(block, "name"), input_json(given))
+    return call if len(block) == len(_CALL_FIELDS) else _add_extra(call, block, _CALL_FIELDS)
+
+
+def _read_hint(block: Object, own: Object) -> Object:
+    """Returns `cache` and `extra` of a part whose block is kept nearly unchanged."""
+    cache, hint = read_cache_control(block)
+    return {"cache": cache, "extra": build_extra(NAME, own, hint=hint)}
+
+
+def _read_provider_call(block: Object) -> rq.AnyPart:
+    call, json = strict.require_text(block, "id"), as_json(block.get("input", {}))
+    name = strict.get_text(block, "name")
+    if call.startswith(PROVIDER_CALL_PREFIX):  # another provider ran it: the encoder wrote the block
+        return rq.Call(call.removeprefix(PROVIDER_CALL_PREFIX), name, json, "provider")
+    own = unknown_fields(block, {"id", "name", "input", "cache_control"})
+    return rq.Call(call, name, json, "provider", **_read_hint(block, own))
+
+
+def _read_result(block: Object) -> rq.AnyPart:
+    content = block.get("content")
+    call, failed = strict.require_text(block, "tool_use_id"), block.get("is_error")
+    if type(content) is str and content and len(block) == 3:  # noqa: PLR2004 — type, id and text
+        return rq.Result(call, "", [rq.Text(content)])
+    inside = [] if content is None else read_content(content, "content", "result")
+    parts: list[rq.ResultPart] = [part for part in inside if isinstance(part, rq.ResultPart)]
+    result = rq.Result(call, "", parts, strict.get_flag(block, "is_error") or False)
+    listed = isinstance(content, list) and bool(parts)
+    marks = {"listed": listed, "said": failed is False, "also": empty_fields(block, {"content", "is_error"})}
+    return _add_extra(result, block, _RESULT_FIELDS, **{key: value for key, value in marks.items() if value})
+
+
+def _read_provider_result(block: Object) -> rq.AnyPart:
+    content: list[rq.ResultPart] = [rq.Json(as_json(block.get("content")))]
+    own = unknown_fields(block, {"content", "cache_control"})
+    call, failed = strict.get_text(block, "tool_use_id"), strict.get_flag(block, "is_error") or False
+    if call.startswith(PROVIDER_CALL_PREFIX):
+        return rq.Result(call.removeprefix(PROVIDER_CALL_PREFIX), "", content, failed, by="provider")
+    return rq.Result(call, "", content, failed, by="provider", **_read_hint(block, own))
+
+
+# ── files ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_file(block: Object, media: str) -> rq.AnyPart:
+    """Reads a file by base64, plain text, URL, or the id of an upload. Other sources are kept unchanged."""
+    file, source = strict.read_object(block, "source", lambda given: (_read_source(given, media), given))
+    if file is None:
+        return _keep_block(block)
+    file.name = strict.get_text(block, "title")
+    odd = file.id or (source["type"] == "base64" and file.media not in _COMMON_MEDIA)
+    marks: Object = {"own": source["type"]} if odd else {}
+    if media == "image/*" and not file.media.startswith("image/"):
+        marks["kind"] = "image"
+    if unknown := unknown_fields(source, {"type", "media_type", "data", "url", "file_id"}):
+        marks["source"] = unknown
+    if "title" in block and not file.name:
+        marks["also"] = {"title": block["title"]}
+    return _add_extra(file, block, _FILE_FIELDS, **marks)
+
+
+def _read_source(source: Object, media: str) -> rq.File | None:
+    match source.get("type"):
+        case "base64":
+            return rq.File(strict.get_text(source, "media_type") or media, data=strict.require_text(source, "data"))
+        case "text":
+            text = strict.require_text(source, "data").encode("utf-8", "surrogatepass")
+            data = binascii.b2a_base64(text, newline=False).decode()
+            return rq.File(strict.get_text(source, "media_type") or "text/plain", data=data)
+        case "url":
+            return rq.File(media, strict.require_text(source, "url"))
+        case "file":
+            return rq.File(media, id=strict.require_text(source, "file_id"))
+        case _:
+            return None
+
+
+def _keep_block(block: Object) -> rq.Opaque:
+    """Keeps a block of an unknown type unchanged for this protocol."""
+    return rq.Opaque(NAME, strict.get_text(block, "type"), block, cache=read_cache_control(block)[0])
+
+
+# ── readers by role ───────────────────────────────────────────────────────────────────────────────
+
+_CONTENT: dict[str, Callable[[Object], rq.AnyPart]] = {
+    "text": _read_text,
+    "image": partial(_read_file, media="image/*"),
+    "document": partial(_read_file, media="application/pdf"),
+}
+_ASSISTANT_CONTENT = _CONTENT | {
+    "thinking": _read_thinking,
+    "redacted_thinking": _read_redacted_thinking,
+    "tool_use": _read_call,
+    **dict.fromkeys(("server_tool_use", "mcp_tool_use"), _read_provider_call),
+}
+_READERS = {
+    "system": {"text": _read_text},
+    "user": _CONTENT | {"tool_result": _read_result},
+    "assistant": _ASSISTANT_CONTENT,
+    "result": _CONTENT,
+}
+
+
+def _read_block(block: Object, role: str) -> rq.AnyPart:
+    kind = strict.require_text(block, "type")
+    is_provider_result = role == "assistant" and kind.endswith("_tool_result")
+    return _READERS[role].get(kind, _read_provider_result if is_provider_result else _keep_block)(block)

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._markers import EMPTY_MARK, free_text_schema
-from penstock._markers.embed import embed_markers
+from penstock._markers import EMPTY_MARK, embed_markers
 from penstock._protocols.anthropic import request_read
 from penstock._protocols.anthropic.request_write_parts import LACKS, LOSSES, BlockWriter, Quirks
 from penstock._protocols.anthropic.wire import NAME
-from penstock._request_writer import RequestDraft, add_missing, drop_empty, split_extra
+from penstock._request_writer import RequestDraft, add_missing, drop_empty, insert_lists, split_extra
 
 if TYPE_CHECKING:
     from penstock._lenient_fields import Object
 
 __all__ = ["LACKS", "LOSSES", "NAME", "AnthropicRequestWriter", "Quirks", "write_request"]
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
-_LOST_SETTINGS = str.split(
-    "seed frequency_penalty presence_penalty choices logprobs top_logprobs verbosity cache_key store"
-)
+_LOST_SETTINGS = "seed frequency_penalty presence_penalty choices logprobs top_logprobs verbosity cache_key store"
 _NEAREST_EFFORTS = {"minimal": "low", "none": ""}
 _TIERS = {canonical: own for own, canonical in request_read.SERVICE_TIERS.items()} | {"auto": "auto"}
 _MIN_BUDGET = 1024  # tokens
@@ -32,9 +29,7 @@ _MIN_BUDGET = 1024  # tokens
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """Writes a request as the body of a Messages call."""
-    writer = AnthropicRequestWriter(quirks or Quirks())
-    writer.body = writer.write(request)
-    return writer
+    return AnthropicRequestWriter(quirks or Quirks()).write_body(request)
 
 
 class AnthropicRequestWriter(BlockWriter):
@@ -47,35 +42,28 @@ class AnthropicRequestWriter(BlockWriter):
     def write(self, request: rq.Request) -> Object:
         own, marks = self.split_extra(request.extra)
         messages = embed_markers(request.messages, self.holds, self.report_carried, self.report_loss)
-        first = _find_first_turn(messages)
-        body: Object = {"model": request.model} if request.model else {}
-        system = self._write_system(messages[:first])
-        if system:
-            body["system"] = system
+        first = next((position for position, message in enumerate(messages) if _is_turn(message)), len(messages))
+        body = drop_empty(model=request.model, system=self._write_system(messages[:first]))
         written: list[Object] = []
         body["messages"] = written
-        for message in messages[first:] if first else messages:
+        for message in messages[first:]:
             if message.role == "tool":
                 self._write_results(message, written)
             else:
                 self._write_message(message, written)
         tools = [tool for given in request.tools if (tool := self._build_tool(given)) is not None]
-        if tools:
-            body["tools"] = tools
+        body |= drop_empty(tools=tools)
         self._write_choice(request, body)
         if request.stream:
             body["stream"] = True
         self._write_settings(request.settings, marks, body)
-        if own:
-            body.update(own)
+        body.update(own)
         add_missing(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _write_system(self, messages: list[rq.Message]) -> str | list[Object]:
-        if not messages:
-            return ""
         parts = [part for message in messages for part in message.parts]
         for message in messages:
             if message.name:
@@ -85,13 +73,11 @@ class AnthropicRequestWriter(BlockWriter):
 
     def _write_results(self, message: rq.Message, written: list[Object]) -> None:
         """Writes all results of a round into one user message."""
-        own = self.split_extra(message.extra)[0] if message.extra else None
-        results: Object | None = self._results
-        if results is None or own:
-            blocks: list[Object] = []
-            self._results = results = {"role": "user", "content": blocks, **(own or {})}
-            written.append(results)
-        results["content"] += self.write_blocks(message.parts)
+        own, _ = self.split_extra(message.extra)
+        if self._results is None or own:
+            self._results = {"role": "user", "content": [], **own}
+            written.append(self._results)
+        self._results["content"] += self.write_blocks(message.parts)
 
     def _write_message(self, message: rq.Message, written: list[Object]) -> None:
         results, self._results = self._results, None
@@ -105,7 +91,11 @@ class AnthropicRequestWriter(BlockWriter):
             self.report_loss("name")
         own, marks = self.split_extra(extra)
         if results is not None and "joined" in marks:
-            _insert_blocks(results["content"], self.write_blocks(parts), marks.get("places"))
+            blocks, places = self.write_blocks(parts), marks.get("places")
+            if places is None or len(places) != len(blocks):
+                results["content"] += blocks
+            else:
+                insert_lists(results["content"], places, [[block] for block in blocks])
         elif role == "system" and self.quirks.mid_system == "user":
             self.report_loss("mid-system")
             content = self.write_content([_wrap_reminder(part) for part in parts])
@@ -130,9 +120,7 @@ class AnthropicRequestWriter(BlockWriter):
     # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
     def _write_settings(self, settings: rq.Settings, marks: Object, body: Object) -> None:
-        for name in _LOST_SETTINGS:
-            if getattr(settings, name) not in (None, ""):
-                self.report_loss("setting", name)
+        self.report_settings(settings, _LOST_SETTINGS.split())
         if settings.max_output is not None:
             body["max_tokens"] = settings.max_output
         elif "unlimited" not in marks:
@@ -164,11 +152,8 @@ class AnthropicRequestWriter(BlockWriter):
             body["metadata"] = {"user_id": settings.user}
 
     def _write_thinking(self, settings: rq.Settings, marks: Object, body: Object) -> None:
-        given = marks.get("thinking", {}).get("as")
-        if given is not None and request_read.read_thinking(given, settings.effort) == (
-            settings.budget,
-            settings.thoughts,
-        ):
+        given, wanted = marks.get("thinking", {}).get("as"), (settings.budget, settings.thoughts)
+        if given is not None and request_read.read_thinking(given, settings.effort) == wanted:
             body["thinking"] = given
         elif "unthinking" not in marks and (thinking := self._build_thinking(settings)):
             body["thinking"] = thinking
@@ -223,13 +208,10 @@ class AnthropicRequestWriter(BlockWriter):
             self.report_loss("tool", tool.name)
             return None
         else:
-            written = {"name": tool.name}
-            if tool.description:
-                written["description"] = tool.description
-            written["input_schema"] = self._build_schema(tool, marks)
-            if tool.strict is not None:
-                written["strict"] = tool.strict
-            written.update(own)
+            written = drop_empty(name=tool.name, description=tool.description)
+            is_untyped = "untyped" in marks and tool.schema is not None
+            written["input_schema"] = tool.schema if is_untyped else self.write_object_schema(tool)
+            written |= drop_empty(strict=tool.strict) | own
             if "kind" in marks:
                 written["type"] = marks["kind"]
         if tool.cache:
@@ -237,57 +219,31 @@ class AnthropicRequestWriter(BlockWriter):
         add_missing(written, marks.get("also"))
         return written
 
-    def _build_schema(self, tool: rq.Tool, marks: Object) -> Object:
-        if tool.kind == "custom":
-            self.report_carried("free-text")
-            return free_text_schema(tool)
-        schema = tool.schema
-        if schema is None:
-            return {"type": "object", "properties": {}}
-        return schema if "type" in schema or "untyped" in marks else {"type": "object", **schema}
-
     def _write_choice(self, request: rq.Request, body: Object) -> None:
         """Writes which tool may or must be called, and whether several calls are allowed at once."""
         choice, parallel = request.choice, request.settings.parallel_calls
         if choice is not None and "tools" not in body:
             self.report_loss("choice")
             choice = None
-        if choice is None and parallel is None:
-            return
-        mode = "auto" if choice is None else choice.mode
-        if parallel is not None and (mode == "none" or (choice is None and not body.get("tools"))):
+        if parallel is not None and ("tools" not in body or (choice is not None and choice.mode == "none")):
             self.report_loss("setting", "parallel_calls")
             parallel = None
-            if choice is None:
-                return
-        written: Object = {"type": "any" if mode == "required" else mode}
-        if choice is not None and choice.names:
-            if mode == "tool":
-                written["name"] = choice.names[0]
-            else:
-                self.report_loss("allowed")
+        if choice is None and parallel is None:
+            return
+        choice = choice or rq.ToolChoice("auto")
+        written: Object = {"type": "any" if choice.mode == "required" else choice.mode}
+        if choice.names and choice.mode == "tool":
+            written["name"] = choice.names[0]
+        elif choice.names:
+            self.report_loss("allowed")
         if parallel is not None:
             written["disable_parallel_tool_use"] = not parallel
-        if choice is not None:
-            written.update(self.split_extra(choice.extra)[0])
-        body["tool_choice"] = written
+        body["tool_choice"] = {**written, **self.split_extra(choice.extra)[0]}
 
 
-def _find_first_turn(messages: list[rq.Message]) -> int:
-    """Returns the index of the first message that is not part of the system prompt."""
-    for position, message in enumerate(messages):
-        if message.role != "system" or "inside" in split_extra(message.extra, NAME)[1]:
-            return position
-    return len(messages)
-
-
-def _insert_blocks(content: list[Object], blocks: list[Object], places: list[int] | None) -> None:
-    """Adds blocks after the results, or at the positions that they had."""
-    if places is None or len(places) != len(blocks):
-        content += blocks
-        return
-    for position, block in zip(places, blocks, strict=True):
-        content.insert(position, block)
+def _is_turn(message: rq.Message) -> bool:
+    """Returns True for a message that is not part of the system prompt."""
+    return message.role != "system" or "inside" in split_extra(message.extra, NAME)[1]
 
 
 def _wrap_reminder(part: rq.AnyPart) -> rq.AnyPart:

@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
+from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import Losses, read_losses
 from penstock._jsontext import decode_or_keep_raw
-from penstock._markers import NativeSupport, input_as_object
+from penstock._markers import NativeSupport
 from penstock._media import sniff_media_type
 from penstock._protocols.anthropic.wire import NAME
-from penstock._request_writer import (
-    RequestDraft,
-    add_missing,
-    collect_text,
-    describe_file,
-    omit_with_loss,
-    split_extra,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +24,7 @@ LOSSES = read_losses(__name__, "requests")
 LACKS = read_losses(__name__, "some_requests")
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "image/svg")
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/*")
+_write_foreign_state = request_writer.write_foreign_state(type="text")
 _MEDIA_ALIASES = {"image/jpg": "image/jpeg"}
 
 
@@ -42,7 +36,7 @@ class Quirks(msgspec.Struct, frozen=True):
     unsigned: Literal["drop", "text", "keep"] = "drop"  # how to write reasoning without a signature
 
 
-class BlockWriter(RequestDraft):
+class BlockWriter(request_writer.RequestDraft):
     """Writes parts as content blocks."""
 
     protocol = NAME
@@ -68,7 +62,7 @@ class BlockWriter(RequestDraft):
         for part in parts:
             written = writers[type(part)](self, part)
             if part.cache and written and "cache_control" not in written[-1]:
-                marks = split_extra(getattr(part, "extra", None), NAME)[1]
+                marks = request_writer.split_extra(getattr(part, "extra", None), NAME)[1]
                 self.write_cache_control(part, written[-1], marks)
             blocks += written
         return blocks
@@ -92,7 +86,7 @@ class BlockWriter(RequestDraft):
             self.report_loss("empty")  # Anthropic rejects empty blocks
             return []
         block = {"type": "text", "text": part.text, **own}
-        add_missing(block, marks.get("also"))
+        request_writer.add_missing(block, marks.get("also"))
         return [block]
 
     def _write_json(self, part: rq.Json) -> list[Object]:
@@ -100,11 +94,11 @@ class BlockWriter(RequestDraft):
         return [{"type": "text", "text": part.json}]
 
     def _write_reasoning(self, part: rq.Reasoning) -> list[Object]:
-        own, _ = split_extra(part.extra, NAME)
+        own, _ = request_writer.split_extra(part.extra, NAME)
         if "redacted" in own:
             more = {key: value for key, value in own.items() if key != "redacted"}
             return [{"type": "redacted_thinking", "data": own["redacted"], **more}]
-        if own.get("signature") or "signature" in own or self.quirks.unsigned == "keep":
+        if "signature" in own or self.quirks.unsigned == "keep":
             return [{"type": "thinking", "thinking": part.text, "signature": "", **own}]
         self.report_loss("unsigned")
         return [{"type": "text", "text": part.text}] if self.quirks.unsigned == "text" and part.text else []
@@ -112,37 +106,26 @@ class BlockWriter(RequestDraft):
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
 
     def _write_call(self, call: rq.Call) -> list[Object]:
-        if call.cut:
-            self.report_loss("cut-call")
+        given = self.write_call_input(call)
+        if given is None:
             return []
-        given, carried = input_as_object(call)
-        if carried:
-            self.report_carried(carried)
         block: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
         if call.extra is not None:
             own, marks = self.split_extra(call.extra)
             block.update(own)
-            add_missing(block, marks.get("also"))
+            request_writer.add_missing(block, marks.get("also"))
         return [block]
 
     def _write_result(self, result: rq.Result) -> list[Object]:
-        content = result.content
-        if result.extra is None:
-            block: Object = {"type": "tool_result", "tool_use_id": result.call}
-            if content:
-                block["content"] = self.write_content(content)
-            if result.failed:
-                block["is_error"] = True
-            return [block]
         own, marks = self.split_extra(result.extra)
         if result.by == "provider" and own:
             return [{**own, "content": decode_or_keep_raw(result.json)}]
-        block = {"type": "tool_result", "tool_use_id": result.call, **own}
-        if content or "listed" in marks:
-            block["content"] = self.write_content(content, listed="listed" in marks)
+        block: Object = {"type": "tool_result", "tool_use_id": result.call, **own}
+        if result.content or "listed" in marks:
+            block["content"] = self.write_content(result.content, listed="listed" in marks)
         if result.failed or "said" in marks:
             block["is_error"] = result.failed
-        add_missing(block, marks.get("also"))
+        request_writer.add_missing(block, marks.get("also"))
         return [block]
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────
@@ -155,7 +138,7 @@ class BlockWriter(RequestDraft):
         source = self._build_source(part, media, marks.get("own", ""))
         if source is None:
             self.report_loss("file", part.media)
-            return [{"type": "text", "text": describe_file(part)}]
+            return [{"type": "text", "text": request_writer.describe_file(part)}]
         block: Object = {"type": kind, "source": {**source, **marks.get("source", {})}}
         if part.name and kind == "document":
             block["title"] = part.name
@@ -164,7 +147,7 @@ class BlockWriter(RequestDraft):
         if part.id and NAME not in (part.extra or ()):
             self.report_loss("file-id")
         block.update(own)
-        add_missing(block, marks.get("also"))
+        request_writer.add_missing(block, marks.get("also"))
         return [block]
 
     def _build_source(self, part: rq.File, media: str, own: str) -> Object | None:
@@ -194,11 +177,9 @@ class BlockWriter(RequestDraft):
     # ── opaque blocks ─────────────────────────────────────────────────────────────────────────────
 
     def _write_opaque(self, part: rq.Opaque) -> list[Object]:
-        if part.protocol == NAME:
-            return [part.data if part.cache else {key: part.data[key] for key in part.data if key != "cache_control"}]
-        self.report_loss("opaque")
-        text = collect_text(part.data)
-        return [{"type": "text", "text": text}] if text else []
+        if part.protocol == NAME and not part.cache:
+            return [{key: part.data[key] for key in part.data if key != "cache_control"}]
+        return _write_foreign_state(self, part)
 
     part_writers: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _write_text,
@@ -208,6 +189,6 @@ class BlockWriter(RequestDraft):
         rq.Result: _write_result,
         rq.File: _write_file,
         rq.Opaque: _write_opaque,
-        rq.Source: omit_with_loss("source"),
-        rq.Ask: omit_with_loss("approval"),
+        rq.Source: request_writer.omit_with_loss("source"),
+        rq.Ask: request_writer.omit_with_loss("approval"),
     }
