@@ -17,20 +17,19 @@ from penstock._lenient_fields import Object, as_object, get_integer, get_object,
 from penstock._markers import extract_markers, parse_free_text_schema
 from penstock._markers.extract import restore_free_text_calls
 from penstock._markers.marks import MARK_START
-from penstock._protocols.bedrock.request_read_parts import read_blocks, read_cache_time
+from penstock._protocols.bedrock.request_parts import read_blocks, read_cache_time
 from penstock._protocols.bedrock.wire import NAME
+from penstock._request_writer import drop_empty
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 
 THINKING_FIELDS = ("thinking", "reasoning_config", "reasoningConfig")
-_REQUEST_FIELDS = frozenset(
-    str.split("""
-        inferenceConfig additionalModelRequestFields outputConfig requestMetadata serviceTier
-        modelId messages system toolConfig
-    """)
-)
+SETTINGS = {"temperature": "temperature", "topP": "top_p", "stopSequences": "stop"}
+_REQUEST_WORDS = """inferenceConfig additionalModelRequestFields outputConfig requestMetadata serviceTier modelId
+    messages system toolConfig"""
+_REQUEST_FIELDS = frozenset(_REQUEST_WORDS.split())
 _TOOL_FIELDS = frozenset({"name", "description", "inputSchema", "strict"})
-_CONFIG_FIELDS = frozenset({"maxTokens", "max_new_tokens", "temperature", "topP", "stopSequences"})
+_CONFIG_FIELDS = {"maxTokens", "max_new_tokens", *SETTINGS}
 
 
 def read_request(body: Object) -> rq.Request:
@@ -44,9 +43,7 @@ def read_request(body: Object) -> rq.Request:
     tools, choice = _read_tools(config)
     restore_free_text_calls(messages, tools)
     own = unknown_fields(body, _REQUEST_FIELDS)
-    more = unknown_fields(config, {"tools", "toolChoice"})
-    if more:
-        own["toolConfig"] = more
+    own |= drop_empty(toolConfig=unknown_fields(config, {"tools", "toolChoice"}))
     extra = build_extra(NAME, own, model="modelId" in body, also=empty_fields(body, _REQUEST_FIELDS), **marks)
     return rq.Request(strict.get_text(body, "modelId"), extract_markers(messages), tools, choice, settings, extra=extra)
 
@@ -81,19 +78,14 @@ def read_message(message: Object) -> list[rq.Message]:
 
 
 def _split_user_message(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
-    results: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Result]
-    others: list[rq.AnyPart] = [part for part in parts if type(part) is not rq.Result]
-    if not results:
-        first, *more = _split_carried_files(parts)
-        return [rq.Message("user", first, extra=extra), *(rq.Message("user", row) for row in more)]
-    messages = [rq.Message("tool", results, extra=extra)]
-    if others:
-        places = [position for position, part in enumerate(parts) if type(part) is not rq.Result]
-        first, *more = _split_carried_files(others)
-        mixed = places if places[0] < len(results) and not more else None
-        messages += [rq.Message("user", first, extra=build_extra(NAME, {}, joined=True, places=mixed))]
-        messages += [rq.Message("user", row) for row in more]
-    return messages
+    results, others, places = strict.split_results(parts)
+    tool = [rq.Message("tool", results, extra=extra)] if results else []
+    if results and not others:
+        return tool
+    first, *more = _split_carried_files(others)
+    if results:
+        extra = build_extra(NAME, {}, joined=True, places=None if more else places)
+    return [*tool, rq.Message("user", first, extra=extra), *(rq.Message("user", row) for row in more)]
 
 
 def _split_carried_files(parts: list[rq.AnyPart]) -> list[list[rq.AnyPart]]:
@@ -155,9 +147,7 @@ def _read_function(spec: Object, beside: Object) -> rq.Tool:
     holder = strict.get_object(spec, "inputSchema")
     schema = strict.get_object(holder, "json") if holder.get("json") is not None else None
     grammar = None if schema is None else parse_free_text_schema(schema)
-    own = unknown_fields(spec, _TOOL_FIELDS) if spec.keys() - _TOOL_FIELDS else {}
-    if beside:
-        own["beside"] = beside
+    own = unknown_fields(spec, _TOOL_FIELDS) | drop_empty(beside=beside)
     return rq.Tool(
         strict.require_text(spec, "name"),
         strict.get_text(spec, "description"),
@@ -223,16 +213,11 @@ def _read_settings(body: Object) -> tuple[rq.Settings, Object]:
         "output": output,
     }
     try:
-        settings = rq.Settings(
-            max_output=strict.get_integer(config, limit),
-            temperature=strict.get_number(config, "temperature"),
-            top_p=strict.get_number(config, "topP"),
-            stop=strict.get_strings(config, "stopSequences"),
-        )
+        settings = rq.Settings(**strict.read_settings(config, {limit: "max_output", **SETTINGS}))
     except BadRequest as error:
         raise error.at("inferenceConfig") from None
-    settings.top_k, settings.budget = fields.top_k, fields.budget
-    settings.effort, settings.thoughts = fields.effort, fields.thoughts
+    for name in ModelFields.__struct_fields__:
+        setattr(settings, name, getattr(fields, name))
     tier = body.get("serviceTier")
     settings.format, settings.tier = form, get_text(as_object(tier), "type")
     settings.metadata = strict.get_object(body, "requestMetadata") or None
@@ -259,8 +244,6 @@ def _read_format(body: Object) -> tuple[rq.Format | None, Any]:
 
 def build_output_config(form: rq.Format) -> Object:
     """Returns the usual request for a schema."""
-    schema: Object = {"name": form.name} if form.name else {}
-    if form.description:
-        schema["description"] = form.description
+    schema = drop_empty(name=form.name, description=form.description)
     schema["schema"] = as_json(form.schema or {"type": "object"})
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}

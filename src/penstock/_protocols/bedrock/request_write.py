@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock import _request_writer as request_writer
 from penstock import request as rq
-from penstock._markers import EMPTY_MARK, free_text_schema
-from penstock._markers.embed import embed_markers
+from penstock._markers import EMPTY_MARK, embed_markers
 from penstock._markers.marks import wrap_system_parts
-from penstock._protocols.bedrock.request_read import (
-    THINKING_FIELDS,
-    ModelFields,
-    build_output_config,
-    read_model_fields,
-)
-from penstock._protocols.bedrock.request_write_parts import LOSSES, ConverseBlockWriter, Quirks, build_cache_point
-from penstock._request_writer import RequestDraft, add_missing, budget_within_limit, effort_for_budget, insert_lists
+from penstock._protocols.bedrock import request_read
+from penstock._protocols.bedrock.request_parts import LOSSES, ConverseBlockWriter, Quirks, build_cache_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,13 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LOSSES", "BedrockRequestWriter", "Quirks", "write_request"]
 # Roles of neighbours that join one message without a loss: (last, next).
-_JOINED_ROLES = frozenset({
-    ("tool", "tool"), ("tool", "user"), ("tool", "system"), ("user", "system"), ("system", "user"),
-})  # fmt: skip
+_JOINED_ROLES = {*(("tool", role) for role in ("tool", "user", "system")), ("user", "system"), ("system", "user")}
 _EMPTY_BLOCK: Object = {"text": EMPTY_MARK}
-_LOST_SETTINGS = str.split("""
-    seed frequency_penalty presence_penalty choices logprobs top_logprobs parallel_calls verbosity user cache_key store
-""")
+_LOST_SETTINGS = """seed frequency_penalty presence_penalty choices logprobs top_logprobs parallel_calls verbosity user
+    cache_key store"""
 _NEAREST_EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
 _MIN_BUDGET = 1024  # the smallest accepted budget
 # Additional fields of model families that do not use Claude's field, by a part of the model id.
@@ -39,11 +30,9 @@ _MIN_BUDGET = 1024  # the smallest accepted budget
 _FAMILY_FIELDS = (("nova-", "reasoningConfig"), ("gpt-oss", "reasoning_effort"), ("deepseek.v", "reasoning_effort"))
 
 
-def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
+def write_request(request: rq.Request, quirks: Quirks | None = None) -> request_writer.RequestDraft:
     """Writes a request as the body of a Converse call."""
-    writer = BedrockRequestWriter(quirks or Quirks())
-    writer.body = writer.write(request)
-    return writer
+    return BedrockRequestWriter(quirks or Quirks()).write_body(request)
 
 
 class BedrockRequestWriter(ConverseBlockWriter):
@@ -67,13 +56,11 @@ class BedrockRequestWriter(ConverseBlockWriter):
             self.report_loss("system-join")
         if first:
             body["system"] = self.write_blocks([part for message in messages[:first] for part in message.parts])
-        config = self._build_tool_config(request)
-        config.update(own.get("toolConfig", {}))
-        if config:
-            body["toolConfig"] = config
+        config = self._build_tool_config(request) | own.get("toolConfig", {})
+        body |= request_writer.drop_empty(toolConfig=config)
         self._write_settings(request.settings, marks, body, request.model)
         body.update({key: value for key, value in own.items() if key != "toolConfig"})
-        add_missing(body, marks.get("also"))
+        request_writer.add_missing(body, marks.get("also"))
         return body
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
@@ -111,7 +98,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
                 content.pop()
                 self._other_blocks -= 1
             if places is not None and self._last_role == "tool" and len(places) == len(blocks):
-                insert_lists(content, places, [[block] for block in blocks])
+                request_writer.insert_lists(content, places, [[block] for block in blocks])
             else:
                 content += blocks
         else:
@@ -132,10 +119,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
             self.report_loss("no-tools")
             if not any(type(part) is rq.Call for message in request.messages for part in message.parts):
                 return {}
-        tools: list[Object] = []
-        for tool in request.tools:
-            tools += self._write_tool(tool)
-        config: Object = {"tools": tools} if tools else {}
+        config = request_writer.drop_empty(tools=[row for tool in request.tools for row in self._write_tool(tool)])
         if choice is not None and choice.mode != "none":
             config["toolChoice"] = self._build_choice(choice)
         return config
@@ -160,21 +144,13 @@ class BedrockRequestWriter(ConverseBlockWriter):
         spec: Object = {"name": tool.name}
         if tool.description or marks.get("empty"):
             spec["description"] = tool.description
-        schema: Object | None = tool.schema
-        if tool.kind == "custom":
-            self.report_carried("free-text")
-            schema = free_text_schema(tool)
-        if schema is None:
-            schema = {"type": "object", "properties": {}}
-        spec["inputSchema"] = {"json": schema if "type" in schema else {"type": "object", **schema}}
-        if tool.strict is not None:
-            spec["strict"] = tool.strict
-        return spec
+        spec["inputSchema"] = {"json": self.write_object_schema(tool)}
+        return spec | request_writer.drop_empty(strict=tool.strict)
 
     def _build_choice(self, choice: rq.ToolChoice) -> Object:
-        own: Object = self.split_extra(choice.extra)[0]
+        own: dict[str, Object] = self.split_extra(choice.extra)[0]
         if "choice" in own:
-            return own["choice"]  # type: ignore[no-any-return]
+            return own["choice"]
         if choice.mode == "tool":
             return {"tool": {"name": choice.names[0]}}
         if choice.names:
@@ -184,17 +160,10 @@ class BedrockRequestWriter(ConverseBlockWriter):
     # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
     def _write_settings(self, settings: rq.Settings, marks: Object, body: Object, model: str) -> None:
-        for name in _LOST_SETTINGS:
-            if getattr(settings, name) not in (None, ""):
-                self.report_loss("setting", name)
-        given: Object = {
-            marks.get("limit") or "maxTokens": settings.max_output,
-            "temperature": settings.temperature,
-            "topP": settings.top_p,
-            "stopSequences": settings.stop or None,
-        }
-        config = {**{key: value for key, value in given.items() if value is not None}, **marks.get("config", {})}
-        add_missing(config, marks.get("unsaid"))
+        self.report_settings(settings, _LOST_SETTINGS.split())
+        names = {marks.get("limit") or "maxTokens": "max_output", **request_read.SETTINGS}
+        config = {**request_writer.write_settings(settings, names), **marks.get("config", {})}
+        request_writer.add_missing(config, marks.get("unsaid"))
         more = self._build_model_fields(settings, marks.get("more", {}), model)
         if more is not marks.get("more"):
             self._drop_rejected_settings(config, more)
@@ -226,22 +195,22 @@ class BedrockRequestWriter(ConverseBlockWriter):
             return None
         if form.strict is not None:
             self.report_loss("format")
-        return given or build_output_config(form)
+        return given or request_read.build_output_config(form)
 
     def _build_model_fields(self, settings: rq.Settings, given: Object, model: str) -> Object:
         """Returns the additional fields: unchanged if they mean the same, else in the form of the model's family."""
-        wanted = ModelFields(settings.budget, settings.thoughts, settings.effort, settings.top_k)
-        if read_model_fields(given) == wanted:
+        wanted = request_read.ModelFields(settings.budget, settings.thoughts, settings.effort, settings.top_k)
+        if request_read.read_model_fields(given) == wanted:
             return given
-        replaced = (*THINKING_FIELDS, "output_config", "top_k", "reasoning_effort")
+        replaced = (*request_read.THINKING_FIELDS, "output_config", "top_k", "reasoning_effort")
         fields = {key: value for key, value in given.items() if key not in replaced}
         if settings.top_k is not None:
-            fields.update(self._build_top_k(settings.top_k))
+            fields |= self._build_top_k(settings.top_k)
         key: str = self.quirks.thinking
         if key == "auto":
             key = next((field for part, field in _FAMILY_FIELDS if part in model), "thinking")
         fields.update(_build_thinking(settings, key))
-        sent = read_model_fields(fields)
+        sent = request_read.read_model_fields(fields)
         if (sent.budget, sent.thoughts, sent.effort) != (settings.budget, settings.thoughts, settings.effort):
             self.report_loss("effort" if settings.effort else "budget")
         return fields
@@ -258,7 +227,7 @@ def _build_thinking(settings: rq.Settings, key: str) -> Object:
     budget, effort = settings.budget, _NEAREST_EFFORTS.get(settings.effort, settings.effort)
     if (budget is None and not effort and settings.thoughts is None) or not key:
         return {}
-    level = effort or effort_for_budget(_MIN_BUDGET if budget is None else budget)
+    level = effort or request_writer.effort_for_budget(_MIN_BUDGET if budget is None else budget)
     if key == "reasoning_effort":
         return {key: level}
     if budget == 0 or effort == "none" or settings.thoughts is False:
@@ -276,6 +245,8 @@ def _build_claude_thinking(settings: rq.Settings, key: str, effort: str) -> Obje
     if budget is None and settings.thinking == "adaptive":
         return {key: {"type": "adaptive"}, "output_config": {"effort": settings.effort}}
     budget = (
-        budget_within_limit(effort, settings.max_output, _MIN_BUDGET) if budget is None else max(budget, _MIN_BUDGET)
+        request_writer.budget_within_limit(effort, settings.max_output, _MIN_BUDGET)
+        if budget is None
+        else max(budget, _MIN_BUDGET)
     )
     return {key: {"type": "enabled", "budget_tokens": budget}} if budget else {}

@@ -1,4 +1,4 @@
-"""Wire format of Bedrock Converse: stream events, non-stream answers, file formats.
+"""Wire format of Bedrock Converse: stream events, non-stream answers, usage and state.
 
 Only fields that the decoder reads are declared. Usage, citations and traces also stay plain objects, because they are
 kept unchanged.
@@ -6,20 +6,25 @@ kept unchanged.
 
 from __future__ import annotations
 
+from binascii import a2b_base64, b2a_base64
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
+from penstock import events as ev
+
 NAME = "bedrock"
-
-
-class MessageStartEvent(Struct, gc=False):
-    role: str | None = None
-
-
-class BlockStartEvent(Struct):
-    contentBlockIndex: int = 0
-    start: dict[str, Any] | None = None
+FINISH_REASONS: dict[str, ev.Reason] = {
+    **dict.fromkeys(("end_turn", "stop_sequence"), "stop"),
+    "tool_use": "calls",
+    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("guardrail_intervened", "content_filtered"), "filter"),
+    **dict.fromkeys(("malformed_model_output", "malformed_tool_use"), "other"),
+    "refusal": "refusal",
+    "pause_turn": "pause",
+}
+CLIENT_TYPES = frozenset({None, "", "tool_use"})  # types of calls that the client runs
 
 
 class ToolUseBlock(Struct):
@@ -80,13 +85,12 @@ class ConverseDelta(Struct, gc=False):
     image: MediaContent | None = None
 
 
-class BlockDeltaEvent(Struct, gc=False):
+class BlockEvent(Struct, gc=False):
+    """The start, a delta or the stop of a block."""
+
     contentBlockIndex: int = 0
     delta: ConverseDelta = field(default_factory=ConverseDelta)
-
-
-class BlockStopEvent(Struct, gc=False):
-    contentBlockIndex: int = 0
+    start: dict[str, Any] | None = None
 
 
 class MessageStopEvent(Struct):
@@ -95,10 +99,15 @@ class MessageStopEvent(Struct):
 
 
 class ConverseUsage(Struct, gc=False):
-    """Token counts, with both names of the cached ones. `inputTokens` leaves out cached tokens."""
+    """Token counts, with both names of the cached ones. `inputTokens` leaves out cached tokens.
+
+    `inputTokenCount` and `outputTokenCount` are in the metrics that `InvokeModel` adds to the last payload.
+    """
 
     inputTokens: int | None = None
     outputTokens: int | None = None
+    inputTokenCount: int | None = None
+    outputTokenCount: int | None = None
     totalTokens: int | None = None
     cacheReadInputTokens: int | None = None
     cacheReadInputTokenCount: int | None = None
@@ -112,15 +121,6 @@ class MetadataEvent(Struct):
     trace: dict[str, Any] | None = None
     performanceConfig: dict[str, Any] | None = None
     serviceTier: dict[str, Any] | None = None
-
-
-class InvocationMetrics(Struct, gc=False):
-    """Counts that `InvokeModel` adds to the last payload of every model."""
-
-    inputTokenCount: int | None = None
-    outputTokenCount: int | None = None
-    cacheReadInputTokenCount: int | None = None
-    cacheWriteInputTokenCount: int | None = None
 
 
 class ExceptionBody(Struct):
@@ -157,16 +157,16 @@ class ConverseBlock(Struct):
     video: MediaContent | None = None
 
 
-class ConversePayload(Struct):
+class ConversePayload(MetadataEvent):
     """An event under its name, a non-stream answer, or the body of an error."""
 
-    contentBlockDelta: BlockDeltaEvent | None = None
-    contentBlockStart: BlockStartEvent | None = None
-    contentBlockStop: BlockStopEvent | None = None
-    messageStart: MessageStartEvent | None = None
+    contentBlockDelta: BlockEvent | None = None
+    contentBlockStart: BlockEvent | None = None
+    contentBlockStop: BlockEvent | None = None
+    messageStart: dict[str, Any] | None = None
     messageStop: MessageStopEvent | None = None
     metadata: MetadataEvent | None = None
-    invocation: InvocationMetrics | None = field(default=None, name="amazon-bedrock-invocationMetrics")
+    invocation: ConverseUsage | None = field(default=None, name="amazon-bedrock-invocationMetrics")
     internalServerException: ExceptionBody | None = None
     modelStreamErrorException: ExceptionBody | None = None
     modelTimeoutException: ExceptionBody | None = None
@@ -175,11 +175,6 @@ class ConversePayload(Struct):
     validationException: ExceptionBody | None = None
     output: ConverseOutput | None = None
     stopReason: str | None = None
-    usage: dict[str, Any] | None = None
-    metrics: dict[str, Any] | None = None
-    trace: dict[str, Any] | None = None
-    performanceConfig: dict[str, Any] | None = None
-    serviceTier: dict[str, Any] | None = None
     additionalModelResponseFields: Any = None
     message: str | None = None
     capital: str | None = field(default=None, name="Message")  # the spelling of some Amazon services
@@ -188,50 +183,44 @@ class ConversePayload(Struct):
     originalMessage: str | None = None
 
 
-# ── file formats ──────────────────────────────────────────────────────────────────────────────────
-
-_OFFICE = "application/vnd.openxmlformats-officedocument."
-_DOCUMENT_TYPES = {
-    "pdf": "application/pdf",
-    "csv": "text/csv",
-    "doc": "application/msword",
-    "docx": _OFFICE + "wordprocessingml.document",
-    "xls": "application/vnd.ms-excel",
-    "xlsx": _OFFICE + "spreadsheetml.sheet",
-    "html": "text/html",
-    "txt": "text/plain",
-    "md": "text/markdown",
-}
-_MEDIA_TYPES = {  # where the media type is not the kind and the format
-    "video/mov": "video/quicktime",
-    "video/mkv": "video/x-matroska",
-    "video/flv": "video/x-flv",
-    "video/wmv": "video/x-ms-wmv",
-    "video/three_gp": "video/3gpp",
-    "video/mpg": "video/mpeg",
-    "audio/mp3": "audio/mpeg",
-    "image/jpg": "image/jpeg",
-}
-_DOCUMENT_FORMATS = {media: file_format for file_format, media in _DOCUMENT_TYPES.items()}
-_MEDIA_FORMATS = {
-    media: name.partition("/")[2] for name, media in _MEDIA_TYPES.items() if name not in ("video/mpg", "image/jpg")
-}
-_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
+# ── usage and state ───────────────────────────────────────────────────────────────────────────────
 
 
-def get_media_type(kind: str, file_format: str) -> str:
-    """Returns the media type of a format in a block of this kind."""
-    if kind == "document":
-        return _DOCUMENT_TYPES.get(file_format) or f"application/{file_format or 'octet-stream'}"
-    name = f"{kind}/{file_format or '*'}"
-    return _MEDIA_TYPES.get(name, name)
+def read_usage(raw: dict[str, Any]) -> ev.Usage:
+    """Returns canonical usage. The total shows whether `inputTokens` has the cached tokens."""
+    usage = msgspec.convert(raw, ConverseUsage, strict=False)
+    read, written = _get_cache_counts(usage)
+    prompt = usage.inputTokens
+    if prompt is not None and usage.totalTokens != prompt + (usage.outputTokens or 0):
+        prompt += (read or 0) + (written or 0)
+    return ev.Usage(prompt, usage.outputTokens, read, written, extra={NAME: raw})
 
 
-def get_block_format(media: str) -> tuple[str, str]:
-    """Returns the kind of block and the format for a media type; empty strings if there is none."""
-    kind, _, subtype = media.partition("/")
-    if kind in ("image", "video", "audio"):
-        return kind, _MEDIA_FORMATS.get(media, subtype)
-    if media in _DOCUMENT_FORMATS:
-        return "document", _DOCUMENT_FORMATS[media]
-    return ("document", "txt") if media.startswith(_TEXT_TYPES) else ("", "")
+def read_metrics(metrics: ConverseUsage) -> ev.Usage:
+    """Returns the counts of `InvokeModel` as canonical usage."""
+    read, written = _get_cache_counts(metrics)
+    given = metrics.inputTokenCount
+    prompt = None if given is None else given + (read or 0) + (written or 0)
+    return ev.Usage(prompt, metrics.outputTokenCount, read, written)
+
+
+def _get_cache_counts(usage: ConverseUsage) -> tuple[int | None, int | None]:
+    """Returns how many tokens were read from the cache, and how many were written to it."""
+    read, written = usage.cacheReadInputTokens, usage.cacheWriteInputTokens
+    read = usage.cacheReadInputTokenCount if read is None else read
+    return read, usage.cacheWriteInputTokenCount if written is None else written
+
+
+def append_state(extra: ev.Extra | None, key: str, more: str) -> ev.Extra:
+    """Returns extra data with more of the state under `key`."""
+    own = (extra or {}).get(NAME, {})
+    join = _join_base64 if key == "redactedContent" else str.__add__
+    return {NAME: {**own, key: join(own[key], more) if key in own else more}}
+
+
+def _join_base64(first: str, second: str) -> str:
+    """Joins two base64 strings. Each may end in padding."""
+    try:
+        return b2a_base64(a2b_base64(first) + a2b_base64(second), newline=False).decode()
+    except ValueError:
+        return first + second
