@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec.structs import replace
-
 from penstock import _provider_tools as provider_tools
 from penstock import events as ev
 from penstock._jsontext import GrowingText, decode_or_keep_raw, decode_trusted, encode, grow_text, is_object
@@ -15,14 +13,7 @@ from penstock._lenient_fields import as_object
 from penstock._protocols.gemini.decode_calls import METADATA_ONLY
 from penstock._protocols.gemini.decode_metadata import FINISH_REASONS, to_reason
 from penstock._protocols.gemini.wire import NAME, drop_none, gemini_fields
-from penstock._vendor_errors import (
-    ErrorTable,
-    VendorError,
-    provider_error_object,
-    refused_by,
-    vendor_error,
-    vendor_message,
-)
+from penstock._vendor_errors import provider_error_object, read_errors, refused_by, vendor_error, vendor_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -281,41 +272,9 @@ def usage_metadata(event: ev.Usage) -> dict[str, Any]:
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
-# Statuses: https://ai.google.dev/gemini-api/docs/troubleshooting
-# The size limit as reported: https://github.com/MaKTaiL/gemini-srt-translator/issues/63
-# A wrong key is a 400 with the reason API_KEY_INVALID. Gemini CLI gives up on the reason QUOTA_EXHAUSTED and waits for
-# every other RESOURCE_EXHAUSTED:
-# https://github.com/google-gemini/gemini-cli/blob/main/packages/core/src/utils/googleQuotaErrors.ts
-# Gemini answers a filtered prompt with 200 and a blockReason. No public source shows an error for it; ours is a 400.
 
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
-_ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
-_INVALID_KEY = {"@type": _ERROR_INFO, "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
-_QUOTA_SPENT = {"@type": _ERROR_INFO, "reason": "QUOTA_EXHAUSTED", "domain": "cloudcode-pa.googleapis.com"}
-_INVALID = VendorError(status=400, type="INVALID_ARGUMENT")
-_EXHAUSTED = VendorError(status=429, type="RESOURCE_EXHAUSTED")
-_INTERNAL = VendorError(status=500, type="INTERNAL")
-_QUOTA_MESSAGE = "You exceeded your current quota, please check your plan and billing details"
-_TOO_LARGE = "The input token count exceeds the maximum number of tokens allowed"
-_OVERFLOW = "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit})."
-_KEY_MESSAGE = "API key not valid. Please pass a valid API key"
-ERRORS: ErrorTable = {
-    "auth": replace(_INVALID, opening=_KEY_MESSAGE, details=(_INVALID_KEY,)),
-    "permission": VendorError(status=403, type="PERMISSION_DENIED"),
-    "quota": replace(_EXHAUSTED, opening=_QUOTA_MESSAGE, details=(_QUOTA_SPENT,)),
-    "not-found": VendorError(status=404, type="NOT_FOUND"),
-    "invalid": _INVALID,
-    "too-large": replace(_INVALID, opening=_TOO_LARGE, overflow=_OVERFLOW),
-    "body-size": replace(_INVALID, opening="Request payload size exceeds the limit"),
-    "rate-limit": _EXHAUSTED,
-    "filter": _INVALID,
-    "overloaded": VendorError(status=503, type="UNAVAILABLE"),
-    "timeout": VendorError(status=504, type="DEADLINE_EXCEEDED"),
-    "cancelled": VendorError(status=499, type="CANCELLED"),
-    "network": VendorError(status=502, type="UNAVAILABLE"),
-    **dict.fromkeys(("server", "other"), _INTERNAL),
-    **dict.fromkeys(("truncated", "malformed", "grammar"), replace(_INTERNAL, status=502)),
-}
+ERRORS = read_errors(__name__)
 _STATUS_TYPES: dict[int, str] = {401: "UNAUTHENTICATED", 501: "UNIMPLEMENTED"}  # of a gateway's own refusals
 
 

@@ -17,7 +17,15 @@ from penstock._delta_templates import number_remover
 from penstock._protocols.gemini import decode_metadata, wire
 from penstock._protocols.gemini.decode_calls import CallDecoder
 from penstock._protocols.gemini.decode_interactions import InteractionDecoder
-from penstock._protocols.gemini.wire import NAME, gemini_extra, parse_time, reread_chunk, reread_part
+from penstock._protocols.gemini.wire import (
+    NAME,
+    camel_case,
+    drop_none,
+    gemini_extra,
+    parse_time,
+    reread_chunk,
+    reread_part,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -179,7 +187,7 @@ class GeminiDecoder(Decoder):
 
     @property
     def _block_reason(self) -> str:
-        return decode_metadata.enum_name(self._feedback.get("blockReason"), decode_metadata.BLOCK_REASONS)
+        return decode_metadata.enum_name(self._feedback.get("blockReason"), "block_reason")
 
     def _end(self) -> None:
         self._report_finish()
@@ -278,17 +286,15 @@ class CandidateDecoder:
 
     def _collect_metadata(self, candidate: wire.Candidate) -> None:
         ratings, logprobs = candidate.safety_ratings, candidate.logprobs_result
-        for key, value in (
-            ("safetyRatings", decode_metadata.name_ratings(ratings) if ratings else ratings),
-            ("finishMessage", candidate.finish_message),
-            ("avgLogprobs", candidate.avg_logprobs),
-            ("tokenCount", candidate.token_count),
-        ):
-            if value is not None:
-                self.metadata[key] = value
+        self.metadata |= drop_none(
+            safetyRatings=ratings and decode_metadata.name_ratings(ratings),
+            **{
+                camel_case(name): getattr(candidate, name) for name in ("finish_message", "avg_logprobs", "token_count")
+            },
+        )
         if logprobs:
             self.metadata["logprobsResult"] = _merge_logprobs(self.metadata.get("logprobsResult") or {}, logprobs)
-        name = decode_metadata.enum_name(candidate.finish_reason)
+        name = decode_metadata.enum_name(candidate.finish_reason, "finish_reason")
         if name:
             self.reason_name, self.reason = name, decode_metadata.to_reason(name)
 
@@ -371,11 +377,10 @@ class CandidateDecoder:
         elif part.thought_signature:
             self._add_signed_text(kind, "", part.thought_signature)
 
-    def _add_file(self, file: wire.Blob | wire.FileData, part: wire.Part) -> None:
-        key = (self.index, "file")
-        url, data = (file.file_uri, None) if isinstance(file, wire.FileData) else (None, file.data)
-        self._ledger.open_file(key, file.mime_type or "application/octet-stream", url or "", choice=self.index)
-        self._ledger.append_text(key, data or "")
+    def _add_file(self, file: wire.FileData, part: wire.Part) -> None:
+        key, media = (self.index, "file"), file.mime_type or "application/octet-stream"
+        self._ledger.open_file(key, media, file.file_uri or "", choice=self.index)
+        self._ledger.append_text(key, file.data or "")
         self._ledger.close(key, gemini_extra(thoughtSignature=part.thought_signature, thought=part.thought))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock._jsontext import as_json
-from penstock._protocols.gemini.wire import gemini_extra
+from penstock._protocols.gemini.wire import ENUMS, gemini_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from penstock._protocols.gemini import wire
 
 CODE_EXECUTION = "code_execution"
-TOOL_NAMES: dict[str, str] = {
-    "GOOGLE_SEARCH_WEB": "google_search",
-    "GOOGLE_SEARCH_IMAGE": "google_image_search",
-    "URL_CONTEXT": "url_context",
-    "GOOGLE_MAPS": "google_maps",
-    "FILE_SEARCH": "file_search",
-    "MEDIA_PROCESSING": "media_processing",
-}
 METADATA_ONLY = "metadata"  # `part` of a tool run that the response shows only in its metadata
 _MAX_DEPTH = 64
 _MAX_GAP = 64  # how far past its end a list may be written; a larger gap would have to be invented
@@ -109,21 +101,20 @@ class CallDecoder:
 
     # ── calls that the provider ran ───────────────────────────────────────────────────────────────
 
-    def add_code(self, code: wire.ExecutableCode, signature: str | None) -> None:
+    def add_code(self, code: wire.ToolRun, signature: str | None) -> None:
         text = as_json({"language": code.language, "code": code.code or ""})
         self._add_run(CODE_EXECUTION, code.id, text, part="executableCode", thoughtSignature=signature)
 
-    def add_code_result(self, result: wire.CodeExecutionResult, signature: str | None) -> None:
+    def add_code_result(self, result: wire.ToolRun, signature: str | None) -> None:
         text = as_json({"outcome": result.outcome, "output": result.output or ""})
-        failed = result.outcome not in ("OUTCOME_OK", 1)
-        extra = {"part": "codeExecutionResult", "thoughtSignature": signature}
-        self._add_result(CODE_EXECUTION, result.id, text, failed=failed, **extra)
+        fields = {"part": "codeExecutionResult", "thoughtSignature": signature}
+        self._add_result(CODE_EXECUTION, result.id, text, failed=result.outcome not in ("OUTCOME_OK", 1), **fields)
 
-    def add_tool_call(self, call: wire.ToolCall, signature: str | None) -> None:
+    def add_tool_call(self, call: wire.ToolRun, signature: str | None) -> None:
         kind, text = call.tool_type or "", _arguments_text(call.args)
         self._add_run(tool_name(kind), call.id, text, part="toolCall", toolType=kind, thoughtSignature=signature)
 
-    def add_tool_result(self, result: wire.ToolResponse, signature: str | None) -> None:
+    def add_tool_result(self, result: wire.ToolRun, signature: str | None) -> None:
         kind, text = result.tool_type or "", _arguments_text(result.response)
         extra = {"part": "toolResponse", "toolType": kind, "thoughtSignature": signature}
         self._add_result(tool_name(kind), result.id, text, failed=False, **extra)
@@ -157,7 +148,7 @@ class CallDecoder:
 
 def tool_name(kind: str) -> str:
     """Returns our name for one of Google's tool types."""
-    return TOOL_NAMES.get(kind) or kind.lower() or "tool"
+    return ENUMS["tools"].get(kind) or kind.lower() or "tool"
 
 
 def _arguments_text(args: Any) -> str:
@@ -195,14 +186,23 @@ class PartialArguments:
     def _place(self, path: list[str | int], arg: wire.PartialArg) -> bool:
         node: Any = self.root
         for step, following in pairwise(path):
-            node = _enter(node, step, [] if isinstance(following, int) else {})
-            if node is None:
+            if not _make_room(node, step):
                 return False
-        before = _get_item(node, path[-1])
-        if arg.string_value is not None and isinstance(before, str):
-            return _set_item(node, path[-1], before + arg.string_value)
+            container: Any = list if isinstance(following, int) else dict
+            inner = node.get(step) if isinstance(step, str) else node[step]
+            if inner is None:
+                inner = node[step] = container()
+            elif not isinstance(inner, container):
+                return False
+            node = inner
+        step = path[-1]
+        if not _make_room(node, step):
+            return False
+        before = node.get(step) if isinstance(step, str) else node[step]
         values = (arg.string_value, arg.number_value, arg.bool_value)
-        return _set_item(node, path[-1], next((value for value in values if value is not None), None))
+        value = next((value for value in values if value is not None), None)
+        node[step] = before + value if isinstance(before, str) and isinstance(value, str) else value
+        return True
 
 
 def _parse_path(path: str) -> list[str | int]:
@@ -219,26 +219,11 @@ def _parse_path(path: str) -> list[str | int]:
     return steps if steps and isinstance(steps[0], str) else []
 
 
-def _get_item(node: Any, step: str | int) -> Any:
-    if isinstance(step, int):
-        return node[step] if isinstance(node, list) and step < len(node) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return node.get(step) if isinstance(node, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-
-def _set_item(node: Any, step: str | int, value: Any) -> bool:
-    if isinstance(step, str) and isinstance(node, dict):
-        node[step] = value
-        return True
-    if isinstance(step, str) or not isinstance(node, list) or step > len(node) + _MAX_GAP:  # pyright: ignore[reportUnknownArgumentType]
+def _make_room(node: Any, step: str | int) -> bool:
+    """Extends a list up to the step. Returns False if the node cannot have the step."""
+    if isinstance(step, str):
+        return isinstance(node, dict)
+    if not isinstance(node, list) or step > len(node) + _MAX_GAP:  # pyright: ignore[reportUnknownArgumentType]
         return False
     node.extend([None] * (step + 1 - len(node)))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    node[step] = value
     return True
-
-
-def _enter(node: Any, step: str | int, empty: Any) -> Any:
-    """Returns the container below a node and creates a missing one; None if another value is there."""
-    inner = _get_item(node, step)
-    if inner is None:
-        return empty if _set_item(node, step, empty) else None
-    return inner if isinstance(inner, type(empty)) else None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import events as ev
 from penstock._jsontext import as_json
 from penstock._protocols.gemini import wire
-from penstock._protocols.gemini.decode_metadata import AnswerText, report_fault, sum_known
-from penstock._protocols.gemini.wire import NAME, convert_leniently, gemini_extra, gemini_fields, parse_time
+from penstock._protocols.gemini.decode_metadata import AnswerText, report_fault
+from penstock._protocols.gemini.wire import NAME, gemini_extra, gemini_fields, parse_time, sum_counts
 from penstock._vendor_errors import fault_kind
 
 if TYPE_CHECKING:
@@ -71,10 +71,8 @@ class InteractionDecoder:
 
     def decode(self, chunk: wire.Chunk) -> None:
         if chunk.event_type is None:
-            fields = (chunk.id, chunk.model, chunk.agent, chunk.created, str(chunk.status or ""), chunk.steps)
-            interaction = wire.Interaction(*fields, chunk.usage, chunk.errors)
-            self._begin(interaction)
-            self._finish(interaction)
+            self._begin(chunk)
+            self._finish(chunk)
         elif chunk.event_type in self.table:
             self.table[chunk.event_type](self, chunk)
         else:
@@ -92,7 +90,7 @@ class InteractionDecoder:
 
     def _finish(self, interaction: wire.Interaction) -> None:
         """Ends the turn. The end mark has the steps that were not streamed."""
-        status = interaction.status or "completed"
+        status = str(interaction.status or "completed")
         failed = self._ledger.breaking = status in ("failed", "cancelled")
         if not self._streamed:
             for index, step in enumerate(interaction.steps or ()):
@@ -112,11 +110,10 @@ class InteractionDecoder:
 
     def _report_usage(self, raw: dict[str, Any] | None) -> None:
         if raw:
-            usage: wire.InteractionUsage = convert_leniently(raw, wire.InteractionUsage)
-            thoughts, extra = usage.total_thought_tokens, {NAME: {"interaction": raw}}
-            read = sum_known(usage.total_input_tokens, usage.total_tool_use_tokens)
-            written = sum_known(usage.total_output_tokens, thoughts)
-            self._ledger.usage(ev.Usage(read, written, usage.total_cached_tokens, None, thoughts, extra=extra))
+            prompt = sum_counts(raw, "total_input_tokens", "total_tool_use_tokens")
+            output = sum_counts(raw, "total_output_tokens", "total_thought_tokens")
+            cached, thoughts = sum_counts(raw, "total_cached_tokens"), sum_counts(raw, "total_thought_tokens")
+            self._ledger.usage(ev.Usage(prompt, output, cached, None, thoughts, extra={NAME: {"interaction": raw}}))
 
     def _error(self, chunk: wire.Chunk) -> None:
         report_fault(self._ledger, chunk.error if chunk.error is not None else "the provider reported an error")

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._protocols.gemini import wire
-from penstock._protocols.gemini.wire import NAME, convert_leniently, drop_none, gemini_extra
+from penstock._protocols.gemini.wire import (
+    ENUMS,
+    NAME,
+    camel_case,
+    convert_leniently,
+    drop_none,
+    gemini_extra,
+    sum_counts,
+)
 from penstock._vendor_errors import QUOTA_EXHAUSTED, classify_fault, is_daily_quota
 
 if TYPE_CHECKING:
@@ -23,42 +31,17 @@ if TYPE_CHECKING:
     from penstock._protocols.gemini.decode_calls import CallDecoder
     from penstock.events import Reason
 
-_FILTERED = """SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT
-    IMAGE_RECITATION"""
-# The model failed to answer: neither a filter nor a normal stop.
-_FAILED = """OTHER LANGUAGE NO_IMAGE IMAGE_OTHER MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS
-    MISSING_THOUGHT_SIGNATURE MALFORMED_RESPONSE"""
 FINISH_REASONS: dict[str, Reason] = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    "CONTINUATION": "pause",
-    **dict.fromkeys(_FILTERED.split(), "filter"),
-    **dict.fromkeys(_FAILED.split(), "other"),
+    name: reason for reason, names in ENUMS["finish_reasons"].items() for name in names
 }
-# Enum values by number, for protobuf without names. Vertex AI uses other numbers from 6 on.
-_NUMBERED_REASONS = """STOP MAX_TOKENS SAFETY RECITATION OTHER LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII
-    MALFORMED_FUNCTION_CALL IMAGE_SAFETY"""
-_FINISH_REASON_NUMBERS = ("", *_NUMBERED_REASONS.split())
-BLOCK_REASONS = ("", "SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "IMAGE_SAFETY")
-_CATEGORIES = ["HATE_SPEECH", "DANGEROUS_CONTENT", "HARASSMENT", "SEXUALLY_EXPLICIT", "CIVIC_INTEGRITY"]
-_LEVELS: dict[int, str] = dict(enumerate(("NEGLIGIBLE", "LOW", "MEDIUM", "HIGH"), 1))
-_RATING_NUMBERS: dict[str, dict[int, str]] = {
-    "category": {
-        # Vertex AI counts from 1, the Gemini API from 7; its lower numbers are the categories of PaLM.
-        **{number: f"HARM_CATEGORY_{name}" for number, name in enumerate(_CATEGORIES, 1)},
-        **{number: f"HARM_CATEGORY_{_CATEGORIES[place]}" for number, place in enumerate((2, 0, 3, 1, 4), 7)},
-    },
-    "probability": _LEVELS,
-    "severity": {number: f"HARM_SEVERITY_{name}" for number, name in _LEVELS.items()},
-}
-
 
 # ── finish reasons and ratings ────────────────────────────────────────────────────────────────────
 
 
-def enum_name(value: Any, numbers: tuple[str, ...] = _FINISH_REASON_NUMBERS) -> str:
-    """Returns the name of an enum value; an empty string if it is unspecified."""
+def enum_name(value: Any, enum: str) -> str:
+    """Returns the name of a value of an enum; an empty string if it is unspecified."""
     if isinstance(value, int):
+        numbers: list[str] = ENUMS["numbers"][enum]
         return numbers[value] if 0 <= value < len(numbers) else str(value)
     name = value if isinstance(value, str) else ""
     return "" if name.endswith("_UNSPECIFIED") else name
@@ -71,11 +54,9 @@ def to_reason(name: str) -> Reason:
 
 def name_ratings(ratings: list[Any]) -> list[Any]:
     """Replaces numbers in safety ratings by names, because clients only know the names."""
+    names = ENUMS["ratings"]
     return [
-        {
-            key: _RATING_NUMBERS.get(key, {}).get(value, value) if type(value) is int else value
-            for key, value in row.items()
-        }
+        {key: names.get(key, {}).get(str(value), value) if type(value) is int else value for key, value in row.items()}
         for row in lenient.as_objects(ratings)
     ]
 
@@ -84,7 +65,7 @@ def name_feedback(feedback: dict[str, Any]) -> dict[str, Any]:
     """Replaces numbers in the prompt feedback by names."""
     named = dict(feedback)
     if type(named.get("blockReason")) is int:
-        named["blockReason"] = enum_name(named["blockReason"], BLOCK_REASONS)
+        named["blockReason"] = enum_name(named["blockReason"], "block_reason")
     if isinstance(named.get("safetyRatings"), list):
         named["safetyRatings"] = name_ratings(named["safetyRatings"])
     return named
@@ -112,33 +93,21 @@ class UsageCounter:
 
     def report(self) -> None:
         if self._counts:
-            usage: wire.Usage = convert_leniently(self._counts, wire.Usage)
-            cached, thoughts = usage.cached_content_token_count, usage.thoughts_token_count
-            extra = {NAME: self._counts}
-            self._ledger.usage(
-                ev.Usage(_input_tokens(usage), _output_tokens(usage), cached, None, thoughts, extra=extra)
-            )
+            self._ledger.usage(_read_usage(self._counts))
 
 
-def _input_tokens(usage: wire.Usage) -> int | None:
-    return sum_known(usage.prompt_token_count, usage.tool_use_prompt_token_count)
-
-
-def _output_tokens(usage: wire.Usage) -> int | None:
-    return sum_known(usage.candidates_token_count, usage.thoughts_token_count)
+def _read_usage(counts: dict[str, Any]) -> ev.Usage:
+    """Returns canonical usage. Google counts thoughts, and what tools read, apart from the other tokens."""
+    prompt = sum_counts(counts, "promptTokenCount", "toolUsePromptTokenCount")
+    output = sum_counts(counts, "candidatesTokenCount", "thoughtsTokenCount")
+    cached, thoughts = sum_counts(counts, "cachedContentTokenCount"), sum_counts(counts, "thoughtsTokenCount")
+    return ev.Usage(prompt, output, cached, None, thoughts, extra={NAME: counts})
 
 
 def _adds_up(counts: dict[str, Any]) -> bool:
     """True if the total equals the sum. Protobuf omits zeros, so the missing counts of this chunk are then zero."""
-    usage: wire.Usage = convert_leniently(counts, wire.Usage)
-    output = _output_tokens(usage)
-    return bool(output) and counts.get("totalTokenCount") == (_input_tokens(usage) or 0) + (output or 0)
-
-
-def sum_known(*counts: int | None) -> int | None:
-    """Returns the sum of the known counts; None if none is known."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    usage = _read_usage(counts)
+    return bool(usage.output) and counts.get("totalTokenCount") == (usage.input or 0) + (usage.output or 0)
 
 
 def report_fault(ledger: Ledger, error: wire.Error | str) -> None:
@@ -221,6 +190,8 @@ class AnswerText:
 
 # ── grounding ─────────────────────────────────────────────────────────────────────────────────────
 
+_METADATA_FIELDS = ("citation_metadata", "grounding_metadata", "url_context_metadata")
+_QUERY_FIELDS = {"google_search": "web_search", "google_image_search": "image_search", "retrieval": "retrieval"}
 _URL_READ = "URL_RETRIEVAL_STATUS_SUCCESS"
 _NO_ORIGIN = wire.Origin()
 
@@ -234,16 +205,14 @@ class GroundingDecoder:
         self.metadata: dict[str, Any] = {}
 
     def collect(self, candidate: wire.Candidate) -> None:
-        for key, value in (
-            ("citationMetadata", candidate.citation_metadata),
-            ("groundingMetadata", candidate.grounding_metadata),
-            ("urlContextMetadata", candidate.url_context_metadata),
-        ):
+        for name in _METADATA_FIELDS:
+            key, value = camel_case(name), getattr(candidate, name)
             if value:
                 self.metadata[key] = _merge_metadata(self.metadata.get(key) or {}, value)
 
-    def _read(self, key: str, struct: Any) -> Any:
-        return convert_leniently(self.metadata.get(key) or {}, struct)
+    def _read(self, key: str) -> wire.GroundingMetadata:
+        metadata: wire.GroundingMetadata = convert_leniently(self.metadata.get(key) or {}, wire.GroundingMetadata)
+        return metadata
 
     def report_sources(self, parts: Sequence[Part], *, last: bool = False) -> None:
         """Reports each source of the text so far once. Sources without a location wait until the last call."""
@@ -253,7 +222,7 @@ class GroundingDecoder:
             self._report_chunks(answer, last=last)
 
     def _report_citations(self, answer: AnswerText, *, last: bool) -> None:
-        metadata: wire.CitationMetadata = self._read("citationMetadata", wire.CitationMetadata)
+        metadata = self._read("citationMetadata")
         for one in (*(metadata.citations or ()), *(metadata.citation_sources or ())):
             location = answer.locate(one.start_index, one.end_index)
             if (one.uri or one.title) and (last or location != UNLOCATED):
@@ -261,7 +230,7 @@ class GroundingDecoder:
 
     def _report_chunks(self, answer: AnswerText, *, last: bool) -> None:
         """Reports each chunk, in order, for every text that it supports, or once without a location."""
-        metadata: wire.GroundingMetadata = self._read("groundingMetadata", wire.GroundingMetadata)
+        metadata = self._read("groundingMetadata")
         locations: dict[int, list[TextLocation]] = {}
         for support in metadata.grounding_supports or ():
             segment = support.segment or wire.Segment()
@@ -289,19 +258,14 @@ class GroundingDecoder:
 
     def report_tool_runs(self, calls: CallDecoder) -> None:
         """Reports a search that only the metadata shows as a tool run, unless the stream already had it."""
-        metadata: wire.GroundingMetadata = self._read("groundingMetadata", wire.GroundingMetadata)
+        metadata = self._read("groundingMetadata")
         raw: dict[str, Any] = self.metadata.get("groundingMetadata") or {}
         chunks: Any = raw.get("groundingChunks") or []
-        for name, given in (
-            ("google_search", metadata.web_search_queries),
-            ("google_image_search", metadata.image_search_queries),
-            ("retrieval", metadata.retrieval_queries),
-        ):
-            queries = [query for query in given or () if query]
+        for name, field in _QUERY_FIELDS.items():
+            queries = [query for query in getattr(metadata, f"{field}_queries") or () if query]
             if queries:
                 calls.add_run_from_metadata(name, {"queries": queries}, chunks)
-        read: wire.UrlContextMetadata = self._read("urlContextMetadata", wire.UrlContextMetadata)
-        pages = read.url_metadata or ()
+        pages = self._read("urlContextMetadata").url_metadata or ()
         if pages:
             failed = all(page.url_retrieval_status != _URL_READ for page in pages)
             urls, result = [page.retrieved_url for page in pages], self.metadata["urlContextMetadata"]["urlMetadata"]

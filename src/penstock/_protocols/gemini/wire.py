@@ -7,7 +7,9 @@ that are read are declared; echoed fields stay plain objects. Helpers for extra 
 from __future__ import annotations
 
 import re
+import tomllib
 from datetime import datetime
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     from penstock.events import Extra
 
 NAME = "gemini"
-SYSTEM_SEAL: Extra = {
-    NAME: {"partMetadata": {"penstock": "system"}}
-}  # marks parts that we wrote; text cannot contain it
+# Marks parts that we wrote. Text cannot contain it.
+SYSTEM_SEAL: Extra = {NAME: {"partMetadata": {"penstock": "system"}}}
+ENUMS: dict[str, Any] = tomllib.loads(files(__name__.rpartition(".")[0]).joinpath("enums.toml").read_text("utf-8"))
 
 # ── generateContent ───────────────────────────────────────────────────────────────────────────────
 
@@ -44,39 +46,24 @@ class FunctionCall(Struct, rename="camel", gc=False):
     will_continue: bool | None = None
 
 
-class Blob(Struct, rename="camel", gc=False):
+class FileData(Struct, rename="camel", gc=False):
+    """A file: its Base64 data, or its URI."""
+
     mime_type: str | None = None
     data: str | None = None
-
-
-class FileData(Struct, rename="camel", gc=False):
-    mime_type: str | None = None
     file_uri: str | None = None
 
 
-class ExecutableCode(Struct, gc=False):
+class ToolRun(Struct, rename="camel", gc=False):
+    """A call or a result of a tool that Google runs. One type has the fields of every kind of run."""
+
     id: str | None = None
-    language: Any = None
+    language: Any = None  # of executable code
     code: str | None = None
-
-
-class CodeExecutionResult(Struct, gc=False):
-    id: str | None = None
-    outcome: Any = None
+    outcome: Any = None  # of executed code
     output: str | None = None
-
-
-class ToolCall(Struct, rename="camel", gc=False):
-    """A call of a tool that Google runs; `tool_type` names the tool."""
-
-    id: str | None = None
-    tool_type: str | None = None
+    tool_type: str | None = None  # the name of another tool
     args: Any = None
-
-
-class ToolResponse(Struct, rename="camel", gc=False):
-    id: str | None = None
-    tool_type: str | None = None
     response: Any = None
 
 
@@ -85,12 +72,12 @@ class Part(Struct, rename="camel", gc=False):
     thought: bool | None = None
     thought_signature: str | None = None
     function_call: FunctionCall | None = None
-    inline_data: Blob | None = None
+    inline_data: FileData | None = None
     file_data: FileData | None = None
-    executable_code: ExecutableCode | None = None
-    code_execution_result: CodeExecutionResult | None = None
-    tool_call: ToolCall | None = None
-    tool_response: ToolResponse | None = None
+    executable_code: ToolRun | None = None
+    code_execution_result: ToolRun | None = None
+    tool_call: ToolRun | None = None
+    tool_response: ToolRun | None = None
 
 
 class Content(Struct, gc=False):
@@ -118,8 +105,21 @@ class Error(Struct, gc=False):
     details: list[Any] | None = None
 
 
-class Chunk(Struct, rename="camel", gc=False):
-    """One payload of either API, or an error object."""
+class Interaction(Struct, gc=False):
+    """An interaction, complete or inside an event."""
+
+    id: str | None = None
+    model: str | None = None
+    agent: str | None = None
+    created: str | None = None
+    status: Any = None
+    steps: list[Step] | None = None
+    usage: dict[str, Any] | None = None
+    errors: list[Error] | None = None
+
+
+class Chunk(Interaction, rename="camel", gc=False):
+    """One payload of either API, or an error object. A complete interaction has `object`."""
 
     candidates: list[Candidate] | None = None
     usage_metadata: dict[str, Any] | None = None
@@ -139,26 +139,7 @@ class Chunk(Struct, rename="camel", gc=False):
     index: int | None = None
     step: Step | None = None
     delta: StepDelta | None = None
-    # Interactions API: a complete interaction
     object: str | None = None
-    id: str | None = None
-    model: str | None = None
-    agent: str | None = None
-    created: str | None = None
-    status: Any = None
-    steps: list[Step] | None = None
-    usage: dict[str, Any] | None = None
-    errors: list[Error] | None = None
-
-
-class Usage(Struct, rename="camel", gc=False):
-    """`candidates_token_count` excludes thoughts; `prompt_token_count` excludes what tools read."""
-
-    prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-    cached_content_token_count: int | None = None
 
 
 # ── grounding ─────────────────────────────────────────────────────────────────────────────────────
@@ -183,11 +164,13 @@ class GroundingChunk(Struct, rename="camel", gc=False):
 
 
 class Segment(Struct, rename="camel", gc=False):
-    """A range of the answer in UTF-8 bytes. Protobuf omits zero."""
+    """A range of the answer in UTF-8 bytes, or its citation. Protobuf omits zero."""
 
     start_index: int | None = None
     end_index: int | None = None
     text: str | None = None
+    uri: str | None = None
+    title: str | None = None
 
 
 class GroundingSupport(Struct, rename="camel", gc=False):
@@ -195,32 +178,21 @@ class GroundingSupport(Struct, rename="camel", gc=False):
     grounding_chunk_indices: list[int] | None = None
 
 
-class GroundingMetadata(Struct, rename="camel", gc=False):
-    grounding_chunks: list[GroundingChunk] | None = None
-    grounding_supports: list[GroundingSupport] | None = None
-    web_search_queries: list[str] | None = None
-    image_search_queries: list[str] | None = None
-    retrieval_queries: list[str] | None = None
-
-
-class Citation(Struct, rename="camel", gc=False):
-    uri: str | None = None
-    title: str | None = None
-    start_index: int | None = None
-    end_index: int | None = None
-
-
-class CitationMetadata(Struct, rename="camel", gc=False):
-    citations: list[Citation] | None = None  # Vertex AI
-    citation_sources: list[Citation] | None = None  # Gemini API
-
-
 class UrlMetadata(Struct, rename="camel", gc=False):
     retrieved_url: str | None = None
     url_retrieval_status: Any = None
 
 
-class UrlContextMetadata(Struct, rename="camel", gc=False):
+class GroundingMetadata(Struct, rename="camel", gc=False):
+    """Grounding, citation or URL context metadata. One type has the fields of the three objects."""
+
+    grounding_chunks: list[GroundingChunk] | None = None
+    grounding_supports: list[GroundingSupport] | None = None
+    web_search_queries: list[str] | None = None
+    image_search_queries: list[str] | None = None
+    retrieval_queries: list[str] | None = None
+    citations: list[Segment] | None = None  # Vertex AI
+    citation_sources: list[Segment] | None = None  # Gemini API
     url_metadata: list[UrlMetadata] | None = None
 
 
@@ -265,40 +237,15 @@ class Step(Struct, gc=False):
     error: Error | None = None
 
 
-class StepDelta(Struct, gc=False):
+class StepDelta(StepContent, gc=False):
     """All kinds of delta; `type` says which fields are set."""
 
-    type: str | None = None
-    text: str | None = None
     content: StepContent | None = None
     signature: str | None = None
     arguments: Any = None
     result: Any = None
     is_error: bool | None = None
     name: str | None = None
-    annotations: list[Annotation] | None = None
-    data: str | None = None
-    mime_type: str | None = None
-    uri: str | None = None
-
-
-class Interaction(Struct, gc=False):
-    id: str | None = None
-    model: str | None = None
-    agent: str | None = None
-    created: str | None = None
-    status: str | None = None
-    steps: list[Step] | None = None
-    usage: dict[str, Any] | None = None
-    errors: list[Error] | None = None
-
-
-class InteractionUsage(Struct, gc=False):
-    total_input_tokens: int | None = None
-    total_output_tokens: int | None = None
-    total_thought_tokens: int | None = None
-    total_tool_use_tokens: int | None = None
-    total_cached_tokens: int | None = None
 
 
 # ── extra data ────────────────────────────────────────────────────────────────────────────────────
@@ -320,6 +267,19 @@ def drop_none(**fields: Any) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
+def sum_counts(counts: dict[str, Any], *names: str) -> int | None:
+    """Returns the sum of the known counts; None if none is known."""
+    known = [count for name in names if (count := _convert_count(counts.get(name))) is not None]
+    return sum(known) if known else None
+
+
+def _convert_count(value: Any) -> int | None:
+    try:
+        return msgspec.convert(value, int | None, strict=False)
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        return None
+
+
 def convert_leniently(value: dict[str, Any], struct: Any) -> Any:
     """Converts an object to a Struct; fields of a wrong type get their default."""
     try:
@@ -339,11 +299,16 @@ _APPLICATION_DATA = frozenset({"args", "response", "custom_metadata", "part_meta
 _TEXT_KEYS = frozenset({"thought", "thoughtSignature", "thought_signature", "text"})
 
 
+def camel_case(name: str) -> str:
+    """`web_search` → `webSearch`."""
+    return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
+
+
 def camel_keys(source: dict[str, Any]) -> dict[str, Any]:
     """Returns the object with its top-level keys in camel case; the same object if they already are."""
     for key in source:
         if "_" in key:
-            return {_UNDERSCORE.sub(lambda match: match[1].upper(), name): value for name, value in source.items()}
+            return {camel_case(name): value for name, value in source.items()}
     return source
 
 
