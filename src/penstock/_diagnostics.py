@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -64,10 +64,12 @@ class Diagnostics:
 
 
 @cache
-def _loss_tables(package: str) -> dict[str, Losses]:
-    return tomllib.loads(files(package).joinpath("losses.toml").read_text(encoding="utf-8"))
+def read_tables(package: str, name: str) -> dict[str, Any]:
+    """Returns the tables of a TOML file beside the modules of a package."""
+    return tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
 
 
 def read_losses(module: str, table: str) -> Losses:
     """Return a table of the `losses.toml` beside a protocol's module: `answers`, `requests` or `some_requests`."""
-    return _loss_tables(module.rpartition(".")[0])[table]
+    losses: Losses = read_tables(module.rpartition(".")[0], "losses.toml")[table]
+    return losses

@@ -110,3 +110,19 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     leads: bool = False  # has no system role: assistant messages at the front are the system prompt
     prefix: str = ""  # what its call ids begin with
     reserved: str = ""  # what it appends to them
+
+
+# What Anthropic Messages and Amazon Bedrock Converse share: most models behind the latter are Claude.
+CLAUDE_PROFILE = Profile(
+    protocol="",
+    ids=PLAIN,
+    names=PLAIN,
+    answers=False,
+    opens=True,
+    empty="drop",
+    points=4,
+    inside=True,
+    holding=USER_FILES,
+    trims=True,
+    prefills=True,
+)

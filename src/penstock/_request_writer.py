@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
+from penstock import request as rq
 from penstock._diagnostics import Diagnostics, Losses
 from penstock._jsontext import replace_surrogates
 from penstock._markers import CARRIED_FEATURES, free_text_schema, input_as_object
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Self
 
-    from penstock import request as rq
     from penstock._lenient_fields import Object
     from penstock.events import Extra
 
@@ -199,6 +199,13 @@ def omit_with_loss(loss: str) -> Callable[[Any, Any], list[Object]]:
         return []
 
     return leave
+
+
+# Rows of a writer's table for parts that most protocols do not have.
+OMITTED_PARTS: Mapping[type, Callable[[Any, Any], list[Object]]] = {
+    rq.Source: omit_with_loss("source"),
+    rq.Ask: omit_with_loss("approval"),
+}
 
 
 def write_foreign_state(**around: str) -> Callable[[Any, Any], list[Object]]:

@@ -157,6 +157,11 @@ def read_object(source: Object, key: str, read: Callable[[Object], T]) -> T:
         raise error.at(key) from None
 
 
+def read_optional(source: Object, key: str, read: Callable[[Object], T]) -> T | None:
+    """Returns the same; None if the key is absent or null."""
+    return None if source.get(key) is None else read_object(source, key, read)
+
+
 def read_objects(source: Object, key: str, read: Callable[[Object], T], *, need: bool = False) -> list[T]:
     """What `read` makes of each object in the list under a key."""
     value = source.get(key)

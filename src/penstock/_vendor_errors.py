@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from importlib.resources import files
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock._diagnostics import read_tables
 from penstock._lenient_fields import as_object, as_objects, get_object, get_text
 from penstock.events import Fault, FaultKind
 
@@ -53,9 +53,8 @@ ErrorTable: TypeAlias = Mapping[ErrorKind, VendorError]
 
 def read_errors(module: str) -> ErrorTable:
     """Reads the table in the `errors.toml` beside a protocol's module."""
-    data = files(module.rpartition(".")[0]).joinpath("errors.toml").read_bytes()
-    table: ErrorTable = msgspec.toml.decode(data, type=dict[ErrorKind, VendorError])
-    return table
+    tables = read_tables(module.rpartition(".")[0], "errors.toml")
+    return msgspec.convert(tables, dict[ErrorKind, VendorError])
 
 
 def vendor_error(errors: ErrorTable, fault: Fault) -> VendorError:

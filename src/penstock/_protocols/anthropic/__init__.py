@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock._codec import Protocol
 from penstock._protocols.anthropic.decode import AnthropicDecoder
 from penstock._protocols.anthropic.encode import AnthropicEncoder
 from penstock._protocols.anthropic.wire import ERRORS, NAME, build_body, build_error_body
-from penstock._request_profile import PLAIN, USER_FILES, Profile
+from penstock._request_profile import CLAUDE_PROFILE
 
 _EVENT_TYPES = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
 
@@ -32,20 +34,7 @@ PROTOCOL = Protocol(
     snake_case=True,
     disables_thinking=True,
     stop_sequence_field="stop_sequence",
-    profile=Profile(
-        protocol=NAME,
-        provider="anthropic",
-        ids=PLAIN,
-        names=PLAIN,
-        answers=False,
-        opens=True,
-        empty="drop",
-        points=4,
-        min_output=1,
-        inside=True,
-        thinking=("adaptive", "budget", "none"),
-        holding=USER_FILES,
-        trims=True,
-        prefills=True,
+    profile=replace(
+        CLAUDE_PROFILE, protocol=NAME, provider="anthropic", min_output=1, thinking=("adaptive", "budget", "none")
     ),
 )

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FINISH_REASONS: dict[str, ev.Reason] = {
-    **dict.fromkeys(("end_turn", "stop_sequence"), "stop"),
-    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
-    "tool_use": "calls",
-    **dict.fromkeys(("pause_turn", "compaction"), "pause"),
-    "refusal": "refusal",
+    name: reason for reason, names in wire.ENUMS["finish_reasons"].items() for name in names
 }
 _INPUT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 # Anthropic pads frames with spaces before the last brace. Text never contains a raw line end.

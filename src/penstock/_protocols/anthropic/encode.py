@@ -21,19 +21,13 @@ from penstock._codec import Encoder, lost, nothing, verbatim
 from penstock._diagnostics import read_losses
 from penstock._jsontext import is_json
 from penstock._markers.marks import PROVIDER_CALL_PREFIX
-from penstock._protocols.anthropic.wire import NAME, build_error_body, build_result_block
+from penstock._protocols.anthropic.wire import ENUMS, NAME, build_error_body, build_result_block
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-STOP_REASONS: dict[ev.Reason, str] = {
-    **dict.fromkeys(("stop", "other"), "end_turn"),
-    "length": "max_tokens",
-    "calls": "tool_use",
-    **dict.fromkeys(("filter", "refusal"), "refusal"),
-    "pause": "pause_turn",
-}
+STOP_REASONS: dict[ev.Reason, str] = ENUMS["stop_reasons"]
 _TOOL_USE = "tool_use"  # the only block that asks the client to run a tool
 _DELTA = b"content_block_delta"
 _THINKING_DELTA = b'{"type":"thinking_delta","thinking":'

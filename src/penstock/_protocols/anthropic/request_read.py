@@ -58,7 +58,7 @@ def read_request(body: Object) -> rq.Request:
         strict.get_text(body, "model"),
         extract_markers(messages),
         tools,
-        None if body.get("tool_choice") is None else strict.read_object(body, "tool_choice", _read_choice),
+        strict.read_optional(body, "tool_choice", _read_choice),
         _read_settings(body),
         stream=strict.get_flag(body, "stream") or False,
         extra=build_extra(NAME, unknown_fields(body, _REQUEST_FIELDS), also=also, **_build_marks(body)),
@@ -163,28 +163,19 @@ def _keep_value(value: Any) -> Object | None:
 
 
 def _read_settings(body: Object) -> rq.Settings:
-    parallel = strict.get_flag(strict.get_object(body, "tool_choice"), "disable_parallel_tool_use")
-    effort, form = "", None
-    if body.get("output_config") is not None:
-        effort, form = strict.read_object(body, "output_config", read_output_config)
+    effort, form = strict.read_optional(body, "output_config", read_output_config) or ("", None)
     if body.get("output_format") is not None:
         form = strict.read_object(body, "output_format", read_format)
-    budget = thoughts = None
-    if body.get("thinking") is not None:
-        budget, thoughts = strict.read_object(body, "thinking", lambda given: read_thinking(given, effort))
-    user, metadata = read_metadata(body)
+    thinking = strict.read_optional(body, "thinking", lambda given: read_thinking(given, effort))
+    budget, thoughts = thinking or (None, None)
+    fields = strict.read_settings(body, _SETTINGS)
+    settings = rq.Settings(**fields, format=form, effort=effort, budget=budget, thoughts=thoughts)
+    settings.user, settings.metadata = read_metadata(body)
     tier = strict.get_text(body, "service_tier")
-    return rq.Settings(
-        **strict.read_settings(body, _SETTINGS),
-        format=form,
-        parallel_calls=None if parallel is None else not parallel,
-        effort=effort,
-        budget=budget,
-        thoughts=thoughts,
-        tier=SERVICE_TIERS.get(tier, tier),
-        user=user,
-        metadata=metadata,
-    )
+    settings.tier = SERVICE_TIERS.get(tier, tier)
+    parallel = strict.get_flag(strict.get_object(body, "tool_choice"), "disable_parallel_tool_use")
+    settings.parallel_calls = None if parallel is None else not parallel
+    return settings
 
 
 def read_thinking(thinking: Object, effort: str) -> tuple[int | None, bool | None]:
@@ -199,8 +190,7 @@ def read_thinking(thinking: Object, effort: str) -> tuple[int | None, bool | Non
 
 def read_output_config(output: Object) -> tuple[str, rq.Format | None]:
     """Returns the effort and the answer's format."""
-    form = None if output.get("format") is None else strict.read_object(output, "format", read_format)
-    return strict.get_text(output, "effort"), form
+    return strict.get_text(output, "effort"), strict.read_optional(output, "format", read_format)
 
 
 def read_format(given: Object) -> rq.Format | None:

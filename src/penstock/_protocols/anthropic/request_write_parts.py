@@ -189,6 +189,5 @@ class BlockWriter(request_writer.RequestDraft):
         rq.Result: _write_result,
         rq.File: _write_file,
         rq.Opaque: _write_opaque,
-        rq.Source: request_writer.omit_with_loss("source"),
-        rq.Ask: request_writer.omit_with_loss("approval"),
+        **request_writer.OMITTED_PARTS,
     }

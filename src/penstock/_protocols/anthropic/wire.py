@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from penstock import _lenient_fields as lenient
 from penstock import _provider_tools as provider_tools
 from penstock import events as ev
+from penstock._diagnostics import Diagnostics, read_tables
 from penstock._jsontext import decode_or_keep_raw, decode_trusted
 from penstock._markers.marks import PROVIDER_CALL_PREFIX
 from penstock._vendor_errors import provider_error_object, read_errors, vendor_error, vendor_message
@@ -21,10 +22,10 @@ from penstock._vendor_errors import provider_error_object, read_errors, vendor_e
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._diagnostics import Diagnostics
     from penstock._framing.frame import Frame
 
 NAME = "anthropic"
+ENUMS = read_tables(__name__.rpartition(".")[0], "enums.toml")
 
 
 class InputCounts(Struct, gc=False):

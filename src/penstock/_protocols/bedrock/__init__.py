@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from penstock._codec import Protocol
 from penstock._protocols.bedrock.decode import FRAME_TEMPLATES, BedrockDecoder
 from penstock._protocols.bedrock.wire import NAME
-from penstock._request_profile import PLAIN, USER_FILES, Profile
+from penstock._request_profile import CLAUDE_PROFILE
 
 _EVENT_NAMES = frozenset(name.decode() for name in FRAME_TEMPLATES if name != b"metadata")
 
@@ -27,22 +29,13 @@ PROTOCOL = Protocol(
     BedrockDecoder,
     reads="eventstream",
     disables_thinking=True,
-    profile=Profile(
+    profile=replace(
+        CLAUDE_PROFILE,
         protocol=NAME,
         provider="bedrock",
         options=("amazon-bedrock",),
-        ids=PLAIN,
-        names=PLAIN,
-        answers=False,
-        opens=True,
         alternate=True,
-        empty="drop",
-        points=4,
-        inside=True,
         thinking=("adaptive", "budget", "effort", "none"),
-        holding=USER_FILES,
         addresses=False,
-        trims=True,
-        prefills=True,
     ),
 )

@@ -7,10 +7,8 @@ JSON; the forms in which SDKs pass them are accepted, too.
 from __future__ import annotations
 
 import re
-import tomllib
 from binascii import b2a_base64
 from functools import partial
-from importlib.resources import files
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -24,7 +22,7 @@ from penstock._diagnostics import read_losses
 from penstock._jsontext import as_json, decode_or_keep_raw, is_object
 from penstock._markers import NativeSupport, input_json
 from penstock._media import sniff_media_type
-from penstock._protocols.bedrock.wire import CLIENT_TYPES, NAME
+from penstock._protocols.bedrock.wire import CLIENT_TYPES, ENUMS, NAME
 from penstock._strict_fields import build_extra, unknown_fields
 from penstock.errors import BadRequest
 
@@ -38,9 +36,8 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9()\[\]-]+")  # characters that a documen
 
 # ── file formats ──────────────────────────────────────────────────────────────────────────────────
 
-_FORMATS = tomllib.loads(files(__name__.rpartition(".")[0]).joinpath("formats.toml").read_text(encoding="utf-8"))
-_DOCUMENT_TYPES: dict[str, str] = _FORMATS["documents"]  # format → media type
-_MEDIA_TYPES: dict[str, str] = _FORMATS["media"]  # kind and format → media type
+_DOCUMENT_TYPES: dict[str, str] = ENUMS["documents"]  # format → media type
+_MEDIA_TYPES: dict[str, str] = ENUMS["media"]  # kind and format → media type
 _DOCUMENT_FORMATS = {media: file_format for file_format, media in _DOCUMENT_TYPES.items()}
 _MEDIA_FORMATS = {
     media: name.partition("/")[2] for name, media in _MEDIA_TYPES.items() if name not in ("video/mpg", "image/jpg")
@@ -384,8 +381,7 @@ class ConverseBlockWriter(request_writer.RequestDraft):
         rq.Result: _write_result,
         rq.File: _write_file,
         rq.Opaque: request_writer.write_foreign_state(),
-        rq.Source: request_writer.omit_with_loss("source"),
-        rq.Ask: request_writer.omit_with_loss("approval"),
+        **request_writer.OMITTED_PARTS,
     }
 
 

@@ -124,8 +124,7 @@ def _read_tools(config: Object) -> tuple[list[rq.Tool], rq.ToolChoice | None]:
             else:
                 tool.cache = ""
                 tools.append(tool)
-        choice = config.get("toolChoice")
-        return tools, None if choice is None else strict.read_object(config, "toolChoice", _read_choice)
+        return tools, strict.read_optional(config, "toolChoice", _read_choice)
     except BadRequest as error:
         raise error.at("toolConfig") from None
 

@@ -13,16 +13,12 @@ import msgspec
 from msgspec import Struct, field
 
 from penstock import events as ev
+from penstock._diagnostics import read_tables
 
 NAME = "bedrock"
+ENUMS = read_tables(__name__.rpartition(".")[0], "enums.toml")
 FINISH_REASONS: dict[str, ev.Reason] = {
-    **dict.fromkeys(("end_turn", "stop_sequence"), "stop"),
-    "tool_use": "calls",
-    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
-    **dict.fromkeys(("guardrail_intervened", "content_filtered"), "filter"),
-    **dict.fromkeys(("malformed_model_output", "malformed_tool_use"), "other"),
-    "refusal": "refusal",
-    "pause_turn": "pause",
+    name: reason for reason, names in ENUMS["finish_reasons"].items() for name in names
 }
 CLIENT_TYPES = frozenset({None, "", "tool_use"})  # types of calls that the client runs
 

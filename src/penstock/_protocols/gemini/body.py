@@ -11,7 +11,7 @@ from penstock import events as ev
 from penstock._jsontext import GrowingText, decode_or_keep_raw, decode_trusted, encode, grow_text, is_object
 from penstock._lenient_fields import as_object
 from penstock._protocols.gemini.decode_calls import METADATA_ONLY
-from penstock._protocols.gemini.decode_metadata import FINISH_REASONS, to_reason
+from penstock._protocols.gemini.decode_metadata import FINISH_REASONS
 from penstock._protocols.gemini.wire import NAME, drop_none, gemini_fields
 from penstock._vendor_errors import provider_error_object, read_errors, refused_by, vendor_error, vendor_message
 
@@ -252,7 +252,7 @@ def _finish_candidate(
 
 def _finish_name(reason: Reason, raw: str, own: dict[str, Any]) -> str:
     """Returns Gemini's original finish reason if it means the same; a stop with calls is STOP."""
-    meaning = to_reason(raw) if raw in FINISH_REASONS or own.get("finishReason") == raw else None
+    meaning = FINISH_REASONS.get(raw, "stop" if own.get("finishReason") == raw else None)
     return raw if meaning == reason or (meaning == "stop" and reason == "calls") else _FINISH_NAMES[reason]
 
 

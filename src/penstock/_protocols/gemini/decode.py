@@ -242,13 +242,7 @@ class CandidateDecoder:
     the open part. If no part is open, it becomes a redacted reasoning part.
     """
 
-    def __init__(
-        self,
-        index: int,
-        ledger: Ledger,
-        turn: str,
-        reread: Callable[[int, int], tuple[dict[str, Any], wire.Part | None]],
-    ) -> None:
+    def __init__(self, index: int, ledger: Ledger, turn: str, reread: Callable[[int, int], Any]) -> None:
         self.index = index
         self._ledger = ledger
         self._reread = reread  # parses a part again, by the positions of candidate and part
@@ -296,7 +290,7 @@ class CandidateDecoder:
             self.metadata["logprobsResult"] = _merge_logprobs(self.metadata.get("logprobsResult") or {}, logprobs)
         name = decode_metadata.enum_name(candidate.finish_reason, "finish_reason")
         if name:
-            self.reason_name, self.reason = name, decode_metadata.to_reason(name)
+            self.reason_name, self.reason = name, decode_metadata.FINISH_REASONS.get(name, "stop")
 
     def close(self) -> None:
         """Ends the open part and reports calls and sources that were held back."""

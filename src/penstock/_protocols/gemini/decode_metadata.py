@@ -47,11 +47,6 @@ def enum_name(value: Any, enum: str) -> str:
     return "" if name.endswith("_UNSPECIFIED") else name
 
 
-def to_reason(name: str) -> Reason:
-    """Converts a finish reason; an unknown one is a normal stop, which the caller reports."""
-    return FINISH_REASONS.get(name, "stop")
-
-
 def name_ratings(ratings: list[Any]) -> list[Any]:
     """Replaces numbers in safety ratings by names, because clients only know the names."""
     names = ENUMS["ratings"]
@@ -226,7 +221,7 @@ class GroundingDecoder:
         for one in (*(metadata.citations or ()), *(metadata.citation_sources or ())):
             location = answer.locate(one.start_index, one.end_index)
             if (one.uri or one.title) and (last or location != UNLOCATED):
-                self._report_source(one.uri, one.title, location)
+                self._report_source(wire.Origin(one.uri, title=one.title), location)
 
     def _report_chunks(self, answer: AnswerText, *, last: bool) -> None:
         """Reports each chunk, in order, for every text that it supports, or once without a location."""
@@ -242,19 +237,13 @@ class GroundingDecoder:
             origin = next((one for one in origins if one is not None and one != _NO_ORIGIN), _NO_ORIGIN)
             for location in locations.get(number) or (UNLOCATED,):
                 if last or location != UNLOCATED:
-                    self._report_source(origin.uri or origin.source_uri, origin.title, location, origin, number)
+                    self._report_source(origin, location, number)
 
-    def _report_source(
-        self,
-        url: str | None,
-        title: str | None,
-        location: TextLocation,
-        origin: wire.Origin = _NO_ORIGIN,
-        number: int | None = None,
-    ) -> None:
-        document, quote = origin.document_name or origin.place_id or "", origin.text or ""
-        key, extra = (self._choice, url or quote, title or "", location), gemini_extra(groundingChunk=number)
-        self._ledger.cite(key, url or "", title or "", *location, quote, document, "", "", extra)
+    def _report_source(self, origin: wire.Origin, location: TextLocation, number: int | None = None) -> None:
+        url, title, quote = origin.uri or origin.source_uri or "", origin.title or "", origin.text or ""
+        key, extra = (self._choice, url or quote, title, location), gemini_extra(groundingChunk=number)
+        document = origin.document_name or origin.place_id or ""
+        self._ledger.cite(key, url, title, *location, quote, document, "", "", extra)
 
     def report_tool_runs(self, calls: CallDecoder) -> None:
         """Reports a search that only the metadata shows as a tool run, unless the stream already had it."""

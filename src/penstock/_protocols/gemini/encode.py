@@ -52,9 +52,8 @@ class GeminiEncoder(Encoder):
         self._choice_of: dict[int, int] = {}  # part → choice
         # Open texts and thoughts by choice. Only the first is written at once, because nothing marks a new part.
         self._open_parts: dict[int, list[body.OpenPart]] = {}
-        self._open_calls: OrderedDict[int, bytes] = (
-            OrderedDict()
-        )  # a dict finds its first row slowly after many deletions
+        # An OrderedDict, because a dict finds its first row slowly after many deletions.
+        self._open_calls: OrderedDict[int, bytes] = OrderedDict()
         self._usage: dict[str, Any] | None = None
         self._steps: dict[int, ev.Usage] = {}
         self._is_empty = True
@@ -87,9 +86,9 @@ class GeminiEncoder(Encoder):
         self._usage = body.usage_metadata(event)
 
     def _total_usage(self) -> dict[str, Any] | None:
-        return (
-            body.usage_metadata(sum_usage(self._steps.values())) if self._usage is None and self._steps else self._usage
-        )
+        if self._usage is None and self._steps:
+            return body.usage_metadata(sum_usage(self._steps.values()))
+        return self._usage
 
     def _finish(self, event: ev.Finish) -> None:
         if event.reason == "pause" and event.raw not in FINISH_REASONS:
@@ -107,9 +106,7 @@ class GeminiEncoder(Encoder):
             payload["candidates"] = body.finish_candidates(event, self._candidates)
         if "promptFeedback" in own:
             payload["promptFeedback"] = own["promptFeedback"]
-        usage = self._total_usage()
-        if usage is not None:
-            payload["usageMetadata"] = usage
+        payload |= drop_none(usageMetadata=self._total_usage())
         self.out.append((b"", _encode(payload)[:-1] + self._tail))
 
     def _fault(self, event: ev.Fault) -> None:

@@ -15,27 +15,21 @@ from penstock._lenient_fields import Object, as_object
 from penstock._markers import input_as_object
 from penstock._protocols.gemini.request_settings import LEVELS
 from penstock._protocols.gemini.wire import NAME
-from penstock._request_writer import RequestDraft, add_missing, split_extra
+from penstock._request_writer import RequestDraft, add_missing, drop_empty, split_extra, write_settings
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+    from collections.abc import Callable
 
 _MODES: dict[str, rq.ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "validated": "auto"}
 _MODE_NAMES = {mode: name for name, mode in reversed(_MODES.items())}
 _SUMMARIES = {"auto": True, "none": False}
 _SUMMARY_NAMES = {shown: name for name, shown in _SUMMARIES.items()}
 _REQUEST = frozenset({"model", "input", "system_instruction", "tools", "generation_config", "stream", "store"})
-_FIELDS: Sequence[tuple[str, str, Callable[[Object, str], Any]]] = (
-    ("temperature", "temperature", strict.get_number),
-    ("top_p", "top_p", strict.get_number),
-    ("seed", "seed", strict.get_integer),
-    ("stop_sequences", "stop", strict.get_strings),
-    ("max_output_tokens", "max_output", strict.get_integer),
-)
-_CONFIG = {key for key, _, _ in _FIELDS} | {"thinking_level", "thinking_summaries", "tool_choice"}
+_SETTING_NAMES = "temperature:temperature top_p:top_p seed:seed stop_sequences:stop max_output_tokens:max_output"
+_SETTINGS = {key: name for key, _, name in (pair.partition(":") for pair in _SETTING_NAMES.split())}
+_CONFIG = {*_SETTINGS, "thinking_level", "thinking_summaries", "tool_choice"}
 _CONTENT_TYPES = frozenset({"text", "image", "audio", "video", "document"})
 
 
@@ -57,10 +51,8 @@ def read_interaction(body: Object) -> rq.Request:
     empty = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         empty["stream"] = False
-    unknown = unknown_fields(body, _REQUEST)
     other_config = {key: value for key, value in config.items() if key not in _CONFIG or _is_unknown(key, value)}
-    if other_config:
-        unknown["generation_config"] = other_config
+    unknown = unknown_fields(body, _REQUEST) | drop_empty(generation_config=other_config)
     return rq.Request(
         strict.get_text(body, "model"),
         messages,
@@ -82,7 +74,7 @@ def _is_unknown(key: str, value: Any) -> bool:
 
 def _read_settings(config: Object, store: bool | None) -> rq.Settings:  # noqa: FBT001 — a field of the body
     level = strict.get_text(config, "thinking_level")
-    fields = {name: read(config, key) for key, name, read in _FIELDS}
+    fields = strict.read_settings(config, _SETTINGS)
     thoughts = _SUMMARIES.get(strict.get_text(config, "thinking_summaries"))
     return rq.Settings(**fields, effort=level if level in LEVELS else "", thoughts=thoughts, store=store)
 
@@ -150,8 +142,8 @@ def _read_contents(step: Object) -> list[rq.AnyPart]:
 def _read_output(step: Object) -> list[rq.AnyPart]:
     """Reads model output. The mark keeps it apart from a preceding step."""
     parts = _read_contents(step)
-    if parts:
-        _add_marks(parts[0], step=True)
+    for part in parts[:1]:
+        _add_marks(part, step=True)
     return parts
 
 
@@ -211,21 +203,15 @@ _STEP_READERS: dict[str, Callable[[Object], list[rq.AnyPart]]] = {
 def write_interaction(request: rq.Request, draft: RequestDraft) -> Object:
     """Writes a body of the Interactions API."""
     own, marks = split_extra(request.extra, NAME)
-    body: Object = {"model": request.model} if request.model else {}
+    body = drop_empty(model=request.model)
     messages = list(request.messages)
     if messages and messages[0].role == "system":
         body["system_instruction"] = "\n".join(part.text for part in messages.pop(0).parts if isinstance(part, rq.Text))
     body["input"] = _write_input(messages, marks["interaction"], draft)
     tools = [_write_tool(tool, draft) for tool in request.tools]
-    if tools:
-        body["tools"] = tools
-    config = {**_write_config(request), **own.get("generation_config", {})}
-    if config:
-        body["generation_config"] = config
-    if request.stream:
-        body["stream"] = True
-    if request.settings.store is not None:
-        body["store"] = request.settings.store
+    config = _write_config(request) | own.get("generation_config", {})
+    body |= drop_empty(tools=tools, generation_config=config, stream=request.stream or None)
+    body |= drop_empty(store=request.settings.store)
     body.update({key: value for key, value in own.items() if key != "generation_config"})
     add_missing(body, marks.get("also"))
     return body
@@ -233,13 +219,13 @@ def write_interaction(request: rq.Request, draft: RequestDraft) -> Object:
 
 def _write_config(request: rq.Request) -> Object:
     settings, choice = request.settings, request.choice
-    config: Object = {key: getattr(settings, name) for key, name, _ in _FIELDS}
-    config["thinking_level"] = settings.effort
+    config = write_settings(settings, _SETTINGS) | drop_empty(thinking_level=settings.effort)
     if choice is not None:
-        config["tool_choice"] = split_extra(choice.extra, NAME)[1].get("word") or _MODE_NAMES.get(choice.mode)
+        mode = split_extra(choice.extra, NAME)[1].get("word") or _MODE_NAMES.get(choice.mode)
+        config |= drop_empty(tool_choice=mode)
     if settings.thoughts is not None:
         config["thinking_summaries"] = _SUMMARY_NAMES[settings.thoughts]
-    return {key: value for key, value in config.items() if value is not None and value not in ("", [])}
+    return config
 
 
 def _write_tool(tool: rq.Tool, draft: RequestDraft) -> Object:
@@ -247,9 +233,7 @@ def _write_tool(tool: rq.Tool, draft: RequestDraft) -> Object:
     if "tool" in own:
         original: Object = own["tool"]
         return original
-    function: Object = {"type": "function", "name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
+    function = {"type": "function", "name": tool.name, **drop_empty(description=tool.description)}
     if tool.schema is not None:
         function["parameters"] = tool.schema
     return {**function, **own}
@@ -297,9 +281,7 @@ def _write_call(call: rq.Call, own: Object, _marks: Object, _: RequestDraft) -> 
 
 
 def _write_result(result: rq.Result, own: Object, marks: Object, draft: RequestDraft) -> Object:
-    step: Object = {"type": "function_result", "call_id": result.call}
-    if result.name:
-        step["name"] = result.name
+    step = {"type": "function_result", "call_id": result.call, **drop_empty(name=result.name)}
     only = result.content[0] if len(result.content) == 1 and not marks.get("listed") else None
     if isinstance(only, rq.Json):
         step["result"] = decode_or_keep_raw(only.json)

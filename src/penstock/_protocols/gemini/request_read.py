@@ -25,6 +25,7 @@ from penstock._protocols.gemini.request_interactions import is_interaction, read
 from penstock._protocols.gemini.request_settings import read_settings
 from penstock._protocols.gemini.request_tools import read_choice, read_response, read_tools
 from penstock._protocols.gemini.wire import NAME, SYSTEM_SEAL, camel_keys
+from penstock._request_writer import drop_empty
 from penstock._strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 _ROLES: dict[Any, rq.Role] = {"user": "user", "model": "assistant", "function": "user", "": "user", None: "user"}
 _REQUEST = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"})
 _CONTENT = frozenset({"role", "parts"})
-_BYTES = "application/octet-stream"
 _URL_SAFE = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 _TO_STANDARD = str.maketrans("-_", "+/")  # some clients send URL-safe Base64
 
@@ -48,26 +48,17 @@ def read_request(body: Object) -> rq.Request:
     if is_interaction(body):
         return read_interaction(body)
     wrapper, body = _unwrap(camel_keys(body))
-    reader = PartReader()
+    reader = ContentReader()
     tools = read_tools(body)
-    messages = [*_read_system(body.get("systemInstruction"), reader), *_read_contents(body.get("contents"), reader)]
+    messages = [*reader.read_system(body.get("systemInstruction")), *reader.read_contents(body.get("contents"))]
     restore_free_text_calls(messages, tools)
-    config = strict.get_object(body, "toolConfig")
-    settings, other_settings, marks = rq.Settings(), cast("Object", {}), cast("Object", {})
-    if body.get("generationConfig") is not None:
-        settings, other_settings, marks = strict.read_object(body, "generationConfig", read_settings)
-    choice, other_config = read_choice(camel_keys(config))
+    config: Object = {"generationConfig": {} if body.get("generationConfig") is None else body["generationConfig"]}
+    settings, other_settings, marks = strict.read_object(config, "generationConfig", read_settings)
+    choice, other_config = read_choice(camel_keys(strict.get_object(body, "toolConfig")))
     model = strict.get_text(body, "model") or strict.get_text(wrapper, "model")
-    fields = {**_nested("generationConfig", other_settings), **_nested("toolConfig", other_config)}
-    extra = build_extra(
-        NAME,
-        {**unknown_fields(body, _REQUEST), **fields},
-        model="model" in body,
-        single=isinstance(body.get("contents"), dict),
-        outer=wrapper,
-        unsaid=empty_fields(body, _REQUEST),
-        **marks,
-    )
+    fields = unknown_fields(body, _REQUEST) | drop_empty(generationConfig=other_settings, toolConfig=other_config)
+    marks |= {"model": "model" in body, "single": isinstance(body.get("contents"), dict)}
+    extra = build_extra(NAME, fields, outer=wrapper, unsaid=empty_fields(body, _REQUEST), **marks)
     diagnostics = reader.diagnostics
     return rq.Request(model, extract_markers(messages), tools, choice, settings, extra=extra, diagnostics=diagnostics)
 
@@ -80,54 +71,45 @@ def _unwrap(body: Object) -> tuple[Object, Object]:
     return unknown_fields(body, {"request"}), camel_keys(cast("Object", inner))
 
 
-def _nested(key: str, fields: Object) -> Object:
-    return {key: fields} if fields else {}
+class ContentReader:
+    """Reads the contents of one conversation. State: the position, the last role, and calls without results."""
 
-
-# ── contents ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def _read_system(instruction: Any, reader: PartReader) -> list[rq.Message]:
-    """Reads the system instruction: a content, or only its text."""
-    if not instruction:
-        return []
-    if isinstance(instruction, str):
-        return [rq.Message("system", [rq.Text(instruction)], extra=build_extra(NAME, {}, bare=True))]
-    content = camel_keys(strict.as_object(instruction, "systemInstruction"))
-    try:
-        parts = _read_parts(content, reader)
-    except BadRequest as error:
-        raise error.at("systemInstruction") from None
-    marks = {"role": content.get("role") or "", "single": isinstance(content.get("parts"), dict)}
-    return [rq.Message("system", parts, extra=build_extra(NAME, unknown_fields(content, _CONTENT), **marks))]
-
-
-def _read_contents(contents: Any, reader: PartReader) -> list[rq.Message]:
-    if isinstance(contents, dict):
-        contents = [contents]
-    if not isinstance(contents, list):
-        raise BadRequest("a list", contents, "contents")
-    rows = strict.read_each(contents, _ContentReader(reader).read, "contents")  # pyright: ignore[reportUnknownArgumentType]
-    return [message for row in rows for message in row]
-
-
-def _read_parts(content: Object, reader: PartReader) -> list[rq.AnyPart]:
-    parts = content.get("parts")
-    if isinstance(parts, dict):
-        return strict.read_each([parts], reader.read, "parts")
-    return strict.read_objects(content, "parts", reader.read)
-
-
-class _ContentReader:
-    """State: the number of contents so far, the last role, and whether the last content had function responses."""
-
-    def __init__(self, reader: PartReader) -> None:
-        self._reader = reader
-        self._count = 0
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self._calls = ResultMatcher()
+        self._runs = ResultMatcher()  # of tools that Google ran
+        self._content = self._number = -1
         self._last_role = ""
-        self._has_results = False
+        self._has_results = False  # the last content had function responses
 
-    def read(self, content: Object) -> list[rq.Message]:
+    # ── contents ──────────────────────────────────────────────────────────────────────────────────
+
+    def read_system(self, instruction: Any) -> list[rq.Message]:
+        """Reads the system instruction: a content, or only its text."""
+        if not instruction:
+            return []
+        if isinstance(instruction, str):
+            return [rq.Message("system", [rq.Text(instruction)], extra=build_extra(NAME, {}, bare=True))]
+        content = camel_keys(strict.as_object(instruction, "systemInstruction"))
+        try:
+            parts = self._read_parts(content)
+        except BadRequest as error:
+            raise error.at("systemInstruction") from None
+        marks = {"role": content.get("role") or "", "single": isinstance(content.get("parts"), dict)}
+        return [rq.Message("system", parts, extra=build_extra(NAME, unknown_fields(content, _CONTENT), **marks))]
+
+    def read_contents(self, contents: Any) -> list[rq.Message]:
+        if isinstance(contents, dict):
+            contents = [contents]
+        rows = strict.read_objects({"contents": contents}, "contents", self._read_content, need=True)
+        return [message for row in rows for message in row]
+
+    def _read_parts(self, content: Object) -> list[rq.AnyPart]:
+        if isinstance(content.get("parts"), dict):
+            content = {"parts": [content["parts"]]}
+        return strict.read_objects(content, "parts", self._read_part)
+
+    def _read_content(self, content: Object) -> list[rq.Message]:
         """Reads one content; two messages if it has function responses and other parts."""
         content = camel_keys(content)
         wire_role = content.get("role")
@@ -135,62 +117,32 @@ class _ContentReader:
             raise BadRequest("user, model or function", wire_role, "role")
         role = _ROLES[wire_role]
         if role == "assistant" and self._last_role != "assistant":
-            self._reader.calls.begin()
-        self._reader.begin_content(self._count)
-        self._count += 1
-        parts = _read_parts(content, self._reader)
+            self._calls.begin()
+        self._content, self._number = self._content + 1, -1
+        parts = self._read_parts(content)
         misplaced = role == "user" and any(type(part) is rq.Call for part in parts)
         self._last_role = role = "assistant" if misplaced else role  # only the model calls
-        unknown = unknown_fields(content, _CONTENT) if content.keys() - _CONTENT else {}
         marks: Object = {"single": True} if isinstance(content.get("parts"), dict) else {}
         if misplaced or wire_role not in ("user", "model"):
             marks["role"] = wire_role or "none"
-        return self._split_messages(role, parts, unknown, marks)
+        return self._split_messages(role, parts, unknown_fields(content, _CONTENT), marks)
 
     def _split_messages(
         self, role: rq.Role, parts: list[rq.AnyPart], unknown: Object, marks: Object
     ) -> list[rq.Message]:
-        extra = build_extra(NAME, unknown, **marks) if unknown or marks else None
         results = [place for place, part in enumerate(parts) if type(part) is rq.Result and part.by == "client"]
         follows_results, self._has_results = self._has_results, bool(results)
         if results:
             return _split_results(role, parts, results, build_extra(NAME, unknown, **marks, apart=follows_results))
+        extra = build_extra(NAME, unknown, **marks)
         if role == "assistant":
             return [rq.Message(role, parts, extra=extra)]
         first, *more = split_system_parts(parts, SYSTEM_SEAL)
         return [rq.Message(*first, extra=extra), *(rq.Message(*row) for row in more)]
 
+    # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
-def _split_results(role: rq.Role, parts: list[rq.AnyPart], results: list[int], extra: Extra | None) -> list[rq.Message]:
-    tool = rq.Message("tool", [parts[place] for place in results], extra=extra)
-    places = [place for place in range(len(parts)) if place not in results]
-    if not places:
-        return [tool]
-    others = rq.Message(role, [parts[place] for place in places])
-    if role == "assistant":
-        return [others, tool]
-    results_first = places == list(range(len(results), len(parts)))
-    others.extra = build_extra(NAME, {}, joined=True, places=[] if results_first else places)
-    return [tool, others]
-
-
-# ── parts ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-class PartReader:
-    """Reads the parts of one conversation. State: the position, and the calls without results."""
-
-    def __init__(self) -> None:
-        self.calls = ResultMatcher()
-        self.runs = ResultMatcher()  # of tools that Google ran
-        self.diagnostics: list[Diagnostic] = []
-        self._content = 0
-        self._number = 0
-
-    def begin_content(self, number: int) -> None:
-        self._content, self._number = number, -1
-
-    def read(self, part: Object) -> rq.AnyPart:
+    def _read_part(self, part: Object) -> rq.AnyPart:
         self._number += 1
         part = camel_keys(part)
         if len(part) == 1 and type(part.get("text")) is str:
@@ -210,21 +162,21 @@ class PartReader:
 
     def _call(self, call: Object, around: Object) -> rq.Call:
         given, name, args = strict.get_text(call, "id"), strict.require_text(call, "name"), _get_object(call, "args")
-        id = self.calls.call(given, name, self._mint_id("call"))  # noqa: A001 — as the part calls it
-        fields = {**around, **_nested("functionCall", unknown_fields(call, {"id", "name", "args"}))}
+        id = self._calls.call(given, name, self._mint_id("call"))  # noqa: A001 — as the part calls it
+        fields = {**around, **drop_empty(functionCall=unknown_fields(call, {"id", "name", "args"}))}
         extra = build_extra(NAME, fields, minted=not given, bare=args is None)
         return rq.Call(id, name, "{}" if args is None else input_json(args), extra=extra)
 
     def _result(self, result: Object, around: Object) -> rq.Result:
         given, name = strict.get_text(result, "id"), strict.require_text(result, "name")
-        call = self.calls.result(given, name)
+        call = self._calls.result(given, name)
         if not call:
             self.diagnostics.append(Diagnostic("no-call", f"a result of {name!r} belongs to no call", "gemini request"))
         id = call or given or self._mint_id("call")  # noqa: A001 — as the part calls it
         files = strict.read_objects(result, "parts", _read_result_part)
         content, failed, marks = read_response(_get_object(result, "response"), files)
         unknown = unknown_fields(result, {"id", "name", "response", "parts"})
-        fields = {**around, **_nested("functionResponse", unknown)}
+        fields = {**around, **drop_empty(functionResponse=unknown)}
         extra = build_extra(NAME, fields, minted=not given, id=given if given != id else "", **marks)
         return rq.Result(id, name, content, failed, extra=extra)
 
@@ -239,7 +191,7 @@ class PartReader:
         return self._run(tool_name(kind), call, strict.get_object(call, "args"), fields)
 
     def _run(self, name: str, call: Object, args: Object, fields: Object) -> rq.Call:
-        id = self.runs.call(strict.get_text(call, "id"), name, self._mint_id("run"))  # noqa: A001 — as the part calls it
+        id = self._runs.call(strict.get_text(call, "id"), name, self._mint_id("run"))  # noqa: A001 — as the part calls it
         return rq.Call(id, name, as_json(args), "provider", extra={NAME: {**fields, **_minted_mark(call)}})
 
     def _code_result(self, result: Object, around: Object) -> rq.Result:
@@ -254,15 +206,15 @@ class PartReader:
         return self._run_result(tool_name(kind), result, strict.get_object(result, "response"), fields)
 
     def _run_result(self, name: str, result: Object, output: Object, fields: Object) -> rq.Result:
-        call = self.runs.result(strict.get_text(result, "id"), name)
+        call = self._runs.result(strict.get_text(result, "id"), name)
         extra = {NAME: {**fields, **_minted_mark(result)}}
         return rq.Result(call, name, [rq.Json(as_json(output))], by="provider", extra=extra)
 
     kinds: ClassVar[Mapping[str, Callable[[Any, Object, Object], rq.AnyPart]]] = {
         "functionCall": _call,
         "functionResponse": _result,
-        "inlineData": lambda _, blob, around: _read_blob(blob, around),
-        "fileData": lambda _, link, around: _read_link(link, around),
+        "inlineData": lambda _, file, around: _read_file(file, around, "inlineData"),
+        "fileData": lambda _, file, around: _read_file(file, around, "fileData"),
         "executableCode": _code,
         "codeExecutionResult": _code_result,
         "toolCall": _tool_call,
@@ -279,39 +231,43 @@ def _read_text(part: Object) -> rq.Text | rq.Reasoning:
     return rq.Reasoning(form="redacted", extra=extra) if is_signature else rq.Text(text, extra=extra)
 
 
-def _read_blob(blob: Object, around: Object) -> rq.File:
-    """Reads a file that is sent as Base64."""
-    blob = camel_keys(blob)
-    data = strict.get_text(blob, "data")
+def _read_file(file: Object, around: Object, kind: str) -> rq.File:
+    """Reads a file that is sent as Base64 (`inlineData`) or as a URL (`fileData`)."""
+    file = camel_keys(file)
+    is_link = kind == "fileData"
+    media, url = strict.get_text(file, "mimeType"), strict.require_text(file, "fileUri") if is_link else ""
+    data = "" if is_link else strict.get_text(file, "data")
     url_safe = ("-" in data or "_" in data) and _URL_SAFE.fullmatch(data) is not None
     if url_safe:
         data = data.translate(_TO_STANDARD)
         data += "=" * (-len(data) % 4)
-    media = strict.get_text(blob, "mimeType") or sniff_media_type(data) or _BYTES
-    fields = {**around, **_nested("inlineData", unknown_fields(blob, {"mimeType", "data", "displayName"}))}
-    extra = build_extra(NAME, fields, web=url_safe)
-    return rq.File(media, data=data, name=strict.get_text(blob, "displayName"), extra=extra)
-
-
-def _read_link(link: Object, around: Object) -> rq.File:
-    """Reads a file that is sent as a URL."""
-    link = camel_keys(link)
-    media, url = strict.get_text(link, "mimeType"), strict.require_text(link, "fileUri")
-    fields = {**around, **_nested("fileData", unknown_fields(link, {"mimeType", "fileUri", "displayName"}))}
-    extra = build_extra(NAME, fields, untyped=not media)
-    return rq.File(media or _BYTES, url, name=strict.get_text(link, "displayName"), extra=extra)
+    unknown = unknown_fields(file, {"mimeType", "displayName", "fileUri" if is_link else "data"})
+    fields = {**around, **drop_empty(**{kind: unknown})}
+    extra = build_extra(NAME, fields, web=url_safe, untyped=is_link and not media)
+    media = media or (data and sniff_media_type(data)) or "application/octet-stream"
+    return rq.File(media, url, data, name=strict.get_text(file, "displayName"), extra=extra)
 
 
 def _read_result_part(part: Object) -> rq.File | rq.Opaque:
     """Reads a part of a function response."""
     part = camel_keys(part)
-    if part.get("inlineData") is not None:
-        return strict.read_object(
-            part, "inlineData", lambda blob: _read_blob(blob, unknown_fields(part, {"inlineData"}))
-        )
-    if part.get("fileData") is not None:
-        return strict.read_object(part, "fileData", lambda link: _read_link(link, unknown_fields(part, {"fileData"})))
-    return rq.Opaque(NAME, "part", part)
+    kind = next((key for key in ("inlineData", "fileData") if part.get(key) is not None), "")
+    if not kind:
+        return rq.Opaque(NAME, "part", part)
+    return strict.read_object(part, kind, lambda file: _read_file(file, unknown_fields(part, {kind}), kind))
+
+
+def _split_results(role: rq.Role, parts: list[rq.AnyPart], results: list[int], extra: Extra | None) -> list[rq.Message]:
+    tool = rq.Message("tool", [parts[place] for place in results], extra=extra)
+    places = [place for place in range(len(parts)) if place not in results]
+    if not places:
+        return [tool]
+    others = rq.Message(role, [parts[place] for place in places])
+    if role == "assistant":
+        return [others, tool]
+    results_first = places == list(range(len(results), len(parts)))
+    others.extra = build_extra(NAME, {}, joined=True, places=[] if results_first else places)
+    return [tool, others]
 
 
 def _get_object(source: Object, key: str) -> Object | None:

@@ -8,35 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock import _request_writer as request_writer
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._lenient_fields import Object, as_object, get_list, get_object, get_text
 from penstock._protocols.gemini.wire import camel_keys
-from penstock._request_writer import RequestDraft, add_missing, budget_for_effort
 from penstock._strict_fields import empty_fields, unknown_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
+    from collections.abc import Callable
 
 LEVELS = frozenset({"minimal", "low", "medium", "high"})
 _NEAREST_LEVELS = {"xhigh": "high", "max": "high"}
 _UNSUPPORTED = ("parallel_calls", "verbosity", "tier", "user", "metadata", "cache_key", "store")
 _FORMAT_FIELDS = frozenset({"responseMimeType", "responseSchema", "responseJsonSchema"})
-_FIELDS: Sequence[tuple[str, str, Callable[[Object, str], Any]]] = (
-    ("maxOutputTokens", "max_output", strict.get_integer),
-    ("temperature", "temperature", strict.get_number),
-    ("topP", "top_p", strict.get_number),
-    ("topK", "top_k", strict.get_integer),
-    ("stopSequences", "stop", strict.get_strings),
-    ("seed", "seed", strict.get_integer),
-    ("frequencyPenalty", "frequency_penalty", strict.get_number),
-    ("presencePenalty", "presence_penalty", strict.get_number),
-    ("candidateCount", "choices", strict.get_integer),
-    ("responseLogprobs", "logprobs", strict.get_flag),
-    ("logprobs", "top_logprobs", strict.get_integer),
-)
-_CONFIG = _FORMAT_FIELDS | {key for key, _, _ in _FIELDS} | {"thinkingConfig"}
+# Key of `generationConfig`, and name of the setting.
+_SETTING_NAMES = """maxOutputTokens:max_output temperature:temperature topP:top_p topK:top_k stopSequences:stop
+    seed:seed frequencyPenalty:frequency_penalty presencePenalty:presence_penalty candidateCount:choices
+    responseLogprobs:logprobs logprobs:top_logprobs"""
+_SETTINGS = {key: name for key, _, name in (pair.partition(":") for pair in _SETTING_NAMES.split())}
+_CONFIG = _FORMAT_FIELDS | _SETTINGS.keys() | {"thinkingConfig"}
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────
@@ -59,7 +50,7 @@ def read_settings(config: Object) -> tuple[rq.Settings, Object, Object]:
     if other_thinking:
         others["thinkingConfig"] = other_thinking
     marks |= {"level": level if effort and level != effort.upper() else "", "config": empty_fields(config, _CONFIG)}
-    fields = {name: read(config, key) for key, name, read in _FIELDS}
+    fields = strict.read_settings(config, _SETTINGS)
     return rq.Settings(**fields, format=format_, effort=effort, budget=budget, thoughts=thoughts), others, marks
 
 
@@ -89,23 +80,21 @@ def _read_format(config: Object) -> tuple[rq.Format | None, Object]:
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def write_settings(settings: rq.Settings, own: Object, marks: Object, draft: RequestDraft, *, subset: bool) -> Object:
+def write_settings(
+    settings: rq.Settings, own: Object, marks: Object, draft: request_writer.RequestDraft, *, subset: bool
+) -> Object:
     """Writes the settings and reports those that Gemini does not have. `subset`: JSON Schema is not understood."""
-    for name in _UNSUPPORTED:
-        if getattr(settings, name) not in (None, ""):
-            draft.report_loss("setting", name)
-    values = {key: getattr(settings, name) for key, name, _ in _FIELDS}
-    config = {key: value for key, value in values.items() if value is not None and value != []}
+    draft.report_settings(settings, _UNSUPPORTED)
+    config = request_writer.write_settings(settings, _SETTINGS)
     thinking = {**own.get("generationConfig", {}).get("thinkingConfig", {}), **_write_thinking(settings, marks, draft)}
-    if thinking:
-        config["thinkingConfig"] = thinking
+    config |= request_writer.drop_empty(thinkingConfig=thinking)
     if settings.format is not None:
         config.update(_write_format(settings.format, marks, draft, subset=subset))
-    add_missing(config, marks.get("config"))
+    request_writer.add_missing(config, marks.get("config"))
     return config
 
 
-def _write_thinking(settings: rq.Settings, marks: Object, draft: RequestDraft) -> Object:
+def _write_thinking(settings: rq.Settings, marks: Object, draft: request_writer.RequestDraft) -> Object:
     config: Object = {} if settings.thoughts is None else {"includeThoughts": settings.thoughts}
     level = _NEAREST_LEVELS.get(settings.effort, settings.effort)
     if level in LEVELS:
@@ -118,11 +107,13 @@ def _write_thinking(settings: rq.Settings, marks: Object, draft: RequestDraft) -
     elif settings.budget is not None or settings.effort:
         if settings.effort:
             draft.report_loss("effort")
-        config["thinkingBudget"] = budget_for_effort(settings.effort) if settings.budget is None else settings.budget
+        config["thinkingBudget"] = (
+            request_writer.budget_for_effort(settings.effort) if settings.budget is None else settings.budget
+        )
     return config
 
 
-def _write_format(format_: rq.Format, marks: Object, draft: RequestDraft, *, subset: bool) -> Object:
+def _write_format(format_: rq.Format, marks: Object, draft: request_writer.RequestDraft, *, subset: bool) -> Object:
     if format_.kind == "text":
         return {"responseMimeType": "text/plain"}
     if format_.name or format_.description or format_.strict is not None:
@@ -134,7 +125,9 @@ def _write_format(format_: rq.Format, marks: Object, draft: RequestDraft, *, sub
     return config
 
 
-def write_schema(schema: Object, original: Any, keys: tuple[str, str], draft: RequestDraft, *, subset: bool) -> Object:
+def write_schema(
+    schema: Object, original: Any, keys: tuple[str, str], draft: request_writer.RequestDraft, *, subset: bool
+) -> Object:
     """Writes a schema under the first key in the subset dialect, under the second as JSON Schema.
 
     `original` is the subset schema that was read; True if it equals the JSON Schema.
@@ -143,14 +136,11 @@ def write_schema(schema: Object, original: Any, keys: tuple[str, str], draft: Re
         return {keys[0]: schema}
     if original and to_json_schema(original) == schema:
         return {keys[0]: original}
-    schema = schema if keys[0] != "parameters" or _has_type(schema) else {"type": "object", **schema}
+    if keys[0] == "parameters" and schema.keys().isdisjoint(("type", "$ref", "anyOf")):
+        schema = {"type": "object", **schema}
     if subset:
         return {keys[0]: to_subset(schema, lambda: draft.report_loss("schema"))}
     return {keys[1]: schema}
-
-
-def _has_type(schema: Object) -> bool:
-    return not schema.keys().isdisjoint(("type", "$ref", "anyOf"))
 
 
 # ── subset → JSON Schema ──────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ import msgspec
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json, decode_or_keep_raw
-from penstock._markers import free_text_schema, parse_free_text_schema
+from penstock._markers import parse_free_text_schema
 from penstock._protocols.gemini.request_settings import to_json_schema, write_schema
 from penstock._protocols.gemini.wire import NAME, camel_keys
 from penstock._strict_fields import build_extra, unknown_fields
@@ -42,46 +42,39 @@ _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 def read_tools(body: Object) -> list[rq.Tool]:
     """Reads the client's functions and Google's own tools."""
-    reader = _ToolReader()
-    return [tool for row in strict.read_objects(body, "tools", reader.read) for tool in row]
+    has_functions: list[bool] = []  # of each object of the list so far
 
-
-class _ToolReader:
-    """State: the number of objects so far, and whether one of them had functions."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._has_functions = False
-
-    def read(self, group: Object) -> list[rq.Tool]:
+    def read_group(group: Object) -> list[rq.Tool]:
         """Reads one object of the list: functions, and Google's tools by their keys."""
         group = camel_keys(group)
         keys = [key for key, value in group.items() if value is not None]
-        self._count += 1
-        second_functions = _DECLARATIONS in keys and self._has_functions
-        self._has_functions = self._has_functions or _DECLARATIONS in keys
-        number = self._count if second_functions or len(keys) > 1 else 0
-        tools: list[rq.Tool] = []
-        for key in keys:
-            if key == _DECLARATIONS:
-                tools += strict.read_objects(group, key, lambda one: _read_function(camel_keys(one), number))
-            else:
-                extra = build_extra(NAME, {"tool": {key: group[key]}}, group=number)
-                tools.append(rq.Tool(_WORD_START.sub("_", key).lower(), kind="provider", extra=extra))
-        return tools
+        is_repeated = _DECLARATIONS in keys and any(has_functions)
+        has_functions.append(_DECLARATIONS in keys)
+        number = len(has_functions) if is_repeated or len(keys) > 1 else 0
+        return [tool for key in keys for tool in _read_tools(group, key, number)]
+
+    return [tool for row in strict.read_objects(body, "tools", read_group) for tool in row]
+
+
+def _read_tools(group: Object, key: str, number: int) -> list[rq.Tool]:
+    if key == _DECLARATIONS:
+        return strict.read_objects(group, key, lambda one: _read_function(camel_keys(one), number))
+    extra = build_extra(NAME, {"tool": {key: group[key]}}, group=number)
+    return [rq.Tool(_WORD_START.sub("_", key).lower(), kind="provider", extra=extra)]
 
 
 def _read_function(function: Object, group: int) -> rq.Tool:
-    unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
+    unknown = unknown_fields(function, _FUNCTION)
     schema, original = _read_parameters(function)
     grammar = None if schema is None else parse_free_text_schema(schema)
     description = strict.get_text(function, "description")
     marks = {"group": group, "parameters": original, "empty": "description" in function and not description}
-    extra = build_extra(NAME, unknown, **marks) if unknown or any(marks.values()) else None
-    name = strict.require_text(function, "name")
+    tool = rq.Tool(
+        strict.require_text(function, "name"), description, schema, extra=build_extra(NAME, unknown, **marks)
+    )
     if grammar is not None:
-        return rq.Tool(name, description, grammar or None, kind="custom", extra=extra)
-    return rq.Tool(name, description, schema, extra=extra)
+        tool.kind, tool.schema = "custom", grammar or None
+    return tool
 
 
 def _read_parameters(function: Object) -> tuple[Object | None, Any]:
@@ -130,7 +123,6 @@ def _mode_name(mode: str, names: list[str]) -> str:
 
 def write_tools(tools: Iterable[rq.Tool], draft: RequestDraft, *, subset: bool) -> list[Object]:
     """Writes functions in one object and each of Google's tools in its own, unless they were read in other groups."""
-    written: list[Object] = []
     groups: dict[int | str, Object] = {}
     for tool in tools:
         own, marks = draft.split_extra(tool.extra)
@@ -140,16 +132,14 @@ def write_tools(tools: Iterable[rq.Tool], draft: RequestDraft, *, subset: bool) 
         if not is_function and "tool" not in own:
             draft.report_loss("tool")
             continue
-        key = marks.get("group") or ("functions" if is_function else f"tool {len(written)}")
-        if key not in groups:
-            groups[key] = {}
-            written.append(groups[key])
+        key = marks.get("group") or ("functions" if is_function else f"tool {len(groups)}")
+        group = groups.setdefault(key, {})
         if is_function:
             function = _write_function(tool, own, marks, draft, subset=subset)
-            groups[key].setdefault(_DECLARATIONS, []).append(function)
+            group.setdefault(_DECLARATIONS, []).append(function)
         else:
-            groups[key].update(own["tool"])
-    return written
+            group.update(own["tool"])
+    return list(groups.values())
 
 
 def _write_function(tool: rq.Tool, own: Object, marks: Object, draft: RequestDraft, *, subset: bool) -> Object:
@@ -160,9 +150,7 @@ def _write_function(tool: rq.Tool, own: Object, marks: Object, draft: RequestDra
     function: Object = {"name": tool.name}
     if tool.description or marks.get("empty"):
         function["description"] = tool.description
-    if tool.kind == "custom":
-        draft.report_carried("free-text")
-    schema = free_text_schema(tool) if tool.kind == "custom" else tool.schema
+    schema = draft.write_input_schema(tool)
     if schema is not None:
         keys = ("parameters", "parametersJsonSchema")
         function.update(write_schema(schema, marks.get("parameters"), keys, draft, subset=subset))
@@ -185,7 +173,6 @@ def write_choice(choice: rq.ToolChoice, draft: RequestDraft) -> Object:
 # ── function responses ────────────────────────────────────────────────────────────────────────────
 
 _OUTPUT, _ERROR, _CONTENT = "output", "error", "content"
-_ITEM_TYPES = {"text": str, "json": object, "file": int}
 
 
 def read_response(
@@ -206,23 +193,21 @@ def read_response(
 
 def _get_items(value: Any, files: int) -> list[Object] | None:
     """Returns the items of a list that this module could have written; None for any other value."""
-    items = cast("Object", value).get(_CONTENT) if isinstance(value, dict) and len(cast("Object", value)) == 1 else None
-    if not isinstance(items, list):
-        return None
-    valid = all(_is_item(item, files) for item in items)  # pyright: ignore[reportUnknownVariableType]
-    return cast("list[Object]", items) if valid else None
+    match value:
+        case {"content": list(items), **others} if not others and all(_is_item(item, files) for item in items):  # pyright: ignore[reportUnknownVariableType]
+            return cast("list[Object]", items)
+        case _:
+            return None
 
 
 def _is_item(item: Any, files: int) -> bool:
-    if not isinstance(item, dict) or len(cast("Object", item)) != 2:  # noqa: PLR2004 — a type and a value
-        return False
-    kind = cast("Object", item).get("type")
-    if not isinstance(kind, str) or kind not in _ITEM_TYPES or kind not in item:
-        return False
-    value = cast("Object", item)[kind]
-    if not isinstance(value, _ITEM_TYPES[kind]) or isinstance(value, bool):
-        return kind == "json"
-    return kind != "file" or 0 <= cast("int", value) < files
+    match item:
+        case {"type": "text", "text": str(), **others} | {"type": "json", "json": _, **others}:
+            return not others
+        case {"type": "file", "file": int(number), **others}:
+            return not others and not isinstance(number, bool) and 0 <= number < files
+        case _:
+            return False
 
 
 def _read_items(items: list[Object], files: Sequence[rq.File | rq.Opaque]) -> list[rq.ResultPart]:

@@ -10,15 +10,14 @@ from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import Losses, read_losses
 from penstock._jsontext import decode_or_keep_raw
-from penstock._markers import EMPTY_MARK, NativeSupport, input_as_object
-from penstock._markers.embed import embed_markers
+from penstock._markers import EMPTY_MARK, NativeSupport, embed_markers
 from penstock._markers.marks import wrap_system_parts
 from penstock._media import sniff_media_type
 from penstock._protocols.gemini.decode_calls import METADATA_ONLY
 from penstock._protocols.gemini.request_interactions import write_interaction
 from penstock._protocols.gemini.request_settings import write_settings
 from penstock._protocols.gemini.request_tools import write_choice, write_response, write_tools
-from penstock._protocols.gemini.wire import NAME, SYSTEM_SEAL
+from penstock._protocols.gemini.wire import ENUMS, NAME, SYSTEM_SEAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,15 +26,6 @@ if TYPE_CHECKING:
 
 LOSSES = read_losses(__name__, "requests")
 LACKS = read_losses(__name__, "some_requests")
-_MEDIA_TYPES = {
-    **{name: f"image/{name}" for name in ("png", "jpeg", "webp", "gif", "heic")},
-    "jpg": "image/jpeg",
-    "pdf": "application/pdf",
-    "mp4": "video/mp4",
-    "mp3": "audio/mpeg",
-    "wav": "audio/wav",
-}
-_DEFAULT_MEDIA = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4"}
 _TO_URL_SAFE = str.maketrans("+/", "-_")
 
 
@@ -79,9 +69,7 @@ class GeminiRequestWriter(request_writer.RequestDraft):
         if first:
             body["systemInstruction"] = self._write_system(messages[:first])
         subset = self._quirks.schemas == "subset"
-        tools = write_tools(request.tools, self, subset=subset)
-        if tools:
-            body["tools"] = tools
+        body |= request_writer.drop_empty(tools=write_tools(request.tools, self, subset=subset))
         choice: Object = {} if request.choice is None else {"functionCallingConfig": write_choice(request.choice, self)}
         settings = write_settings(request.settings, own, marks, self, subset=subset)
         for key, config in (("toolConfig", choice), ("generationConfig", settings)):
@@ -93,16 +81,12 @@ class GeminiRequestWriter(request_writer.RequestDraft):
 
     def _learn_calls(self, messages: Iterable[rq.Message]) -> None:
         """Collects the calls, because results need their names and positions."""
-        for message in messages:
-            if message.role == "assistant":
-                for part in message.parts:
-                    if type(part) is rq.Call:
-                        self._call_positions[part.id] = len(self._call_positions)
-                        self._call_names[part.id] = part.name
-                        if part.extra is not None and any(
-                            one.get("minted") for one in request_writer.split_extra(part.extra, NAME)
-                        ):
-                            self._minted.add(part.id)
+        parts = (part for message in messages if message.role == "assistant" for part in message.parts)
+        for call in (part for part in parts if type(part) is rq.Call):
+            self._call_positions[call.id] = len(self._call_positions)
+            self._call_names[call.id] = call.name
+            if any(one.get("minted") for one in request_writer.split_extra(call.extra, NAME)):
+                self._minted.add(call.id)
 
     # ── contents ──────────────────────────────────────────────────────────────────────────────────
 
@@ -233,12 +217,9 @@ class GeminiRequestWriter(request_writer.RequestDraft):
         own, marks = self.split_extra(call.extra)
         if call.by == "provider":
             return self._write_provider_run(call.id, call.json, own, "args")
-        if call.cut:
-            self.report_loss("cut-call")
+        args = self.write_call_input(call)
+        if args is None:
             return []
-        args, carrier = input_as_object(call)
-        if carrier:
-            self.report_carried(carrier)
         written: Object = {**self._write_id(call.id, call.id), "name": call.name, **own.get("functionCall", {})}
         if args or not marks.get("bare"):
             written["args"] = args
@@ -321,8 +302,8 @@ class GeminiRequestWriter(request_writer.RequestDraft):
             return part.media
         self.report_loss("media")
         suffix = part.url.partition("?")[0].rpartition(".")[2].lower()
-        guessed = sniff_media_type(part.data) if part.data else _MEDIA_TYPES.get(suffix, "")
-        return guessed or _DEFAULT_MEDIA.get(part.media.partition("/")[0], "text/plain")
+        guessed = sniff_media_type(part.data) if part.data else ENUMS["media_types"].get(suffix, "")
+        return guessed or ENUMS["default_media"].get(part.media.partition("/")[0], "text/plain")
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
         rq.Text: _text,
@@ -331,8 +312,7 @@ class GeminiRequestWriter(request_writer.RequestDraft):
         rq.Result: _result,
         rq.File: _file,
         rq.Opaque: request_writer.write_foreign_state(),
-        rq.Source: request_writer.omit_with_loss("source"),
-        rq.Ask: request_writer.omit_with_loss("approval"),
+        **request_writer.OMITTED_PARTS,
     }
 
 
@@ -360,6 +340,4 @@ def _wrap(body: Object, model: str, wrapper: Object | None) -> Object:
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> request_writer.RequestDraft:
     """Writes a request as the body of a generateContent call."""
-    writer = GeminiRequestWriter(quirks or Quirks())
-    writer.body = writer.write(request)
-    return writer
+    return GeminiRequestWriter(quirks or Quirks()).write_body(request)

@@ -7,14 +7,13 @@ that are read are declared; echoed fields stay plain objects. Helpers for extra 
 from __future__ import annotations
 
 import re
-import tomllib
 from datetime import datetime
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
+from penstock._diagnostics import read_tables
 from penstock._jsontext import as_json, convert_pruned, parse_lenient
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 NAME = "gemini"
 # Marks parts that we wrote. Text cannot contain it.
 SYSTEM_SEAL: Extra = {NAME: {"partMetadata": {"penstock": "system"}}}
-ENUMS: dict[str, Any] = tomllib.loads(files(__name__.rpartition(".")[0]).joinpath("enums.toml").read_text("utf-8"))
+ENUMS = read_tables(__name__.rpartition(".")[0], "enums.toml")
 
 # ── generateContent ───────────────────────────────────────────────────────────────────────────────
 
@@ -200,7 +199,14 @@ class GroundingMetadata(Struct, rename="camel", gc=False):
 
 
 class StepContent(Struct, gc=False):
+    """A content, and the fields that steps and their deltas share."""
+
     type: str | None = None
+    name: str | None = None
+    signature: str | None = None
+    arguments: Any = None
+    result: Any = None
+    is_error: bool | None = None
     text: str | None = None
     annotations: list[Annotation] | None = None
     data: str | None = None
@@ -220,18 +226,12 @@ class Annotation(Struct, gc=False):
     end_index: int | None = None
 
 
-class Step(Struct, gc=False):
+class Step(StepContent, gc=False):
     """The start of a step, or a complete step. `arguments` and `result` are a tool's input and output."""
 
-    type: str | None = None
     id: str | None = None
     call_id: str | None = None
-    name: str | None = None
     server_name: str | None = None
-    signature: str | None = None
-    arguments: Any = None
-    result: Any = None
-    is_error: bool | None = None
     summary: list[StepContent] | None = None
     content: list[StepContent] | None = None
     error: Error | None = None
@@ -241,11 +241,6 @@ class StepDelta(StepContent, gc=False):
     """All kinds of delta; `type` says which fields are set."""
 
     content: StepContent | None = None
-    signature: str | None = None
-    arguments: Any = None
-    result: Any = None
-    is_error: bool | None = None
-    name: str | None = None
 
 
 # ── extra data ────────────────────────────────────────────────────────────────────────────────────
