@@ -364,7 +364,7 @@ _ASSISTANT_CONTENT = _CONTENT | {
     "tool_use": _read_call,
     **dict.fromkeys(("server_tool_use", "mcp_tool_use"), _read_provider_call),
 }
-_READERS = {
+_READERS: dict[str, dict[str, Callable[[Object], rq.AnyPart]]] = {
     "system": {"text": _read_text},
     "user": _CONTENT | {"tool_result": _read_result},
     "assistant": _ASSISTANT_CONTENT,
@@ -374,5 +374,7 @@ _READERS = {
 
 def _read_block(block: Object, role: str) -> rq.AnyPart:
     kind = strict.require_text(block, "type")
-    is_provider_result = role == "assistant" and kind.endswith("_tool_result")
-    return _READERS[role].get(kind, _read_provider_result if is_provider_result else _keep_block)(block)
+    read = _READERS[role].get(kind)
+    if read is None:
+        read = _read_provider_result if role == "assistant" and kind.endswith("_tool_result") else _keep_block
+    return read(block)
