@@ -37,14 +37,11 @@ class RequestDraft:
 
     protocol: ClassVar[str]
     losses: ClassVar[Losses]
+    write: Any  # the method of each protocol's writer that returns the body of a request
 
     def __init__(self) -> None:
         self.body: Object = {}
         self.diagnostics: Diagnostics = Diagnostics(f"{self.protocol} request")
-
-    def write(self, request: rq.Request) -> Object:
-        """Returns the body of a request. Each protocol's writer has its own."""
-        raise NotImplementedError
 
     def write_body(self, request: rq.Request) -> Self:
         """Sets `body` to the body of a request."""
