@@ -13,7 +13,7 @@ from penstock._request_profile import CLAUDE_PROFILE
 _EVENT_TYPES = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "message"})
 
 
-def matches(_: str, payload: dict[str, Any]) -> bool:
+def matches_payload(_: str, payload: dict[str, Any]) -> bool:
     """Returns True if a payload belongs to this protocol."""
     kind = payload.get("type")
     return kind in _EVENT_TYPES and not (kind == "message" and "content" not in payload)
@@ -21,7 +21,7 @@ def matches(_: str, payload: dict[str, Any]) -> bool:
 
 PROTOCOL = Protocol(
     NAME,
-    matches,
+    matches_payload,
     AnthropicDecoder,
     AnthropicEncoder,
     sequential=True,

@@ -188,7 +188,7 @@ class AnthropicDecoder(Decoder):
 
     def _on_block_delta(self, payload: wire.ContentBlockDelta) -> None:
         delta = payload.delta
-        self.delta_readers.get(delta.type, AnthropicDecoder._append_other)(self, payload.index, delta)
+        self.delta_readers.get(delta.type, AnthropicDecoder._append_to_kept_block)(self, payload.index, delta)
 
     def _append_text(self, index: int, delta: wire.BlockDelta) -> None:
         if self.ledger.find(index) is None:
@@ -217,7 +217,7 @@ class AnthropicDecoder(Decoder):
         name = "" if url else source
         self.ledger.cite((of, citation), url, title, of, None, quote, name, "", "", {NAME: citation})
 
-    def _append_other(self, index: int, delta: wire.BlockDelta) -> None:
+    def _append_to_kept_block(self, index: int, delta: wire.BlockDelta) -> None:
         """Appends the strings of a delta to a kept block."""
         block = self._blocks.get(index)
         if block is None or self.ledger.find(index) is not None:

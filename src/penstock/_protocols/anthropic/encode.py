@@ -62,21 +62,21 @@ class AnthropicEncoder(Encoder):
         self._provider_tools: dict[str, str] = {}  # call id → tool, for another provider's runs that get blocks
         self._waiting_runs: list[ev.CallEnd | ev.Result] = []  # events of those runs that wait for the next block
 
-    def _send(self, payload: dict[str, Any]) -> None:
+    def _send_payload(self, payload: dict[str, Any]) -> None:
         self.out.append((payload["type"].encode(), _encode_json(payload)))
 
     def _send_delta(self, delta: dict[str, Any]) -> None:
-        self._send({"type": "content_block_delta", "index": self._block, "delta": delta})
+        self._send_payload({"type": "content_block_delta", "index": self._block, "delta": delta})
 
     def _get_own(self, extra: ev.Extra | None) -> dict[str, Any]:
         return (extra or {}).get(NAME, {})
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, event: ev.Start) -> None:
+    def _start_message(self, event: ev.Start) -> None:
         self._reset()
-        own = lenient.get_object(self._get_own(event.extra), "usage")
-        self._usage = {"input_tokens": 0, "output_tokens": 0, **own}
+        native = lenient.get_object(self._get_own(event.extra), "usage")
+        self._usage = {"input_tokens": 0, "output_tokens": 0, **native}
         self._start_usage = dict(self._usage)
         names = {
             "id": event.id or self._id,
@@ -85,15 +85,15 @@ class AnthropicEncoder(Encoder):
             "model": event.model or self._model,
         }
         message: dict[str, Any] = {**names, "content": [], **_NO_STOP, "usage": self._usage}
-        self._send({"type": "message_start", "message": message})
+        self._send_payload({"type": "message_start", "message": message})
 
     def _update_usage(self, event: ev.Usage) -> None:
         if event.step:
             self.report_loss("steps")
             return
-        own = self._get_own(event.extra)
-        if own:
-            self._usage = {**self._usage, **own}
+        native = self._get_own(event.extra)
+        if native:
+            self._usage = {**self._usage, **native}
             return
         written = event.written or 0
         cached = min(event.cached or 0, max((event.input or 0) - written, 0))  # never more than the prompt
@@ -106,18 +106,18 @@ class AnthropicEncoder(Encoder):
         if event.reasoning is not None:
             self._usage["output_tokens_details"] = {"thinking_tokens": event.reasoning}
 
-    def _finish(self, event: ev.Finish) -> None:
+    def _finish_message(self, event: ev.Finish) -> None:
         self._report_waiting()
-        own = self._get_own(event.extra)
-        raw = event.raw if STOP_REASONS.get(event.reason) and own else ""
+        native = self._get_own(event.extra)
+        raw = event.raw if STOP_REASONS.get(event.reason) and native else ""
         reason = STOP_REASONS["refusal" if self._refused and event.reason == "stop" else event.reason]
-        stop: dict[str, Any] = {"stop_reason": raw or reason, "stop_sequence": own.get("stop_sequence")}
-        stop.update({key: own[key] for key in ("stop_details", "container") if own.get(key)})
+        stop: dict[str, Any] = {"stop_reason": raw or reason, "stop_sequence": native.get("stop_sequence")}
+        stop.update({key: native[key] for key in ("stop_details", "container") if native.get(key)})
         payload = {"type": "message_delta", "delta": stop, "usage": self._usage}
-        if own.get("context_management"):
-            payload["context_management"] = own["context_management"]
-        self._send(payload)
-        self._send({"type": "message_stop"})
+        if native.get("context_management"):
+            payload["context_management"] = native["context_management"]
+        self._send_payload(payload)
+        self._send_payload({"type": "message_stop"})
         if event.others:
             self.report_loss("choice")
         if event.reason in {"filter", "other"} or (event.reason == "stop" and self._called):
@@ -130,11 +130,11 @@ class AnthropicEncoder(Encoder):
         if self._waiting_runs:
             self.report_loss("provider-call")
 
-    def _fault(self, event: ev.Fault) -> None:
+    def _write_fault(self, event: ev.Fault) -> None:
         self._report_waiting()
         if self._usage != self._start_usage:
-            self._send({"type": "message_delta", "delta": _NO_STOP, "usage": self._usage})
-        self._send(build_error_body(event))
+            self._send_payload({"type": "message_delta", "delta": _NO_STOP, "usage": self._usage})
+        self._send_payload(build_error_body(event))
 
     # ── blocks ────────────────────────────────────────────────────────────────────────────────────
 
@@ -156,7 +156,7 @@ class AnthropicEncoder(Encoder):
         self._is_text = block.get("type") == "text"
         before = b'{"type":"%b","index":%d,"delta":%b' % (_DELTA, self._block, delta)
         self.template = FrameTemplate(kind, index, _DELTA, before, b"}}")
-        self._send({"type": "content_block_start", "index": self._block, "content_block": block})
+        self._send_payload({"type": "content_block_start", "index": self._block, "content_block": block})
 
     def _close_block(self, event: Any) -> None:
         if event.index == self._part:
@@ -209,8 +209,8 @@ class AnthropicEncoder(Encoder):
         if event.broken:
             self._close_block(event)
             return
-        own = self._get_own(event.extra)
-        signature, redacted = own.get("signature"), own.get("redacted")
+        native = self._get_own(event.extra)
+        signature, redacted = native.get("signature"), native.get("redacted")
         if isinstance(redacted, str):
             self._write_block({"type": "redacted_thinking", "data": redacted})
         elif event.extra and (not isinstance(signature, str) or event.extra.keys() != {NAME}):
@@ -234,10 +234,10 @@ class AnthropicEncoder(Encoder):
     def _open_call(self, event: ev.CallStart) -> None:
         """Opens the block of a call with its first input: a call without input looks complete, but may yet be cut."""
         self._waiting_call = None
-        own = self._get_own(event.extra)
-        kind = (lenient.get_text(own, "type") or _TOOL_USE) if event.by == "provider" else _TOOL_USE
+        native = self._get_own(event.extra)
+        kind = (lenient.get_text(native, "type") or _TOOL_USE) if event.by == "provider" else _TOOL_USE
         self._called = self._called or kind == _TOOL_USE
-        block: dict[str, Any] = {**own, "type": kind, "id": event.id, "name": event.name, "input": {}}
+        block: dict[str, Any] = {**native, "type": kind, "id": event.id, "name": event.name, "input": {}}
         self._open_block(event.index, event.choice, block, ev.CallDelta, _INPUT_DELTA)
 
     def _append_input(self, event: ev.CallDelta) -> None:
@@ -272,9 +272,9 @@ class AnthropicEncoder(Encoder):
         self._close_block(event)
 
     def _add_result(self, event: ev.Result) -> None:
-        own = self._get_own(event.extra)
-        if own:
-            self._write_block({**own, "content": msgspec.Raw(event.json.encode())})
+        native = self._get_own(event.extra)
+        if native:
+            self._write_block({**native, "content": msgspec.Raw(event.json.encode())})
         elif event.call in self._provider_tools:
             if not event.partial:
                 self._waiting_runs.append(event)
@@ -294,10 +294,10 @@ class AnthropicEncoder(Encoder):
         block: dict[str, Any] = {"type": "server_tool_use", "id": call_id, "name": name, "input": {}}
         self._open_block(_SINGLE, 0, block, ev.CallDelta, _INPUT_DELTA)
         if name == "code_execution":
-            given = {"code": provider_tools.program_code(event.json)}
+            arguments = {"code": provider_tools.program_code(event.json)}
         else:
-            given = {"query": ", ".join(provider_tools.search_queries(event.json))}
-        self.out.append(self.template.frame(_encode_json(given).decode()))
+            arguments = {"query": ", ".join(provider_tools.search_queries(event.json))}
+        self.out.append(self.template.frame(_encode_json(arguments).decode()))
         self._close_block(ev.TextEnd(_SINGLE))
 
     # ── citations and opaque blocks ───────────────────────────────────────────────────────────────
@@ -336,7 +336,7 @@ class AnthropicEncoder(Encoder):
         **dict.fromkeys((ev.Step, ev.FileDelta, ev.FileEnd), nothing),
         **dict.fromkeys((ev.TextDelta, ev.RefusalDelta, ev.ReasoningDelta), _append_text),
         **dict.fromkeys((ev.TextEnd, ev.RefusalEnd), _end_text),
-        ev.Start: _start,
+        ev.Start: _start_message,
         ev.TextStart: _start_text,
         ev.RefusalStart: _start_refusal,
         ev.ReasoningStart: _start_reasoning,
@@ -352,8 +352,8 @@ class AnthropicEncoder(Encoder):
         ev.Opaque: _add_opaque,
         ev.Data: lost("data"),
         ev.Usage: _update_usage,
-        ev.Finish: _finish,
-        ev.Fault: _fault,
+        ev.Finish: _finish_message,
+        ev.Fault: _write_fault,
         ev.Unknown: verbatim,
     }
 

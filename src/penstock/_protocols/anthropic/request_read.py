@@ -68,11 +68,11 @@ def read_request(body: Object) -> rq.Request:
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read_system(given: Any) -> list[rq.Message]:
-    if given in (None, "", []):
+def _read_system(value: Any) -> list[rq.Message]:
+    if value in (None, "", []):
         return []
-    parts = read_content(given, "system", "system")
-    return [rq.Message("system", parts, extra=build_extra(NAME, {}, listed=isinstance(given, list)))]
+    parts = read_content(value, "system", "system")
+    return [rq.Message("system", parts, extra=build_extra(NAME, {}, listed=isinstance(value, list)))]
 
 
 def read_message(message: Object) -> list[rq.Message]:
@@ -99,11 +99,11 @@ def read_message(message: Object) -> list[rq.Message]:
 
 def _split_results(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
     """Returns the results, then the other parts. A mark keeps the positions if the parts were in another order."""
-    results, others, places = strict.split_results(parts)
+    results, others, positions = strict.split_results(parts)
     tool = rq.Message("tool", results, "", extra)
     if not others:
         return [tool]
-    return [tool, rq.Message("user", others, extra=build_extra(NAME, {}, joined=True, places=places))]
+    return [tool, rq.Message("user", others, extra=build_extra(NAME, {}, joined=True, places=positions))]
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
@@ -114,8 +114,8 @@ def read_tool(tool: Object) -> rq.Tool:
     kind = tool.get("type")
     cache, hint = read_cache_control(tool)
     if kind not in (None, "custom") and "input_schema" not in tool:
-        own = {"tool": unknown_fields(tool, {"cache_control"})}
-        extra = build_extra(NAME, own, also=empty_fields(tool, {"cache_control"}), hint=hint)
+        native = {"tool": unknown_fields(tool, {"cache_control"})}
+        extra = build_extra(NAME, native, also=empty_fields(tool, {"cache_control"}), hint=hint)
         return rq.Tool(strict.get_text(tool, "name") or str(kind), kind="provider", cache=cache, extra=extra)
     schema: Any = tool.get("input_schema")
     if not isinstance(schema, dict):
@@ -135,10 +135,10 @@ def read_tool(tool: Object) -> rq.Tool:
     return parsed
 
 
-def _read_choice(given: Object) -> rq.ToolChoice:
-    mode = strict.get_choice(given, "type", _CHOICE_MODES)
-    names = [strict.require_text(given, "name")] if mode == "tool" else []
-    unknown = unknown_fields(given, {"type", "name", "disable_parallel_tool_use"})
+def _read_choice(value: Object) -> rq.ToolChoice:
+    mode = strict.get_choice(value, "type", _CHOICE_MODES)
+    names = [strict.require_text(value, "name")] if mode == "tool" else []
+    unknown = unknown_fields(value, {"type", "name", "disable_parallel_tool_use"})
     return rq.ToolChoice(mode, names, extra=build_extra(NAME, unknown) if unknown else None)
 
 
@@ -150,15 +150,15 @@ def _build_marks(body: Object) -> Object:
     thinking, output = body.get("thinking"), body.get("output_config")
     return {
         "unlimited": body.get("max_tokens") is None,
-        "thinking": _keep_value(thinking),
+        "thinking": _wrap_value(thinking),
         "unthinking": thinking is None and isinstance(output, dict) and "effort" in output,
-        "output": _keep_value(output),
-        "form": _keep_value(body.get("output_format")),
-        "metadata": _keep_value(body.get("metadata")),
+        "output": _wrap_value(output),
+        "form": _wrap_value(body.get("output_format")),
+        "metadata": _wrap_value(body.get("metadata")),
     }
 
 
-def _keep_value(value: Any) -> Object | None:
+def _wrap_value(value: Any) -> Object | None:
     return None if value is None else {"as": value}
 
 
@@ -166,7 +166,7 @@ def _read_settings(body: Object) -> rq.Settings:
     effort, form = strict.read_optional(body, "output_config", read_output_config) or ("", None)
     if body.get("output_format") is not None:
         form = strict.read_object(body, "output_format", read_format)
-    thinking = strict.read_optional(body, "thinking", lambda given: read_thinking(given, effort))
+    thinking = strict.read_optional(body, "thinking", lambda value: read_thinking(value, effort))
     budget, thoughts = thinking or (None, None)
     fields = strict.read_settings(body, _SETTINGS)
     settings = rq.Settings(**fields, format=form, effort=effort, budget=budget, thoughts=thoughts)
@@ -193,11 +193,11 @@ def read_output_config(output: Object) -> tuple[str, rq.Format | None]:
     return strict.get_text(output, "effort"), strict.read_optional(output, "format", read_format)
 
 
-def read_format(given: Object) -> rq.Format | None:
+def read_format(value: Object) -> rq.Format | None:
     """Returns the answer's format; None if it is not a JSON schema."""
-    if given.get("type") != "json_schema":
+    if value.get("type") != "json_schema":
         return None
-    return rq.Format("schema", schema=strict.get_object(given, "schema"))
+    return rq.Format("schema", schema=strict.get_object(value, "schema"))
 
 
 def read_metadata(body: Object) -> tuple[str, Object | None]:
@@ -205,7 +205,7 @@ def read_metadata(body: Object) -> tuple[str, Object | None]:
     metadata = strict.get_object(body, "metadata")
     if not metadata:
         return "", None
-    user = strict.read_object(body, "metadata", lambda given: strict.get_text(given, "user_id"))
+    user = strict.read_object(body, "metadata", lambda value: strict.get_text(value, "user_id"))
     return user, unknown_fields(metadata, {"user_id"}) or None
 
 
@@ -253,30 +253,30 @@ def _read_text(block: Object) -> rq.AnyPart:
 
 def _read_thinking(block: Object) -> rq.AnyPart:
     unknown = unknown_fields(block, {"type", "thinking", "signature"})
-    own = {"signature": strict.get_text(block, "signature"), **unknown}
-    return rq.Reasoning(strict.get_text(block, "thinking"), extra={NAME: own})
+    native = {"signature": strict.get_text(block, "signature"), **unknown}
+    return rq.Reasoning(strict.get_text(block, "thinking"), extra={NAME: native})
 
 
 def _read_redacted_thinking(block: Object) -> rq.AnyPart:
-    own = {"redacted": strict.require_text(block, "data"), **unknown_fields(block, {"type", "data"})}
-    return rq.Reasoning(form="redacted", extra={NAME: own})
+    native = {"redacted": strict.require_text(block, "data"), **unknown_fields(block, {"type", "data"})}
+    return rq.Reasoning(form="redacted", extra={NAME: native})
 
 
 # ── calls and results ─────────────────────────────────────────────────────────────────────────────
 
 
 def _read_call(block: Object) -> rq.AnyPart:
-    given = block.get("input")
-    if not isinstance(given, dict):
-        raise BadRequest("an object", given, "input")
-    call = rq.Call(strict.require_text(block, "id"), strict.require_text(block, "name"), input_json(given))
+    value = block.get("input")
+    if not isinstance(value, dict):
+        raise BadRequest("an object", value, "input")
+    call = rq.Call(strict.require_text(block, "id"), strict.require_text(block, "name"), input_json(value))
     return call if len(block) == len(_CALL_FIELDS) else _add_extra(call, block, _CALL_FIELDS)
 
 
-def _read_hint(block: Object, own: Object) -> Object:
+def _read_hint(block: Object, native: Object) -> Object:
     """Returns `cache` and `extra` of a part whose block is kept nearly unchanged."""
     cache, hint = read_cache_control(block)
-    return {"cache": cache, "extra": build_extra(NAME, own, hint=hint)}
+    return {"cache": cache, "extra": build_extra(NAME, native, hint=hint)}
 
 
 def _read_provider_call(block: Object) -> rq.AnyPart:
@@ -284,8 +284,8 @@ def _read_provider_call(block: Object) -> rq.AnyPart:
     name = strict.get_text(block, "name")
     if call.startswith(PROVIDER_CALL_PREFIX):  # another provider ran it: the encoder wrote the block
         return rq.Call(call.removeprefix(PROVIDER_CALL_PREFIX), name, json, "provider")
-    own = unknown_fields(block, {"id", "name", "input", "cache_control"})
-    return rq.Call(call, name, json, "provider", **_read_hint(block, own))
+    native = unknown_fields(block, {"id", "name", "input", "cache_control"})
+    return rq.Call(call, name, json, "provider", **_read_hint(block, native))
 
 
 def _read_result(block: Object) -> rq.AnyPart:
@@ -303,11 +303,11 @@ def _read_result(block: Object) -> rq.AnyPart:
 
 def _read_provider_result(block: Object) -> rq.AnyPart:
     content: list[rq.ResultPart] = [rq.Json(as_json(block.get("content")))]
-    own = unknown_fields(block, {"content", "cache_control"})
+    native = unknown_fields(block, {"content", "cache_control"})
     call, failed = strict.get_text(block, "tool_use_id"), strict.get_flag(block, "is_error") or False
     if call.startswith(PROVIDER_CALL_PREFIX):
         return rq.Result(call.removeprefix(PROVIDER_CALL_PREFIX), "", content, failed, by="provider")
-    return rq.Result(call, "", content, failed, by="provider", **_read_hint(block, own))
+    return rq.Result(call, "", content, failed, by="provider", **_read_hint(block, native))
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────
@@ -315,12 +315,12 @@ def _read_provider_result(block: Object) -> rq.AnyPart:
 
 def _read_file(block: Object, media: str) -> rq.AnyPart:
     """Reads a file by base64, plain text, URL, or the id of an upload. Other sources are kept unchanged."""
-    file, source = strict.read_object(block, "source", lambda given: (_read_source(given, media), given))
+    file, source = strict.read_object(block, "source", lambda value: (_read_source(value, media), value))
     if file is None:
         return _keep_block(block)
     file.name = strict.get_text(block, "title")
-    odd = file.id or (source["type"] == "base64" and file.media not in _COMMON_MEDIA)
-    marks: Object = {"own": source["type"]} if odd else {}
+    is_unusual = file.id or (source["type"] == "base64" and file.media not in _COMMON_MEDIA)
+    marks: Object = {"own": source["type"]} if is_unusual else {}
     if media == "image/*" and not file.media.startswith("image/"):
         marks["kind"] = "image"
     if unknown := unknown_fields(source, {"type", "media_type", "data", "url", "file_id"}):

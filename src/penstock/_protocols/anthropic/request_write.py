@@ -24,7 +24,7 @@ __all__ = ["LACKS", "LOSSES", "NAME", "AnthropicRequestWriter", "Quirks", "write
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 _LOST_SETTINGS = "seed frequency_penalty presence_penalty choices logprobs top_logprobs verbosity cache_key store"
 _NEAREST_EFFORTS = {"minimal": "low", "none": ""}
-_TIERS = {canonical: own for own, canonical in request_read.SERVICE_TIERS.items()} | {"auto": "auto"}
+_TIERS = {canonical: native for native, canonical in request_read.SERVICE_TIERS.items()} | {"auto": "auto"}
 _MIN_BUDGET = 1024  # tokens
 
 
@@ -41,7 +41,7 @@ class AnthropicRequestWriter(BlockWriter):
         self._results: Object | None = None
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.split_extra(request.extra)
+        native, marks = self.split_extra(request.extra)
         messages = embed_markers(request.messages, self.holds, self.report_carried, self.report_loss)
         first = next((position for position, message in enumerate(messages) if _is_turn(message)), len(messages))
         body = drop_empty(model=request.model, system=self._write_system(messages[:first]))
@@ -52,13 +52,13 @@ class AnthropicRequestWriter(BlockWriter):
                 self._write_results(message, written)
             else:
                 self._write_message(message, written)
-        tools = [tool for given in request.tools if (tool := self._build_tool(given)) is not None]
+        tools = [tool for original in request.tools if (tool := self._build_tool(original)) is not None]
         body |= drop_empty(tools=tools)
         self._write_choice(request, body)
         if request.stream:
             body["stream"] = True
         self._write_settings(request.settings, marks, body)
-        body.update(own)
+        body.update(native)
         add_missing(body, marks.get("also"))
         return body
 
@@ -74,9 +74,9 @@ class AnthropicRequestWriter(BlockWriter):
 
     def _write_results(self, message: rq.Message, written: list[Object]) -> None:
         """Writes all results of a round into one user message."""
-        own, _ = self.split_extra(message.extra)
-        if self._results is None or own:
-            self._results = {"role": "user", "content": [], **own}
+        native, _ = self.split_extra(message.extra)
+        if self._results is None or native:
+            self._results = {"role": "user", "content": [], **native}
             written.append(self._results)
         self._results["content"] += self.write_blocks(message.parts)
 
@@ -90,17 +90,17 @@ class AnthropicRequestWriter(BlockWriter):
             return
         if message.name:
             self.report_loss("name")
-        own, marks = self.split_extra(extra)
+        native, marks = self.split_extra(extra)
         if results is not None and "joined" in marks:
-            blocks, places = self.write_blocks(parts), marks.get("places")
-            if places is None or len(places) != len(blocks):
+            blocks, positions = self.write_blocks(parts), marks.get("places")
+            if positions is None or len(positions) != len(blocks):
                 results["content"] += blocks
             else:
-                insert_lists(results["content"], places, [[block] for block in blocks])
+                insert_lists(results["content"], positions, [[block] for block in blocks])
         elif role == "system" and self.quirks.mid_system == "user":
             self.report_loss("mid-system")
             content = self.write_content([_wrap_reminder(part) for part in parts])
-            written.append({"role": "user", "content": content, **own})
+            written.append({"role": "user", "content": content, **native})
         else:
             content = self.write_content(parts, listed="listed" in marks)
             if not parts and "also" in marks:
@@ -108,7 +108,7 @@ class AnthropicRequestWriter(BlockWriter):
             elif not content and NAME not in (extra or ()):
                 content = self._write_empty(role)
             if content or NAME in (extra or ()):
-                written.append({"role": role, "content": content, **own})
+                written.append({"role": role, "content": content, **native})
 
     def _write_empty(self, role: str) -> str:
         """Writes a placeholder for an empty user message, because turns must alternate. Others are left out."""
@@ -143,9 +143,10 @@ class AnthropicRequestWriter(BlockWriter):
 
     def _write_metadata(self, settings: rq.Settings, marks: Object, body: Object) -> None:
         """Writes the user's id. Anthropic allows no other metadata, so others are kept only if they came from it."""
-        given = marks.get("metadata", {}).get("as")
-        if given is not None and request_read.read_metadata({"metadata": given}) == (settings.user, settings.metadata):
-            body["metadata"] = given
+        original = marks.get("metadata", {}).get("as")
+        wanted = (settings.user, settings.metadata)
+        if original is not None and request_read.read_metadata({"metadata": original}) == wanted:
+            body["metadata"] = original
             return
         if settings.metadata:
             self.report_loss("setting", "metadata")
@@ -153,9 +154,9 @@ class AnthropicRequestWriter(BlockWriter):
             body["metadata"] = {"user_id": settings.user}
 
     def _write_thinking(self, settings: rq.Settings, marks: Object, body: Object) -> None:
-        given, wanted = marks.get("thinking", {}).get("as"), (settings.budget, settings.thoughts)
-        if given is not None and request_read.read_thinking(given, settings.effort) == wanted:
-            body["thinking"] = given
+        original, wanted = marks.get("thinking", {}).get("as"), (settings.budget, settings.thoughts)
+        if original is not None and request_read.read_thinking(original, settings.effort) == wanted:
+            body["thinking"] = original
         elif "unthinking" not in marks and (thinking := self._build_thinking(settings)):
             body["thinking"] = thinking
 
@@ -174,12 +175,12 @@ class AnthropicRequestWriter(BlockWriter):
         return {"type": "adaptive", **display}
 
     def _write_output_config(self, settings: rq.Settings, marks: Object, body: Object) -> None:
-        given, old = marks.get("output", {}).get("as"), marks.get("form", {}).get("as")
+        original, old = marks.get("output", {}).get("as"), marks.get("form", {}).get("as")
         form, effort = settings.format, settings.effort
         if old is not None and form is not None and request_read.read_format(old) == form:
             body["output_format"], form = old, None
-        if given is not None and request_read.read_output_config(given) == (effort, form):
-            body["output_config"] = given
+        if original is not None and request_read.read_output_config(original) == (effort, form):
+            body["output_config"] = original
             return
         if effort in _NEAREST_EFFORTS:
             self.report_loss("effort", effort)
@@ -200,11 +201,11 @@ class AnthropicRequestWriter(BlockWriter):
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
 
     def _build_tool(self, tool: rq.Tool) -> Object | None:
-        own, marks = self.split_extra(tool.extra)
+        native, marks = self.split_extra(tool.extra)
         if tool.namespace:
             self.report_loss("namespace", tool.namespace)
-        if "tool" in own:
-            written: Object = dict(own["tool"])
+        if "tool" in native:
+            written: Object = dict(native["tool"])
         elif tool.kind in ("provider", "unknown"):
             self.report_loss("tool", tool.name)
             return None
@@ -212,7 +213,7 @@ class AnthropicRequestWriter(BlockWriter):
             written = drop_empty(name=tool.name, description=tool.description)
             is_untyped = "untyped" in marks and tool.schema is not None
             written["input_schema"] = tool.schema if is_untyped else self.write_object_schema(tool)
-            written |= drop_empty(strict=tool.strict) | own
+            written |= drop_empty(strict=tool.strict) | native
             if "kind" in marks:
                 written["type"] = marks["kind"]
         if tool.cache:

@@ -81,11 +81,11 @@ class BlockWriter(request_writer.RequestDraft):
     def _write_text(self, part: rq.Text) -> list[Object]:
         if part.extra is None and part.text:
             return [{"type": "text", "text": part.text}]
-        own, marks = self.split_extra(part.extra)
+        native, marks = self.split_extra(part.extra)
         if not part.text and "empty" not in marks:
             self.report_loss("empty")  # Anthropic rejects empty blocks
             return []
-        block = {"type": "text", "text": part.text, **own}
+        block = {"type": "text", "text": part.text, **native}
         request_writer.add_missing(block, marks.get("also"))
         return [block]
 
@@ -94,33 +94,33 @@ class BlockWriter(request_writer.RequestDraft):
         return [{"type": "text", "text": part.json}]
 
     def _write_reasoning(self, part: rq.Reasoning) -> list[Object]:
-        own, _ = request_writer.split_extra(part.extra, NAME)
-        if "redacted" in own:
-            more = {key: value for key, value in own.items() if key != "redacted"}
-            return [{"type": "redacted_thinking", "data": own["redacted"], **more}]
-        if "signature" in own or self.quirks.unsigned == "keep":
-            return [{"type": "thinking", "thinking": part.text, "signature": "", **own}]
+        native, _ = request_writer.split_extra(part.extra, NAME)
+        if "redacted" in native:
+            more = {key: value for key, value in native.items() if key != "redacted"}
+            return [{"type": "redacted_thinking", "data": native["redacted"], **more}]
+        if "signature" in native or self.quirks.unsigned == "keep":
+            return [{"type": "thinking", "thinking": part.text, "signature": "", **native}]
         self.report_loss("unsigned")
         return [{"type": "text", "text": part.text}] if self.quirks.unsigned == "text" and part.text else []
 
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
 
     def _write_call(self, call: rq.Call) -> list[Object]:
-        given = self.write_call_input(call)
-        if given is None:
+        arguments = self.write_call_input(call)
+        if arguments is None:
             return []
-        block: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+        block: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
         if call.extra is not None:
-            own, marks = self.split_extra(call.extra)
-            block.update(own)
+            native, marks = self.split_extra(call.extra)
+            block.update(native)
             request_writer.add_missing(block, marks.get("also"))
         return [block]
 
     def _write_result(self, result: rq.Result) -> list[Object]:
-        own, marks = self.split_extra(result.extra)
-        if result.by == "provider" and own:
-            return [{**own, "content": decode_or_keep_raw(result.json)}]
-        block: Object = {"type": "tool_result", "tool_use_id": result.call, **own}
+        native, marks = self.split_extra(result.extra)
+        if result.by == "provider" and native:
+            return [{**native, "content": decode_or_keep_raw(result.json)}]
+        block: Object = {"type": "tool_result", "tool_use_id": result.call, **native}
         if result.content or "listed" in marks:
             block["content"] = self.write_content(result.content, listed="listed" in marks)
         if result.failed or "said" in marks:
@@ -132,7 +132,7 @@ class BlockWriter(request_writer.RequestDraft):
 
     def _write_file(self, part: rq.File) -> list[Object]:
         self.report_image_detail(part)
-        own, marks = self.split_extra(part.extra)
+        native, marks = self.split_extra(part.extra)
         media = _MEDIA_ALIASES.get(part.media, part.media)
         kind = marks.get("kind") or ("image" if media in _IMAGE_TYPES else "document")
         source = self._build_source(part, media, marks.get("own", ""))
@@ -146,12 +146,12 @@ class BlockWriter(request_writer.RequestDraft):
             self.report_loss("file-name")
         if part.id and NAME not in (part.extra or ()):
             self.report_loss("file-id")
-        block.update(own)
+        block.update(native)
         request_writer.add_missing(block, marks.get("also"))
         return [block]
 
-    def _build_source(self, part: rq.File, media: str, own: str) -> Object | None:
-        known = media in _IMAGE_TYPES or media == "application/pdf" or own == "base64"
+    def _build_source(self, part: rq.File, media: str, native: str) -> Object | None:
+        known = media in _IMAGE_TYPES or media == "application/pdf" or native == "base64"
         if part.id:
             return {"type": "file", "file_id": part.id}
         if part.url:

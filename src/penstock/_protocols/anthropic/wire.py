@@ -159,7 +159,7 @@ def build_body(frames: Sequence[Frame]) -> bytes:
             message["usage"] = lenient.get_object(payload, "usage")
     message = message | {name: value for name, value in _REQUIRED_FIELDS.items() if name not in message}
     cut = message["stop_reason"] == "max_tokens"
-    content = [block.build(cut=cut and block is blocks[-1]) for block in blocks]
+    content = [block.build_block(cut=cut and block is blocks[-1]) for block in blocks]
     message["content"] = [block for block in content if block is not None]
     return msgspec.json.encode(message)
 
@@ -181,7 +181,7 @@ class JoinedBlock:
             elif key != "type":
                 self._block[key] = value
 
-    def build(self, *, cut: bool) -> dict[str, Any] | None:
+    def build_block(self, *, cut: bool) -> dict[str, Any] | None:
         """Returns the block; None for a call that was cut off, because a client must not run it."""
         block = self._block
         json = "".join(self._deltas.pop("partial_json", ()))

@@ -12,7 +12,7 @@ from penstock._request_profile import CLAUDE_PROFILE
 _EVENT_NAMES = frozenset(name.decode() for name in FRAME_TEMPLATES if name != b"metadata")
 
 
-def matches(name: str, payload: dict[str, Any]) -> bool:
+def matches_payload(name: str, payload: dict[str, Any]) -> bool:
     """Returns True for a frame named after an event, a payload under an event's name, or a non-stream answer."""
     if name in _EVENT_NAMES or (name.endswith("Exception") and "message" in payload):
         return True
@@ -25,7 +25,7 @@ def matches(name: str, payload: dict[str, Any]) -> bool:
 
 PROTOCOL = Protocol(
     NAME,
-    matches,
+    matches_payload,
     BedrockDecoder,
     reads="eventstream",
     disables_thinking=True,

@@ -170,11 +170,11 @@ class BedrockDecoder(Decoder):
                 code, error, failed = name, body, True
         is_empty = error == wire.ExceptionBody()
         if failed or (not is_empty and (not code or code[0].isupper())):  # event names start in lower case
-            self._fault(code, error)
+            self._report_fault(code, error)
         else:
             self.keep()
 
-    def _fault(self, code: str, error: wire.ExceptionBody) -> None:
+    def _report_fault(self, code: str, error: wire.ExceptionBody) -> None:
         message = error.message or error.originalMessage or "Bedrock reported an error"
         status = error.originalStatusCode
         kind = classify_fault((code,) if status is None else (), message, status)
@@ -188,7 +188,7 @@ class BedrockDecoder(Decoder):
     def named(self, name: str, data: bytes) -> bool:
         """Reads an exception whose data is not JSON."""
         if name.endswith("Exception") and not data.lstrip().startswith(b"{"):
-            self._fault(name, wire.ExceptionBody(data.decode("utf-8", "replace") or None))
+            self._report_fault(name, wire.ExceptionBody(data.decode("utf-8", "replace") or None))
             return True
         return False
 
@@ -202,7 +202,7 @@ class BedrockDecoder(Decoder):
         if "toolUse" in start:
             self._open_call(index, convert_pruned(start["toolUse"], wire.ToolUseBlock)[0])
         elif "toolResult" in start:
-            self._close_resting()
+            self._close_resting_part()
             self._results[index] = convert_pruned(start["toolResult"], wire.ToolResultBlock)[0]
         elif "image" in start:
             self._formats[index] = lenient.get_text(lenient.get_object(start, "image"), "format")
@@ -212,7 +212,7 @@ class BedrockDecoder(Decoder):
     def _on_block_delta(self, event: wire.BlockEvent) -> None:
         index, delta = event.contentBlockIndex, event.delta
         if self._resting is not None and index in self._parts:
-            self._close_resting()
+            self._close_resting_part()
         if delta.text is not None:
             self._append_text(index, delta.text)
         elif delta.toolUse is not None:
@@ -246,7 +246,7 @@ class BedrockDecoder(Decoder):
         part = None if key is None else self.ledger.find(key)
         if key is None or part is None or self._resting == key:
             return
-        self._close_resting()
+        self._close_resting_part()
         if part.is_call:
             may_continue = not part.pieces and not part.given and not part.muted
         else:
@@ -262,13 +262,13 @@ class BedrockDecoder(Decoder):
             self._stop_block(index, partial=partial)
         self._resting = None
 
-    def _close_resting(self) -> None:
+    def _close_resting_part(self) -> None:
         """Closes the resting part, because something else begins."""
         if self._resting is not None:
             self.ledger.close(self._resting)
             self._resting = None
 
-    def _resume(self, index: int, delta: type[ev.Event]) -> bool:
+    def _resume_part(self, index: int, delta: type[ev.Event]) -> bool:
         """Continues the resting part in this block if it is of the same kind."""
         key = self._resting
         part = None if key is None else self.ledger.find(key)
@@ -288,8 +288,8 @@ class BedrockDecoder(Decoder):
 
     def _open_text(self, index: int) -> None:
         waiting = self._citations.pop(index, ())
-        if waiting or self._is_cited or not self._resume(index, ev.TextDelta):
-            self._close_resting()
+        if waiting or self._is_cited or not self._resume_part(index, ev.TextDelta):
+            self._close_resting_part()
             self._parts[index], self._is_cited = index, bool(waiting)
             part = self.ledger.open_text(index)
             self._last_text = part.index if part else None
@@ -299,8 +299,8 @@ class BedrockDecoder(Decoder):
     def _append_reasoning(self, index: int, content: wire.ReasoningContent) -> None:
         """Appends text, or state that the next request must echo: a signature, or redacted reasoning."""
         redacted = content.redactedContent
-        if index not in self._parts and (redacted or not self._resume(index, ev.ReasoningDelta)):
-            self._close_resting()
+        if index not in self._parts and (redacted or not self._resume_part(index, ev.ReasoningDelta)):
+            self._close_resting_part()
             self._parts[index] = index
             self.ledger.open_reasoning(index, form="redacted" if redacted else "full")
         key = self._parts[index]
@@ -324,7 +324,7 @@ class BedrockDecoder(Decoder):
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
 
     def _open_call(self, index: int, call: wire.ToolUseBlock) -> None:
-        self._close_resting()
+        self._close_resting_part()
         call_id, name = call.toolUseId or f"call_{self.ledger.id_prefix}_{index}", call.name or ""
         by: ev.By = "client" if call.type in wire.CLIENT_TYPES else "provider"
         given = "" if call.input is None else as_json(call.input)
@@ -340,7 +340,7 @@ class BedrockDecoder(Decoder):
             self.diagnostics.add("no-block", "input of a call that never began is ignored")
 
     def _add_result(self, result: wire.ToolResultBlock, *, partial: bool = False) -> None:
-        self._close_resting()
+        self._close_resting_part()
         call, kind, status = result.toolUseId or "", result.type or "", result.status or ""
         name = self._names.get(call) or kind.removesuffix("_result")
         json, extra = as_json(result.content or []), {NAME: {"type": kind, "status": status}}
@@ -350,7 +350,7 @@ class BedrockDecoder(Decoder):
 
     def _append_file(self, index: int, media: str, content: wire.MediaContent) -> None:
         if index not in self._parts:
-            self._close_resting()
+            self._close_resting_part()
             self._parts[index] = index
             url = lenient.get_text((content.source and content.source.s3Location) or {}, "uri")
             extra: ev.Extra | None = {NAME: {"error": content.error}} if content.error else None
@@ -384,7 +384,7 @@ class BedrockDecoder(Decoder):
             if content is not None:
                 self._append_file(index, f"{kind}/{content.format or '*'}", content)
                 return
-        self._close_resting()
+        self._close_resting_part()
         self.ledger.add_whole_part(ev.Opaque, NAME, next(iter(raw), ""), raw)
 
     event_readers: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {

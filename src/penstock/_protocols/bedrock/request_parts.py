@@ -85,8 +85,8 @@ def read_blocks(blocks: list[Any], key: str, role: str) -> list[rq.AnyPart]:
 def _keep_cache_point(part: rq.AnyPart, point: Object) -> None:
     """Keeps the other fields of a cache point."""
     if unknown_fields(point, {"type"}) and not isinstance(part, rq.Opaque):
-        own, marks = request_writer.split_extra(part.extra, NAME)
-        part.extra = {NAME: {**own, "_": {**marks, "point": point}}}
+        native, marks = request_writer.split_extra(part.extra, NAME)
+        part.extra = {NAME: {**native, "_": {**marks, "point": point}}}
 
 
 def read_cache_time(point: Any) -> str:
@@ -105,26 +105,26 @@ def _read_block(block: Object, role: str) -> list[rq.AnyPart]:
     return strict.read_object(block, kind, lambda inner: _READERS[kind](inner, block, role))
 
 
-def _read_call(given: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
-    value = given.get("input")
+def _read_call(payload: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
+    value = payload.get("input")
     bare = value is None
     json = "{}" if bare else input_json(cast("Object", value)) if isinstance(value, dict) else as_json(value)
-    by: Any = "client" if strict.get_text(given, "type") in CLIENT_TYPES else "provider"
-    extra = build_extra(NAME, unknown_fields(given, {"toolUseId", "name", "input"}), bare=bare)
-    call_id, name = strict.require_text(given, "toolUseId"), strict.require_text(given, "name")
+    by: Any = "client" if strict.get_text(payload, "type") in CLIENT_TYPES else "provider"
+    extra = build_extra(NAME, unknown_fields(payload, {"toolUseId", "name", "input"}), bare=bare)
+    call_id, name = strict.require_text(payload, "toolUseId"), strict.require_text(payload, "name")
     return [rq.Call(call_id, name, json, by, extra=extra)]
 
 
-def _read_result(given: Object, _block: Object, role: str) -> list[rq.AnyPart]:
-    call, status = strict.require_text(given, "toolUseId"), strict.get_text(given, "status")
-    unknown = unknown_fields(given, {"toolUseId", "content", "status"})
+def _read_result(payload: Object, _block: Object, role: str) -> list[rq.AnyPart]:
+    call, status = strict.require_text(payload, "toolUseId"), strict.get_text(payload, "status")
+    unknown = unknown_fields(payload, {"toolUseId", "content", "status"})
     if role == "assistant":
-        own = {"type": "", "status": status, **unknown}
-        content: list[rq.ResultPart] = [rq.Json(as_json(given.get("content") or []))]
-        return [rq.Result(call, "", content, status == "error", by="provider", extra={NAME: own})]
-    rows = strict.read_objects(given, "content", _read_result_block)
+        native = {"type": "", "status": status, **unknown}
+        content: list[rq.ResultPart] = [rq.Json(as_json(payload.get("content") or []))]
+        return [rq.Result(call, "", content, status == "error", by="provider", extra={NAME: native})]
+    rows = strict.read_objects(payload, "content", _read_result_block)
     content = [cast("rq.ResultPart", part) for row in rows for part in row]
-    marks = {"status": status if status not in ("", "error") else "", "bare": given.get("content") is None}
+    marks = {"status": status if status not in ("", "error") else "", "bare": payload.get("content") is None}
     return [rq.Result(call, "", content, status == "error", extra=build_extra(NAME, unknown, **marks))]
 
 
@@ -134,20 +134,20 @@ def _read_result_block(block: Object) -> list[rq.AnyPart | rq.Json]:
     return [*_read_block(block, "tool")]
 
 
-def _read_reasoning(given: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
-    if given.get("redactedContent") is not None:
-        redacted = {"redactedContent": _read_base64(given["redactedContent"], "redactedContent")}
-        return [rq.Reasoning(form="redacted", extra={NAME: {**given, **redacted}})]
-    inner = strict.get_object(given, "reasoningText")
+def _read_reasoning(payload: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
+    if payload.get("redactedContent") is not None:
+        redacted = {"redactedContent": _read_base64(payload["redactedContent"], "redactedContent")}
+        return [rq.Reasoning(form="redacted", extra={NAME: {**payload, **redacted}})]
+    inner = strict.get_object(payload, "reasoningText")
     extra = build_extra(NAME, unknown_fields(inner, {"text"}), said=not inner.get("signature"))
     return [rq.Reasoning(strict.get_text(inner, "text"), extra=extra)]
 
 
-def _read_guarded_text(given: Object, block: Object, _role: str) -> list[rq.AnyPart]:
+def _read_guarded_text(payload: Object, block: Object, _role: str) -> list[rq.AnyPart]:
     """Reads text that a guardrail checks."""
-    if not isinstance(given.get("text"), dict):
+    if not isinstance(payload.get("text"), dict):
         return [rq.Opaque(NAME, "guardContent", block)]
-    inner = cast("Object", given["text"])
+    inner = cast("Object", payload["text"])
     extra = {NAME: {"guardContent": unknown_fields(inner, {"text"})}}
     return [rq.Text(strict.require_text(inner, "text"), extra=extra)]
 
@@ -156,12 +156,12 @@ def _get_row_text(row: Object) -> str:
     return strict.get_text(row, "text")
 
 
-def _read_cited_text(given: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
+def _read_cited_text(payload: Object, _block: Object, _role: str) -> list[rq.AnyPart]:
     """Reads a text and its citations."""
-    texts = strict.read_objects(given, "content", _get_row_text)
+    texts = strict.read_objects(payload, "content", _get_row_text)
     marks = {"cited": True, "pieces": [len(text) for text in texts] if len(texts) != 1 else []}
-    part = rq.Text("".join(texts), extra=build_extra(NAME, unknown_fields(given, {"content", "citations"}), **marks))
-    return [part, *strict.read_objects(given, "citations", _read_citation)]
+    part = rq.Text("".join(texts), extra=build_extra(NAME, unknown_fields(payload, {"content", "citations"}), **marks))
+    return [part, *strict.read_objects(payload, "citations", _read_citation)]
 
 
 def _read_citation(citation: Object) -> rq.Source:
@@ -173,9 +173,9 @@ def _read_citation(citation: Object) -> rq.Source:
     return rq.Source(url, title, 0, None, quote, extra={NAME: citation})
 
 
-def _read_file(given: Object, block: Object, _role: str, *, kind: str) -> list[rq.AnyPart]:
-    file_format = strict.get_text(given, "format")
-    source = strict.get_object(given, "source")
+def _read_file(payload: Object, block: Object, _role: str, *, kind: str) -> list[rq.AnyPart]:
+    file_format = strict.get_text(payload, "format")
+    source = strict.get_object(payload, "source")
     link = source.get("s3Location")
     if source.get("bytes") is None and not isinstance(link, dict):
         return [rq.Opaque(NAME, kind, block)]
@@ -189,8 +189,8 @@ def _read_file(given: Object, block: Object, _role: str, *, kind: str) -> list[r
         file = rq.File(media, strict.require_text(link, "uri"))
     else:
         file = rq.File(media, data=_read_base64(source["bytes"], "source.bytes"))
-    file.name = strict.get_text(given, "name")
-    file.extra = build_extra(NAME, unknown_fields(given, {"format", "source", "name"}), **marks)
+    file.name = strict.get_text(payload, "name")
+    file.extra = build_extra(NAME, unknown_fields(payload, {"format", "source", "name"}), **marks)
     return [file]
 
 
@@ -267,75 +267,75 @@ class ConverseBlockWriter(request_writer.RequestDraft):
             return []
         if part.extra is None:
             return [{"text": part.text}]
-        own, marks = self.split_extra(part.extra)
-        if "guardContent" in own:
-            return [{"guardContent": {"text": {"text": part.text, **own["guardContent"]}}}]
-        return [self._build_cited_text(part, [])] if marks.get("cited") else [{"text": part.text, **own}]
+        native, marks = self.split_extra(part.extra)
+        if "guardContent" in native:
+            return [{"guardContent": {"text": {"text": part.text, **native["guardContent"]}}}]
+        return [self._build_cited_text(part, [])] if marks.get("cited") else [{"text": part.text, **native}]
 
     def _build_cited_text(self, part: rq.Text, citations: list[Object]) -> Object:
-        own, marks = self.split_extra(part.extra)
+        native, marks = self.split_extra(part.extra)
         ends = list(accumulate(marks.get("pieces") or [len(part.text)]))
         texts = [part.text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         if "".join(texts) != part.text:
             texts = [part.text]
-        return {"citationsContent": {"content": [{"text": text} for text in texts], "citations": citations, **own}}
+        return {"citationsContent": {"content": [{"text": text} for text in texts], "citations": citations, **native}}
 
     def _write_reasoning(self, part: rq.Reasoning) -> list[Object]:
-        own, marks = self.split_extra(part.extra)
-        if "redactedContent" in own:
-            return [{"reasoningContent": own}]
+        native, marks = self.split_extra(part.extra)
+        if "redactedContent" in native:
+            return [{"reasoningContent": native}]
         if part.form == "summary":
             self.report_loss("form")
-        if own.get("signature") or marks.get("said") or self.quirks.unsigned == "keep":
-            return [{"reasoningContent": {"reasoningText": {"text": part.text, **own}}}]
+        if native.get("signature") or marks.get("said") or self.quirks.unsigned == "keep":
+            return [{"reasoningContent": {"reasoningText": {"text": part.text, **native}}}]
         self.report_loss("unsigned")
         return [{"text": part.text}] if self.quirks.unsigned == "text" and part.text else []
 
     def _write_call(self, call: rq.Call) -> list[Object]:
-        own, marks = self.split_extra(call.extra)
-        given = self.write_call_input(call)
-        if given is None:
+        native, marks = self.split_extra(call.extra)
+        payload = self.write_call_input(call)
+        if payload is None:
             return []
-        fields: Object = {"toolUseId": call.id, "name": call.name, **own}
-        if given or not marks.get("bare"):
-            fields["input"] = given
+        fields: Object = {"toolUseId": call.id, "name": call.name, **native}
+        if payload or not marks.get("bare"):
+            fields["input"] = payload
         return [{"toolUse": fields}]
 
     def _write_result(self, result: rq.Result) -> list[Object]:
-        own, marks = self.split_extra(result.extra)
+        native, marks = self.split_extra(result.extra)
         fields: Object = {"toolUseId": result.call}
         if result.by == "provider":
             fields["content"] = decode_or_keep_raw(result.json)
-            return [{"toolResult": {**fields, **{key: value for key, value in own.items() if value}}}]
+            return [{"toolResult": {**fields, **{key: value for key, value in native.items() if value}}}]
         if result.content or not marks.get("bare"):
             fields["content"] = [block for part in result.content for block in self._write_result_part(part)]
         status = "error" if result.failed else marks.get("status")
         if status:
             fields["status"] = status
-        return [{"toolResult": {**fields, **own}}]
+        return [{"toolResult": {**fields, **native}}]
 
     def _write_result_part(self, part: rq.ResultPart) -> list[Object]:
         if part.cache:
             self.report_loss("cache")
         if type(part) is rq.Text:
-            own, _ = self.split_extra(part.extra)
-            return [{"text": part.text, **own}]
+            native, _ = self.split_extra(part.extra)
+            return [{"text": part.text, **native}]
         return self.part_writers[type(part)](self, part)
 
     def _write_json(self, part: rq.Json) -> list[Object]:
-        own, _ = self.split_extra(part.extra)
+        native, _ = self.split_extra(part.extra)
         try:
             value = decode_or_keep_raw(part.json)
         except (msgspec.DecodeError, UnicodeEncodeError):
             value = None
         if is_object(value):
-            return [{"json": value, **own}]
+            return [{"json": value, **native}]
         self.report_loss("json-result")
         return [{"text": part.json}]
 
     def _write_file(self, part: rq.File) -> list[Object]:
         self.report_image_detail(part)
-        own, marks = self.split_extra(part.extra)
+        native, marks = self.split_extra(part.extra)
         kind, file_format = self._choose_format(part, marks) if part.data or part.url.startswith("s3://") else ("", "")
         if not kind:
             self.report_loss("file", part.media)
@@ -348,7 +348,7 @@ class ConverseBlockWriter(request_writer.RequestDraft):
         source: Object = (
             {"s3Location": {"uri": part.url, **marks.get("link", {})}} if part.url else {"bytes": part.data}
         )
-        return [{kind: {**fields, "source": {**source, **marks.get("source", {})}, **own}}]
+        return [{kind: {**fields, "source": {**source, **marks.get("source", {})}, **native}}]
 
     def _choose_format(self, part: rq.File, marks: Object) -> tuple[str, str]:
         media = part.media

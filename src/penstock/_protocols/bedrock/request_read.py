@@ -42,9 +42,9 @@ def read_request(body: Object) -> rq.Request:
     config = strict.get_object(body, "toolConfig")
     tools, choice = _read_tools(config)
     restore_free_text_calls(messages, tools)
-    own = unknown_fields(body, _REQUEST_FIELDS)
-    own |= drop_empty(toolConfig=unknown_fields(config, {"tools", "toolChoice"}))
-    extra = build_extra(NAME, own, model="modelId" in body, also=empty_fields(body, _REQUEST_FIELDS), **marks)
+    native = unknown_fields(body, _REQUEST_FIELDS)
+    native |= drop_empty(toolConfig=unknown_fields(config, {"tools", "toolChoice"}))
+    extra = build_extra(NAME, native, model="modelId" in body, also=empty_fields(body, _REQUEST_FIELDS), **marks)
     return rq.Request(strict.get_text(body, "modelId"), extract_markers(messages), tools, choice, settings, extra=extra)
 
 
@@ -52,12 +52,12 @@ def read_request(body: Object) -> rq.Request:
 
 
 def _read_system(body: Object) -> list[rq.Message]:
-    given = body.get("system")
-    if not given:
+    source = body.get("system")
+    if not source:
         return []
-    if not isinstance(given, list):
-        raise BadRequest("a list of blocks", given, "system")
-    return [rq.Message("system", read_blocks(given, "system", "user"))]  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(source, list):
+        raise BadRequest("a list of blocks", source, "system")
+    return [rq.Message("system", read_blocks(source, "system", "user"))]  # pyright: ignore[reportUnknownArgumentType]
 
 
 def read_message(message: Object) -> list[rq.Message]:
@@ -65,10 +65,10 @@ def read_message(message: Object) -> list[rq.Message]:
     role: Any = message.get("role")
     if role not in ("user", "assistant"):
         raise BadRequest("user or assistant", role, "role")
-    given = message.get("content")
-    if not isinstance(given, list):
-        raise BadRequest("a list of blocks", given, "content")
-    parts = read_blocks(given, "content", role)  # pyright: ignore[reportUnknownArgumentType]
+    source = message.get("content")
+    if not isinstance(source, list):
+        raise BadRequest("a list of blocks", source, "content")
+    parts = read_blocks(source, "content", role)  # pyright: ignore[reportUnknownArgumentType]
     extra = build_extra(NAME, unknown_fields(message, {"role", "content"}))
     if role == "user" and any(type(part) is rq.Call for part in parts):
         raise BadRequest("toolUse in messages of the assistant alone", [], "content")
@@ -78,13 +78,13 @@ def read_message(message: Object) -> list[rq.Message]:
 
 
 def _split_user_message(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]:
-    results, others, places = strict.split_results(parts)
+    results, others, positions = strict.split_results(parts)
     tool = [rq.Message("tool", results, extra=extra)] if results else []
     if results and not others:
         return tool
     first, *more = _split_carried_files(others)
     if results:
-        extra = build_extra(NAME, {}, joined=True, places=None if more else places)
+        extra = build_extra(NAME, {}, joined=True, places=None if more else positions)
     return [*tool, rq.Message("user", first, extra=extra), *(rq.Message("user", row) for row in more)]
 
 
@@ -105,7 +105,7 @@ def _split_carried_files(parts: list[rq.AnyPart]) -> list[list[rq.AnyPart]]:
 
 
 def _get_file_mark(parts: list[rq.AnyPart], position: int) -> str:
-    """Returns the kind of the mark at `place`, if a file follows it."""
+    """Returns the kind of the mark at `position`, if a file follows it."""
     mark, file = (parts[position], parts[position + 1]) if position + 1 < len(parts) else (None, None)
     if type(mark) is not rq.Text or type(file) is not rq.File or not mark.text.startswith(MARK_START):
         return ""
@@ -129,42 +129,42 @@ def _read_tools(config: Object) -> tuple[list[rq.Tool], rq.ToolChoice | None]:
         raise error.at("toolConfig") from None
 
 
-def _read_tool(given: Object) -> rq.Tool:
-    if given.get("toolSpec") is not None:
-        beside = unknown_fields(given, {"toolSpec"})
-        return strict.read_object(given, "toolSpec", lambda spec: _read_function(spec, beside))
-    kind = next(iter(given), "")
+def _read_tool(source: Object) -> rq.Tool:
+    if source.get("toolSpec") is not None:
+        beside = unknown_fields(source, {"toolSpec"})
+        return strict.read_object(source, "toolSpec", lambda spec: _read_function(spec, beside))
+    kind = next(iter(source), "")
     if kind == "cachePoint":
-        return rq.Tool("", kind="unknown", cache=read_cache_time(given[kind]), extra={NAME: {"tool": given}})
-    inner = given.get(kind)
+        return rq.Tool("", kind="unknown", cache=read_cache_time(source[kind]), extra={NAME: {"tool": source}})
+    inner = source.get(kind)
     name = strict.get_text(cast("Object", inner), "name") if isinstance(inner, dict) else ""
     tool_kind: rq.ToolKind = "provider" if kind == "systemTool" else "unknown"
-    return rq.Tool(name or kind, kind=tool_kind, extra={NAME: {"tool": given}})
+    return rq.Tool(name or kind, kind=tool_kind, extra={NAME: {"tool": source}})
 
 
 def _read_function(spec: Object, beside: Object) -> rq.Tool:
     holder = strict.get_object(spec, "inputSchema")
     schema = strict.get_object(holder, "json") if holder.get("json") is not None else None
     grammar = None if schema is None else parse_free_text_schema(schema)
-    own = unknown_fields(spec, _TOOL_FIELDS) | drop_empty(beside=beside)
+    native = unknown_fields(spec, _TOOL_FIELDS) | drop_empty(beside=beside)
     return rq.Tool(
         strict.require_text(spec, "name"),
         strict.get_text(spec, "description"),
         schema if grammar is None else grammar or None,
         kind="function" if grammar is None else "custom",
         strict=strict.get_flag(spec, "strict"),
-        extra=build_extra(NAME, own, empty=spec.get("description") == ""),
+        extra=build_extra(NAME, native, empty=spec.get("description") == ""),
     )
 
 
-def _read_choice(given: Object) -> rq.ToolChoice | None:
-    kind = next((key for key in given if given[key] is not None), "")
+def _read_choice(source: Object) -> rq.ToolChoice | None:
+    kind = next((key for key in source if source[key] is not None), "")
     if not kind:
         return None
     if kind not in ("auto", "any", "tool"):
-        return rq.ToolChoice(extra={NAME: {"choice": given}})
+        return rq.ToolChoice(extra={NAME: {"choice": source}})
     if kind == "tool":
-        name = strict.read_object(given, "tool", lambda tool: strict.require_text(tool, "name"))
+        name = strict.read_object(source, "tool", lambda tool: strict.require_text(tool, "name"))
         return rq.ToolChoice("tool", [name])
     return rq.ToolChoice("auto" if kind == "auto" else "required")
 
@@ -230,14 +230,14 @@ def _read_format(body: Object) -> tuple[rq.Format | None, Any]:
     output = strict.get_object(body, "outputConfig")
     if not output:
         return None, None
-    given = get_object(get_object(get_object(output, "textFormat"), "structure"), "jsonSchema")
+    source = get_object(get_object(get_object(output, "textFormat"), "structure"), "jsonSchema")
     try:
-        schema = msgspec.json.decode(get_text(given, "schema"))
+        schema = msgspec.json.decode(get_text(source, "schema"))
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None, output
     if not isinstance(schema, dict):
         return None, output
-    form = rq.Format("schema", get_text(given, "name"), as_object(schema), get_text(given, "description"))
+    form = rq.Format("schema", get_text(source, "name"), as_object(schema), get_text(source, "description"))
     return form, None if build_output_config(form) == output else output
 
 

@@ -48,7 +48,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
         self._other_blocks = 0
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.split_extra(request.extra)
+        native, marks = self.split_extra(request.extra)
         messages = embed_markers(request.messages, self.holds, self.report_carried, self.report_loss)
         first = next((position for position, message in enumerate(messages) if message.role != "system"), len(messages))
         body: Object = {"modelId": request.model} if marks.get("model") else {}
@@ -57,10 +57,10 @@ class BedrockRequestWriter(ConverseBlockWriter):
             self.report_loss("system-join")
         if first:
             body["system"] = self.write_blocks([part for message in messages[:first] for part in message.parts])
-        config = self._build_tool_config(request) | own.get("toolConfig", {})
+        config = self._build_tool_config(request) | native.get("toolConfig", {})
         body |= request_writer.drop_empty(toolConfig=config)
         self._write_settings(request.settings, marks, body, request.model)
-        body.update({key: value for key, value in own.items() if key != "toolConfig"})
+        body.update({key: value for key, value in native.items() if key != "toolConfig"})
         request_writer.add_missing(body, marks.get("also"))
         return body
 
@@ -69,7 +69,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
     def _write_messages(self, messages: Iterable[rq.Message]) -> list[Object]:
         written: list[Object] = []
         for message in messages:
-            own, marks = self.split_extra(message.extra)
+            native, marks = self.split_extra(message.extra)
             if message.name:
                 self.report_loss("name")
             parts = message.parts
@@ -81,13 +81,13 @@ class BedrockRequestWriter(ConverseBlockWriter):
                 self.report_carried("empty")  # an empty user message keeps its place, because roles alternate
                 blocks = [_EMPTY_BLOCK]
             if blocks:
-                self._add_blocks(message.role, blocks, {**own}, marks.get("places"), written)
+                self._add_blocks(message.role, blocks, {**native}, marks.get("places"), written)
             else:
                 self.report_loss("empty")
         return written
 
     def _add_blocks(
-        self, role: str, blocks: list[Object], own: Object, places: list[int] | None, written: list[Object]
+        self, role: str, blocks: list[Object], native: Object, positions: list[int] | None, written: list[Object]
     ) -> None:
         """Adds a message, or joins the blocks with the last one."""
         wire_role = "assistant" if role == "assistant" else "user"
@@ -98,13 +98,13 @@ class BedrockRequestWriter(ConverseBlockWriter):
             if content[-1] == _EMPTY_BLOCK:
                 content.pop()
                 self._other_blocks -= 1
-            if places is not None and self._last_role == "tool" and len(places) == len(blocks):
-                request_writer.insert_lists(content, places, [[block] for block in blocks])
+            if positions is not None and self._last_role == "tool" and len(positions) == len(blocks):
+                request_writer.insert_lists(content, positions, [[block] for block in blocks])
             else:
                 content += blocks
         else:
             self._other_blocks = 0
-            written.append({"role": wire_role, "content": blocks, **own})
+            written.append({"role": wire_role, "content": blocks, **native})
         self._other_blocks += sum("toolResult" not in block for block in blocks)
         self._last_role = role
 
@@ -126,17 +126,17 @@ class BedrockRequestWriter(ConverseBlockWriter):
         return config
 
     def _write_tool(self, tool: rq.Tool) -> list[Object]:
-        own, marks = self.split_extra(tool.extra)
-        if "tool" in own:
-            written: Object = own["tool"]
+        native, marks = self.split_extra(tool.extra)
+        if "tool" in native:
+            written: Object = native["tool"]
         elif tool.kind in ("provider", "unknown"):
             self.report_loss("tool", tool.name)
             if tool.cache:
                 self.report_loss("cache")
             return []
         else:
-            more = {key: value for key, value in own.items() if key != "beside"}
-            written = {"toolSpec": {**self._build_function(tool, marks), **more}, **own.get("beside", {})}
+            more = {key: value for key, value in native.items() if key != "beside"}
+            written = {"toolSpec": {**self._build_function(tool, marks), **more}, **native.get("beside", {})}
         return [written, build_cache_point(tool.cache, marks)] if tool.cache else [written]
 
     def _build_function(self, tool: rq.Tool, marks: Object) -> Object:
@@ -149,9 +149,9 @@ class BedrockRequestWriter(ConverseBlockWriter):
         return spec | request_writer.drop_empty(strict=tool.strict)
 
     def _build_choice(self, choice: rq.ToolChoice) -> Object:
-        own: dict[str, Object] = self.split_extra(choice.extra)[0]
-        if "choice" in own:
-            return own["choice"]
+        native: dict[str, Object] = self.split_extra(choice.extra)[0]
+        if "choice" in native:
+            return native["choice"]
         if choice.mode == "tool":
             return {"tool": {"name": choice.names[0]}}
         if choice.names:
@@ -188,23 +188,23 @@ class BedrockRequestWriter(ConverseBlockWriter):
             if config.pop(key, None) is not None:
                 self.report_loss("setting", name)
 
-    def _build_output_config(self, form: rq.Format | None, given: Object | None) -> Object | None:
+    def _build_output_config(self, form: rq.Format | None, original: Object | None) -> Object | None:
         if form is None or form.kind == "text":
-            return given
+            return original
         if form.schema is None:
             self.report_loss("any-json")
             return None
         if form.strict is not None:
             self.report_loss("format")
-        return given or request_read.build_output_config(form)
+        return original or request_read.build_output_config(form)
 
-    def _build_model_fields(self, settings: rq.Settings, given: Object, model: str) -> Object:
+    def _build_model_fields(self, settings: rq.Settings, original: Object, model: str) -> Object:
         """Returns the additional fields: unchanged if they mean the same, else in the form of the model's family."""
         wanted = request_read.ModelFields(settings.budget, settings.thoughts, settings.effort, settings.top_k)
-        if request_read.read_model_fields(given) == wanted:
-            return given
+        if request_read.read_model_fields(original) == wanted:
+            return original
         replaced = (*request_read.THINKING_FIELDS, "output_config", "top_k", "reasoning_effort")
-        fields = {key: value for key, value in given.items() if key not in replaced}
+        fields = {key: value for key, value in original.items() if key not in replaced}
         if settings.top_k is not None:
             fields |= self._build_top_k(settings.top_k)
         key: str = self.quirks.thinking

@@ -195,8 +195,8 @@ def read_usage(raw: dict[str, Any]) -> ev.Usage:
 def read_metrics(metrics: ConverseUsage) -> ev.Usage:
     """Returns the counts of `InvokeModel` as canonical usage."""
     read, written = _get_cache_counts(metrics)
-    given = metrics.inputTokenCount
-    prompt = None if given is None else given + (read or 0) + (written or 0)
+    count = metrics.inputTokenCount
+    prompt = None if count is None else count + (read or 0) + (written or 0)
     return ev.Usage(prompt, metrics.outputTokenCount, read, written)
 
 
@@ -209,9 +209,9 @@ def _get_cache_counts(usage: ConverseUsage) -> tuple[int | None, int | None]:
 
 def append_state(extra: ev.Extra | None, key: str, more: str) -> ev.Extra:
     """Returns extra data with more of the state under `key`."""
-    own = (extra or {}).get(NAME, {})
+    native = (extra or {}).get(NAME, {})
     join = _join_base64 if key == "redactedContent" else str.__add__
-    return {NAME: {**own, key: join(own[key], more) if key in own else more}}
+    return {NAME: {**native, key: join(native[key], more) if key in native else more}}
 
 
 def _join_base64(first: str, second: str) -> str:

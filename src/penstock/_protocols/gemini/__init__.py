@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock._codec import Protocol
-from penstock._protocols.gemini.body import ERRORS, error_body, fold_body
+from penstock._protocols.gemini.body import ERRORS, build_body, build_error_body
 from penstock._protocols.gemini.decode import GeminiDecoder
 from penstock._protocols.gemini.encode import GeminiEncoder
 from penstock._request_profile import FileSupport, IdentifierRule, Profile
@@ -34,9 +34,9 @@ PROTOCOL = Protocol(
     GeminiDecoder,
     GeminiEncoder,
     writes="sse+json",
-    body=fold_body,
+    body=build_body,
     errors=ERRORS,
-    error_body=error_body,
+    error_body=build_error_body,
     messages_field="contents",
     profile=Profile(
         protocol="gemini",

@@ -12,7 +12,7 @@ from penstock._jsontext import GrowingText, decode_or_keep_raw, decode_trusted, 
 from penstock._lenient_fields import as_object
 from penstock._protocols.gemini.decode_calls import METADATA_ONLY
 from penstock._protocols.gemini.decode_metadata import FINISH_REASONS
-from penstock._protocols.gemini.wire import NAME, drop_none, gemini_fields
+from penstock._protocols.gemini.wire import NAME, drop_none, get_gemini_fields
 from penstock._vendor_errors import provider_error_object, read_errors, refused_by, vendor_error, vendor_message
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # ── the non-stream body ───────────────────────────────────────────────────────────────────────────
 
 
-def fold_body(frames: Sequence[Frame]) -> bytes:
+def build_body(frames: Sequence[Frame]) -> bytes:
     """Merges the encoder's frames into one response, so that stream and body cannot differ."""
     body: dict[str, Any] = {}
     candidates: dict[int, dict[str, Any]] = {}
@@ -58,38 +58,39 @@ def _append_part(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
 # ── parts of calls ────────────────────────────────────────────────────────────────────────────────
 
 
-def function_call_part(event: ev.CallEnd) -> dict[str, Any]:
+def build_call_part(event: ev.CallEnd) -> dict[str, Any]:
     """Returns the part of a call that the client runs."""
-    args = {"input": event.json} if event.form == "text" else _to_object(event.json)
+    args = {"input": event.json} if event.form == "text" else _parse_arguments(event.json)
     call = {"id": event.id, "name": event.name, "args": args}
-    return drop_none(functionCall=call, thoughtSignature=gemini_fields(event.extra).get("thoughtSignature"))
+    return drop_none(functionCall=call, thoughtSignature=get_gemini_fields(event.extra).get("thoughtSignature"))
 
 
-def provider_run_part(id: str, json: str, own: dict[str, Any], field: str) -> dict[str, Any] | None:
+def build_provider_part(id: str, json: str, native: dict[str, Any], field: str) -> dict[str, Any] | None:
     """Returns the part in which Google's tool run came; {} if only metadata showed it; None for another provider's.
 
     Google pairs runs without an id by their order, so an id that we made up is not written.
     """
-    kind = own.get("part")
+    kind = native.get("part")
     if kind is None or kind == METADATA_ONLY:
         return None if kind is None else {}
-    inner = {"toolType": own["toolType"], field: _to_object(json)} if "toolType" in own else _to_object(json)
-    given_id = {} if own.get("minted") or not id else {"id": id}
-    return drop_none(**{kind: {**given_id, **inner}}, thoughtSignature=own.get("thoughtSignature"))
+    value = _parse_arguments(json)
+    inner = {"toolType": native["toolType"], field: value} if "toolType" in native else value
+    given_id = {} if native.get("minted") or not id else {"id": id}
+    return drop_none(**{kind: {**given_id, **inner}}, thoughtSignature=native.get("thoughtSignature"))
 
 
-def program_part(event: ev.CallEnd) -> dict[str, Any]:
+def build_program_part(event: ev.CallEnd) -> dict[str, Any]:
     """Returns the part of a program that another provider ran."""
     return {"executableCode": {"language": "PYTHON", "code": provider_tools.program_code(event.json)}}
 
 
-def program_output_part(event: ev.Result) -> dict[str, Any]:
+def build_program_output_part(event: ev.Result) -> dict[str, Any]:
     """Returns the part of that program's output."""
     outcome = "OUTCOME_FAILED" if event.failed else "OUTCOME_OK"
     return {"codeExecutionResult": {"outcome": outcome, "output": provider_tools.program_output(event.json)}}
 
 
-def _to_object(text: str) -> Any:
+def _parse_arguments(text: str) -> Any:
     """Parses arguments, which must be an object: another value becomes the argument `input`."""
     value = decode_or_keep_raw(text)
     return value if is_object(value) else {"input": value}
@@ -118,7 +119,7 @@ class CandidateState:
         """True if a source cites a part that is not the only text; adjacent texts become one here."""
         return any(source.of is not None and self.text_parts != {source.of} for source in self.sources)
 
-    def grounding(self) -> dict[str, Any] | None:
+    def build_grounding(self) -> dict[str, Any] | None:
         """Builds grounding metadata: one chunk per source and one support per cited range of text."""
         searched = {"webSearchQueries": self.queries} if self.queries else {}
         if not self.sources:
@@ -133,8 +134,8 @@ class CandidateState:
                 span = range(len(texts.get(source.of, "")))[slice(*(source.span or (0, None)))]
                 if span:
                     citations.setdefault((source.of, span.start, span.stop), {})[number] = None
-        metadata: dict[str, Any] = {**searched, "groundingChunks": [_grounding_chunk(*key) for key in numbers]}
-        supports = list(_grounding_supports(texts, citations))
+        metadata: dict[str, Any] = {**searched, "groundingChunks": [_build_grounding_chunk(*key) for key in numbers]}
+        supports = list(_build_supports(texts, citations))
         if supports:
             metadata["groundingSupports"] = supports
         return metadata
@@ -147,7 +148,7 @@ class CandidateState:
 
 
 @dataclass(slots=True)
-class OpenPart:
+class UnfinishedPart:
     """An open part: its candidate, and the data of a part that is written at its end."""
 
     choice: int
@@ -159,7 +160,7 @@ class OpenPart:
     done: bool = False
 
 
-def _grounding_supports(texts: dict[int, str], citations: _Citations) -> Iterator[dict[str, Any]]:
+def _build_supports(texts: dict[int, str], citations: _Citations) -> Iterator[dict[str, Any]]:
     """Yields a support for every cited range. Ranges count bytes of the candidate's whole text."""
     starts: dict[int, int] = {}
     total = 0
@@ -169,14 +170,14 @@ def _grounding_supports(texts: dict[int, str], citations: _Citations) -> Iterato
     offsets: dict[int, set[int]] = {}
     for part, first, last in citations:
         offsets.setdefault(part, set()).update((first, last))
-    byte_offsets = {part: _byte_offsets(texts[part], found) for part, found in offsets.items()}
+    byte_offsets = {part: _get_byte_offsets(texts[part], candidates) for part, candidates in offsets.items()}
     for (part, first, last), numbers in citations.items():
         start, end = (starts[part] + byte_offsets[part][offset] for offset in (first, last))
         segment = {"startIndex": start, "endIndex": end, "text": texts[part][first:last]}
         yield {"segment": segment, "groundingChunkIndices": list(numbers)}
 
 
-def _byte_offsets(text: str, offsets: set[int]) -> dict[int, int]:
+def _get_byte_offsets(text: str, offsets: set[int]) -> dict[int, int]:
     """Converts character offsets to UTF-8 byte offsets in one pass over the text."""
     converted: dict[int, int] = {}
     position = size = 0
@@ -186,7 +187,7 @@ def _byte_offsets(text: str, offsets: set[int]) -> dict[int, int]:
     return converted
 
 
-def _grounding_chunk(url: str, title: str, quote: str) -> dict[str, Any]:
+def _build_grounding_chunk(url: str, title: str, quote: str) -> dict[str, Any]:
     if url:
         return {"web": drop_none(uri=url, title=title or None)}
     return {"retrievedContext": drop_none(title=title or None, text=quote or None)}
@@ -213,54 +214,54 @@ def format_time(seconds: int | None) -> str | None:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def finish_candidates(event: ev.Finish, states: dict[int, CandidateState]) -> list[dict[str, Any]]:
+def build_finished_candidates(event: ev.Finish, states: dict[int, CandidateState]) -> list[dict[str, Any]]:
     """Builds the last candidate object of every choice."""
-    own = gemini_fields(event.extra)
-    metadata = {one["index"]: one for one in own.get("others", ())}
-    finished = [_finish_candidate(0, event.reason, event.raw, own, states)]
+    native = get_gemini_fields(event.extra)
+    metadata = {one["index"]: one for one in native.get("others", ())}
+    finished = [_build_finished_candidate(0, event.reason, event.raw, native, states)]
     for choice, reason in enumerate(event.others, 1):
         other = metadata.get(choice, {})
-        finished.append(_finish_candidate(choice, reason, other.get("finishReason", ""), other, states))
+        finished.append(_build_finished_candidate(choice, reason, other.get("finishReason", ""), other, states))
     return finished
 
 
-def payload_before_error(states: dict[int, CandidateState], usage: dict[str, Any] | None) -> dict[str, Any]:
+def build_payload_before_error(states: dict[int, CandidateState], usage: dict[str, Any] | None) -> dict[str, Any]:
     """Builds the grounding and usage so far, which precede an error."""
-    found = [{"index": choice, "groundingMetadata": one.grounding()} for choice, one in states.items()]
-    return drop_none(candidates=[one for one in found if one["groundingMetadata"]] or None, usageMetadata=usage)
+    candidates = [{"index": choice, "groundingMetadata": one.build_grounding()} for choice, one in states.items()]
+    return drop_none(candidates=[one for one in candidates if one["groundingMetadata"]] or None, usageMetadata=usage)
 
 
-def _finish_candidate(
-    choice: int, reason: Reason, raw: str, own: dict[str, Any], states: dict[int, CandidateState]
+def _build_finished_candidate(
+    choice: int, reason: Reason, raw: str, native: dict[str, Any], states: dict[int, CandidateState]
 ) -> dict[str, Any]:
     """Builds one candidate. It has an empty text as Gemini's, because some clients require a part."""
     finished: dict[str, Any] = {
         "content": {"parts": [{"text": ""}], "role": "model"},
-        "finishReason": _finish_name(reason, raw, own),
+        "finishReason": _get_finish_reason(reason, raw, native),
         "index": choice,
     }
     state = states.get(choice)
     if state is not None and state.refused and reason == "stop":
         finished["finishReason"] = _FINISH_NAMES["refusal"]
-    if "groundingMetadata" not in own and "citationMetadata" not in own and state is not None:
-        grounding = state.grounding()
+    if "groundingMetadata" not in native and "citationMetadata" not in native and state is not None:
+        grounding = state.build_grounding()
         if grounding:
             finished["groundingMetadata"] = grounding
-    finished.update({key: own[key] for key in _METADATA_FIELDS.split() if key in own})
+    finished.update({key: native[key] for key in _METADATA_FIELDS.split() if key in native})
     return finished
 
 
-def _finish_name(reason: Reason, raw: str, own: dict[str, Any]) -> str:
+def _get_finish_reason(reason: Reason, raw: str, native: dict[str, Any]) -> str:
     """Returns Gemini's original finish reason if it means the same; a stop with calls is STOP."""
-    meaning = FINISH_REASONS.get(raw, "stop" if own.get("finishReason") == raw else None)
+    meaning = FINISH_REASONS.get(raw, "stop" if native.get("finishReason") == raw else None)
     return raw if meaning == reason or (meaning == "stop" and reason == "calls") else _FINISH_NAMES[reason]
 
 
-def usage_metadata(event: ev.Usage) -> dict[str, Any]:
+def build_usage_metadata(event: ev.Usage) -> dict[str, Any]:
     """Returns Gemini's original object, or builds one, in which candidates' tokens exclude thoughts."""
-    own = gemini_fields(event.extra)
-    if _USAGE_FIELDS & own.keys():
-        return own
+    native = get_gemini_fields(event.extra)
+    if _USAGE_FIELDS & native.keys():
+        return native
     thoughts = event.reasoning if event.output is None else min(event.reasoning or 0, event.output)
     return drop_none(
         promptTokenCount=event.input,
@@ -275,10 +276,10 @@ def usage_metadata(event: ev.Usage) -> dict[str, Any]:
 
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 ERRORS = read_errors(__name__)
-_STATUS_TYPES: dict[int, str] = {401: "UNAUTHENTICATED", 501: "UNIMPLEMENTED"}  # of a gateway's own refusals
+_STATUS_TYPES: dict[int, str] = {401: "UNAUTHENTICATED", 501: "UNIMPLEMENTED"}  # of refusals by the gateway itself
 
 
-def error_body(fault: Fault) -> dict[str, Any]:
+def build_error_body(fault: Fault) -> dict[str, Any]:
     """Builds the body of an HTTP error, which is also the payload of an error in a stream."""
     original = provider_error_object(fault, NAME)
     if isinstance(original.get("code"), int) and isinstance(original.get("status"), str):  # not of the Interactions API

@@ -17,15 +17,7 @@ from penstock._delta_templates import number_remover
 from penstock._protocols.gemini import decode_metadata, wire
 from penstock._protocols.gemini.decode_calls import CallDecoder
 from penstock._protocols.gemini.decode_interactions import InteractionDecoder
-from penstock._protocols.gemini.wire import (
-    NAME,
-    camel_case,
-    drop_none,
-    gemini_extra,
-    parse_time,
-    reread_chunk,
-    reread_part,
-)
+from penstock._protocols.gemini.wire import NAME, build_gemini_extra, drop_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +27,7 @@ if TYPE_CHECKING:
 
 _MAX_CANDIDATES = 256  # a higher index is garbage; events need a place for every lower index
 _EMPTY_CANDIDATE = wire.Candidate()  # equals a candidate that only had content
+_METADATA_FIELDS = ("finish_message", "avg_logprobs", "token_count")
 _SIGNED = ", signed"  # suffix of the open part's kind after its signature: more text starts a new part
 _CALL_PARTS: Mapping[str, Callable[[CallDecoder, Any, str | None], None]] = {
     "function_call": CallDecoder.add_call,
@@ -68,31 +61,31 @@ class GeminiDecoder(Decoder):
         self._feedback: dict[str, Any] = {}
         self._done = False
 
-    def _chunk(self, chunk: wire.Chunk) -> None:
+    def _on_chunk(self, chunk: wire.Chunk) -> None:
         if self._snake_case or chunk.snake_usage or chunk.snake_model or chunk.snake_id:
             self._snake_case = True
-            chunk = reread_chunk(self.frame[1])
+            chunk = wire.reread_chunk(self.frame[1])
         candidates = chunk.candidates
         if not candidates and not self._has_metadata(chunk):
             return
         if chunk.response_id != self._last_id and chunk.response_id and candidates:
-            self._change_id(chunk.response_id)
-        if not self.ledger.is_open and not self._begin(chunk):
+            self._update_response_id(chunk.response_id)
+        if not self.ledger.is_open and not self._start_turn(chunk):
             return
         for position, candidate in enumerate(candidates or ()):
             index = position if candidate.index is None else candidate.index
-            decoder = self._candidates.get(index) or self._decoder(index if 0 <= index < _MAX_CANDIDATES else position)
+            decoder = self._candidates.get(index) or self._add_decoder(index, position)
             decoder.decode(position, candidate)
-        self._usage.update(chunk.usage_metadata)
+        self._usage.update_counts(chunk.usage_metadata)
         if chunk.prompt_feedback:
             self._feedback = decode_metadata.name_feedback(chunk.prompt_feedback)
         if chunk.error is not None:
-            self._error(chunk.error)
+            self._report_error(chunk.error)
 
     def _has_metadata(self, chunk: wire.Chunk) -> bool:
         """Returns True for a chunk without candidates that has usage, feedback or an error; handles all others."""
         if chunk.response is not None:
-            self._chunk(chunk.response)
+            self._on_chunk(chunk.response)
         elif chunk.event_type is not None or chunk.object == "interaction":
             self._interactions.decode(chunk)
         elif chunk.usage_metadata or chunk.prompt_feedback or chunk.error is not None:
@@ -102,27 +95,28 @@ class GeminiDecoder(Decoder):
         return False
 
     def _keep_interaction_frame(self) -> None:
-        """Keeps an unknown payload under a name of its own, because generateContent must not replay it."""
+        """Keeps an unknown payload under another protocol name, because generateContent must not replay it."""
         name, data = self.frame
         self.ledger.unknown(f"{NAME}-interactions", data.decode("utf-8", "replace"), name.decode("utf-8", "replace"))
 
-    def _change_id(self, id: str) -> None:
+    def _update_response_id(self, id: str) -> None:
         """A new response id after a finish reason starts another turn; before one it is ignored."""
         first = self._candidates.get(0)
         if self.ledger.is_open and self._last_id and first is not None and first.reason is not None:
-            self._end()
+            self._end_turn()
         self._last_id = id
 
-    def _begin(self, chunk: wire.Chunk) -> bool:
+    def _start_turn(self, chunk: wire.Chunk) -> bool:
         """Opens a turn. After a turn ended, only a chunk with candidates opens the next one."""
         if self.ledger.turns and not (self._done and chunk.candidates):
             self.diagnostics.add("after-end", "a chunk after the end of the turn is ignored")
             return False
         self._reset(chunk.response_id or "")
-        extra = gemini_extra(createTime=chunk.create_time)
-        return self.ledger.start(self._id, chunk.model_version or "", parse_time(chunk.create_time), extra)
+        extra = build_gemini_extra(createTime=chunk.create_time)
+        return self.ledger.start(self._id, chunk.model_version or "", wire.parse_time(chunk.create_time), extra)
 
-    def _decoder(self, index: int) -> CandidateDecoder:
+    def _add_decoder(self, index: int, position: int) -> CandidateDecoder:
+        index = index if 0 <= index < _MAX_CANDIDATES else position
         if index in self._candidates:
             return self._candidates[index]
         turn = self._id or self.ledger.seed or f"{crc32(self.frame[1]):08x}"
@@ -130,9 +124,9 @@ class GeminiDecoder(Decoder):
         return decoder
 
     def _reread_part(self, candidate: int, part: int) -> tuple[dict[str, Any], wire.Part | None]:
-        return reread_part(self.frame[1], candidate, part)
+        return wire.reread_part(self.frame[1], candidate, part)
 
-    def _error(self, error: wire.Error | str) -> None:
+    def _report_error(self, error: wire.Error | str) -> None:
         self.ledger.breaking = self.ledger.is_open
         self._close_candidates()
         decode_metadata.report_fault(self.ledger, error)
@@ -141,16 +135,16 @@ class GeminiDecoder(Decoder):
         """Handles `[DONE]`, a complete array body, and error events that are not JSON."""
         text = data.strip()
         if text.upper() == b"[DONE]":
-            self._end()
+            self._end_turn()
         elif text[:1] == b"[":
-            return self._array(text)
+            return self._decode_array(text)
         elif name == "error":
-            self._error(text.decode("utf-8", "replace"))
+            self._report_error(text.decode("utf-8", "replace"))
         else:
             return False
         return True
 
-    def _array(self, data: bytes) -> bool:
+    def _decode_array(self, data: bytes) -> bool:
         """Decodes a body in array framing. Bodies of failed requests are arrays, too."""
         try:
             elements = msgspec.json.decode(data, type=list[msgspec.Raw])
@@ -163,7 +157,7 @@ class GeminiDecoder(Decoder):
 
     def settle(self) -> None:
         if self._candidates:
-            self._end()
+            self._end_turn()
 
     @property
     def pending(self) -> str:
@@ -175,7 +169,7 @@ class GeminiDecoder(Decoder):
     def recount(self, payload: wire.Chunk) -> None:
         for candidate in payload.candidates or ():
             candidate.content = None
-        self._chunk(payload)
+        self._on_chunk(payload)
 
     def finish(self) -> list[AnyEvent]:
         self._catch_up()
@@ -187,9 +181,9 @@ class GeminiDecoder(Decoder):
 
     @property
     def _block_reason(self) -> str:
-        return decode_metadata.enum_name(self._feedback.get("blockReason"), "block_reason")
+        return decode_metadata.get_enum_name(self._feedback.get("blockReason"), "block_reason")
 
-    def _end(self) -> None:
+    def _end_turn(self) -> None:
         self._report_finish()
         self.ledger.end()
         self._done = True
@@ -197,7 +191,7 @@ class GeminiDecoder(Decoder):
     def _close_candidates(self) -> None:
         for candidate in self._candidates.values():
             candidate.close()
-        self._usage.report()
+        self._usage.report_usage()
 
     def _report_finish(self) -> None:
         """Closes all parts and reports the usage and why each candidate stopped."""
@@ -209,7 +203,7 @@ class GeminiDecoder(Decoder):
                 self._finish_candidate(candidate)
         blocked = self._block_reason
         if not self.ledger.finishing and blocked:
-            self.ledger.finish("filter", blocked, extra=gemini_extra(promptFeedback=self._feedback))
+            self.ledger.finish("filter", blocked, extra=build_gemini_extra(promptFeedback=self._feedback))
 
     def _finish_candidate(self, candidate: CandidateDecoder) -> None:
         name = candidate.reason_name
@@ -217,10 +211,10 @@ class GeminiDecoder(Decoder):
             self.diagnostics.add("unknown-reason", f"finish reason {name!r} is read as a normal stop")
         called = candidate.reason == "stop" and candidate.calls.delivered
         reason = "calls" if called else candidate.reason or "stop"
-        extra = None if candidate.index else self._finish_extra(candidate)
+        extra = None if candidate.index else self._build_finish_extra(candidate)
         self.ledger.finish(reason, name, choice=candidate.index, extra=extra)
 
-    def _finish_extra(self, first: CandidateDecoder) -> Extra | None:
+    def _build_finish_extra(self, first: CandidateDecoder) -> Extra | None:
         """Collects the metadata of all candidates, because only the first one has a finish event."""
         others = [
             {"index": other.index, "finishReason": other.reason_name, **other.metadata, **other.grounding.metadata}
@@ -230,9 +224,9 @@ class GeminiDecoder(Decoder):
         metadata = {**first.metadata, **first.grounding.metadata}
         if first.reason_name not in decode_metadata.FINISH_REASONS:
             metadata["finishReason"] = first.reason_name
-        return gemini_extra(**metadata, promptFeedback=self._feedback or None, others=others or None)
+        return build_gemini_extra(**metadata, promptFeedback=self._feedback or None, others=others or None)
 
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _chunk}
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.Chunk: _on_chunk}
 
 
 class CandidateDecoder:
@@ -261,7 +255,7 @@ class CandidateDecoder:
         candidate.content = candidate.index = None
         has_metadata = candidate != _EMPTY_CANDIDATE
         if has_metadata:
-            self.grounding.collect(candidate)
+            self.grounding.collect_metadata(candidate)
         if content is not None and content.parts:
             if self.reason is not None:
                 self.resumed = True
@@ -280,15 +274,11 @@ class CandidateDecoder:
 
     def _collect_metadata(self, candidate: wire.Candidate) -> None:
         ratings, logprobs = candidate.safety_ratings, candidate.logprobs_result
-        self.metadata |= drop_none(
-            safetyRatings=ratings and decode_metadata.name_ratings(ratings),
-            **{
-                camel_case(name): getattr(candidate, name) for name in ("finish_message", "avg_logprobs", "token_count")
-            },
-        )
+        fields = {wire.to_camel_case(name): getattr(candidate, name) for name in _METADATA_FIELDS}
+        self.metadata |= drop_none(safetyRatings=ratings and decode_metadata.name_ratings(ratings), **fields)
         if logprobs:
             self.metadata["logprobsResult"] = _merge_logprobs(self.metadata.get("logprobsResult") or {}, logprobs)
-        name = decode_metadata.enum_name(candidate.finish_reason, "finish_reason")
+        name = decode_metadata.get_enum_name(candidate.finish_reason, "finish_reason")
         if name:
             self.reason_name, self.reason = name, decode_metadata.FINISH_REASONS.get(name, "stop")
 
@@ -297,7 +287,7 @@ class CandidateDecoder:
         if self._kind.startswith("text"):
             self.grounding.report_sources(self._texts, last=True)
         self._close_part()
-        self.calls.finish(stopped=self.reason == "stop")
+        self.calls.finish_calls(stopped=self.reason == "stop")
         self.grounding.report_sources(self._texts, last=True)
         self.grounding.report_tool_runs(self.calls)
 
@@ -323,27 +313,27 @@ class CandidateDecoder:
             self._kind = ""
 
     @property
-    def _open_part(self) -> Part | None:
+    def _current_part(self) -> Part | None:
         return self._ledger.find(self._key) if self._kind else None
 
     def _add_signed_text(self, kind: str, text: str, signature: str | None) -> None:
         """Adds text with an optional signature. A second signature starts a part; one without text ends its part."""
-        extra = gemini_extra(thoughtSignature=signature or None)
-        part = self._open_part
+        extra = build_gemini_extra(thoughtSignature=signature or None)
+        part = self._current_part
         if extra and part is not None and part.extra not in (None, extra):
             self._close_part()
         if text and kind == self._kind:
             self._ledger.append_text(self._key, text)
         elif text:
             self._open_text(kind, text)
-        part = self._open_part
+        part = self._current_part
         if extra and part is not None:
             part.extra = extra
             self._kind = self._kind if text else self._kind.removesuffix(_SIGNED) + _SIGNED
         elif extra:
             key = (self.index, "signature")
             self._ledger.open_reasoning(key, choice=self.index, form="redacted")
-            self._ledger.close(key, gemini_extra(thoughtSignature=signature, thought=kind == "reasoning"))
+            self._ledger.close(key, build_gemini_extra(thoughtSignature=signature, thought=kind == "reasoning"))
 
     def _add_part(self, kind: str, part: wire.Part, position: tuple[int, int]) -> None:
         """Adds any part except unsigned text."""
@@ -366,7 +356,9 @@ class CandidateDecoder:
             self._add_part("reasoning" if reread.thought else "text", reread, position)
         elif raw:
             self._close_part()
-            self._ledger.diagnostics.add("unknown-part", f"no canonical word for a part with {', '.join(raw)}")
+            self._ledger.diagnostics.add(
+                "unknown-part", f"a part with unknown fields is kept unchanged: {', '.join(raw)}"
+            )
             self._ledger.add_whole_part(ev.Opaque, NAME, "part", raw)
         elif part.thought_signature:
             self._add_signed_text(kind, "", part.thought_signature)
@@ -375,7 +367,7 @@ class CandidateDecoder:
         key, media = (self.index, "file"), file.mime_type or "application/octet-stream"
         self._ledger.open_file(key, media, file.file_uri or "", choice=self.index)
         self._ledger.append_text(key, file.data or "")
-        self._ledger.close(key, gemini_extra(thoughtSignature=part.thought_signature, thought=part.thought))
+        self._ledger.close(key, build_gemini_extra(thoughtSignature=part.thought_signature, thought=part.thought))
 
 
 def _merge_logprobs(before: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock._jsontext import as_json
-from penstock._protocols.gemini.wire import ENUMS, gemini_extra
+from penstock._protocols.gemini.wire import ENUMS, build_gemini_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,9 +56,9 @@ class CallDecoder:
 
     def _start_call(self, call: wire.FunctionCall, signature: str | None) -> None:
         partial = bool(call.partial_args) or bool(call.will_continue)
-        name, text = call.name or "", "" if partial else _arguments_text(call.args)
-        self._id = self._unique_id(call.id or "", name, text)
-        extra = gemini_extra(thoughtSignature=signature or None, minted=not call.id)
+        name, text = call.name or "", "" if partial else _encode_arguments(call.args)
+        self._id = self._make_unique_id(call.id or "", name, text)
+        extra = build_gemini_extra(thoughtSignature=signature or None, minted=not call.id)
         self._ledger.open_call(self._key, self._id, name, choice=self._choice, extra=extra)
         if not partial and name:
             self._end_call(text, complete=True)
@@ -69,7 +69,7 @@ class CallDecoder:
 
     def _continue_call(self, call: wire.FunctionCall, arguments: PartialArguments) -> None:
         for arg in call.partial_args or ():
-            if not arguments.add(arg):
+            if not arguments.add_argument(arg):
                 self._ledger.diagnostics.add("partial-args", f"call {self._id!r}: an argument cannot be placed")
         if not call.will_continue:
             self._end_open_call(complete=True)
@@ -79,17 +79,17 @@ class CallDecoder:
         arguments, self._arguments = self._arguments, None
         if arguments is not None:
             usable = complete and not arguments.broken and not arguments.unfinished
-            self._end_call(as_json(arguments.root) if usable else arguments.truncated_text(), complete=usable)
+            self._end_call(as_json(arguments.root) if usable else arguments.encode_truncated(), complete=usable)
 
     def _end_call(self, text: str, *, complete: bool) -> None:
         self._ledger.end_call(self._key, text, whole=complete)
         self.delivered += bool(self._ledger.out) and type(self._ledger.out[-1]) is ev.CallEnd
 
-    def finish(self, *, stopped: bool) -> None:
+    def finish_calls(self, *, stopped: bool) -> None:
         """Ends the candidate. A call without its end mark is complete only if the model stopped normally."""
         self._end_open_call(complete=stopped and self._arguments is not None and bool(self._arguments.root))
 
-    def _unique_id(self, id: str, name: str, text: str) -> str:
+    def _make_unique_id(self, id: str, name: str, text: str) -> str:
         number, self._count = self._count, self._count + 1
         if not id:
             return self._mint_id("call", number)
@@ -111,13 +111,13 @@ class CallDecoder:
         self._add_result(CODE_EXECUTION, result.id, text, failed=result.outcome not in ("OUTCOME_OK", 1), **fields)
 
     def add_tool_call(self, call: wire.ToolRun, signature: str | None) -> None:
-        kind, text = call.tool_type or "", _arguments_text(call.args)
-        self._add_run(tool_name(kind), call.id, text, part="toolCall", toolType=kind, thoughtSignature=signature)
+        kind, text = call.tool_type or "", _encode_arguments(call.args)
+        self._add_run(get_tool_name(kind), call.id, text, part="toolCall", toolType=kind, thoughtSignature=signature)
 
     def add_tool_result(self, result: wire.ToolRun, signature: str | None) -> None:
-        kind, text = result.tool_type or "", _arguments_text(result.response)
+        kind, text = result.tool_type or "", _encode_arguments(result.response)
         extra = {"part": "toolResponse", "toolType": kind, "thoughtSignature": signature}
-        self._add_result(tool_name(kind), result.id, text, failed=False, **extra)
+        self._add_result(get_tool_name(kind), result.id, text, failed=False, **extra)
 
     def add_run_from_metadata(self, name: str, arguments: Any, result: Any, *, failed: bool = False) -> None:
         """Adds a tool run that only the metadata shows. It is written back as metadata, not as a part."""
@@ -131,7 +131,7 @@ class CallDecoder:
         call, key = id or self._mint_id("run", number), (self._choice, name, number)
         if not self._ledger.has_call(call, self._choice):
             self._unanswered[name].append(call)
-        extra = gemini_extra(**fields, minted=not id)
+        extra = build_gemini_extra(**fields, minted=not id)
         self._ledger.open_call(key, call, name, by="provider", choice=self._choice, extra=extra)
         self._ledger.end_call(key, text)
 
@@ -142,16 +142,16 @@ class CallDecoder:
         call = id or (unanswered.popleft() if unanswered else "")
         if not call:
             self._ledger.diagnostics.add("no-call", f"a result of {name!r} belongs to no call")
-        extra = gemini_extra(**fields, minted=not id, choice=self._choice or None)
+        extra = build_gemini_extra(**fields, minted=not id, choice=self._choice or None)
         self._ledger.add_whole_part(ev.Result, call, name, text, failed, False, extra)  # noqa: FBT003
 
 
-def tool_name(kind: str) -> str:
+def get_tool_name(kind: str) -> str:
     """Returns our name for one of Google's tool types."""
     return ENUMS["tools"].get(kind) or kind.lower() or "tool"
 
 
-def _arguments_text(args: Any) -> str:
+def _encode_arguments(args: Any) -> str:
     """Returns arguments as JSON text. Some proxies already send text."""
     return args if isinstance(args, str) else "{}" if args is None else as_json(args)
 
@@ -171,22 +171,22 @@ class PartialArguments:
         self.broken = False
         self.unfinished = ""  # the path of a string that continues
 
-    def add(self, arg: wire.PartialArg) -> bool:
+    def add_argument(self, arg: wire.PartialArg) -> bool:
         """Places a value, or the next fragment of a string. Returns False if the path does not fit."""
         self.unfinished = (arg.json_path or "") if arg.will_continue else ""
         path = _parse_path(arg.json_path or "")
-        placed = bool(path) and self._place(path, arg)
+        placed = bool(path) and self._set_value(path, arg)
         self.broken = self.broken or not placed
         return placed
 
-    def truncated_text(self) -> str:
+    def encode_truncated(self) -> str:
         """Returns the text of a cut call without its last bracket, so that no reader takes it for complete."""
         return as_json(self.root)[:-1] if self.root else ""
 
-    def _place(self, path: list[str | int], arg: wire.PartialArg) -> bool:
+    def _set_value(self, path: list[str | int], arg: wire.PartialArg) -> bool:
         node: Any = self.root
         for step, following in pairwise(path):
-            if not _make_room(node, step):
+            if not _ensure_slot(node, step):
                 return False
             container: Any = list if isinstance(following, int) else dict
             inner = node.get(step) if isinstance(step, str) else node[step]
@@ -196,7 +196,7 @@ class PartialArguments:
                 return False
             node = inner
         step = path[-1]
-        if not _make_room(node, step):
+        if not _ensure_slot(node, step):
             return False
         before = node.get(step) if isinstance(step, str) else node[step]
         values = (arg.string_value, arg.number_value, arg.bool_value)
@@ -219,7 +219,7 @@ def _parse_path(path: str) -> list[str | int]:
     return steps if steps and isinstance(steps[0], str) else []
 
 
-def _make_room(node: Any, step: str | int) -> bool:
+def _ensure_slot(node: Any, step: str | int) -> bool:
     """Extends a list up to the step. Returns False if the node cannot have the step."""
     if isinstance(step, str):
         return isinstance(node, dict)

@@ -13,7 +13,7 @@ from penstock import events as ev
 from penstock._jsontext import as_json
 from penstock._protocols.gemini import wire
 from penstock._protocols.gemini.decode_metadata import AnswerText, report_fault
-from penstock._protocols.gemini.wire import NAME, gemini_extra, gemini_fields, parse_time, sum_counts
+from penstock._protocols.gemini.wire import NAME, build_gemini_extra, get_gemini_fields, parse_time, sum_counts
 from penstock._vendor_errors import fault_kind
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class OpenStep:
     def key(self) -> tuple[str, int]:
         return "step", self.index
 
-    def update(self, delta: wire.StepDelta) -> None:
+    def update_step(self, delta: wire.StepDelta) -> None:
         """Replaces the fields of a provider's call or result that the delta has."""
         step = self.step
         step.arguments = step.arguments if delta.arguments is None else delta.arguments
@@ -71,16 +71,16 @@ class InteractionDecoder:
 
     def decode(self, chunk: wire.Chunk) -> None:
         if chunk.event_type is None:
-            self._begin(chunk)
-            self._finish(chunk)
-        elif chunk.event_type in self.table:
-            self.table[chunk.event_type](self, chunk)
+            self._start_turn(chunk)
+            self._finish_turn(chunk)
+        elif chunk.event_type in self.event_readers:
+            self.event_readers[chunk.event_type](self, chunk)
         else:
             self._keep_frame()
 
     # ── the interaction ───────────────────────────────────────────────────────────────────────────
 
-    def _begin(self, interaction: wire.Interaction) -> None:
+    def _start_turn(self, interaction: wire.Interaction) -> None:
         model = interaction.model or interaction.agent or ""
         if self._ledger.start(interaction.id or "", model, parse_time(interaction.created)):
             self._steps.clear()
@@ -88,16 +88,16 @@ class InteractionDecoder:
             self._streamed = False
             self._id = interaction.id or self._ledger.id_prefix
 
-    def _finish(self, interaction: wire.Interaction) -> None:
+    def _finish_turn(self, interaction: wire.Interaction) -> None:
         """Ends the turn. The end mark has the steps that were not streamed."""
         status = str(interaction.status or "completed")
         failed = self._ledger.breaking = status in ("failed", "cancelled")
         if not self._streamed:
             for index, step in enumerate(interaction.steps or ()):
-                self._open(index, step)
-                self._close(index)
+                self._open_step(index, step)
+                self._close_step(index)
         for index in list(self._steps):
-            self._close(index)
+            self._close_step(index)
         self._report_usage(interaction.usage)
         if failed:
             unknown = wire.Error(status, f"the interaction {status}")
@@ -115,13 +115,13 @@ class InteractionDecoder:
             cached, thoughts = sum_counts(raw, "total_cached_tokens"), sum_counts(raw, "total_thought_tokens")
             self._ledger.usage(ev.Usage(prompt, output, cached, None, thoughts, extra={NAME: {"interaction": raw}}))
 
-    def _error(self, chunk: wire.Chunk) -> None:
+    def _on_error(self, chunk: wire.Chunk) -> None:
         report_fault(self._ledger, chunk.error if chunk.error is not None else "the provider reported an error")
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, index: int, step: wire.Step) -> None:
-        self._close(index)
+    def _open_step(self, index: int, step: wire.Step) -> None:
+        self._close_step(index)
         self._streamed = True
         current = self._steps[index] = OpenStep(index, step)
         if current.type == _USER_INPUT:
@@ -139,7 +139,7 @@ class InteractionDecoder:
         call = step.id or f"call_{self._id}_{current.index}"
         self._call_names[call] = name
         signature = step.signature or None
-        extra = gemini_extra(step=current.type, server_name=step.server_name, thoughtSignature=signature)
+        extra = build_gemini_extra(step=current.type, server_name=step.server_name, thoughtSignature=signature)
         is_function = current.type == "function_call"
         self._ledger.open_call(current.key, call, name, by="client" if is_function else "provider", extra=extra)
 
@@ -151,30 +151,30 @@ class InteractionDecoder:
             self._report_sources(current, content.annotations or ())
             self._close_text(current)
 
-    def _step_delta(self, chunk: wire.Chunk) -> None:
+    def _on_step_delta(self, chunk: wire.Chunk) -> None:
         delta, index = chunk.delta or wire.StepDelta(), chunk.index or 0
         if index not in self._steps:
-            self._open(index, wire.Step())
+            self._open_step(index, wire.Step())
         current, kind = self._steps[index], delta.type or ""
         if current.type == _USER_INPUT:
             return
-        if kind in self.deltas:
-            self.deltas[kind](self, current, delta)
+        if kind in self.delta_readers:
+            self.delta_readers[kind](self, current, delta)
         elif kind in _FILE_TYPES:
             self._add_file(kind, delta)
         elif kind.endswith(("_call", "_result")):
-            current.update(delta)
+            current.update_step(delta)
         else:
             self._keep_frame()
 
-    def _summary_delta(self, current: OpenStep, delta: wire.StepDelta) -> None:
+    def _append_summary(self, current: OpenStep, delta: wire.StepDelta) -> None:
         text = delta.content.text if delta.content is not None else None
         self._append_text(current, "reasoning", text or delta.text or "")
 
-    def _signature_delta(self, current: OpenStep, delta: wire.StepDelta) -> None:
+    def _append_signature(self, current: OpenStep, delta: wire.StepDelta) -> None:
         current.step.signature = (current.step.signature or "") + (delta.signature or "")
 
-    def _arguments_delta(self, current: OpenStep, delta: wire.StepDelta) -> None:
+    def _append_arguments(self, current: OpenStep, delta: wire.StepDelta) -> None:
         args = delta.arguments
         text = args if isinstance(args, str) else "" if args is None else as_json(args)
         self._ledger.append_call_input(current.key, text)
@@ -200,18 +200,18 @@ class InteractionDecoder:
     def _report_sources(self, current: OpenStep, annotations: Sequence[wire.Annotation]) -> None:
         answer = AnswerText([current.text] if current.text else [])
         for one in annotations:
-            location = answer.locate(one.start_index, one.end_index)
+            location = answer.locate_range(one.start_index, one.end_index)
             url, title = one.url or one.document_uri or "", one.title or one.name or one.file_name or ""
             if url or title or one.source:
-                source, extra = one.source or "", gemini_extra(annotation=one.type)
+                source, extra = one.source or "", build_gemini_extra(annotation=one.type)
                 key = ((current.index, one.start_index, one.end_index), url, title, source)
                 self._ledger.cite(key, url, title, *location, "", source, "", one.file_name or "", extra)
 
-    def _step_stop(self, chunk: wire.Chunk) -> None:
-        self._close(chunk.index or 0)
+    def _on_step_stop(self, chunk: wire.Chunk) -> None:
+        self._close_step(chunk.index or 0)
         self._report_usage(chunk.usage)
 
-    def _close(self, index: int) -> None:
+    def _close_step(self, index: int) -> None:
         current = self._steps.pop(index, None)
         if current is None:
             return
@@ -221,12 +221,12 @@ class InteractionDecoder:
         if current.type.endswith("_call"):
             part = self._ledger.find(current.key)
             text = as_json(step.arguments) if step.arguments and part is not None and not part.pieces else None
-            fields = {**(gemini_fields(part.extra) if part is not None else {}), "thoughtSignature": signature}
-            self._ledger.end_call(current.key, text, extra=gemini_extra(**fields))
+            fields = {**(get_gemini_fields(part.extra) if part is not None else {}), "thoughtSignature": signature}
+            self._ledger.end_call(current.key, text, extra=build_gemini_extra(**fields))
         elif current.type.endswith("_result"):
             call = step.call_id or ""
             name = self._call_names.get(call) or step.name or current.type.removesuffix("_result")
-            extra = gemini_extra(step=current.type, thoughtSignature=signature)
+            extra = build_gemini_extra(step=current.type, thoughtSignature=signature)
             failed = bool(step.is_error)
             self._ledger.add_whole_part(ev.Result, call, name, as_json(step.result), failed, False, extra)  # noqa: FBT003
         if step.error is not None:
@@ -237,21 +237,21 @@ class InteractionDecoder:
         key, signature = (*current.key, "reasoning"), current.step.signature or None
         if current.type == "thought" and signature and self._ledger.find(key) is None:
             self._ledger.open_reasoning(key, form="redacted")
-        self._ledger.close(key, gemini_extra(thoughtSignature=signature))
+        self._ledger.close(key, build_gemini_extra(thoughtSignature=signature))
 
-    deltas: ClassVar[Mapping[str, Callable[[Any, OpenStep, wire.StepDelta], None]]] = {
+    delta_readers: ClassVar[Mapping[str, Callable[[Any, OpenStep, wire.StepDelta], None]]] = {
         "text": lambda self, current, delta: self._append_text(current, "text", delta.text or ""),
-        "thought_summary": _summary_delta,
-        "thought_signature": _signature_delta,
-        "arguments_delta": _arguments_delta,
+        "thought_summary": _append_summary,
+        "thought_signature": _append_signature,
+        "arguments_delta": _append_arguments,
         "text_annotation_delta": lambda self, current, delta: self._report_sources(current, delta.annotations or ()),
     }
-    table: ClassVar[Mapping[str, Callable[[Any, wire.Chunk], None]]] = {
-        "interaction.created": lambda self, chunk: self._begin(chunk.interaction or wire.Interaction()),
+    event_readers: ClassVar[Mapping[str, Callable[[Any, wire.Chunk], None]]] = {
+        "interaction.created": lambda self, chunk: self._start_turn(chunk.interaction or wire.Interaction()),
         "interaction.status_update": lambda self, chunk: self._report_usage(chunk.usage),
-        "interaction.completed": lambda self, chunk: self._finish(chunk.interaction or wire.Interaction()),
-        "step.start": lambda self, chunk: self._open(chunk.index or 0, chunk.step or wire.Step()),
-        "step.delta": _step_delta,
-        "step.stop": _step_stop,
-        "error": _error,
+        "interaction.completed": lambda self, chunk: self._finish_turn(chunk.interaction or wire.Interaction()),
+        "step.start": lambda self, chunk: self._open_step(chunk.index or 0, chunk.step or wire.Step()),
+        "step.delta": _on_step_delta,
+        "step.stop": _on_step_stop,
+        "error": _on_error,
     }

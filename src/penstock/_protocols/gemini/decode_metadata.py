@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._protocols.gemini import wire
-from penstock._protocols.gemini.wire import (
-    ENUMS,
-    NAME,
-    camel_case,
-    convert_leniently,
-    drop_none,
-    gemini_extra,
-    sum_counts,
-)
+from penstock._protocols.gemini.wire import ENUMS, NAME, build_gemini_extra, drop_none, sum_counts
 from penstock._vendor_errors import QUOTA_EXHAUSTED, classify_fault, is_daily_quota
 
 if TYPE_CHECKING:
@@ -38,7 +30,7 @@ FINISH_REASONS: dict[str, Reason] = {
 # ── finish reasons and ratings ────────────────────────────────────────────────────────────────────
 
 
-def enum_name(value: Any, enum: str) -> str:
+def get_enum_name(value: Any, enum: str) -> str:
     """Returns the name of a value of an enum; an empty string if it is unspecified."""
     if isinstance(value, int):
         numbers: list[str] = ENUMS["numbers"][enum]
@@ -60,7 +52,7 @@ def name_feedback(feedback: dict[str, Any]) -> dict[str, Any]:
     """Replaces numbers in the prompt feedback by names."""
     named = dict(feedback)
     if type(named.get("blockReason")) is int:
-        named["blockReason"] = enum_name(named["blockReason"], "block_reason")
+        named["blockReason"] = get_enum_name(named["blockReason"], "block_reason")
     if isinstance(named.get("safetyRatings"), list):
         named["safetyRatings"] = name_ratings(named["safetyRatings"])
     return named
@@ -80,13 +72,14 @@ class UsageCounter:
         self._ledger = ledger
         self._counts: dict[str, Any] = {}
 
-    def update(self, counts: dict[str, Any] | None) -> None:
+    def update_counts(self, counts: dict[str, Any] | None) -> None:
         if counts:
             # Usually no count is missing or null.
             complete = self._counts.keys() <= counts.keys() and None not in counts.values()
-            self._counts = counts if complete or _adds_up(counts) else {**self._counts, **drop_none(**counts)}
+            is_complete = complete or _has_matching_total(counts)
+            self._counts = counts if is_complete else {**self._counts, **drop_none(**counts)}
 
-    def report(self) -> None:
+    def report_usage(self) -> None:
         if self._counts:
             self._ledger.usage(_read_usage(self._counts))
 
@@ -99,7 +92,7 @@ def _read_usage(counts: dict[str, Any]) -> ev.Usage:
     return ev.Usage(prompt, output, cached, None, thoughts, extra={NAME: counts})
 
 
-def _adds_up(counts: dict[str, Any]) -> bool:
+def _has_matching_total(counts: dict[str, Any]) -> bool:
     """True if the total equals the sum. Protobuf omits zeros, so the missing counts of this chunk are then zero."""
     usage = _read_usage(counts)
     return bool(usage.output) and counts.get("totalTokenCount") == (usage.input or 0) + (usage.output or 0)
@@ -117,7 +110,7 @@ def report_fault(ledger: Ledger, error: wire.Error | str) -> None:
     message = str(error.message or "the provider reported an error")
     sent = drop_none(code=error.code, message=message, status=error.status, details=error.details or None)
     kind, retry_after = classify_fault([*codes, code], message, status), _parse_retry_delay(details)
-    extra = gemini_extra(error=sent)
+    extra = build_gemini_extra(error=sent)
     ledger.fault(kind, message, status=status, code=code, retry_after=retry_after, extra=extra)
 
 
@@ -151,7 +144,7 @@ class AnswerText:
         self._ends = None if self._text.isascii() else list(accumulate(map(_utf8_length, self._text)))
         self._bytes = len(self._text) if self._ends is None else self._ends[-1]
 
-    def locate(self, start: int | None, end: int | None, quote: str = "") -> TextLocation:
+    def locate_range(self, start: int | None, end: int | None, quote: str = "") -> TextLocation:
         """Converts a range of bytes to a part and its characters. If `quote` contradicts the range, the quote wins."""
         start = start or 0
         if end is None or not 0 <= start < end:
@@ -170,8 +163,8 @@ class AnswerText:
     def _find_quote(self, quote: str, start: int, near: int) -> int:
         if self._text.startswith(quote, start):
             return start  # the range counts characters
-        found = self._text.find(quote, max(0, near - _MAX_DRIFT))
-        return found if found >= 0 else self._text.find(quote)
+        position = self._text.find(quote, max(0, near - _MAX_DRIFT))
+        return position if position >= 0 else self._text.find(quote)
 
     def _locate_in_part(self, first: int, last: int) -> TextLocation:
         """Returns the part where the range begins; a range that continues into the next part is shortened."""
@@ -199,14 +192,14 @@ class GroundingDecoder:
         self._choice = choice
         self.metadata: dict[str, Any] = {}
 
-    def collect(self, candidate: wire.Candidate) -> None:
+    def collect_metadata(self, candidate: wire.Candidate) -> None:
         for name in _METADATA_FIELDS:
-            key, value = camel_case(name), getattr(candidate, name)
+            key, value = wire.to_camel_case(name), getattr(candidate, name)
             if value:
                 self.metadata[key] = _merge_metadata(self.metadata.get(key) or {}, value)
 
-    def _read(self, key: str) -> wire.GroundingMetadata:
-        metadata: wire.GroundingMetadata = convert_leniently(self.metadata.get(key) or {}, wire.GroundingMetadata)
+    def _read_metadata(self, key: str) -> wire.GroundingMetadata:
+        metadata: wire.GroundingMetadata = wire.convert_leniently(self.metadata.get(key) or {}, wire.GroundingMetadata)
         return metadata
 
     def report_sources(self, parts: Sequence[Part], *, last: bool = False) -> None:
@@ -217,19 +210,19 @@ class GroundingDecoder:
             self._report_chunks(answer, last=last)
 
     def _report_citations(self, answer: AnswerText, *, last: bool) -> None:
-        metadata = self._read("citationMetadata")
+        metadata = self._read_metadata("citationMetadata")
         for one in (*(metadata.citations or ()), *(metadata.citation_sources or ())):
-            location = answer.locate(one.start_index, one.end_index)
+            location = answer.locate_range(one.start_index, one.end_index)
             if (one.uri or one.title) and (last or location != UNLOCATED):
                 self._report_source(wire.Origin(one.uri, title=one.title), location)
 
     def _report_chunks(self, answer: AnswerText, *, last: bool) -> None:
         """Reports each chunk, in order, for every text that it supports, or once without a location."""
-        metadata = self._read("groundingMetadata")
+        metadata = self._read_metadata("groundingMetadata")
         locations: dict[int, list[TextLocation]] = {}
         for support in metadata.grounding_supports or ():
             segment = support.segment or wire.Segment()
-            location = answer.locate(segment.start_index, segment.end_index, segment.text or "")
+            location = answer.locate_range(segment.start_index, segment.end_index, segment.text or "")
             for number in support.grounding_chunk_indices or ():
                 locations.setdefault(number, []).append(location)
         for number, chunk in enumerate(metadata.grounding_chunks or ()):
@@ -241,23 +234,24 @@ class GroundingDecoder:
 
     def _report_source(self, origin: wire.Origin, location: TextLocation, number: int | None = None) -> None:
         url, title, quote = origin.uri or origin.source_uri or "", origin.title or "", origin.text or ""
-        key, extra = (self._choice, url or quote, title, location), gemini_extra(groundingChunk=number)
+        key, extra = (self._choice, url or quote, title, location), build_gemini_extra(groundingChunk=number)
         document = origin.document_name or origin.place_id or ""
         self._ledger.cite(key, url, title, *location, quote, document, "", "", extra)
 
     def report_tool_runs(self, calls: CallDecoder) -> None:
         """Reports a search that only the metadata shows as a tool run, unless the stream already had it."""
-        metadata = self._read("groundingMetadata")
+        metadata = self._read_metadata("groundingMetadata")
         raw: dict[str, Any] = self.metadata.get("groundingMetadata") or {}
         chunks: Any = raw.get("groundingChunks") or []
         for name, field in _QUERY_FIELDS.items():
             queries = [query for query in getattr(metadata, f"{field}_queries") or () if query]
             if queries:
                 calls.add_run_from_metadata(name, {"queries": queries}, chunks)
-        pages = self._read("urlContextMetadata").url_metadata or ()
-        if pages:
-            failed = all(page.url_retrieval_status != _URL_READ for page in pages)
-            urls, result = [page.retrieved_url for page in pages], self.metadata["urlContextMetadata"]["urlMetadata"]
+        retrievals = self._read_metadata("urlContextMetadata").url_metadata or ()
+        if retrievals:
+            failed = all(retrieval.url_retrieval_status != _URL_READ for retrieval in retrievals)
+            urls = [retrieval.retrieved_url for retrieval in retrievals]
+            result = self.metadata["urlContextMetadata"]["urlMetadata"]
             calls.add_run_from_metadata("url_context", {"urls": urls}, result, failed=failed)
 
 

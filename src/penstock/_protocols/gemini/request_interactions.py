@@ -51,7 +51,7 @@ def read_interaction(body: Object) -> rq.Request:
     empty = empty_fields(body, _REQUEST)
     if body.get("stream") is False:
         empty["stream"] = False
-    other_config = {key: value for key, value in config.items() if key not in _CONFIG or _is_unknown(key, value)}
+    other_config = {key: value for key, value in config.items() if key not in _CONFIG or _has_unknown_value(key, value)}
     unknown = unknown_fields(body, _REQUEST) | drop_empty(generation_config=other_config)
     return rq.Request(
         strict.get_text(body, "model"),
@@ -64,7 +64,7 @@ def read_interaction(body: Object) -> rq.Request:
     )
 
 
-def _is_unknown(key: str, value: Any) -> bool:
+def _has_unknown_value(key: str, value: Any) -> bool:
     """True for a known key with a value that has no canonical form."""
     if key == "tool_choice":
         return not isinstance(value, str)
@@ -96,17 +96,17 @@ def _read_choice(mode: Any) -> rq.ToolChoice | None:
     return rq.ToolChoice(_MODES[mode], extra=build_extra(NAME, {}, word=mode if mode == "validated" else ""))
 
 
-def _read_input(given: Any) -> tuple[list[rq.Message], str]:
+def _read_input(value: Any) -> tuple[list[rq.Message], str]:
     """Returns the messages, and the form of the input: text, contents or steps."""
-    if isinstance(given, str):
-        return [rq.Message("user", [rq.Text(given)])], "text"
-    if not isinstance(given, list):
-        raise BadRequest("a string or a list", given, "input")
-    types = {str(as_object(one).get("type")) for one in given}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, str):
+        return [rq.Message("user", [rq.Text(value)])], "text"
+    if not isinstance(value, list):
+        raise BadRequest("a string or a list", value, "input")
+    types = {str(as_object(one).get("type")) for one in value}  # pyright: ignore[reportUnknownVariableType]
     if types and types <= _CONTENT_TYPES:
-        return [rq.Message("user", strict.read_each(given, _read_content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
+        return [rq.Message("user", strict.read_each(value, _read_content, "input"))], "contents"  # pyright: ignore[reportUnknownArgumentType]
     messages: list[rq.Message] = []
-    for role, parts in strict.read_each(given, _read_step, "input"):  # pyright: ignore[reportUnknownArgumentType]
+    for role, parts in strict.read_each(value, _read_step, "input"):  # pyright: ignore[reportUnknownArgumentType]
         if messages and messages[-1].role == role != "user":
             messages[-1].parts += parts
         else:
@@ -131,8 +131,8 @@ def _read_step(step: Object) -> tuple[rq.Role, list[rq.AnyPart]]:
 
 def _add_marks(part: rq.AnyPart, **marks: Any) -> None:
     if not isinstance(part, rq.Opaque):
-        own = (part.extra or {}).get(NAME, {})
-        part.extra = {NAME: {**own, "_": {**own.get("_", {}), **marks}}}
+        native = (part.extra or {}).get(NAME, {})
+        part.extra = {NAME: {**native, "_": {**native.get("_", {}), **marks}}}
 
 
 def _read_contents(step: Object) -> list[rq.AnyPart]:
@@ -160,17 +160,17 @@ def _read_call(step: Object) -> list[rq.AnyPart]:
 
 
 def _read_result(step: Object) -> list[rq.AnyPart]:
-    given: Any = step.get("result")
+    value: Any = step.get("result")
     content: list[rq.ResultPart]
-    if isinstance(given, str):
-        content = [rq.Text(given)]
-    elif isinstance(given, list):
-        content = cast("list[rq.ResultPart]", strict.read_each(given, _read_content, "result"))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, str):
+        content = [rq.Text(value)]
+    elif isinstance(value, list):
+        content = cast("list[rq.ResultPart]", strict.read_each(value, _read_content, "result"))  # pyright: ignore[reportUnknownArgumentType]
     else:
-        content = [] if given is None else [rq.Json(as_json(given))]
+        content = [] if value is None else [rq.Json(as_json(value))]
     failed = strict.get_flag(step, "is_error")
     unknown = unknown_fields(step, {"type", "call_id", "name", "result", "is_error"})
-    extra = build_extra(NAME, unknown, listed=isinstance(given, list), said=failed is False)
+    extra = build_extra(NAME, unknown, listed=isinstance(value, list), said=failed is False)
     name = strict.get_text(step, "name")
     return [rq.Result(strict.require_text(step, "call_id"), name, content, failed or False, extra=extra)]
 
@@ -202,17 +202,17 @@ _STEP_READERS: dict[str, Callable[[Object], list[rq.AnyPart]]] = {
 
 def write_interaction(request: rq.Request, draft: RequestDraft) -> Object:
     """Writes a body of the Interactions API."""
-    own, marks = split_extra(request.extra, NAME)
+    native, marks = split_extra(request.extra, NAME)
     body = drop_empty(model=request.model)
     messages = list(request.messages)
     if messages and messages[0].role == "system":
         body["system_instruction"] = "\n".join(part.text for part in messages.pop(0).parts if isinstance(part, rq.Text))
     body["input"] = _write_input(messages, marks["interaction"], draft)
     tools = [_write_tool(tool, draft) for tool in request.tools]
-    config = _write_config(request) | own.get("generation_config", {})
+    config = _write_config(request) | native.get("generation_config", {})
     body |= drop_empty(tools=tools, generation_config=config, stream=request.stream or None)
     body |= drop_empty(store=request.settings.store)
-    body.update({key: value for key, value in own.items() if key != "generation_config"})
+    body.update({key: value for key, value in native.items() if key != "generation_config"})
     add_missing(body, marks.get("also"))
     return body
 
@@ -229,14 +229,14 @@ def _write_config(request: rq.Request) -> Object:
 
 
 def _write_tool(tool: rq.Tool, draft: RequestDraft) -> Object:
-    own, _ = draft.split_extra(tool.extra)
-    if "tool" in own:
-        original: Object = own["tool"]
+    native, _ = draft.split_extra(tool.extra)
+    if "tool" in native:
+        original: Object = native["tool"]
         return original
     function = {"type": "function", "name": tool.name, **drop_empty(description=tool.description)}
     if tool.schema is not None:
         function["parameters"] = tool.schema
-    return {**function, **own}
+    return {**function, **native}
 
 
 def _write_input(messages: list[rq.Message], shape: str, draft: RequestDraft) -> Any:
@@ -253,10 +253,10 @@ def _write_steps(message: rq.Message, draft: RequestDraft) -> list[Object]:
     steps: list[Object] = []
     is_user = message.role != "assistant"
     for part in message.parts:
-        own, marks = draft.split_extra(getattr(part, "extra", None))
+        native, marks = draft.split_extra(getattr(part, "extra", None))
         write = _STEP_WRITERS.get(type(part))
         if write is not None:
-            steps.append(write(part, own, marks, draft))
+            steps.append(write(part, native, marks, draft))
         elif isinstance(part, rq.Opaque) and not is_user:
             steps.append(part.data)
         elif marks.get("turn") == "text":
@@ -271,16 +271,16 @@ def _write_steps(message: rq.Message, draft: RequestDraft) -> list[Object]:
     return steps
 
 
-def _write_thought(_part: rq.Reasoning, own: Object, marks: Object, _: RequestDraft) -> Object:
+def _write_thought(_part: rq.Reasoning, native: Object, marks: Object, _: RequestDraft) -> Object:
     summary = {"summary": marks["pieces"]} if "pieces" in marks else {}
-    return {"type": "thought", **summary, **own}
+    return {"type": "thought", **summary, **native}
 
 
-def _write_call(call: rq.Call, own: Object, _marks: Object, _: RequestDraft) -> Object:
-    return {"type": "function_call", "id": call.id, "name": call.name, "arguments": input_as_object(call)[0], **own}
+def _write_call(call: rq.Call, native: Object, _marks: Object, _: RequestDraft) -> Object:
+    return {"type": "function_call", "id": call.id, "name": call.name, "arguments": input_as_object(call)[0], **native}
 
 
-def _write_result(result: rq.Result, own: Object, marks: Object, draft: RequestDraft) -> Object:
+def _write_result(result: rq.Result, native: Object, marks: Object, draft: RequestDraft) -> Object:
     step = {"type": "function_result", "call_id": result.call, **drop_empty(name=result.name)}
     only = result.content[0] if len(result.content) == 1 and not marks.get("listed") else None
     if isinstance(only, rq.Json):
@@ -291,20 +291,20 @@ def _write_result(result: rq.Result, own: Object, marks: Object, draft: RequestD
         step["result"] = [_write_content(part, draft) for part in result.content]
     if result.failed or marks.get("said"):
         step["is_error"] = result.failed
-    return {**step, **own}
+    return {**step, **native}
 
 
 def _write_content(part: Any, draft: RequestDraft) -> Object:
     if isinstance(part, rq.Opaque):
         return part.data if part.protocol == NAME else {"type": "text", "text": ""}
-    own, marks = draft.split_extra(part.extra)
+    native, marks = draft.split_extra(part.extra)
     if not isinstance(part, rq.File):
-        return {"type": "text", "text": part.text if isinstance(part, rq.Text) else part.json, **own}
+        return {"type": "text", "text": part.text if isinstance(part, rq.Text) else part.json, **native}
     kind = part.media.partition("/")[0]
     kind = marks.get("kind") or (kind if kind in ("image", "audio", "video") else "document")
     source: Object = {"uri": part.url} if part.url else {"data": part.data}
     media = {} if part.media.endswith("/*") else {"mime_type": part.media}
-    return {"type": kind, **source, **media, **own}
+    return {"type": kind, **source, **media, **native}
 
 
 _STEP_WRITERS: dict[type, Any] = {rq.Reasoning: _write_thought, rq.Call: _write_call, rq.Result: _write_result}

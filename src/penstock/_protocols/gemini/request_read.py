@@ -20,11 +20,11 @@ from penstock._markers import extract_markers, input_json
 from penstock._markers.extract import restore_free_text_calls
 from penstock._markers.marks import split_system_parts
 from penstock._media import sniff_media_type
-from penstock._protocols.gemini.decode_calls import CODE_EXECUTION, tool_name
+from penstock._protocols.gemini.decode_calls import CODE_EXECUTION, get_tool_name
 from penstock._protocols.gemini.request_interactions import is_interaction, read_interaction
 from penstock._protocols.gemini.request_settings import read_settings
 from penstock._protocols.gemini.request_tools import read_choice, read_response, read_tools
-from penstock._protocols.gemini.wire import NAME, SYSTEM_SEAL, camel_keys
+from penstock._protocols.gemini.wire import NAME, SYSTEM_SEAL, to_camel_keys
 from penstock._request_writer import drop_empty
 from penstock._strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
@@ -47,14 +47,14 @@ def read_request(body: Object) -> rq.Request:
     strict.as_object(body)
     if is_interaction(body):
         return read_interaction(body)
-    wrapper, body = _unwrap(camel_keys(body))
+    wrapper, body = _unwrap_body(to_camel_keys(body))
     reader = ContentReader()
     tools = read_tools(body)
     messages = [*reader.read_system(body.get("systemInstruction")), *reader.read_contents(body.get("contents"))]
     restore_free_text_calls(messages, tools)
     config: Object = {"generationConfig": {} if body.get("generationConfig") is None else body["generationConfig"]}
     settings, other_settings, marks = strict.read_object(config, "generationConfig", read_settings)
-    choice, other_config = read_choice(camel_keys(strict.get_object(body, "toolConfig")))
+    choice, other_config = read_choice(to_camel_keys(strict.get_object(body, "toolConfig")))
     model = strict.get_text(body, "model") or strict.get_text(wrapper, "model")
     fields = unknown_fields(body, _REQUEST) | drop_empty(generationConfig=other_settings, toolConfig=other_config)
     marks |= {"model": "model" in body, "single": isinstance(body.get("contents"), dict)}
@@ -63,12 +63,12 @@ def read_request(body: Object) -> rq.Request:
     return rq.Request(model, extract_markers(messages), tools, choice, settings, extra=extra, diagnostics=diagnostics)
 
 
-def _unwrap(body: Object) -> tuple[Object, Object]:
+def _unwrap_body(body: Object) -> tuple[Object, Object]:
     """Code Assist puts the request under the key `request`, with the model beside it."""
     inner = body.get("request")
     if not isinstance(inner, dict) or "contents" in body:
         return {}, body
-    return unknown_fields(body, {"request"}), camel_keys(cast("Object", inner))
+    return unknown_fields(body, {"request"}), to_camel_keys(cast("Object", inner))
 
 
 class ContentReader:
@@ -90,7 +90,7 @@ class ContentReader:
             return []
         if isinstance(instruction, str):
             return [rq.Message("system", [rq.Text(instruction)], extra=build_extra(NAME, {}, bare=True))]
-        content = camel_keys(strict.as_object(instruction, "systemInstruction"))
+        content = to_camel_keys(strict.as_object(instruction, "systemInstruction"))
         try:
             parts = self._read_parts(content)
         except BadRequest as error:
@@ -111,7 +111,7 @@ class ContentReader:
 
     def _read_content(self, content: Object) -> list[rq.Message]:
         """Reads one content; two messages if it has function responses and other parts."""
-        content = camel_keys(content)
+        content = to_camel_keys(content)
         wire_role = content.get("role")
         if not isinstance(wire_role, str | None) or wire_role not in _ROLES:
             raise BadRequest("user, model or function", wire_role, "role")
@@ -130,7 +130,7 @@ class ContentReader:
     def _split_messages(
         self, role: rq.Role, parts: list[rq.AnyPart], unknown: Object, marks: Object
     ) -> list[rq.Message]:
-        results = [place for place, part in enumerate(parts) if type(part) is rq.Result and part.by == "client"]
+        results = [position for position, part in enumerate(parts) if type(part) is rq.Result and part.by == "client"]
         follows_results, self._has_results = self._has_results, bool(results)
         if results:
             return _split_results(role, parts, results, build_extra(NAME, unknown, **marks, apart=follows_results))
@@ -144,13 +144,13 @@ class ContentReader:
 
     def _read_part(self, part: Object) -> rq.AnyPart:
         self._number += 1
-        part = camel_keys(part)
+        part = to_camel_keys(part)
         if len(part) == 1 and type(part.get("text")) is str:
             return rq.Text(part["text"], extra=None if part["text"] else build_extra(NAME, {}, empty=True))
-        kind = next((key for key in part if key in self.kinds and part[key] is not None), "")
+        kind = next((key for key in part if key in self.part_readers and part[key] is not None), "")
         if kind:
-            around, read = unknown_fields(part, {kind}), self.kinds[kind]
-            return strict.read_object(part, kind, lambda inner: read(self, camel_keys(inner), around))
+            part_fields, read = unknown_fields(part, {kind}), self.part_readers[kind]
+            return strict.read_object(part, kind, lambda inner: read(self, kind, to_camel_keys(inner), part_fields))
         if part.get("text") is not None:
             return _read_text(part)
         if part.get("thoughtSignature"):
@@ -160,66 +160,59 @@ class ContentReader:
     def _mint_id(self, prefix: str) -> str:
         return f"{prefix}_{self._content}_{self._number}"
 
-    def _call(self, call: Object, around: Object) -> rq.Call:
-        given, name, args = strict.get_text(call, "id"), strict.require_text(call, "name"), _get_object(call, "args")
-        id = self._calls.call(given, name, self._mint_id("call"))  # noqa: A001 — as the part calls it
-        fields = {**around, **drop_empty(functionCall=unknown_fields(call, {"id", "name", "args"}))}
-        extra = build_extra(NAME, fields, minted=not given, bare=args is None)
+    def _read_call(self, _: str, call: Object, part_fields: Object) -> rq.Call:
+        sent_id, name, args = strict.get_text(call, "id"), strict.require_text(call, "name"), _get_object(call, "args")
+        id = self._calls.call(sent_id, name, self._mint_id("call"))  # noqa: A001 — as the part calls it
+        fields = {**part_fields, **drop_empty(functionCall=unknown_fields(call, {"id", "name", "args"}))}
+        extra = build_extra(NAME, fields, minted=not sent_id, bare=args is None)
         return rq.Call(id, name, "{}" if args is None else input_json(args), extra=extra)
 
-    def _result(self, result: Object, around: Object) -> rq.Result:
-        given, name = strict.get_text(result, "id"), strict.require_text(result, "name")
-        call = self._calls.result(given, name)
+    def _read_result(self, _: str, result: Object, part_fields: Object) -> rq.Result:
+        sent_id, name = strict.get_text(result, "id"), strict.require_text(result, "name")
+        call = self._calls.result(sent_id, name)
         if not call:
             self.diagnostics.append(Diagnostic("no-call", f"a result of {name!r} belongs to no call", "gemini request"))
-        id = call or given or self._mint_id("call")  # noqa: A001 — as the part calls it
+        id = call or sent_id or self._mint_id("call")  # noqa: A001 — as the part calls it
         files = strict.read_objects(result, "parts", _read_result_part)
         content, failed, marks = read_response(_get_object(result, "response"), files)
         unknown = unknown_fields(result, {"id", "name", "response", "parts"})
-        fields = {**around, **drop_empty(functionResponse=unknown)}
-        extra = build_extra(NAME, fields, minted=not given, id=given if given != id else "", **marks)
+        fields = {**part_fields, **drop_empty(functionResponse=unknown)}
+        extra = build_extra(NAME, fields, minted=not sent_id, id=sent_id if sent_id != id else "", **marks)
         return rq.Result(id, name, content, failed, extra=extra)
 
     # ── what Google ran ───────────────────────────────────────────────────────────────────────────
 
-    def _code(self, code: Object, around: Object) -> rq.Call:
-        return self._run(CODE_EXECUTION, code, unknown_fields(code, {"id"}), {**around, "part": "executableCode"})
+    def _read_file_part(self, kind: str, file: Object, part_fields: Object) -> rq.File:
+        return _read_file(kind, file, part_fields)
 
-    def _tool_call(self, call: Object, around: Object) -> rq.Call:
-        kind = strict.get_text(call, "toolType")
-        fields = {**around, "part": "toolCall", "toolType": kind}
-        return self._run(tool_name(kind), call, strict.get_object(call, "args"), fields)
-
-    def _run(self, name: str, call: Object, args: Object, fields: Object) -> rq.Call:
+    def _read_run(self, kind: str, call: Object, part_fields: Object) -> rq.Call:
+        name, args, fields = _read_run_fields(kind, call, part_fields, "args")
         id = self._runs.call(strict.get_text(call, "id"), name, self._mint_id("run"))  # noqa: A001 — as the part calls it
-        return rq.Call(id, name, as_json(args), "provider", extra={NAME: {**fields, **_minted_mark(call)}})
+        return rq.Call(id, name, as_json(args), "provider", extra={NAME: fields})
 
-    def _code_result(self, result: Object, around: Object) -> rq.Result:
-        output = unknown_fields(result, {"id"})
-        read = self._run_result(CODE_EXECUTION, result, output, {**around, "part": "codeExecutionResult"})
-        read.failed = result.get("outcome") not in ("OUTCOME_OK", 1)
-        return read
-
-    def _tool_result(self, result: Object, around: Object) -> rq.Result:
-        kind = strict.get_text(result, "toolType")
-        fields = {**around, "part": "toolResponse", "toolType": kind}
-        return self._run_result(tool_name(kind), result, strict.get_object(result, "response"), fields)
-
-    def _run_result(self, name: str, result: Object, output: Object, fields: Object) -> rq.Result:
+    def _read_run_result(self, kind: str, result: Object, part_fields: Object) -> rq.Result:
+        name, output, fields = _read_run_fields(kind, result, part_fields, "response")
         call = self._runs.result(strict.get_text(result, "id"), name)
-        extra = {NAME: {**fields, **_minted_mark(result)}}
-        return rq.Result(call, name, [rq.Json(as_json(output))], by="provider", extra=extra)
+        failed = kind == "codeExecutionResult" and result.get("outcome") not in ("OUTCOME_OK", 1)
+        return rq.Result(call, name, [rq.Json(as_json(output))], failed, by="provider", extra={NAME: fields})
 
-    kinds: ClassVar[Mapping[str, Callable[[Any, Object, Object], rq.AnyPart]]] = {
-        "functionCall": _call,
-        "functionResponse": _result,
-        "inlineData": lambda _, file, around: _read_file(file, around, "inlineData"),
-        "fileData": lambda _, file, around: _read_file(file, around, "fileData"),
-        "executableCode": _code,
-        "codeExecutionResult": _code_result,
-        "toolCall": _tool_call,
-        "toolResponse": _tool_result,
+    part_readers: ClassVar[Mapping[str, Callable[[Any, str, Object, Object], rq.AnyPart]]] = {
+        "functionCall": _read_call,
+        "functionResponse": _read_result,
+        **dict.fromkeys(("inlineData", "fileData"), _read_file_part),
+        **dict.fromkeys(("executableCode", "toolCall"), _read_run),
+        **dict.fromkeys(("codeExecutionResult", "toolResponse"), _read_run_result),
     }
+
+
+def _read_run_fields(kind: str, run: Object, part_fields: Object, key: str) -> tuple[str, Object, Object]:
+    """Returns the name of a tool that Google ran, its input or output, and the fields for extra data."""
+    minted: Object = {} if run.get("id") else {"minted": True}
+    if kind in ("executableCode", "codeExecutionResult"):
+        return CODE_EXECUTION, unknown_fields(run, {"id"}), {**part_fields, "part": kind, **minted}
+    tool = strict.get_text(run, "toolType")
+    fields = {**part_fields, "part": kind, "toolType": tool, **minted}
+    return get_tool_name(tool), strict.get_object(run, key), fields
 
 
 def _read_text(part: Object) -> rq.Text | rq.Reasoning:
@@ -231,9 +224,9 @@ def _read_text(part: Object) -> rq.Text | rq.Reasoning:
     return rq.Reasoning(form="redacted", extra=extra) if is_signature else rq.Text(text, extra=extra)
 
 
-def _read_file(file: Object, around: Object, kind: str) -> rq.File:
+def _read_file(kind: str, file: Object, part_fields: Object) -> rq.File:
     """Reads a file that is sent as Base64 (`inlineData`) or as a URL (`fileData`)."""
-    file = camel_keys(file)
+    file = to_camel_keys(file)
     is_link = kind == "fileData"
     media, url = strict.get_text(file, "mimeType"), strict.require_text(file, "fileUri") if is_link else ""
     data = "" if is_link else strict.get_text(file, "data")
@@ -242,7 +235,7 @@ def _read_file(file: Object, around: Object, kind: str) -> rq.File:
         data = data.translate(_TO_STANDARD)
         data += "=" * (-len(data) % 4)
     unknown = unknown_fields(file, {"mimeType", "displayName", "fileUri" if is_link else "data"})
-    fields = {**around, **drop_empty(**{kind: unknown})}
+    fields = {**part_fields, **drop_empty(**{kind: unknown})}
     extra = build_extra(NAME, fields, web=url_safe, untyped=is_link and not media)
     media = media or (data and sniff_media_type(data)) or "application/octet-stream"
     return rq.File(media, url, data, name=strict.get_text(file, "displayName"), extra=extra)
@@ -250,29 +243,25 @@ def _read_file(file: Object, around: Object, kind: str) -> rq.File:
 
 def _read_result_part(part: Object) -> rq.File | rq.Opaque:
     """Reads a part of a function response."""
-    part = camel_keys(part)
+    part = to_camel_keys(part)
     kind = next((key for key in ("inlineData", "fileData") if part.get(key) is not None), "")
     if not kind:
         return rq.Opaque(NAME, "part", part)
-    return strict.read_object(part, kind, lambda file: _read_file(file, unknown_fields(part, {kind}), kind))
+    return strict.read_object(part, kind, lambda file: _read_file(kind, file, unknown_fields(part, {kind})))
 
 
 def _split_results(role: rq.Role, parts: list[rq.AnyPart], results: list[int], extra: Extra | None) -> list[rq.Message]:
-    tool = rq.Message("tool", [parts[place] for place in results], extra=extra)
-    places = [place for place in range(len(parts)) if place not in results]
-    if not places:
+    tool = rq.Message("tool", [parts[position] for position in results], extra=extra)
+    positions = [position for position in range(len(parts)) if position not in results]
+    if not positions:
         return [tool]
-    others = rq.Message(role, [parts[place] for place in places])
+    others = rq.Message(role, [parts[position] for position in positions])
     if role == "assistant":
         return [others, tool]
-    results_first = places == list(range(len(results), len(parts)))
-    others.extra = build_extra(NAME, {}, joined=True, places=[] if results_first else places)
+    results_first = positions == list(range(len(results), len(parts)))
+    others.extra = build_extra(NAME, {}, joined=True, places=[] if results_first else positions)
     return [tool, others]
 
 
 def _get_object(source: Object, key: str) -> Object | None:
     return None if source.get(key) is None else strict.get_object(source, key)
-
-
-def _minted_mark(source: Object) -> Object:
-    return {} if source.get("id") else {"minted": True}

@@ -12,7 +12,7 @@ from penstock import _request_writer as request_writer
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._lenient_fields import Object, as_object, get_list, get_object, get_text
-from penstock._protocols.gemini.wire import camel_keys
+from penstock._protocols.gemini.wire import to_camel_keys
 from penstock._strict_fields import empty_fields, unknown_fields
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _CONFIG = _FORMAT_FIELDS | _SETTINGS.keys() | {"thinkingConfig"}
 
 def read_settings(config: Object) -> tuple[rq.Settings, Object, Object]:
     """Returns the settings, the fields without a canonical setting, and marks of how some were spelled."""
-    config = camel_keys(config)
+    config = to_camel_keys(config)
     thinking: Object = {}
     budget, level, thoughts = None, "", None
     if config.get("thinkingConfig") is not None:
@@ -55,7 +55,7 @@ def read_settings(config: Object) -> tuple[rq.Settings, Object, Object]:
 
 
 def _read_thinking(config: Object) -> tuple[Object, int | None, str, bool | None]:
-    config = camel_keys(config)
+    config = to_camel_keys(config)
     budget, level = strict.get_integer(config, "thinkingBudget"), strict.get_text(config, "thinkingLevel")
     return config, budget, level, strict.get_flag(config, "includeThoughts")
 
@@ -71,9 +71,9 @@ def _read_format(config: Object) -> tuple[rq.Format | None, Object]:
         return None, {}
     if config.get(key) is None:
         return rq.Format("json"), {}
-    given = strict.get_object(config, key)
-    schema = to_json_schema(given) if is_subset else given
-    marks: Object = {"schema": (True if schema is given else given) if is_subset else None, "untyped": not mime}
+    original = strict.get_object(config, key)
+    schema = to_json_schema(original) if is_subset else original
+    marks: Object = {"schema": (True if schema is original else original) if is_subset else None, "untyped": not mime}
     return rq.Format("schema", schema=schema), marks
 
 
@@ -81,13 +81,13 @@ def _read_format(config: Object) -> tuple[rq.Format | None, Object]:
 
 
 def write_settings(
-    settings: rq.Settings, own: Object, marks: Object, draft: request_writer.RequestDraft, *, subset: bool
+    settings: rq.Settings, native: Object, marks: Object, draft: request_writer.RequestDraft, *, subset: bool
 ) -> Object:
     """Writes the settings and reports those that Gemini does not have. `subset`: JSON Schema is not understood."""
     draft.report_settings(settings, _UNSUPPORTED)
     config = request_writer.write_settings(settings, _SETTINGS)
-    thinking = {**own.get("generationConfig", {}).get("thinkingConfig", {}), **_write_thinking(settings, marks, draft)}
-    config |= request_writer.drop_empty(thinkingConfig=thinking)
+    other_thinking = native.get("generationConfig", {}).get("thinkingConfig", {})
+    config |= request_writer.drop_empty(thinkingConfig=other_thinking | _write_thinking(settings, marks, draft))
     if settings.format is not None:
         config.update(_write_format(settings.format, marks, draft, subset=subset))
     request_writer.add_missing(config, marks.get("config"))
@@ -158,7 +158,7 @@ def to_json_schema(schema: Object, depth: int = 0) -> Object:
     """Converts a schema to JSON Schema; returns the same object if nothing changes."""
     if depth > _MAX_DEPTH:
         return schema
-    converted = camel_keys(schema)
+    converted = to_camel_keys(schema)
     if "ref" in converted or "defs" in converted:
         names = {"ref": "$ref", "defs": "$defs"}
         converted = {names.get(key, key): value for key, value in converted.items()}
@@ -228,7 +228,7 @@ _FORMATS = frozenset({"float", "double", "int32", "int64", "enum", "date-time"})
 def to_subset(schema: Object, report: _Report) -> Object:
     """Converts a JSON Schema to the subset. Calls `report` for everything that the subset does not have."""
     defs = {f"#/{key}/{name}": one for key in ("$defs", "definitions") for name, one in get_object(schema, key).items()}
-    return _SubsetConverter(defs, report).convert(schema, ())
+    return _SubsetConverter(defs, report).convert_schema(schema, ())
 
 
 class _SubsetConverter:
@@ -239,27 +239,27 @@ class _SubsetConverter:
         self._report = report
         self._remaining = _MAX_SCHEMAS
 
-    def convert(self, schema: Any, path: tuple[str, ...]) -> Object:
+    def convert_schema(self, schema: Any, path: tuple[str, ...]) -> Object:
         """`path` has the references that led to this schema."""
         self._remaining -= 1
         if self._remaining < 0 or len(path) > _MAX_DEPTH:
             self._report()
             return {"type": "object"}
-        resolved = self._resolve(as_object(schema), path)
+        resolved = self._resolve_schema(as_object(schema), path)
         if resolved.keys() - _SUBSET_KEYWORDS - _DROPPED_KEYWORDS:
             self._report()
         converted = {key: value for key, value in resolved.items() if key in _SUBSET_KEYWORDS}
         path = (*path, get_text(as_object(schema), "$ref"))
         if "items" in converted:
-            converted["items"] = self.convert(converted["items"], path)
+            converted["items"] = self.convert_schema(converted["items"], path)
         if "properties" in converted:
             rows = as_object(converted["properties"]).items()
-            converted["properties"] = {name: self.convert(one, path) for name, one in rows}
+            converted["properties"] = {name: self.convert_schema(one, path) for name, one in rows}
         if "anyOf" in converted:
-            converted["anyOf"] = [self.convert(one, path) for one in get_list(converted, "anyOf")]
+            converted["anyOf"] = [self.convert_schema(one, path) for one in get_list(converted, "anyOf")]
         return converted
 
-    def _resolve(self, schema: Object, path: tuple[str, ...]) -> Object:
+    def _resolve_schema(self, schema: Object, path: tuple[str, ...]) -> Object:
         """Replaces references, `allOf`, `oneOf` and `const` by what the subset has."""
         if "$ref" in schema:
             ref = get_text(schema, "$ref")
@@ -267,10 +267,10 @@ class _SubsetConverter:
                 self._report()
                 return {"type": "object"}
             others = {key: value for key, value in schema.items() if key != "$ref"}
-            return self._resolve({**as_object(self._defs[ref]), **others}, (*path, ref))
+            return self._resolve_schema({**as_object(self._defs[ref]), **others}, (*path, ref))
         resolved = dict(schema)
         for one in get_list({"": resolved.pop("allOf", None)}, ""):
-            resolved = {**self._resolve(as_object(one), path), **resolved}
+            resolved = {**self._resolve_schema(as_object(one), path), **resolved}
         if "oneOf" in resolved:
             resolved["anyOf"] = [*get_list(resolved, "anyOf"), *get_list({"": resolved.pop("oneOf")}, "")]
         if "const" in resolved:

@@ -16,7 +16,7 @@ from penstock import request as rq
 from penstock._jsontext import as_json, decode_or_keep_raw
 from penstock._markers import parse_free_text_schema
 from penstock._protocols.gemini.request_settings import to_json_schema, write_schema
-from penstock._protocols.gemini.wire import NAME, camel_keys
+from penstock._protocols.gemini.wire import NAME, to_camel_keys
 from penstock._strict_fields import build_extra, unknown_fields
 from penstock.errors import BadRequest
 
@@ -46,7 +46,7 @@ def read_tools(body: Object) -> list[rq.Tool]:
 
     def read_group(group: Object) -> list[rq.Tool]:
         """Reads one object of the list: functions, and Google's tools by their keys."""
-        group = camel_keys(group)
+        group = to_camel_keys(group)
         keys = [key for key, value in group.items() if value is not None]
         is_repeated = _DECLARATIONS in keys and any(has_functions)
         has_functions.append(_DECLARATIONS in keys)
@@ -58,7 +58,7 @@ def read_tools(body: Object) -> list[rq.Tool]:
 
 def _read_tools(group: Object, key: str, number: int) -> list[rq.Tool]:
     if key == _DECLARATIONS:
-        return strict.read_objects(group, key, lambda one: _read_function(camel_keys(one), number))
+        return strict.read_objects(group, key, lambda one: _read_function(to_camel_keys(one), number))
     extra = build_extra(NAME, {"tool": {key: group[key]}}, group=number)
     return [rq.Tool(_WORD_START.sub("_", key).lower(), kind="provider", extra=extra)]
 
@@ -83,9 +83,9 @@ def _read_parameters(function: Object) -> tuple[Object | None, Any]:
         return strict.get_object(function, "parametersJsonSchema"), None
     if function.get("parameters") is None:
         return None, None
-    given = strict.get_object(function, "parameters")
-    schema = to_json_schema(given)
-    return schema, True if schema is given else given
+    original = strict.get_object(function, "parameters")
+    schema = to_json_schema(original)
+    return schema, True if schema is original else original
 
 
 def read_choice(config: Object) -> tuple[rq.ToolChoice | None, Object]:
@@ -100,20 +100,20 @@ def read_choice(config: Object) -> tuple[rq.ToolChoice | None, Object]:
 
 
 def _read_mode(config: Object) -> rq.ToolChoice:
-    config = camel_keys(config)
-    given = config.get("mode")
-    if not isinstance(given, str | int | None) or given not in _MODES:
-        raise BadRequest("AUTO, ANY, NONE or VALIDATED", given, "mode")
+    config = to_camel_keys(config)
+    original = config.get("mode")
+    if not isinstance(original, str | int | None) or original not in _MODES:
+        raise BadRequest("AUTO, ANY, NONE or VALIDATED", original, "mode")
     names = strict.get_strings(config, "allowedFunctionNames")
-    mode = _MODES[given]
+    mode = _MODES[original]
     if mode == "required" and len(names) == 1:
         mode = "tool"
-    marks = {"word": [given]} if given != _mode_name(mode, names) else {}
+    marks = {"word": [original]} if original != _get_mode_name(mode, names) else {}
     unknown = unknown_fields(config, {"mode", "allowedFunctionNames"})
     return rq.ToolChoice(mode, names, extra=build_extra(NAME, unknown, **marks))
 
 
-def _mode_name(mode: str, names: list[str]) -> str:
+def _get_mode_name(mode: str, names: list[str]) -> str:
     """Names that may be called, but need not be, have the mode VALIDATED."""
     return "VALIDATED" if mode == "auto" and names else _MODE_NAMES[mode]
 
@@ -125,24 +125,24 @@ def write_tools(tools: Iterable[rq.Tool], draft: RequestDraft, *, subset: bool) 
     """Writes functions in one object and each of Google's tools in its own, unless they were read in other groups."""
     groups: dict[int | str, Object] = {}
     for tool in tools:
-        own, marks = draft.split_extra(tool.extra)
+        native, marks = draft.split_extra(tool.extra)
         if tool.cache:
             draft.report_loss("cache")
         is_function = tool.kind in ("function", "custom")
-        if not is_function and "tool" not in own:
+        if not is_function and "tool" not in native:
             draft.report_loss("tool")
             continue
         key = marks.get("group") or ("functions" if is_function else f"tool {len(groups)}")
         group = groups.setdefault(key, {})
         if is_function:
-            function = _write_function(tool, own, marks, draft, subset=subset)
+            function = _write_function(tool, native, marks, draft, subset=subset)
             group.setdefault(_DECLARATIONS, []).append(function)
         else:
-            group.update(own["tool"])
+            group.update(native["tool"])
     return list(groups.values())
 
 
-def _write_function(tool: rq.Tool, own: Object, marks: Object, draft: RequestDraft, *, subset: bool) -> Object:
+def _write_function(tool: rq.Tool, native: Object, marks: Object, draft: RequestDraft, *, subset: bool) -> Object:
     if tool.strict is not None:
         draft.report_loss("strict")
     if tool.namespace:
@@ -154,20 +154,20 @@ def _write_function(tool: rq.Tool, own: Object, marks: Object, draft: RequestDra
     if schema is not None:
         keys = ("parameters", "parametersJsonSchema")
         function.update(write_schema(schema, marks.get("parameters"), keys, draft, subset=subset))
-    return {**function, **own}
+    return {**function, **native}
 
 
 def write_choice(choice: rq.ToolChoice, draft: RequestDraft) -> Object:
     """Writes a mode and its names, as they were spelled if they mean the same."""
-    own, marks = draft.split_extra(choice.extra)
-    config: Object = {"mode": _mode_name(choice.mode, choice.names)}
+    native, marks = draft.split_extra(choice.extra)
+    config: Object = {"mode": _get_mode_name(choice.mode, choice.names)}
     if "word" in marks:
         spelled = marks["word"][0]
         if _MODE_NAMES[_MODES[spelled]] == _MODE_NAMES[choice.mode]:
             config = {"mode": spelled} if spelled is not None else {}
     if choice.names:
         config["allowedFunctionNames"] = choice.names
-    return {**config, **own}
+    return {**config, **native}
 
 
 # ── function responses ────────────────────────────────────────────────────────────────────────────
@@ -188,7 +188,7 @@ def read_response(
     if items is not None:
         return _read_items(items, files), failed, {"listed": True}
     content = [rq.Text(value) if isinstance(value, str) else rq.Json(as_json(value))]
-    return [*content, *files], failed, {"wrapped": key == _OUTPUT and _is_plain_output(value)}
+    return [*content, *files], failed, {"wrapped": key == _OUTPUT and _is_direct_output(value)}
 
 
 def _get_items(value: Any, files: int) -> list[Object] | None:
@@ -234,22 +234,22 @@ def write_response(content: Sequence[rq.ResultPart], failed: bool, marks: Object
     only, key = values[0], _ERROR if failed else _OUTPUT
     if isinstance(only, rq.Text):
         return {key: only.text}
-    value = _parse(only)
+    value = _parse_json(only)
     if isinstance(value, str) or (failed and _get_items(value, len(content)) is not None):
         return _write_items([only], failed=failed)
-    if failed or marks.get("wrapped") or not _is_plain_output(value):
+    if failed or marks.get("wrapped") or not _is_direct_output(value):
         return {key: value}
     return cast("Object", value)
 
 
-def _parse(part: rq.Json) -> Any:
+def _parse_json(part: rq.Json) -> Any:
     try:
         return decode_or_keep_raw(part.json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return part.json
 
 
-def _is_plain_output(value: Any) -> bool:
+def _is_direct_output(value: Any) -> bool:
     """True if a value can be the whole response and is read back as such."""
     if not isinstance(value, dict) or not value:
         return False
@@ -263,7 +263,7 @@ def _write_items(content: Sequence[rq.ResultPart], *, failed: bool) -> Object:
         if isinstance(part, rq.Text):
             items.append({"type": "text", "text": part.text})
         elif isinstance(part, rq.Json):
-            items.append({"type": "json", "json": _parse(part)})
+            items.append({"type": "json", "json": _parse_json(part)})
         else:
             items.append({"type": "file", "file": files})
             files += 1

@@ -246,13 +246,13 @@ class StepDelta(StepContent, gc=False):
 # ── extra data ────────────────────────────────────────────────────────────────────────────────────
 
 
-def gemini_extra(**fields: Any) -> Extra | None:
+def build_gemini_extra(**fields: Any) -> Extra | None:
     """Builds this protocol's extra data from the fields that are neither None nor False."""
     present = {key: value for key, value in fields.items() if value is not None and value is not False}
     return {NAME: present} if present else None
 
 
-def gemini_fields(extra: Extra | None) -> dict[str, Any]:
+def get_gemini_fields(extra: Extra | None) -> dict[str, Any]:
     """Returns this protocol's fields of an event's extra data."""
     return extra.get(NAME, {}) if extra else {}
 
@@ -294,27 +294,27 @@ _APPLICATION_DATA = frozenset({"args", "response", "custom_metadata", "part_meta
 _TEXT_KEYS = frozenset({"thought", "thoughtSignature", "thought_signature", "text"})
 
 
-def camel_case(name: str) -> str:
+def to_camel_case(name: str) -> str:
     """`web_search` → `webSearch`."""
     return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
-def camel_keys(source: dict[str, Any]) -> dict[str, Any]:
+def to_camel_keys(source: dict[str, Any]) -> dict[str, Any]:
     """Returns the object with its top-level keys in camel case; the same object if they already are."""
     for key in source:
         if "_" in key:
-            return {camel_case(name): value for name, value in source.items()}
+            return {to_camel_case(name): value for name, value in source.items()}
     return source
 
 
-def deep_camel_keys(value: Any) -> Any:
+def to_camel_keys_deep(value: Any) -> Any:
     """Returns the value with the keys of all levels in camel case, except inside the application's own data."""
     if isinstance(value, list):
-        return [deep_camel_keys(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        return [to_camel_keys_deep(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, dict):
-        return camel_keys(
+        return to_camel_keys(
             {
-                str(key): one if key in _APPLICATION_DATA and not _is_wrapped_chunk(one) else deep_camel_keys(one)  # pyright: ignore[reportUnknownArgumentType]
+                str(key): one if key in _APPLICATION_DATA and not _is_wrapped_chunk(one) else to_camel_keys_deep(one)  # pyright: ignore[reportUnknownArgumentType]
                 for key, one in value.items()  # pyright: ignore[reportUnknownVariableType]
             }
         )
@@ -329,7 +329,7 @@ def _is_wrapped_chunk(value: Any) -> bool:
 def reread_chunk(data: bytes) -> Chunk:
     """Parses a snake-case payload."""
     try:
-        chunk: Chunk = convert_pruned(deep_camel_keys(parse_lenient(data)), Chunk)[0]
+        chunk: Chunk = convert_pruned(to_camel_keys_deep(parse_lenient(data)), Chunk)[0]
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
         return Chunk()
     return chunk
@@ -341,7 +341,7 @@ def reread_part(data: bytes, candidate: int, number: int) -> tuple[dict[str, Any
         body: Any = parse_lenient(data)
         raw: dict[str, Any] = body.get("response", body)["candidates"][candidate]["content"]["parts"][number]
         has_other_keys = any(key not in _TEXT_KEYS and value is not None for key, value in raw.items())
-        part: Part = convert_pruned(deep_camel_keys(raw), Part)[0]
+        part: Part = convert_pruned(to_camel_keys_deep(raw), Part)[0]
     except (LookupError, TypeError, AttributeError, UnicodeEncodeError, msgspec.ValidationError, RecursionError):
         return {}, None
     if not has_other_keys:
