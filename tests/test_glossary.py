@@ -20,7 +20,7 @@ FORBIDDEN = frozenset(
 SHARED_CLASSES = frozenset(
     """
     Answer Ask CallReader Connection Counter Endpoint Factors Features File Held Keeping Kept Limits Line Noting
-    Opaque OpenPart Outcome Part Quirks Recorder Reply Result Source Spent Step Told Turn TurnRequest Upstream
+    Opaque Outcome Part Quirks Recorder Reply Result Source Spent Step Told Turn TurnRequest Upstream
     Writer _Book _Reader _RequestReader _Run _Table
     """.split()
 )
