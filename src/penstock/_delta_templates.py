@@ -237,10 +237,7 @@ class RunReader:
         "_between",
         "_end",
         "_head",
-        "_line",
-        "_lines",
         "_parser",
-        "_place",
         "_reach",
         "_tail",
         "_template",
@@ -252,8 +249,6 @@ class RunReader:
         self._template: DeltaTemplate | None = None
         self._head = self._tail = self._between = self._end = b""
         self._reach = 16 * SHORTEST  # bytes that are looked at together
-        self._lines, self._place = 0, 0  # of a frame: how many there are, and which of them has the text,
-        self._line = b"", b""  # and what stands in that one before and behind it
 
     def read(self, chunk: bytes, start: int = 0) -> tuple[Any, int] | None:
         """The run that begins there, or one delta, and where it ends. None where none does."""
@@ -304,31 +299,21 @@ class RunReader:
         self._reach = SHORTEST if template.ignored else 16 * SHORTEST  # to remove fields costs more than to compare
         self._head, self._tail = head + template.before, template.after + end
         self._between = self._tail + self._head
-        self._place = self._head.count(b"\n")
-        self._lines = self._place + self._tail.count(b"\n")
-        self._line = self._head.rpartition(b"\n")[2], self._tail.partition(b"\n")[0]
 
-    def _words(self, chunk: bytes) -> list[bytes]:
-        """What stands between head and tail of the frames that the chunk begins with."""
+    def _words(self, data: bytes) -> list[bytes]:
+        """Returns what stands between head and tail of the frames that the data begins with.
+
+        No JSON string holds a tail, because that begins with a quote and has a line end.
+        """
         head, tail = self._head, self._tail
-        if chunk.endswith(tail):
-            word = chunk[len(head) : -len(tail)]
-            if b"\n" not in word:
-                return [word]  # one frame
-        # Mostly all frames are alike: to cut them at their line ends, write them anew and compare is quickest.
-        before, after = self._line
-        lines = chunk.split(b"\n")[self._place : -1 : self._lines]
-        many = len(lines)
-        while many and not (lines[many - 1].startswith(before) and lines[many - 1].endswith(after)):
-            many -= 1
-        first, last = len(before), -len(after)
-        words = [line[first:last] for line in lines[:many]]
-        if chunk.startswith(head + self._between.join(words) + tail):
-            return words
-        words = chunk[len(head) :].split(self._between)
-        rest = words.pop()  # no string holds a line end: the first tail is that of the frame
-        end = rest.find(tail)
-        return [*words, rest[:end]] if end >= 0 else words
+        pieces = data.split(tail)
+        pieces.pop()
+        first = len(head)
+        words = [piece[first:] for piece in pieces]
+        if not data.startswith(head + self._between.join(words) + tail):  # faster than a look at each piece
+            count = next((at for at, piece in enumerate(pieces) if not piece.startswith(head)), len(pieces))
+            del words[count:]
+        return words
 
 
 def _last_data(frames: bytes) -> bytes:

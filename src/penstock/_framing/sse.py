@@ -228,10 +228,10 @@ class SseWriter:
         if not frames:
             return []
         if FrameRun in map(type, frames):
-            return [b"".join([self._run(frame) if type(frame) is FrameRun else _by_line(*frame) for frame in frames])]
+            return [b"".join([self._run(one) if type(one) is FrameRun else _write_frame(*one) for one in frames])]
         name, data = frames[0]
-        if len(frames) == 1 and _LF not in (words := name + data) and _CR not in words:
-            return [_HEADED % (name, data) if name else _BARE % data]
+        if len(frames) == 1:
+            return [_write_frame(name, data)]
         datas = [data for other, data in frames if other == name]
         alike = len(datas) == len(frames)
         # One look for line ends in all of it, rather than one in each frame.
@@ -287,6 +287,12 @@ def split_bare_error(data: bytes) -> list[bytes]:
         return [data]
     pieces = data[: found.start()], found.group(), data[found.end() :]
     return [piece for piece in pieces if piece]
+
+
+def _write_frame(name: bytes, data: bytes) -> bytes:
+    if _LF in (words := name + data) or _CR in words:
+        return _by_line(name, data)
+    return _HEADED % (name, data) if name else _BARE % data
 
 
 def _by_line(name: bytes, data: bytes) -> bytes:
