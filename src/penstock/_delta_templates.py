@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock._framing.frame import Frame
     from penstock._ledger import Ledger, Part
 
-FEWEST_FRAMES, FEWEST_BYTES = 8, 4096  # of one read that are compared with a template; fewer are parsed
+FEWEST_FRAMES, FEWEST_BYTES = 8, 2**14  # of one read that are compared with a template; fewer are parsed
 SHORTEST, LONGEST = 4096, 2**22  # bytes that are looked at together
 ATTEMPTS = 16  # frames that may fail to become a template before no more are tried
 _decode_string = msgspec.json.Decoder(str).decode
@@ -117,6 +117,7 @@ class TemplateReader:
             around = _around(without(last[0][1], ignored), last[1])
             if around is not None and around == _around(without(frame[1], ignored), text):
                 self.padded = bool(ignored)
+                self._variants = (ignored, *(one for one in self._variants if one is not ignored))  # next time first
                 counts = not set(self._counted).isdisjoint(ignored)
                 self.known = self._former = DeltaTemplate(frame[0], around, part, ignored, counts=counts)
                 return
@@ -181,7 +182,10 @@ class TemplateReader:
 def _variants(ignored: Removers, counted: Removers) -> tuple[Removers, ...]:
     """What to leave out of frames that are compared: as little as will do."""
     every = (*ignored, *counted)
-    return ((), *((one,) for one in every), *([every] if len(every) > 1 else []))
+    one_by_one = ((one,) for one in every)
+    if len(every) < 2:  # noqa: PLR2004 — there is no third way
+        return ((), *one_by_one)
+    return ((), every, *one_by_one) if counted else ((), *one_by_one, every)  # counts mostly change together
 
 
 def without(data: bytes, ignored: Removers) -> bytes:

@@ -156,9 +156,10 @@ class NativeSource:
         made: list[Any] = []
         decoder, few, at = self._decoding.decoder, _FEW, 0
         templates = decoder.templates
-        templates.wanted = len(chunk) > delta_templates.FEWEST_BYTES or not templates.padded
+        many = len(chunk) > delta_templates.FEWEST_BYTES
         try:
             while at < len(chunk):
+                templates.wanted = many or not templates.padded
                 found = self._runs.read(chunk, at) if self._runs is not None and templates.wanted else None
                 if found is not None:
                     made.append(found[0])
