@@ -38,6 +38,7 @@ class _Profiles(Mapping[str, Profile]):
 PROFILES: Mapping[str, Profile] = _Profiles()
 
 
+@lru_cache(maxsize=64)
 def profile_of(protocol: str) -> Profile:
     """Returns a protocol's profile; an empty one if the protocol has none."""
     name = protocol.partition("@")[0]
