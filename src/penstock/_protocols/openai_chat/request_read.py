@@ -17,7 +17,7 @@ from penstock._jsontext import as_json
 from penstock._lenient_fields import Object, as_object
 from penstock._markers import extract_markers
 from penstock._protocols.openai_chat import request_read_parts
-from penstock._protocols.openai_chat.request_read_parts import read_cache_hint, read_part
+from penstock._protocols.openai_chat.request_read_parts import non_empty, read_cache_hint, read_part
 from penstock._protocols.openai_chat.wire import EXTRA_CONTENT, NAME, other_extra_content, read_signature
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
@@ -73,13 +73,9 @@ def _read_extra(body: Object, options: Object) -> Extra | None:
         also["stream"] = False
     unknown = {
         **unknown_fields(body, REQUEST_KEYS - KEPT_SETTINGS),
-        **_non_empty(stream_options=unknown_fields(options, _STREAM_OPTIONS)),
+        **non_empty(stream_options=unknown_fields(options, _STREAM_OPTIONS)),
     }
     return build_extra(NAME, unknown, also=also, **read_spelling(body))
-
-
-def _non_empty(**fields: Any) -> Object:
-    return {key: value for key, value in fields.items() if value}
 
 
 def _messages(body: Object) -> list[rq.Message]:
@@ -170,7 +166,7 @@ def _move_signature(message: rq.Message) -> None:
     other = other_extra_content(own[EXTRA_CONTENT])
     fields = {key: value for key, value in own.items() if key != EXTRA_CONTENT}
     marks = {**own.get("_", {}), "signed": True}
-    message.extra = {NAME: {**fields, **_non_empty(**{EXTRA_CONTENT: other}), "_": marks}}
+    message.extra = {NAME: {**fields, **non_empty(**{EXTRA_CONTENT: other}), "_": marks}}
 
 
 def read_call(call: Object) -> rq.Call:
@@ -206,10 +202,10 @@ def _read_odd_call(canonical: rq.Call, call: Object, fields: Object, field: str)
     state = read_signature(unknown.get(EXTRA_CONTENT))
     if state:
         other = other_extra_content(unknown[EXTRA_CONTENT])
-        unknown = {**unknown_fields(unknown, {EXTRA_CONTENT}), **_non_empty(**{EXTRA_CONTENT: other})}
+        unknown = {**unknown_fields(unknown, {EXTRA_CONTENT}), **non_empty(**{EXTRA_CONTENT: other})}
     canonical.extra = build_extra(
         NAME,
-        {**unknown, **_non_empty(function=unknown_fields(fields, {"name", field}))},
+        {**unknown, **non_empty(function=unknown_fields(fields, {"name", field}))},
         untyped="type" not in call,
         hint={"cache_control": call["cache_control"]} if canonical.cache else None,
         unnamed="id" not in call,

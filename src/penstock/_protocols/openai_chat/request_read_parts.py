@@ -62,27 +62,22 @@ def join_texts(pieces: Any) -> str:
 
 def _read_detail(detail: Object) -> rq.Reasoning:
     text = detail.get("text") or detail.get("summary")
-    part = rq.Reasoning(text if isinstance(text, str) else "", extra={NAME: {"reasoning_details": [detail]}})
+    # State that belongs to another protocol is added, in case the request goes there.
+    extra = {NAME: {"reasoning_details": [detail]}, **read_detail_state(detail)}
+    part = rq.Reasoning(text if isinstance(text, str) else "", extra=extra)
     if detail.get("type") == "reasoning.summary":
         part.form = "summary"
     elif detail.get("type") == "reasoning.encrypted":
         part.form = "redacted"
         part.item = detail["id"] if isinstance(detail.get("id"), str) else ""
-    _add_detail_state(part, detail)
     return part
 
 
 def _append_detail(part: rq.Reasoning, detail: Object) -> None:
-    text = detail["text"]
+    text, extra = detail["text"], part.extra or {}
     part.text += text if isinstance(text, str) else ""
-    part.extra = part.extra or {}
-    part.extra[NAME]["reasoning_details"].append(detail)
-    _add_detail_state(part, detail)
-
-
-def _add_detail_state(part: rq.Reasoning, detail: Object) -> None:
-    """Adds state that belongs to another protocol, in case the request goes there."""
-    part.extra = {**(part.extra or {}), **read_detail_state(detail)}
+    extra[NAME]["reasoning_details"].append(detail)
+    part.extra = {**extra, **read_detail_state(detail)}
 
 
 def read_thinking_part(part: Object) -> rq.AnyPart:
@@ -101,6 +96,11 @@ P = TypeVar("P", rq.Text, rq.File)
 _CACHE_HINTS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 
 
+def non_empty(**fields: Any) -> Object:
+    """Returns the fields that have a value."""
+    return {key: value for key, value in fields.items() if value}
+
+
 def read_cache_hint(source: Object) -> str | None:
     """Returns how long the prompt up to here should be cached; None without a cache hint."""
     for key in ("cache_control", "prompt_cache_breakpoint"):
@@ -115,7 +115,8 @@ def read_part(part: Object) -> rq.AnyPart:
     kind = part.get("type")
     if kind == "text" and len(part) == 2:  # noqa: PLR2004 — type and text
         return rq.Text(strict.require_text(part, "text"))
-    return _PART_READERS.get(kind, _keep_unknown_part)(part) if isinstance(kind, str) else _keep_unknown_part(part)
+    read = _PART_READERS.get(kind) if isinstance(kind, str) else None
+    return read(part) if read else rq.Opaque(NAME, strict.get_text(part, "type"), part)
 
 
 def _finish_part(canonical: P, part: Object, known: str, **marks: Any) -> P:
@@ -126,9 +127,7 @@ def _finish_part(canonical: P, part: Object, known: str, **marks: Any) -> P:
     also = empty_fields(part, _CACHE_HINTS | {known})
     other_keys = unknown_fields(part, _CACHE_HINTS | {"type", known})
     inside = (canonical.extra or {}).get(NAME, {})
-    canonical.extra = build_extra(
-        NAME, {**inside, **({"beside": other_keys} if other_keys else {})}, hint=hint, also=also, **marks
-    )
+    canonical.extra = build_extra(NAME, {**inside, **non_empty(beside=other_keys)}, hint=hint, also=also, **marks)
     return canonical
 
 
@@ -204,11 +203,6 @@ def _read_file_object(file: Object) -> tuple[rq.File, str]:
     return canonical, unusual_url
 
 
-def _keep_unknown_part(part: Object) -> rq.AnyPart:
-    """Keeps a part of unknown type unchanged for this protocol."""
-    return rq.Opaque(NAME, strict.get_text(part, "type"), part)
-
-
 _PART_READERS: dict[str, Callable[[Object], rq.AnyPart]] = {
     "text": partial(_read_text, key="text"),
     "refusal": partial(_read_text, key="refusal"),
@@ -228,10 +222,7 @@ _FUNCTION_KEYS = frozenset({"name", "description", "parameters", "strict"})
 
 def read_tools(body: Object) -> list[rq.Tool]:
     """Reads `tools`, and the legacy `functions`."""
-    return [
-        *strict.read_objects(body, "tools", read_tool),
-        *strict.read_objects(body, "functions", _read_legacy_function),
-    ]
+    return strict.read_objects(body, "tools", read_tool) + strict.read_objects(body, "functions", _read_legacy_function)
 
 
 def read_tool(tool: Object) -> rq.Tool:
@@ -261,7 +252,7 @@ def _read_function(tool: Object) -> rq.Tool:
     canonical.cache = read_cache_hint(tool) or ""
     other_keys = unknown_fields(tool, {"type", "function", "cache_control"})
     hint = {"cache_control": tool["cache_control"]} if canonical.cache else None
-    unknown = {key: value for key, value in (("function", function), ("tool", other_keys)) if value}
+    unknown = non_empty(function=function, tool=other_keys)
     canonical.extra = build_extra(NAME, unknown, also=also, hint=hint, untyped="type" not in tool)
     return canonical
 
@@ -273,19 +264,16 @@ def _read_flat_function(tool: Object) -> rq.Tool:
     )
     canonical.cache = read_cache_hint(tool) or ""
     function = unknown_fields(tool, _FUNCTION_KEYS | {"type", "input_schema", "cache_control"})
-    canonical.extra = build_extra(NAME, {"function": function} if function else {})
+    canonical.extra = build_extra(NAME, non_empty(function=function))
     return canonical
 
 
 def _read_custom_tool(tool: Object, fields: Object) -> rq.Tool:
     form = strict.get_object(fields, "format")
     schema = read_grammar(form)
-    unknown = {
-        "tool": unknown_fields(tool, {"type", "custom"}),
-        "custom": unknown_fields(fields, {"name", "description", "format"}),
-    }
+    custom = unknown_fields(fields, {"name", "description", "format"})
+    unknown = non_empty(tool=unknown_fields(tool, {"type", "custom"}), custom=custom)
     canonical = rq.Tool(strict.require_text(fields, "name"), strict.get_text(fields, "description"), schema, "custom")
-    unknown = {key: value for key, value in unknown.items() if value}
     canonical.extra = build_extra(NAME, unknown, also=empty_fields(fields, {"name", "description"}), format=form)
     return canonical
 
@@ -300,13 +288,8 @@ def read_grammar(form: Object) -> Object | None:
 
 def _read_legacy_function(function: Object) -> rq.Tool:
     canonical = openai.read_function(function)
-    unknown_keys = unknown_fields(function, _FUNCTION_KEYS)
-    canonical.extra = build_extra(
-        NAME,
-        {"function": unknown_keys} if unknown_keys else {},
-        also=empty_fields(function, _FUNCTION_KEYS),
-        legacy=True,
-    )
+    unknown, also = unknown_fields(function, _FUNCTION_KEYS), empty_fields(function, _FUNCTION_KEYS)
+    canonical.extra = build_extra(NAME, non_empty(function=unknown), also=also, legacy=True)
     return canonical
 
 

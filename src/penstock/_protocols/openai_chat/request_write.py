@@ -188,8 +188,7 @@ class ChatRequestWriter(ChatPartWriter):
         return body
 
     roles: dict[str, Callable[[Any, rq.Message, list[Object]], None]] = {  # noqa: RUF012 — a table
-        "system": _write_plain_message,
-        "user": _write_plain_message,
+        **dict.fromkeys(("system", "user"), _write_plain_message),
         "assistant": _write_assistant,
         "tool": _write_tool_message,
     }
@@ -229,8 +228,10 @@ def write_settings(writer: ChatPartWriter, settings: rq.Settings, own: Object, m
         body["stop"] = settings.stop[0] if "stop" in marks and len(settings.stop) == 1 else settings.stop
     if settings.format is not None or "format" in marks:
         _write_format(settings.format, marks, body)
-    if settings.top_k is not None:
-        _write_top_k(writer, settings.top_k, marks, body)
+    if settings.top_k is not None and (writer.quirks.top_k or "top_k" in marks):
+        body["top_k"] = settings.top_k
+    elif settings.top_k is not None:
+        writer.report_loss("setting", "top_k")
     kept_fields = {key: own[key] for key in request_read.KEPT_SETTINGS if key in own}
     if kept_fields and request_read.read_effort(kept_fields)[1] == settings.budget:
         body.update(drop_empty(reasoning_effort=settings.effort), **kept_fields)
@@ -251,13 +252,6 @@ def _write_format(format_: rq.Format | None, marks: Object, body: Object) -> Non
         body["response_format"] = original
     elif format_ is not None:
         body["response_format"] = _format_object(format_)
-
-
-def _write_top_k(writer: ChatPartWriter, top_k: int, marks: Object, body: Object) -> None:
-    if writer.quirks.top_k or "top_k" in marks:
-        body["top_k"] = top_k
-    else:
-        writer.report_loss("setting", "top_k")
 
 
 def _write_thinking(writer: ChatPartWriter, settings: rq.Settings, marks: Object, body: Object) -> None:
@@ -319,18 +313,13 @@ _THINKING_FIELDS = {"thinking": _thinking_object, "enable_thinking": _thinking_s
 def _write_reasoning_object(settings: rq.Settings, body: Object) -> None:
     hidden = None if settings.thoughts is None else not settings.thoughts
     off = settings.budget == 0
-    fields = drop_empty(effort=settings.effort, max_tokens=None if off else settings.budget)
-    fields.update(
-        {key: value for key, value in (("exclude", hidden), ("enabled", False if off else None)) if value is not None}
-    )
-    if fields:
-        body["reasoning"] = fields
+    fields = drop_empty(effort=settings.effort, max_tokens=None if off else settings.budget, exclude=hidden)
+    body.update(drop_empty(reasoning={**fields, "enabled": False} if off else fields))
 
 
 def _format_object(format_: rq.Format) -> Object:
     if format_.kind != "schema":
         return {"type": "json_object" if format_.kind == "json" else "text"}
-    schema = drop_empty(name=format_.name or "answer", schema=format_.schema, description=format_.description)
-    if format_.strict is not None:
-        schema["strict"] = format_.strict
+    about = {"description": format_.description, "strict": format_.strict}
+    schema = drop_empty(name=format_.name or "answer", schema=format_.schema, **about)
     return {"type": "json_schema", "json_schema": schema}

@@ -223,12 +223,8 @@ class ChatPartWriter(RequestDraft):
 
 def _file_object(part: rq.File, address: str, *, own: bool) -> Object:
     """Returns the `file` object. The API requires a name with data, even if the file has none."""
-    fields: Object = {"file_data": address} if address else {}
-    if part.id:
-        fields["file_id"] = part.id
-    if part.name or (address and not own):
-        fields["filename"] = part.name or f"file.{_FILE_EXTENSIONS.get(part.media, 'bin')}"
-    return fields
+    made_name = f"file.{_FILE_EXTENSIONS.get(part.media, 'bin')}" if address and not own else ""
+    return request_writer.drop_empty(file_data=address, file_id=part.id, filename=part.name or made_name)
 
 
 def write_tools(draft: ChatPartWriter, tools: Iterable[rq.Tool], body: Object) -> None:

@@ -10,13 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import _lenient_fields as lenient
-from penstock._protocols.responses.decode_items import (
-    ItemReader,
-    ItemSlot,
-    RepeatMatcher,
-    is_same_start,
-    is_same_text,
-)
+from penstock._protocols.responses.decode_items import ItemReader, ItemSlot, RepeatMatcher, is_same_start, is_same_text
 from penstock._protocols.responses.wire import NAME, Item, wrap_extra
 
 if TYPE_CHECKING:

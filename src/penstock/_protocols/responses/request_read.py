@@ -73,10 +73,9 @@ def read_request(body: Object) -> rq.Request:
 
 def _build_request_extra(body: Object, reasoning: Object, text: Object) -> Any:
     fields = unknown_fields(body, _REQUEST_FIELDS)
-    if more := unknown_fields(reasoning, _REASONING_FIELDS):
-        fields["reasoning"] = more
-    if more := unknown_fields(text, _TEXT_FIELDS):
-        fields["text"] = more
+    for key, value, known in (("reasoning", reasoning, _REASONING_FIELDS), ("text", text, _TEXT_FIELDS)):
+        if unknown := unknown_fields(value, known):
+            fields[key] = unknown
     also = empty_fields(body, _REQUEST_FIELDS)
     if body.get("stream") is False:
         also["stream"] = False
@@ -117,12 +116,8 @@ def _read_inner(read: Callable[[Object, str], T], source: Object, key: str, path
 def read_format(form: Object) -> rq.Format | None:
     """Reads the answer's format; None if it has no canonical counterpart."""
     kind = form.get("type")
-    if kind == "text":
-        return rq.Format()
-    if kind == "json_object":
-        return rq.Format("json")
     if kind != "json_schema":
-        return None
+        return rq.Format("json") if kind == "json_object" else rq.Format() if kind == "text" else None
     try:
         return openai.read_schema_format(form)
     except BadRequest as error:

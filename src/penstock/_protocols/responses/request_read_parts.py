@@ -171,18 +171,15 @@ def read_assistant_message(item: Object) -> list[rq.AnyPart]:
 
 def _build_head(item: Object, id: str) -> Object:
     """Returns the item's own fields and its spelling."""
-    head: Object = {"shape": "string" if isinstance(item.get("content"), str) else "list"}
-    if "type" not in item:
-        head["bare"] = True
-    if id.startswith(ID_PREFIX):
-        head["id"] = id
-    if item.get("status"):
-        head["status"] = item["status"]
-    if not item.keys() <= MESSAGE_FIELDS:
-        head["fields"] = unknown_fields(item, MESSAGE_FIELDS)
-    if also := empty_fields(item, MESSAGE_FIELDS - {"content"}):
-        head["also"] = also
-    return head
+    head: Object = {
+        "shape": "string" if isinstance(item.get("content"), str) else "list",
+        "bare": "type" not in item,
+        "id": id if id.startswith(ID_PREFIX) else "",
+        "status": item.get("status"),
+        "fields": unknown_fields(item, MESSAGE_FIELDS),
+        "also": empty_fields(item, MESSAGE_FIELDS - {"content"}),
+    }
+    return {key: value for key, value in head.items() if value}
 
 
 def _read_content_list(item: Object) -> list[rq.AnyPart]:

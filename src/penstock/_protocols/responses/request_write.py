@@ -183,8 +183,7 @@ class ResponsesRequestWriter(InputWriter):
             parts.drop_generated_images(request.messages), parts.HOLDS, self.report_carried, self.report_loss
         )
         self._write_messages(self._write_instructions(messages, body), marks, body)
-        if tools := self._write_tools(request.tools):
-            body["tools"] = tools
+        body.update(drop_empty(tools=self._write_tools(request.tools)))
         if request.choice is not None:
             body["tool_choice"] = self._build_choice(request.choice, request.tools)
         if request.stream:
@@ -275,8 +274,7 @@ class ResponsesRequestWriter(InputWriter):
         if settings.thoughts:
             reasoning["summary"] = marks.get("summary") or "auto"
         add_missing(reasoning, marks.get("thinking"))
-        if reasoning:
-            body["reasoning"] = reasoning
+        body.update(drop_empty(reasoning=reasoning))
 
     def _choose_effort(self, effort: str) -> str:
         """Returns the effort that the provider has, or the nearest one."""
@@ -296,22 +294,17 @@ class ResponsesRequestWriter(InputWriter):
             self.report_loss("any-json")
         elif form is not None:
             text["format"] = self._build_format(form)
-        if settings.verbosity:
-            text["verbosity"] = settings.verbosity
+        text.update(drop_empty(verbosity=settings.verbosity))
         add_missing(text, marks.get("texts"))
-        if text:
-            body["text"] = text
+        body.update(drop_empty(text=text))
 
     def _build_format(self, form: rq.Format) -> Object:
         if form.kind != "schema":
             return {"type": "json_object" if form.kind == "json" else "text"}
         if not form.name:
             self.report_loss("format")
-        written = drop_empty(type="json_schema", name=form.name or "answer", description=form.description)
-        written["schema"] = form.schema or {"type": "object"}
-        if form.strict is not None:
-            written["strict"] = form.strict
-        return written
+        schema = {"schema": form.schema or {"type": "object"}, "strict": form.strict}
+        return drop_empty(type="json_schema", name=form.name or "answer", description=form.description, **schema)
 
     def _write_include(self, settings: rq.Settings, body: Object) -> None:
         wanted = ((LOGPROBS, settings.logprobs), (_ENCRYPTED_REASONING, self.quirks.sealed))
@@ -364,9 +357,7 @@ class ResponsesRequestWriter(InputWriter):
         return written
 
     def _build_function(self, tool: rq.Tool) -> Object:
-        written: Object = {"type": "function", "name": tool.name}
-        if tool.description:
-            written["description"] = tool.description
+        written: Object = {"type": "function", "name": tool.name, **drop_empty(description=tool.description)}
         if tool.schema is not None or not self.native:
             written["parameters"] = _NO_INPUT if tool.schema is None else tool.schema
         if tool.strict is not None or not self.native:
@@ -379,8 +370,6 @@ class ResponsesRequestWriter(InputWriter):
             return marks["choice"]
         if choice.mode == "none" or not choice.names:
             return "required" if choice.mode == "tool" else choice.mode
-        kinds = {tool.name: tool.kind for tool in tools}
-        rows = [
-            {"type": "custom" if kinds.get(name) == "custom" else "function", "name": name} for name in choice.names
-        ]
+        custom = {tool.name for tool in tools if tool.kind == "custom"}
+        rows = [{"type": "custom" if name in custom else "function", "name": name} for name in choice.names]
         return rows[0] if choice.mode == "tool" else {"type": "allowed_tools", "mode": choice.mode, "tools": rows}

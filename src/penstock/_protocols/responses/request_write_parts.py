@@ -21,7 +21,7 @@ from penstock._markers import NativeSupport
 from penstock._media import sniff_media_type
 from penstock._protocols.responses import request_read_parts, wire
 from penstock._protocols.responses.wire import NAME
-from penstock._request_writer import RequestDraft, add_missing, collect_text, omit_with_loss, restore_fields
+from penstock._request_writer import RequestDraft, add_missing, collect_text, drop_empty, omit_with_loss, restore_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 HOLDS = NativeSupport(NAME, failed=False, assistant_files=False)
 LOSSES = read_losses(__name__, "requests")
 LACKS = read_losses(__name__, "some_requests")
+_REASONING_PARTS = {"summary": ("summary", "summary_text"), "full": ("content", "reasoning_text")}
 
 
 class Quirks(msgspec.Struct, frozen=True):
@@ -126,10 +127,7 @@ class ContentWriter(RequestDraft):
 
     def _write_image(self, part: rq.File, marks: Object, target: Object) -> None:
         url = marks.get("url") or part.url or _build_data_url(part)
-        if url:
-            target["image_url"] = url
-        if part.id:
-            target["file_id"] = part.id
+        target.update(drop_empty(image_url=url, file_id=part.id))
         if part.name:
             self.report_loss("file-name")
         if (part.detail or not self.native) and "as_it_was" not in marks:
@@ -145,8 +143,7 @@ class ContentWriter(RequestDraft):
             target["file_url"] = part.url
             if openai.guess_media_type(part.name or part.url) != part.media:
                 self.report_loss("media")
-        if part.id:
-            target["file_id"] = part.id
+        target.update(drop_empty(file_id=part.id))
         if part.name or (part.data and ("kind" not in marks or "unnamed" in marks)):
             target["filename"] = part.name or request_read_parts.make_file_name(part.media)
 
@@ -295,9 +292,7 @@ class AssistantWriter(ContentWriter):
             item = self._add_reasoning(part, marks.get("head", {}))
             if "id" not in item and "head" not in marks:
                 item["id"] = self.make_id("rs")  # state that another protocol carried: an item must have an id
-        key, kind = {"summary": ("summary", "summary_text"), "full": ("content", "reasoning_text")}.get(
-            part.form, ("", "")
-        )
+        key, kind = _REASONING_PARTS.get(part.form, ("", ""))
         if key == "content" and not self.quirks.words:
             self.report_loss("form")
             key, kind = "summary", "summary_text"
@@ -306,9 +301,7 @@ class AssistantWriter(ContentWriter):
         item.update({key: value for key, value in own.items() if key != "id"})
 
     def _add_reasoning(self, part: rq.Reasoning, head: Object) -> Object:
-        item: Object = {"type": "reasoning"}
-        if part.item:
-            item["id"] = part.item
+        item = drop_empty(type="reasoning", id=part.item)
         if "bare" not in head:
             item["summary"] = []
         if "status" in head:
