@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock._jsontext import is_json
-from penstock._protocols.openai_chat.decode_calls import SHORT, CallInput
+from penstock._protocols.openai_chat.decode_calls import MAX_SCALAR, CallInput
 
 PIECES = [
     "{",
@@ -37,7 +37,7 @@ PIECES = [
 def whole(pieces: list[str], *, look_often: bool) -> bool:
     made = CallInput()
     for piece in pieces:
-        made.pieces.append(piece)
+        made.fragments.append(piece)
         if look_often:
             made.is_complete()
     return made.is_complete()
@@ -54,7 +54,7 @@ def test_any_value_in_any_pieces(value: object, cuts: list[int], look_often: boo
     text = json.dumps(value)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [text[first:last] for first, last in pairwise(places)]
-    if text[0] in '{["' or (len(text) <= SHORT >= len(pieces)):
+    if text[0] in '{["' or (len(text) <= MAX_SCALAR >= len(pieces)):
         assert whole(pieces, look_often=look_often)
 
 

@@ -9,7 +9,7 @@ import msgspec
 from penstock._codec import Encoder
 from penstock._jsontext import decode_trusted, encode
 from penstock._lenient_fields import Object, as_object
-from penstock._openai_errors import error_body
+from penstock._openai_errors import build_error_body
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class CompletionChunkEncoder(Encoder):
         self._chunk_start = b""
         self._usage: Object | None = None
 
-    def _own_fields(self, extra: Extra | None) -> Object:
+    def _get_extras(self, extra: Extra | None) -> Object:
         return (extra or {}).get(self.protocol, {})
 
     def _start_chunks(self, event: Start) -> None:
@@ -46,7 +46,7 @@ class CompletionChunkEncoder(Encoder):
             "object": self.object_name,
             "created": event.created or self._created,
             "model": event.model or self._model,
-            **self._own_fields(event.extra),
+            **self._get_extras(event.extra),
         }
         self._chunk_start = encode_json(head)[:-1] + b","
 
@@ -66,17 +66,17 @@ class CompletionChunkEncoder(Encoder):
 
         A separate usage chunk would say that the answer is complete: Goose then runs a call that was cut.
         """
-        body = error_body(event, self.protocol, self.errors)
+        body = build_error_body(event, self.protocol, self.errors)
         if self._include_usage and self._usage is not None:
             body["usage"] = self._usage
         self.out.append((b"", encode_json(body)))
 
 
-def usage_object(usage: Usage, protocol: str, written: int | None = None) -> Object:
+def build_chunk_usage(usage: Usage, protocol: str, written: int | None = None) -> Object:
     """Returns the usage object of a body or a last chunk; a provider's own object is kept."""
-    own = (usage.extra or {}).get(protocol)
-    if own:
-        return {"prompt_tokens": usage.input, "completion_tokens": usage.output, **own}
+    extras = (usage.extra or {}).get(protocol)
+    if extras:
+        return {"prompt_tokens": usage.input, "completion_tokens": usage.output, **extras}
     prompt, completion = usage.input or 0, usage.output or 0
     fields: Object = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     if usage.cached is not None or written is not None:

@@ -87,7 +87,7 @@ def error_object(fault: Fault, protocol: str, errors: ErrorTable = ERRORS, *, ev
     return {"message": _message(fault, row), "type": row.type, "param": param, "code": code}
 
 
-def error_body(fault: Fault, protocol: str, errors: ErrorTable) -> dict[str, Any]:
+def build_error_body(fault: Fault, protocol: str, errors: ErrorTable) -> dict[str, Any]:
     """Returns the body of an HTTP error, which is also the payload of an error in a stream of chunks."""
     return {"error": error_object(fault, protocol, errors)}
 

@@ -72,6 +72,13 @@ def read_content(content: Any, read_part: Callable[[Object], rq.AnyPart], key: s
     return strict.read_each(content, read_part, key)  # pyright: ignore[reportUnknownArgumentType]
 
 
+def read_plain_format(kind: Any) -> rq.Format | None:
+    """Returns the format of an answer without a schema by its type; None if the type is unknown."""
+    if kind not in ("text", "json_object"):
+        return None
+    return rq.Format("json" if kind == "json_object" else "text")
+
+
 def read_schema_format(fields: Object) -> rq.Format:
     """Reads the format of an answer that follows a JSON schema."""
     name, description = strict.get_text(fields, "name"), strict.get_text(fields, "description")

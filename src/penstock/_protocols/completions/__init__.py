@@ -5,7 +5,7 @@ from typing import Any
 from penstock import _lenient_fields as lenient
 from penstock._codec import Protocol
 from penstock._protocols.completions.decode import CompletionsDecoder
-from penstock._protocols.completions.encode import ERRORS, CompletionsEncoder, error_body, fold_body
+from penstock._protocols.completions.encode import ERRORS, CompletionsEncoder, build_error_body, fold_body
 
 
 def matches_payload(_: str, payload: dict[str, Any]) -> bool:
@@ -25,7 +25,7 @@ PROTOCOL = Protocol(
     end_marks=(b"data: [DONE]", b"data:[DONE]"),
     end_frame=b"data: [DONE]\n\n",
     errors=ERRORS,
-    error_body=error_body,
+    error_body=build_error_body,
     messages_field="prompt",
     snake_case=True,
 )

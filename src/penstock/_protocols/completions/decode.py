@@ -75,10 +75,10 @@ def read_logprobs(raw: dict[str, Any]) -> dict[str, Any] | None:
     except msgspec.ValidationError:
         return None
     rows = zip_longest(lists.tokens or (), lists.token_logprobs or (), lists.top_logprobs or ())
-    return {"content": [_token_object(token or "", logprob, top) for token, logprob, top in rows]}
+    return {"content": [_build_token(token or "", logprob, top) for token, logprob, top in rows]}
 
 
-def _token_object(token: str, logprob: float | None, top: Mapping[str, float] | None) -> dict[str, Any]:
+def _build_token(token: str, logprob: float | None, top: Mapping[str, float] | None) -> dict[str, Any]:
     others = [{"token": other, "logprob": value, "bytes": None} for other, value in (top or {}).items()]
     return {"token": token, "logprob": logprob, "bytes": None, "top_logprobs": others}
 
@@ -90,7 +90,7 @@ def write_logprobs(logprobs: Any, offset: int) -> tuple[dict[str, Any], int]:
         token, top = lenient.get_text(row, "token"), lenient.get_objects(row, "top_logprobs")
         lists["tokens"].append(token)
         lists["token_logprobs"].append(row.get("logprob"))
-        lists["top_logprobs"].append({lenient.get_text(one, "token"): one.get("logprob") for one in top})
+        lists["top_logprobs"].append({lenient.get_text(row, "token"): row.get("logprob") for row in top})
         lists["text_offset"].append(offset)
         offset += len(token)
     return dict(lists), offset
@@ -114,17 +114,17 @@ class CompletionsDecoder(Decoder):
         super().__init__()
         self._done = False
 
-    def _chunk(self, chunk: TextChunk) -> None:
+    def _read_chunk(self, chunk: TextChunk) -> None:
         if not chunk.choices and not self._has_metadata(chunk):
             return
-        if not self.ledger.is_open and not self._begin(chunk):
+        if not self.ledger.is_open and not self._start_turn(chunk):
             return
         for choice in chunk.choices or ():
-            self._choice(choice)
+            self._read_choice(choice)
         if chunk.usage is not None:
             self._report_usage(chunk.usage)
         if chunk.error is not None:
-            self._error(chunk.error)
+            self._report_error(chunk.error)
 
     def _has_metadata(self, chunk: TextChunk) -> bool:
         """Returns True for a chunk without choices that has usage or an error; keeps an unknown one."""
@@ -136,7 +136,7 @@ class CompletionsDecoder(Decoder):
             self.keep()
         return False
 
-    def _begin(self, chunk: TextChunk) -> bool:
+    def _start_turn(self, chunk: TextChunk) -> bool:
         """Opens a turn. After a turn ended, only a chunk with choices after `[DONE]` opens the next one."""
         if self.ledger.turns and not (self._done and chunk.choices):
             self.diagnostics.add("after-end", "a chunk after the end of the turn is ignored")
@@ -146,7 +146,7 @@ class CompletionsDecoder(Decoder):
         extra: Extra | None = {NAME: {"system_fingerprint": fingerprint}} if fingerprint else None
         return self.ledger.start(chunk.id or "", chunk.model or "", lenient.to_integer(chunk.created), extra)
 
-    def _choice(self, choice: TextChoice) -> None:
+    def _read_choice(self, choice: TextChoice) -> None:
         index = choice.index or 0
         if choice.text:
             if self.ledger.find(index) is None:
@@ -154,9 +154,9 @@ class CompletionsDecoder(Decoder):
             logprobs = None if choice.logprobs is None else read_logprobs(choice.logprobs)
             self.ledger.append_text(index, choice.text, logprobs)
         if choice.finish_reason:
-            self._finish(index, choice.finish_reason, choice.stop_reason)
+            self._finish_choice(index, choice.finish_reason, choice.stop_reason)
 
-    def _finish(self, index: int, name: str, stop_reason: Any) -> None:
+    def _finish_choice(self, index: int, name: str, stop_reason: Any) -> None:
         if name not in _REASONS:
             self.diagnostics.add("unknown-reason", f"finish reason {name!r} is read as a normal stop")
         extra: Extra | None = None if stop_reason is None else {NAME: {"stop_reason": stop_reason}}
@@ -173,7 +173,7 @@ class CompletionsDecoder(Decoder):
         extra = {NAME: raw}
         self.ledger.usage(ev.Usage(usage.prompt_tokens, usage.completion_tokens, cached, None, reasoning, extra=extra))
 
-    def _error(self, error: dict[str, Any] | str) -> None:
+    def _report_error(self, error: dict[str, Any] | str) -> None:
         error = {"message": error} if isinstance(error, str) else error
         status = lenient.get_integer(error, "code")
         code, kind = lenient.get_text(error, "code"), lenient.get_text(error, "type")
@@ -187,9 +187,9 @@ class CompletionsDecoder(Decoder):
             self.ledger.end()
             self._done = True
         elif name == "error" and not data.lstrip().startswith(b"{"):
-            self._error(data.decode("utf-8", "replace"))
+            self._report_error(data.decode("utf-8", "replace"))
         else:
             return False
         return True
 
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {TextChunk: _chunk}
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {TextChunk: _read_chunk}

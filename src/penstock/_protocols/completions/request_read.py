@@ -58,7 +58,7 @@ def read_request(body: Object) -> rq.Request:
         stream=strict.get_flag(body, "stream") or False,
         usage=strict.get_flag(options, "include_usage"),
         extra=build_extra(NAME, unknown, **marks),
-        diagnostics=_diagnose(parts),
+        diagnostics=_report_several_prompts(parts),
     )
 
 
@@ -71,13 +71,13 @@ def _read_prompt(prompt: Any) -> list[rq.AnyPart]:
     rows: list[Any] = prompt  # pyright: ignore[reportUnknownVariableType]
     if not any(isinstance(row, str) for row in rows):
         return [rq.Opaque(NAME, TOKENS, rows)] if rows else []
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         if not isinstance(row, str):
-            raise BadRequest("a string", row).at(place).at("prompt")
+            raise BadRequest("a string", row).at(position).at("prompt")
     return [rq.Text(row) for row in rows]
 
 
-def _diagnose(parts: list[rq.AnyPart]) -> list[Diagnostic]:
+def _report_several_prompts(parts: list[rq.AnyPart]) -> list[Diagnostic]:
     if len(parts) < 2:  # noqa: PLR2004 — one prompt, or none
         return []
     text = "several prompts, each for an answer of its own, are one message elsewhere"

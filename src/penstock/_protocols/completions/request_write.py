@@ -50,7 +50,7 @@ class CompletionsRequestWriter(RequestDraft):
         self._quirks = quirks
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.split_extra(request.extra)
+        extras, marks = self.split_extra(request.extra)
         body: Object = {"model": request.model} if request.model else {}
         stop = list(request.settings.stop)
         prompt = self._write_plain_prompt(request.messages)
@@ -66,9 +66,9 @@ class CompletionsRequestWriter(RequestDraft):
             body["stream"] = True
         self._write_settings(request.settings, marks, body)
         self._report_tools(request)
-        body.update(own)
+        body.update(extras)
         if request.usage is not None:
-            body["stream_options"] = {"include_usage": request.usage, **own.get("stream_options", {})}
+            body["stream_options"] = {"include_usage": request.usage, **extras.get("stream_options", {})}
         if not prompt and "prompt" in marks.get("also", ()):
             del body["prompt"]
         add_missing(body, marks.get("also"))
@@ -93,7 +93,7 @@ class CompletionsRequestWriter(RequestDraft):
             return None
         self.split_extra(only.extra)
         for part in only.parts:
-            self._part_texts(part)  # reports its losses
+            self._write_part(part)  # reports its losses
         return texts if is_list else "".join(texts)
 
     def _write_transcript(self, messages: Iterable[rq.Message]) -> str:
@@ -102,41 +102,41 @@ class CompletionsRequestWriter(RequestDraft):
         role = ""
         for message in messages:
             self.split_extra(message.extra)
-            text = "\n".join(one for part in message.parts for one in self._part_texts(part) if one)
+            text = "\n".join(text for part in message.parts for text in self._write_part(part) if text)
             speaker = f"{message.role} ({message.name})" if message.name else message.role
             blocks.append(text if message.role == "system" and not role else f"{speaker}:\n{text}")
             role = message.role
         return "\n\n".join(blocks if role == "assistant" else [*blocks, "assistant:\n"])
 
-    def _part_texts(self, part: Any) -> list[str]:
+    def _write_part(self, part: Any) -> list[str]:
         if part.cache:
             self.report_loss("cache")
         if type(part) is not rq.Opaque:
             self.split_extra(part.extra)
-        return self.kinds[type(part)](self, part)
+        return self.part_writers[type(part)](self, part)
 
-    def _result(self, result: rq.Result) -> list[str]:
+    def _write_result(self, result: rq.Result) -> list[str]:
         failed = ["[failed]"] if result.failed else []
-        return [*failed, *(text for part in result.content for text in self._part_texts(part))]
+        return [*failed, *(text for part in result.content for text in self._write_part(part))]
 
-    def _file(self, file: rq.File) -> list[str]:
+    def _write_file(self, file: rq.File) -> list[str]:
         self.report_loss("file")
         return [f"[{file.name or file.url or file.media}]"]
 
-    def _opaque(self, part: rq.Opaque) -> list[str]:
+    def _write_opaque(self, part: rq.Opaque) -> list[str]:
         self.report_loss("opaque")
         return [collect_text(part.data)]
 
-    kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Any]]]] = {
+    part_writers: ClassVar[Mapping[type, Callable[[Any, Any], list[Any]]]] = {
         rq.Text: lambda _, text: [text.text],
         rq.Json: lambda _, value: [remove_ciphertext(value.json)],
         rq.Call: lambda _, call: [f"[calls {call.name}: {call.json or '{}'}]"],
-        rq.Result: _result,
-        rq.File: _file,
+        rq.Result: _write_result,
+        rq.File: _write_file,
         rq.Reasoning: omit_with_loss("reasoning"),
         rq.Source: omit_with_loss("source"),
         rq.Ask: omit_with_loss("approval"),
-        rq.Opaque: _opaque,
+        rq.Opaque: _write_opaque,
     }
 
     # ── settings and tools ────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ from penstock import _lenient_fields as lenient
 from penstock._codec import Protocol
 from penstock._protocols.openai_chat.decode import ChatDecoder
 from penstock._protocols.openai_chat.encode import ChatEncoder
-from penstock._protocols.openai_chat.wire import ERRORS, NAME, error_body, fold_body
+from penstock._protocols.openai_chat.wire import ERRORS, NAME, build_error_body, fold_body
 from penstock._request_profile import PLAIN, USER_FILES, IdentifierRule, Profile
 
 
@@ -26,7 +26,7 @@ PROTOCOL = Protocol(
     end_marks=(b"data: [DONE]", b"data:[DONE]"),
     end_frame=b"data: [DONE]\n\n",
     errors=ERRORS,
-    error_body=error_body,
+    error_body=build_error_body,
     snake_case=True,
     profile=Profile(
         protocol=NAME,

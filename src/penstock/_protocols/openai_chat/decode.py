@@ -18,7 +18,7 @@ from penstock._jsontext import as_json, convert_pruned, parse_lenient
 from penstock._openai_chunks import KEEP_ALIVE_TYPES
 from penstock._protocols.openai_chat import wire
 from penstock._protocols.openai_chat.decode_choice import Choice
-from penstock._protocols.openai_chat.wire import NAME, other_extra_content
+from penstock._protocols.openai_chat.wire import NAME, drop_content_signature
 from penstock._vendor_errors import classify_fault
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ class ChatDecoder(Decoder):
             self._finish_fields.clear()
             self._first_choice, self._done = self._get_choice(0), False
         created = lenient.to_integer(chunk.created)
-        own = {key: value for key in ("service_tier", "system_fingerprint") if (value := getattr(chunk, key))}
-        return self.ledger.start(chunk.id or "", chunk.model or "", created, {NAME: own} if own else None)
+        extras = {key: value for key in ("service_tier", "system_fingerprint") if (value := getattr(chunk, key))}
+        return self.ledger.start(chunk.id or "", chunk.model or "", created, {NAME: extras} if extras else None)
 
     def _report_usage(self, raw: Any) -> None:
         usage = read_usage(raw) if isinstance(raw, dict) else None  # pyright: ignore[reportUnknownArgumentType]
@@ -166,7 +166,9 @@ class ChatDecoder(Decoder):
                 delta = _join_message(delta, choice.message)
             choice_state.read_delta(delta, choice.logprobs)
             if delta.extra_content:  # what the open text did not take is kept for the finish
-                rest = other_extra_content(delta.extra_content) if choice_state.took_signature else delta.extra_content
+                rest = (
+                    drop_content_signature(delta.extra_content) if choice_state.took_signature else delta.extra_content
+                )
                 self._finish_fields.update({"extra_content": rest} if rest else {})
         if choice.finish_reason or choice.content_filter_results or choice.error:
             self._finish_choice(choice_state, choice)
@@ -206,7 +208,7 @@ def report_error(ledger: Ledger, error: dict[str, Any] | str) -> None:
     statuses = (fields.get("status_code"), fields.get("raw_status_code"), code, fields.get("status"))
     status = next((value for value in statuses if isinstance(value, int)), None)
     message = str(fields.get("message") or "the provider reported an error")
-    codes = [str(one) for one in (code, kind) if one]
+    codes = [str(value) for value in (code, kind) if value]
     fault, extra = classify_fault(codes, message, status), {NAME: {"error": fields}}
     ledger.fault(fault, message, status=status, code=str(code or kind or ""), extra=extra)
 

@@ -18,40 +18,41 @@ if TYPE_CHECKING:
     from penstock._protocols.openai_chat import wire
     from penstock.events import CallForm, Extra
 
-SHORT = 64  # longest scalar input (number, true, null) that is parsed at once
+MAX_SCALAR = 64  # longest scalar input (number, true, null) that is parsed at once
 _WHITESPACE = " \t\r\n"  # of JSON
 _DEPTH_STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
-_PLAIN = re.compile(r'[^"\[\]{}]*+')  # outside strings, up to a quote or bracket
-_QUOTED = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*', re.DOTALL)  # inside a string, up to its end
+_OUTSIDE_STRING = re.compile(r'[^"\[\]{}]*+')  # outside strings, up to a quote or bracket
+_INSIDE_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*', re.DOTALL)  # inside a string, up to its end
 
 
 class CallInput:
-    """The input of a call, in pieces of JSON text. Callers append to `pieces`."""
+    """The input of a call, in fragments of JSON text. Callers append to `fragments`."""
 
-    __slots__ = ("_complete", "_depth", "_escape", "_quoted", "_read", "pieces")
+    __slots__ = ("_complete", "_depth", "_escape", "_quoted", "_scanned", "fragments")
 
     def __init__(self) -> None:
-        self.pieces: list[str] = []
+        self.fragments: list[str] = []
         self.clear()
 
     def clear(self) -> None:
-        self.pieces.clear()
-        self._read = 0  # how many pieces were scanned
+        self.fragments.clear()
+        self._scanned = 0  # how many fragments were scanned
         self._depth = 0
         self._quoted = False  # inside a string
-        self._escape = ""  # a backslash at the end of the last piece, inside a string
+        self._escape = ""  # a backslash at the end of the last fragment, inside a string
         self._complete: bool | None = None  # set when the outermost value ends: whether the input is valid JSON
 
     @property
     def text(self) -> str:
-        return "".join(self.pieces)
+        return "".join(self.fragments)
 
     def is_complete(self) -> bool:
-        """True if the input so far is a complete JSON value. Every piece is scanned once."""
-        if not self._read and not self._starts_container():
-            return sum(map(len, self.pieces[:SHORT])) <= SHORT >= len(self.pieces) and is_json(self.text)
-        unread = self._escape + "".join(self.pieces[self._read :])
-        self._read, self._escape = len(self.pieces), ""
+        """True if the input so far is a complete JSON value. Every fragment is scanned once."""
+        if not self._scanned and not self._starts_container():
+            is_short = sum(map(len, self.fragments[:MAX_SCALAR])) <= MAX_SCALAR >= len(self.fragments)
+            return is_short and is_json(self.text)
+        unread = self._escape + "".join(self.fragments[self._scanned :])
+        self._scanned, self._escape = len(self.fragments), ""
         at = 0
         while at < len(unread) and self._complete is not False:
             at = self._scan_string(unread, at) if self._quoted else self._scan_outside(unread, at)
@@ -59,23 +60,24 @@ class CallInput:
 
     def _starts_container(self) -> bool:
         """True if the input begins as an object, an array or a string."""
-        first = next((piece for piece in self.pieces[:SHORT] if piece.strip(_WHITESPACE)), "").lstrip(_WHITESPACE)[:1]
+        start = next((text for text in self.fragments[:MAX_SCALAR] if text.strip(_WHITESPACE)), "")
+        first = start.lstrip(_WHITESPACE)[:1]
         return first == '"' or first in _DEPTH_STEPS
 
     def _scan_string(self, text: str, at: int) -> int:
-        found = _QUOTED.match(text, at)
-        at = found.end() if found is not None else at
+        match = _INSIDE_STRING.match(text, at)
+        at = match.end() if match is not None else at
         if text[at : at + 1] == '"':
             self._quoted = False
             if not self._depth:
                 return self._end_value(text, at + 1)
         else:
-            self._escape = text[at:]  # empty, or a backslash that escapes the first character of the next piece
+            self._escape = text[at:]  # empty, or a backslash that escapes the first character of the next fragment
         return at + 1
 
     def _scan_outside(self, text: str, at: int) -> int:
-        found = _PLAIN.match(text, at)
-        stop = found.end() if found is not None else at
+        match = _OUTSIDE_STRING.match(text, at)
+        stop = match.end() if match is not None else at
         mark = text[stop : stop + 1]
         if self._complete is not None:  # complete already: only white space may follow
             self._complete = self._complete and not mark and not text[at:stop].strip(_WHITESPACE)
@@ -120,9 +122,6 @@ class CallAssembler:
         self._by_index: dict[int, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}  # the first call with that id
 
-    def __len__(self) -> int:
-        return len(self._calls)
-
     def add_fragment(self, call: wire.ToolCall) -> None:
         """Adds a fragment to its call, or starts another call."""
         _drop_empty_kind(call)
@@ -137,7 +136,7 @@ class CallAssembler:
             self._add_state(pending, call.extra_content)
         if name and not pending.name:
             pending.name = name
-        if text == NULL and pending.form == "json" and not pending.input.pieces:
+        if text == NULL and pending.form == "json" and not pending.input.fragments:
             text = ""  # a tool without parameters is called with nothing, or with `null` (Groq)
         self._append_input(pending, text)
 
@@ -145,7 +144,7 @@ class CallAssembler:
         """Adds input that the template reader has read for an open call."""
         for pending in self._calls:
             if pending.opened and self._ledger.find(pending.key) is part:
-                pending.input.pieces += texts
+                pending.input.fragments += texts
 
     def close(self) -> None:
         """Opens calls that never got a name, so that the end of the choice reports them. The ledger closes the rest."""
@@ -189,9 +188,8 @@ class CallAssembler:
         if part is not None:
             part.extra = pending.extra
         elif pending.opened:
-            self._ledger.diagnostics.add(
-                "after-close", f"state of call {pending.id!r} came after its end and is left out"
-            )
+            message = f"state of call {pending.id!r} came after its end and is left out"
+            self._ledger.diagnostics.add("after-close", message)
 
     def _close_complete(self, pending: PendingCall) -> None:
         """Closes a call whose input is complete when the next one begins, so that it is delivered early."""
@@ -200,7 +198,7 @@ class CallAssembler:
 
     def _append_input(self, pending: PendingCall, text: str) -> None:
         if text and not self._is_repeated(pending, text):
-            pending.input.pieces.append(text)
+            pending.input.fragments.append(text)
             if pending.opened:
                 self._write_input(pending, text)
         if pending.name and not pending.opened and pending.earlier is None:
@@ -208,11 +206,11 @@ class CallAssembler:
 
     def _is_repeated(self, pending: PendingCall, text: str) -> bool:
         """True if input is complete already. Some servers send all of the input again at the end."""
-        if pending.form == "text" or not pending.input.pieces or not text.lstrip().startswith("{"):
+        if pending.form == "text" or not pending.input.fragments or not text.lstrip().startswith("{"):
             return False
-        if not pending.input.pieces[-1].rstrip().endswith("}"):
+        if not pending.input.fragments[-1].rstrip().endswith("}"):
             return False  # a cheap check first: complete input ends with a brace
-        if pending.input.pieces == [EMPTY_OBJECT]:
+        if pending.input.fragments == [EMPTY_OBJECT]:
             pending.input.clear()  # a placeholder: the real input follows
             return False
         if not pending.input.is_complete():
@@ -222,7 +220,7 @@ class CallAssembler:
 
     def _open(self, pending: PendingCall) -> None:
         pending.opened = True
-        arguments = EMPTY_OBJECT if pending.input.pieces == [EMPTY_OBJECT] else ""
+        arguments = EMPTY_OBJECT if pending.input.fragments == [EMPTY_OBJECT] else ""
         self._ledger.open_call(
             pending.key,
             pending.id,
@@ -232,7 +230,7 @@ class CallAssembler:
             given=arguments,
             extra=pending.extra,
         )
-        for text in pending.input.pieces:
+        for text in pending.input.fragments:
             self._write_input(pending, text)
 
     def _write_input(self, pending: PendingCall, text: str) -> None:
@@ -245,7 +243,7 @@ class CallAssembler:
 
     def _open_late(self, pending: PendingCall) -> None:
         earlier = pending.earlier
-        if earlier is not None and earlier.name == pending.name and earlier.input.pieces == pending.input.pieces:
+        if earlier is not None and earlier.name == pending.name and earlier.input.fragments == pending.input.fragments:
             self._ledger.diagnostics.add("call-twice", f"call {pending.id!r} came again and is ignored")
             return
         if earlier is not None:

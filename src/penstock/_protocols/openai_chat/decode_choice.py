@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _DETAIL_KEYS = ("type", "format", "index", "id")
 _DETAIL_TEXTS = ("text", "summary")
+_TEXT_DETAIL_KEYS = frozenset({*_DETAIL_KEYS, *_DETAIL_TEXTS})
 
 
 class ChoiceExtras:
@@ -34,16 +35,15 @@ class ChoiceExtras:
         self._seen: set[str] = set()  # cited URLs, in any form; tools whose results were delivered
         self.text_parts: list[int] = []  # indexes of the texts so far; clients see them as one text
         self.details: list[dict[str, Any]] = []  # of the open reasoning part, or of one that has no text yet
-        self.has_plain_field = False  # a plain field has the text of the open part; details repeat it
+        self.has_text_field = False  # a plain field has the text of the open part; details repeat it
 
     # ── citations ─────────────────────────────────────────────────────────────────────────────────
 
     def add_search_results(self, results: Sequence[dict[str, Any]], urls: Sequence[Any]) -> None:
         """Cites search results and bare links. Perplexity repeats them on every chunk: each counts once."""
         for result in results:
-            self._cite(
-                lenient.get_text(result, "url"), lenient.get_text(result, "title"), {NAME: {"search_result": result}}
-            )
+            url, title = lenient.get_text(result, "url"), lenient.get_text(result, "title")
+            self._cite(url, title, {NAME: {"search_result": result}})
         for url in urls:
             self._cite(str(url), "", None)
 
@@ -74,11 +74,11 @@ class ChoiceExtras:
 
     # ── reasoning details (OpenRouter) ────────────────────────────────────────────────────────────
 
-    def detail_text(self, details: Sequence[dict[str, Any]]) -> str:
+    def get_detail_text(self, details: Sequence[dict[str, Any]]) -> str:
         """Returns the text of the details, unless a plain field has it."""
-        return "" if self.has_plain_field else "".join(lenient.get_text(one, "text", "summary") for one in details)
+        return "" if self.has_text_field else "".join(lenient.get_text(detail, "text", "summary") for detail in details)
 
-    def first_detail(self) -> Extra | None:
+    def get_first_detail(self) -> Extra | None:
         """Returns the type and index of the first detail, for encoders that stream details again."""
         if not self.details:
             return None
@@ -87,14 +87,13 @@ class ChoiceExtras:
 
     def collect_details(self, details: Sequence[dict[str, Any]]) -> None:
         """Joins fragments of details, so that the next request can send them back unchanged."""
-        for one in details:
-            same = self.details[-1] if self.details and _continues(self.details[-1], one) else None
-            if same is None:
-                self.details.append(dict(one))
+        for detail in details:
+            if self.details and _is_continuation(self.details[-1], detail):
+                _append_detail(self.details[-1], detail)
             else:
-                _append_detail(same, one)
+                self.details.append(dict(detail))
 
-    def details_extra(self) -> Extra | None:
+    def build_details_extra(self) -> Extra | None:
         """Returns the details, and the state in them by the protocol it belongs to."""
         if not self.details:
             return None
@@ -106,7 +105,7 @@ class ChoiceExtras:
     def clear_details(self) -> None:
         """Drops the details of a part that has ended."""
         self.details = []
-        self.has_plain_field = False
+        self.has_text_field = False
 
     # ── files and tools ───────────────────────────────────────────────────────────────────────────
 
@@ -145,14 +144,17 @@ class ChoiceExtras:
 def has_hidden_state(details: Sequence[dict[str, Any]]) -> bool:
     """True if details hold more than text that must be sent back: a signature, encrypted data."""
     return any(
-        value for one in details for key, value in one.items() if key not in _DETAIL_KEYS and key not in _DETAIL_TEXTS
+        value
+        for detail in details
+        for key, value in detail.items()
+        if key not in _DETAIL_KEYS and key not in _DETAIL_TEXTS
     )
 
 
-def _continues(before: dict[str, Any], one: dict[str, Any]) -> bool:
+def _is_continuation(before: dict[str, Any], detail: dict[str, Any]) -> bool:
     """True if a fragment continues the previous detail: same index and type, and no other id."""
-    ids = before.get("id"), one.get("id")
-    same = before.get("type") == one.get("type") and before.get("index") == one.get("index")
+    ids = before.get("id"), detail.get("id")
+    same = before.get("type") == detail.get("type") and before.get("index") == detail.get("index")
     return same and (None in ids or ids[0] == ids[1])
 
 
@@ -166,10 +168,10 @@ def _append_detail(detail: dict[str, Any], more: dict[str, Any]) -> None:
 
 def _split_data_url(url: str) -> tuple[str, str]:
     """Returns the media type and base64 data of a data URL; no data for other URLs."""
-    first_detail, comma, data = url.partition(",")
-    if not comma or not first_detail.startswith("data:"):
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:"):
         return "image/*", ""
-    return first_detail[5:].split(";")[0] or "application/octet-stream", data
+    return head[5:].split(";")[0] or "application/octet-stream", data
 
 
 _EMPTY_DELTA = wire.ChatDelta()
@@ -262,8 +264,8 @@ class Choice:
         if self._think_tags is None:
             self._append_text("text", text, logprobs)
             return
-        for kind, piece in self._think_tags.feed(text):
-            self._append_text(kind, piece, logprobs)
+        for kind, part_text in self._think_tags.feed(text):
+            self._append_text(kind, part_text, logprobs)
         if self._think_tags.done:
             self._think_tags = None
 
@@ -283,18 +285,18 @@ class Choice:
 
     def _read_reasoning(self, delta: wire.ChatDelta) -> None:
         details = delta.reasoning_details or ()
-        has_plain_field = delta.reasoning_content or delta.reasoning
-        text = has_plain_field or self.extras.detail_text(details)
+        has_text_field = delta.reasoning_content or delta.reasoning
+        text = has_text_field or self.extras.get_detail_text(details)
         if details and self._kind != "reasoning" and (text or has_hidden_state(details)):
             self._end_part()
         if details and (self._part is None or self._kind == "reasoning"):
             self.extras.collect_details(details)
         if text:
-            self._append_text("reasoning", text, extra=self.extras.first_detail())
-        if has_plain_field:
-            self.extras.has_plain_field = True
+            self._append_text("reasoning", text, extra=self.extras.get_first_detail())
+        if has_text_field:
+            self.extras.has_text_field = True
         if details and self._kind == "reasoning" and self._part is not None:
-            self._part.extra = self.extras.details_extra()
+            self._part.extra = self.extras.build_details_extra()
 
     def _append_text(self, kind: str, text: str, logprobs: Any = None, *, extra: Extra | None = None) -> None:
         """Appends to the open part, or ends it and opens one of this kind."""
@@ -322,7 +324,7 @@ class Choice:
     def _close_part(self) -> None:
         """Ends the open part. Details without text become a redacted part, but not at a fault, which may cut them."""
         self._end_part()
-        extra = None if self.ledger.breaking else self.extras.details_extra()
+        extra = None if self.ledger.breaking else self.extras.build_details_extra()
         if extra is not None and has_hidden_state(self.extras.details):
             self.ledger.open_reasoning(key := (self.index, "reasoning"), choice=self.index, form="redacted")
             self.ledger.close(key, extra)
@@ -343,9 +345,8 @@ class Choice:
         self.flush()
         if lower in wire.FAILURE_REASONS:
             message = f"the provider ended the answer with {reason!r}"
-            self.ledger.fault(
-                "server", message, code=reason, extra={NAME: {"error": {"message": message, "code": reason}}}
-            )
+            error = {"message": message, "code": reason}
+            self.ledger.fault("server", message, code=reason, extra={NAME: {"error": error}})
             return
         known = wire.FINISH_REASONS.get(lower)
         if known is None:
@@ -356,8 +357,8 @@ class Choice:
     def flush(self) -> None:
         """Emits what the tag reader held back, and opens calls that waited for a name."""
         if self._think_tags is not None and not self.ledger.ended:
-            for kind, piece in self._think_tags.finish():
-                self._append_text(kind, piece)
+            for kind, text in self._think_tags.finish():
+                self._append_text(kind, text)
             self._think_tags = None
         if not self.ledger.ended:
             if self._part is None:

@@ -21,7 +21,7 @@ from penstock import events as ev
 from penstock._codec import lost, nothing, verbatim
 from penstock._diagnostics import read_losses
 from penstock._jsontext import is_json
-from penstock._openai_chunks import GAP, CompletionChunkEncoder, encode_json, usage_object
+from penstock._openai_chunks import GAP, CompletionChunkEncoder, build_chunk_usage, encode_json
 from penstock._protocols.openai_chat import wire
 from penstock._protocols.openai_chat.wire import ERRORS, NAME, WIRE_REASONS, write_signature
 
@@ -41,7 +41,7 @@ class ChatPart:
     choice: int
     call_start: ev.CallStart | None = None  # of a call that is not written yet
     media: str = ""
-    pieces: list[str] = field(default_factory=list[str])
+    data_chunks: list[str] = field(default_factory=list[str])
     call_index: int = -1
     reasoning_index: int = 0
     state: dict[str, Any] = field(default_factory=dict[str, Any])  # a call's signature field; a reasoning part's id
@@ -55,10 +55,10 @@ class ChatPart:
         self.size += len(text)
 
 
-def unstreamed_details(details: list[dict[str, Any]], first_detail: dict[str, Any]) -> list[dict[str, Any]]:
+def select_unstreamed_details(details: list[dict[str, Any]], first_detail: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns what details hold besides the text that was streamed: signatures, encrypted data."""
-    rest = [{key: value for key, value in one.items() if key not in ("text", "summary")} for one in details]
-    return [one for one in rest if not one.items() <= first_detail.items()]
+    rest = [{key: value for key, value in detail.items() if key not in ("text", "summary")} for detail in details]
+    return [detail for detail in rest if not detail.items() <= first_detail.items()]
 
 
 _REASON_LOSSES: dict[Reason, str] = {"pause": "pause", "refusal": "reason", "other": "reason"}
@@ -118,11 +118,11 @@ class ChatEncoder(CompletionChunkEncoder):
         self._start_chunks(event)
         self._write_chunk(0, b'{"role":"assistant","content":""}')
 
-    def _read_usage(self, event: ev.Usage) -> None:
+    def _set_usage(self, event: ev.Usage) -> None:
         if event.step:
             self.report_loss("steps")
         else:
-            self._usage = usage_object(event, NAME, event.written)
+            self._usage = build_chunk_usage(event, NAME, event.written)
 
     def _write_finish(self, event: ev.Finish) -> None:
         if event.reason in _REASON_LOSSES:
@@ -130,7 +130,7 @@ class ChatEncoder(CompletionChunkEncoder):
         elif event.reason == "stop" and self._calls.get(0):
             self.report_loss("reason")
         reason = "stop" if event.reason == "refusal" and self._has_refusal else WIRE_REASONS[event.reason]
-        extra_content = {key: value for key, value in self._own_fields(event.extra).items() if key == "extra_content"}
+        extra_content = {key: value for key, value in self._get_extras(event.extra).items() if key == "extra_content"}
         self._write_chunk(0, encode_json(extra_content), encode_json(reason))
         for choice, other in enumerate(event.others, 1):
             self._write_chunk(choice, b"{}", encode_json(WIRE_REASONS[other]))
@@ -149,7 +149,7 @@ class ChatEncoder(CompletionChunkEncoder):
             self._first_texts.setdefault(part.choice, part)
         if kind is ev.ReasoningStart:
             part.first_detail = next(
-                iter(lenient.get_objects(self._own_fields(event.extra), "reasoning_details")), None
+                iter(lenient.get_objects(self._get_extras(event.extra), "reasoning_details")), None
             )
             part.reasoning_index, part.state = self._reasoning_count, {"id": event.item} if event.item else {}
             self._reasoning_count += 1
@@ -196,16 +196,16 @@ class ChatEncoder(CompletionChunkEncoder):
     def _end_reasoning(self, event: ev.ReasoningEnd) -> None:
         part = self._parts.pop(event.index)
         self._open_parts[part.kind, part.choice] -= 1
-        details = lenient.get_objects(self._own_fields(event.extra), "reasoning_details")
+        details = lenient.get_objects(self._get_extras(event.extra), "reasoning_details")
         if details and part.first_detail is not None:
-            details = unstreamed_details(details, part.first_detail)
-        if not details and not self._own_fields(event.extra):
+            details = select_unstreamed_details(details, part.first_detail)
+        if not details and not self._get_extras(event.extra):
             details = wire.write_details(event.extra, index=part.reasoning_index, **part.state)
             if details and wire.exceeds_details(event.extra):
                 self.report_loss("opaque")
         if details:
             self._write_chunk(part.choice, encode_json({"reasoning_details": details}))
-        elif event.extra and not self._own_fields(event.extra):
+        elif event.extra and not self._get_extras(event.extra):
             self._write_state(part, event.extra, "opaque")
             self.report_loss("opaque")  # Chat has signatures for whole messages, not for reasoning
 
@@ -220,7 +220,7 @@ class ChatEncoder(CompletionChunkEncoder):
         elif extra:
             self.report_loss(loss)
 
-    def _read_call_start(self, event: ev.CallStart) -> None:
+    def _hold_call(self, event: ev.CallStart) -> None:
         if event.by == "provider":
             self.report_loss("provider-call")
             return
@@ -242,7 +242,7 @@ class ChatEncoder(CompletionChunkEncoder):
                 self.report_loss("free-text")
                 first_input = encode_json({"input": first_input}).decode()
             call.update(type="function", function={"name": start.name, "arguments": first_input})
-        call.update(wire.merge_extra_content(self._own_fields(start.extra), write_signature(start.extra)))
+        call.update(wire.merge_extra_content(self._get_extras(start.extra), write_signature(start.extra)))
         self._write_chunk(part.choice, b'{"tool_calls":[%b]}' % encode_json(call))
 
     def _first_waiting_call(self) -> int:
@@ -283,7 +283,7 @@ class ChatEncoder(CompletionChunkEncoder):
 
     def _write_citation(self, event: ev.Source) -> None:
         """Writes an annotation with an index: the official accumulator requires one."""
-        part, annotation = self._texts.get(event.of), self._own_fields(event.extra).get("annotation")
+        part, annotation = self._texts.get(event.of), self._get_extras(event.extra).get("annotation")
         if part is not None and self._first_texts[part.choice] is not part:
             self.report_loss("span")
         if annotation is None:
@@ -312,7 +312,7 @@ class ChatEncoder(CompletionChunkEncoder):
         """Writes audio in pieces; an image waits until it is complete."""
         part = self._parts[event.index]
         if part.media.startswith("image"):
-            part.pieces.append(event.data)
+            part.data_chunks.append(event.data)
         elif part.media.startswith("audio"):
             self._write_chunk(part.choice, encode_json({"audio": {"data": event.data}}))
 
@@ -320,8 +320,8 @@ class ChatEncoder(CompletionChunkEncoder):
         part = self._parts.pop(event.index)
         if event.broken and part.media.startswith("image"):
             self.report_loss("cut-file")
-        elif part.pieces:
-            self._write_image(part.choice, f"data:{part.media};base64,{''.join(part.pieces)}")
+        elif part.data_chunks:
+            self._write_image(part.choice, f"data:{part.media};base64,{''.join(part.data_chunks)}")
 
     def _write_image(self, choice: int, url: str) -> None:
         self._write_chunk(
@@ -333,9 +333,9 @@ class ChatEncoder(CompletionChunkEncoder):
         ev.TextStart: _open_part, ev.TextDelta: _write_text, ev.TextEnd: _end_text,
         ev.RefusalStart: _open_part, ev.RefusalDelta: _write_refusal, ev.RefusalEnd: _end_text,
         ev.ReasoningStart: _open_part, ev.ReasoningDelta: _write_reasoning, ev.ReasoningEnd: _end_reasoning,
-        ev.CallStart: _read_call_start, ev.CallDelta: _write_call_delta, ev.CallEnd: _end_call, ev.CallCut: _cut_call,
+        ev.CallStart: _hold_call, ev.CallDelta: _write_call_delta, ev.CallEnd: _end_call, ev.CallCut: _cut_call,
         ev.FileStart: _start_file, ev.FileDelta: _write_file_data, ev.FileEnd: _end_file,
         ev.Result: lost("provider-call"), ev.Ask: lost("approval"), ev.Opaque: lost("opaque"), ev.Data: lost("data"),
-        ev.Source: _write_citation, ev.Usage: _read_usage, ev.Finish: _write_finish, ev.Unknown: verbatim,
+        ev.Source: _write_citation, ev.Usage: _set_usage, ev.Finish: _write_finish, ev.Unknown: verbatim,
         ev.Fault: CompletionChunkEncoder.write_fault,
     }  # fmt: skip

@@ -18,7 +18,7 @@ from penstock._lenient_fields import Object, as_object
 from penstock._markers import extract_markers
 from penstock._protocols.openai_chat import request_read_parts
 from penstock._protocols.openai_chat.request_read_parts import non_empty, read_cache_hint, read_part
-from penstock._protocols.openai_chat.wire import EXTRA_CONTENT, NAME, other_extra_content, read_signature
+from penstock._protocols.openai_chat.wire import EXTRA_CONTENT, NAME, drop_content_signature, read_signature
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MESSAGE_KEYS = frozenset("role content name tool_calls tool_call_id function_call refusal".split()).union(
     "reasoning_content reasoning reasoning_details cache_control".split()
 )
-_COMMON = frozenset(
+_COMMON_KEYS = frozenset(
     "model messages tools tool_choice stream stream_options max_tokens temperature top_p".split()
 ).union("frequency_penalty presence_penalty seed n user parallel_tool_calls store".split())
 _STREAM_OPTIONS = frozenset({"include_usage"})
@@ -41,7 +41,7 @@ _ROLE_EXTRA: dict[str, Extra] = {"developer": {NAME: {"_": {"role": "developer"}
 def read_request(body: Object) -> rq.Request:
     """Reads a request from its parsed body."""
     strict.as_object(body)
-    messages = _messages(body)
+    messages = _read_messages(body)
     options = strict.get_object(body, "stream_options")
     legacy = "functions" in body or "function_call" in body
     return rq.Request(
@@ -58,7 +58,7 @@ def read_request(body: Object) -> rq.Request:
 
 def _is_plain_request(body: Object, options: Object) -> bool:
     """True if every field has a canonical name and the usual form."""
-    if not body.keys() <= _COMMON or not options.keys() <= _STREAM_OPTIONS or body.get("stream") is False:
+    if not body.keys() <= _COMMON_KEYS or not options.keys() <= _STREAM_OPTIONS or body.get("stream") is False:
         return False
     for value in body.values():  # noqa: SIM110 — a generator would cost more than the checks
         if not value and value is not False and value != 0:
@@ -78,10 +78,10 @@ def _read_extra(body: Object, options: Object) -> Extra | None:
     return build_extra(NAME, unknown, also=also, **read_spelling(body))
 
 
-def _messages(body: Object) -> list[rq.Message]:
+def _read_messages(body: Object) -> list[rq.Message]:
     """Reads all messages. Valid ones take the fast path; an error is located by a second, slower pass."""
     try:
-        return [_ROLES[message["role"]](message) for message in body["messages"]]
+        return [_ROLE_READERS[message["role"]](message) for message in body["messages"]]
     except (BadRequest, LookupError, TypeError, AttributeError):
         return strict.read_objects(body, "messages", read_message, need=True)
 
@@ -89,9 +89,9 @@ def _messages(body: Object) -> list[rq.Message]:
 def read_message(message: Object) -> rq.Message:
     """Reads a message of any role."""
     try:
-        read = _ROLES[message["role"]]
+        read = _ROLE_READERS[message["role"]]
     except (KeyError, TypeError):
-        raise BadRequest(f"one of {', '.join(_ROLES)}", message.get("role"), "role") from None
+        raise BadRequest(f"one of {', '.join(_ROLE_READERS)}", message.get("role"), "role") from None
     return read(message)
 
 
@@ -157,15 +157,15 @@ def _read_assistant(message: Object) -> rq.Message:
 
 def _move_signature(message: rq.Message) -> None:
     """Moves the signature next to the content into the last text of the message."""
-    own = (message.extra or {}).get(NAME, {})
-    state = read_signature(own.get(EXTRA_CONTENT))
+    extras = (message.extra or {}).get(NAME, {})
+    state = read_signature(extras.get(EXTRA_CONTENT))
     last_text = next((part for part in reversed(message.parts) if type(part) is rq.Text), None)
     if not state or last_text is None:
         return
     last_text.extra = {**(last_text.extra or {}), **state}
-    other = other_extra_content(own[EXTRA_CONTENT])
-    fields = {key: value for key, value in own.items() if key != EXTRA_CONTENT}
-    marks = {**own.get("_", {}), "signed": True}
+    other = drop_content_signature(extras[EXTRA_CONTENT])
+    fields = {key: value for key, value in extras.items() if key != EXTRA_CONTENT}
+    marks = {**extras.get("_", {}), "signed": True}
     message.extra = {NAME: {**fields, **non_empty(**{EXTRA_CONTENT: other}), "_": marks}}
 
 
@@ -192,16 +192,16 @@ def _read_call(call: Object) -> rq.Call:
         raise error.at(kind) from None
     canonical = rq.Call(strict.get_text(call, "id"), name, value, "client", "text" if custom else "json")
     if len(call) != 3 or len(fields) != 2 or "type" not in call or value is not fields.get(field):  # noqa: PLR2004 — id, type, function
-        _read_odd_call(canonical, call, fields, field)
+        _read_unusual_call(canonical, call, fields, field)
     return canonical
 
 
-def _read_odd_call(canonical: rq.Call, call: Object, fields: Object, field: str) -> None:
+def _read_unusual_call(canonical: rq.Call, call: Object, fields: Object, field: str) -> None:
     canonical.cache = read_cache_hint(call) or ""
     unknown = unknown_fields(call, _CALL_KEYS)
     state = read_signature(unknown.get(EXTRA_CONTENT))
     if state:
-        other = other_extra_content(unknown[EXTRA_CONTENT])
+        other = drop_content_signature(unknown[EXTRA_CONTENT])
         unknown = {**unknown_fields(unknown, {EXTRA_CONTENT}), **non_empty(**{EXTRA_CONTENT: other})}
     canonical.extra = build_extra(
         NAME,
@@ -268,7 +268,7 @@ def _number_legacy_calls(messages: list[rq.Message]) -> list[rq.Message]:
     return messages
 
 
-_ROLES: dict[str, Callable[[Object], rq.Message]] = {
+_ROLE_READERS: dict[str, Callable[[Object], rq.Message]] = {
     **dict.fromkeys(("system", "developer", "user"), _read_plain_message),
     "assistant": _read_assistant,
     **dict.fromkeys(("tool", "function"), _read_result),
@@ -310,7 +310,7 @@ def read_spelling(body: Object) -> Object:
         "seed": "random_seed" if body.get("random_seed") is not None else "",
         "top_k": body.get("top_k") is not None,
         "reasoning": {"as": body["reasoning"]} if isinstance(body.get("reasoning"), dict) else None,
-        "format": _unusual_format(body.get("response_format")),
+        "format": _find_unusual_format(body.get("response_format")),
     }
 
 
@@ -359,17 +359,16 @@ def _read_format_object(value: Object) -> rq.Format | None:
     kind = value.get("type")
     if kind == "json_schema":
         return strict.read_object(value, "json_schema", openai.read_schema_format)
-    return rq.Format("json") if kind == "json_object" else rq.Format() if kind == "text" else None
+    return openai.read_plain_format(kind)
 
 
-def _unusual_format(value: Any) -> Object | None:
+def _find_unusual_format(value: Any) -> Object | None:
     """Returns a `response_format` that cannot be written again from its canonical form."""
     if not isinstance(value, dict):
         return None
-    whole = cast("Object", value)
-    fields = as_object(whole.get("json_schema"))
-    unknown_keys = unknown_fields(whole, _FORMAT_KEYS.get(str(whole.get("type")), set())) or unknown_fields(
-        fields, _SCHEMA_KEYS
-    )
+    form = cast("Object", value)
+    fields = as_object(form.get("json_schema"))
+    known = _FORMAT_KEYS.get(str(form.get("type")), set())
+    unknown_keys = unknown_fields(form, known) or unknown_fields(fields, _SCHEMA_KEYS)
     empty = any(value in (None, "", {}) for value in fields.values())
-    return {"as": whole} if unknown_keys or empty or (fields and not fields.get("name")) else None
+    return {"as": form} if unknown_keys or empty or (fields and not fields.get("name")) else None

@@ -35,8 +35,8 @@ def read_reasoning_fields(message: Object) -> list[rq.Reasoning]:
         parts[0].text = text  # a detail that only signs the text of the field
     # Plain fields mostly repeat the details; their text is kept only if the details do not have it.
     marks = {"field": field, "said": text if text != "".join(part.text for part in parts) else ""}
-    own = (parts[0].extra or {})[NAME]
-    parts[0].extra = {**(parts[0].extra or {}), NAME: {**other_fields, **own, "_": marks}}
+    extras = (parts[0].extra or {})[NAME]
+    parts[0].extra = {**(parts[0].extra or {}), NAME: {**other_fields, **extras, "_": marks}}
     return parts
 
 
@@ -86,13 +86,13 @@ def read_thinking_part(part: Object) -> rq.AnyPart:
     if isinstance(value, str):
         return rq.Reasoning(value, extra=build_extra(NAME, unknown_fields(part, {"type", "thinking"}), part="text"))
     texts = strict.read_objects(part, "thinking", dict)
-    plain = all(one.keys() == {"type", "text"} and one["type"] == "text" for one in texts)
-    text = "".join(one["text"] for one in texts if isinstance(one.get("text"), str))
-    marks = {"part": "list", "given": None if plain and len(texts) == 1 else {"as": value}}
+    is_plain = all(row.keys() == {"type", "text"} and row["type"] == "text" for row in texts)
+    text = "".join(row["text"] for row in texts if isinstance(row.get("text"), str))
+    marks = {"part": "list", "given": None if is_plain and len(texts) == 1 else {"as": value}}
     return rq.Reasoning(text, extra=build_extra(NAME, unknown_fields(part, {"type", "thinking"}), **marks))
 
 
-P = TypeVar("P", rq.Text, rq.File)
+PartType = TypeVar("PartType", rq.Text, rq.File)
 _CACHE_HINTS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 
 
@@ -119,7 +119,7 @@ def read_part(part: Object) -> rq.AnyPart:
     return read(part) if read else rq.Opaque(NAME, strict.get_text(part, "type"), part)
 
 
-def _finish_part(canonical: P, part: Object, known: str, **marks: Any) -> P:
+def _finish_part(canonical: PartType, part: Object, known: str, **marks: Any) -> PartType:
     """Adds the other fields of a part, and how it was written, to its extra data."""
     hint = {key: part[key] for key in _CACHE_HINTS if part.get(key) is not None}
     if hint:
@@ -138,12 +138,9 @@ def _read_text(part: Object, key: str) -> rq.AnyPart:
 def _read_linked_file(part: Object, key: str, media: str, kind: str) -> rq.AnyPart:
     """Reads a file whose URL is in an object, or is the value itself."""
     bare = isinstance(part.get(key), str)
-    if bare:
-        canonical, unusual_url = openai.read_file_url(part[key], media)
-    else:
-        canonical, unusual_url = strict.read_object(
-            part, key, lambda inner: openai.read_file_url(strict.require_text(inner, "url"), media)
-        )
+    url = part[key] if bare else strict.read_object(part, key, partial(strict.require_text, key="url"))
+    canonical, unusual_url = openai.read_file_url(url, media)
+    if not bare:
         known = {"url"}
         if key == "image_url" and isinstance(part[key].get("detail"), str):
             canonical.detail = part[key]["detail"]
@@ -155,9 +152,8 @@ def _read_linked_file(part: Object, key: str, media: str, kind: str) -> rq.AnyPa
 def _read_document(part: Object) -> rq.AnyPart:
     canonical, unusual_url = openai.read_file_url(strict.require_text(part, "document_url"), "application/pdf")
     canonical.name = strict.get_text(part, "document_name")
-    return _finish_part(
-        canonical, unknown_fields(part, {"document_name"}), "document_url", url=unusual_url, kind="document_url"
-    )
+    fields = unknown_fields(part, {"document_name"})
+    return _finish_part(canonical, fields, "document_url", url=unusual_url, kind="document_url")
 
 
 def _read_audio(part: Object) -> rq.AnyPart:
@@ -241,10 +237,8 @@ def _read_function(tool: Object) -> rq.Tool:
     fields = tool["function"]
     try:
         canonical = openai.read_function(strict.as_object(fields))
-        is_usual = (
-            len(fields) == 3 + (canonical.strict is not None) and canonical.schema is not None and canonical.description
-        )
-        if is_usual and len(tool) == 2 and "type" in tool:  # noqa: PLR2004 — no other fields
+        is_usual = len(fields) == 3 + (canonical.strict is not None) and canonical.schema is not None
+        if is_usual and canonical.description and len(tool) == 2 and "type" in tool:  # noqa: PLR2004 — no other fields
             return canonical
         function, also = unknown_fields(fields, _FUNCTION_KEYS), empty_fields(fields, _FUNCTION_KEYS)
     except BadRequest as error:
@@ -259,9 +253,8 @@ def _read_function(tool: Object) -> rq.Tool:
 
 def _read_flat_function(tool: Object) -> rq.Tool:
     """Reads a function in the form of other protocols: no `function` object, the schema under another name."""
-    canonical = openai.read_function(
-        tool, "input_schema" if "parameters" not in tool and "input_schema" in tool else "parameters"
-    )
+    schema_key = "input_schema" if "parameters" not in tool and "input_schema" in tool else "parameters"
+    canonical = openai.read_function(tool, schema_key)
     canonical.cache = read_cache_hint(tool) or ""
     function = unknown_fields(tool, _FUNCTION_KEYS | {"type", "input_schema", "cache_control"})
     canonical.extra = build_extra(NAME, non_empty(function=function))
@@ -305,8 +298,8 @@ def read_choice(body: Object) -> rq.ToolChoice | None:
         canonical = strict.read_object(body, key, _read_choice_object)
     # Forms of other protocols are normalized; these are forms of Chat that must be written again.
     kind = as_object(choice).get("type")
-    unusual_url = key == "function_call" or choice == "any" or (kind in ("custom", "allowed_tools") and kind in choice)
-    canonical.extra = {NAME: {"_": {"choice": {key: choice}}}} if unusual_url else None
+    is_unusual = key == "function_call" or choice == "any" or (kind in ("custom", "allowed_tools") and kind in choice)
+    canonical.extra = {NAME: {"_": {"choice": {key: choice}}}} if is_unusual else None
     return canonical
 
 

@@ -31,24 +31,24 @@ class ChatRequestWriter(ChatPartWriter):
     """Writes one request."""
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.split_extra(request.extra)
+        extras, marks = self.split_extra(request.extra)
         messages: list[Object] = []
-        for message in embed_markers(request.messages, self.holds, self.report_carried, self.report_loss):
-            self.roles[message.role](self, message, messages)
+        for message in embed_markers(request.messages, self.native_support, self.report_carried, self.report_loss):
+            self.role_writers[message.role](self, message, messages)
         body: Object = {"model": request.model} if request.model else {}
         body["messages"] = messages
         if request.stream:
             body["stream"] = True
         request_write_parts.write_tools(self, request.tools, body)
         request_write_parts.write_choice(self, request.choice, body)
-        write_settings(self, request.settings, own, marks, body)
-        body.update({key: value for key, value in own.items() if key not in request_read.KEPT_SETTINGS})
+        write_settings(self, request.settings, extras, marks, body)
+        body.update({key: value for key, value in extras.items() if key not in request_read.KEPT_SETTINGS})
         if request.usage is not None:
-            body["stream_options"] = {"include_usage": request.usage, **own.get("stream_options", {})}
+            body["stream_options"] = {"include_usage": request.usage, **extras.get("stream_options", {})}
         add_missing(body, marks.get("also"))
         return body
 
-    def _write_plain_message(self, message: rq.Message, messages: list[Object]) -> None:
+    def _write_message(self, message: rq.Message, messages: list[Object]) -> None:
         """Writes a system or user message."""
         role: str = message.role
         if role == "system" and self.quirks.system:
@@ -56,10 +56,10 @@ class ChatRequestWriter(ChatPartWriter):
         if message.extra is None:
             body: Object = {"role": role, "content": self.write_content(message.parts) or ""}
         else:
-            own, marks = self.split_extra(message.extra)
+            extras, marks = self.split_extra(message.extra)
             body = {"role": self.quirks.system or marks.get("role", role) if role == "system" else role}
             self._write_content(message.parts, marks, "", body)
-            body.update(own)
+            body.update(extras)
             self._write_message_fields(body, marks, message.parts)
         if message.name:
             body["name"] = message.name
@@ -95,10 +95,10 @@ class ChatRequestWriter(ChatPartWriter):
             if order < last_order and kind is not rq.Source:
                 self.report_loss("order")
             last_order = order
-        own, marks = self.split_extra(message.extra)
+        extras, marks = self.split_extra(message.extra)
         self._write_refusal(content_parts, body)
         self._write_content(content_parts, marks, None, body)
-        body.update(merge_extra_content(own, state))
+        body.update(merge_extra_content(extras, state))
         if message.name:
             body["name"] = message.name
         self._write_message_fields(body, marks, message.parts)
@@ -111,10 +111,10 @@ class ChatRequestWriter(ChatPartWriter):
         """Returns the field for a text's thought signature, if it may be sent, and the parts without it."""
         if "signed" not in split_extra(message.extra, NAME)[1] and not self.quirks.signatures:
             return {}, message.parts
-        found: Object = {}
+        signature_field: Object = {}
         for part in message.parts:
-            found = (write_signature(part.extra) if type(part) is rq.Text else None) or found
-        return found, [_without_signature(part) if type(part) is rq.Text else part for part in message.parts]
+            signature_field = (write_signature(part.extra) if type(part) is rq.Text else None) or signature_field
+        return signature_field, [_drop_signature(part) if type(part) is rq.Text else part for part in message.parts]
 
     def _write_refusal(self, content_parts: list[rq.AnyPart], body: Object) -> None:
         """Writes a refusal as a field if it stands alone or was one; else it stays a part."""
@@ -139,19 +139,19 @@ class ChatRequestWriter(ChatPartWriter):
         if call.extra is not None:
             signed = "signed" in split_extra(call.extra, NAME)[1] or self.quirks.signatures
             state = write_signature(call.extra) if signed else {}
-            own, marks = self.split_extra((_without_signature(call) if state else call).extra)
-            own = merge_extra_content(own, state)
+            extras, marks = self.split_extra((_drop_signature(call) if state else call).extra)
+            extras = merge_extra_content(extras, state)
             if "legacy" in marks:
                 body["function_call"] = definition
                 return
-            self._write_odd_call(fields, definition, own, marks)
+            self._write_unusual_call(fields, definition, extras, marks)
         if not call.json and not text and call.extra is None:
             definition["arguments"] = "{}"
         if call.cache:
             self.write_cache_hint(call, fields, self.split_extra(call.extra)[1])
         body.setdefault("tool_calls", []).append(fields)
 
-    def _write_odd_call(self, fields: Object, definition: Object, own: Object, marks: Object) -> None:
+    def _write_unusual_call(self, fields: Object, definition: Object, extras: Object, marks: Object) -> None:
         if "untyped" in marks:
             del fields["type"]
         if "unnamed" in marks and not fields["id"]:
@@ -159,21 +159,21 @@ class ChatRequestWriter(ChatPartWriter):
         original = marks.get("given", {}).get("as")
         if "given" in marks and definition["arguments"] == ("" if original is None else as_json(original)):
             definition["arguments"] = original
-        fields.update({key: value for key, value in own.items() if key != "function"})
-        definition.update(own.get("function", {}))
+        fields.update({key: value for key, value in extras.items() if key != "function"})
+        definition.update(extras.get("function", {}))
 
     def _write_tool_message(self, message: rq.Message, messages: list[Object]) -> None:
         for part in message.parts:
             if type(part) is rq.Result:
                 messages.append(self._write_result(part))
-            elif blocks := self.part(part):
+            elif blocks := self.write_part(part):
                 messages.append({"role": "user", "content": blocks})
 
     def _write_result(self, result: rq.Result) -> Object:
         if result.extra is None and not result.cache:
             content = self.write_result_content(result.content, listed=False)
             return {"role": "tool", "tool_call_id": result.call, "content": content}
-        own, marks = self.split_extra(result.extra)
+        extras, marks = self.split_extra(result.extra)
         body: Object = {"role": marks.get("role", "tool")}
         if body["role"] == "tool" and "unnamed" not in marks:
             body["tool_call_id"] = result.call
@@ -181,20 +181,20 @@ class ChatRequestWriter(ChatPartWriter):
             body["name"] = result.name
         if result.content or not ("content" in marks.get("also", ()) or "bare" in marks):
             body["content"] = self.write_result_content(result.content, listed="listed" in marks)
-        body.update(own)
+        body.update(extras)
         self._write_message_fields(body, marks, [result])
         if result.cache and not _has_message_hint([result], marks):
-            self.write_cache_hint(result, body, own)
+            self.write_cache_hint(result, body, extras)
         return body
 
-    roles: dict[str, Callable[[Any, rq.Message, list[Object]], None]] = {  # noqa: RUF012 — a table
-        **dict.fromkeys(("system", "user"), _write_plain_message),
+    role_writers: dict[str, Callable[[Any, rq.Message, list[Object]], None]] = {  # noqa: RUF012 — a table
+        **dict.fromkeys(("system", "user"), _write_message),
         "assistant": _write_assistant,
         "tool": _write_tool_message,
     }
 
 
-def _without_signature(part: Any) -> Any:
+def _drop_signature(part: Any) -> Any:
     """Returns a part without its thought signature."""
     return replace(part, extra=remove_signature(part.extra)) if write_signature(part.extra) else part
 
@@ -217,41 +217,36 @@ _SETTING_FIELDS = openai.parse_names(
 )
 
 
-def write_settings(writer: ChatPartWriter, settings: rq.Settings, own: Object, marks: Object, body: Object) -> None:
+def write_settings(writer: ChatPartWriter, settings: rq.Settings, extras: Object, marks: Object, body: Object) -> None:
     """Writes all settings that have a value."""
     openai.write_fields(settings, _SETTING_FIELDS, body)
     if settings.max_output is not None:
-        _write_limit(writer, settings.max_output, marks, body)
+        body[writer.quirks.limit or marks.get("limit") or "max_tokens"] = settings.max_output
+        long_limit, short_limit = marks.get("limits", (None, None))
+        if long_limit == settings.max_output and not writer.quirks.limit:
+            body["max_tokens"] = short_limit
     if settings.seed is not None:
         body[marks.get("seed") or writer.quirks.seed] = settings.seed
     if settings.stop:
         body["stop"] = settings.stop[0] if "stop" in marks and len(settings.stop) == 1 else settings.stop
-    if settings.format is not None or "format" in marks:
-        _write_format(settings.format, marks, body)
+    _write_format(settings.format, marks, body)
     if settings.top_k is not None and (writer.quirks.top_k or "top_k" in marks):
         body["top_k"] = settings.top_k
     elif settings.top_k is not None:
         writer.report_loss("setting", "top_k")
-    kept_fields = {key: own[key] for key in request_read.KEPT_SETTINGS if key in own}
+    kept_fields = {key: extras[key] for key in request_read.KEPT_SETTINGS if key in extras}
     if kept_fields and request_read.read_effort(kept_fields)[1] == settings.budget:
         body.update(drop_empty(reasoning_effort=settings.effort), **kept_fields)
     else:
         _write_thinking(writer, settings, marks, body)
 
 
-def _write_limit(writer: ChatPartWriter, limit: int, marks: Object, body: Object) -> None:
-    body[writer.quirks.limit or marks.get("limit") or "max_tokens"] = limit
-    long_limit, short_limit = marks.get("limits", (None, None))
-    if long_limit == limit and not writer.quirks.limit:
-        body["max_tokens"] = short_limit
-
-
-def _write_format(format_: rq.Format | None, marks: Object, body: Object) -> None:
+def _write_format(form: rq.Format | None, marks: Object, body: Object) -> None:
     original = marks.get("format", {}).get("as")
-    if original is not None and request_read.read_format({"response_format": original}) == format_:
+    if original is not None and request_read.read_format({"response_format": original}) == form:
         body["response_format"] = original
-    elif format_ is not None:
-        body["response_format"] = _format_object(format_)
+    elif form is not None:
+        body["response_format"] = _build_format(form)
 
 
 def _write_thinking(writer: ChatPartWriter, settings: rq.Settings, marks: Object, body: Object) -> None:
@@ -281,7 +276,7 @@ def _write_thinking(writer: ChatPartWriter, settings: rq.Settings, marks: Object
         writer.report_loss("setting", "effort")
 
 
-def _thinking_object(settings: rq.Settings, quirks: Quirks) -> Object:
+def _build_thinking_object(settings: rq.Settings, quirks: Quirks) -> Object:
     """Returns `thinking` (on or off), and `reasoning_effort` if the model takes one.
 
     https://api-docs.deepseek.com/guides/thinking_mode, https://docs.z.ai/guides/capabilities/thinking-mode
@@ -295,7 +290,7 @@ def _thinking_object(settings: rq.Settings, quirks: Quirks) -> Object:
     return {**fields, "reasoning_effort": effort} if effort else fields
 
 
-def _thinking_switch(settings: rq.Settings, _quirks: Quirks) -> Object:
+def _build_thinking_switch(settings: rq.Settings, _quirks: Quirks) -> Object:
     """Returns Qwen's switch and budget. https://www.alibabacloud.com/help/en/model-studio/deep-thinking"""
     if settings.budget == 0 or settings.effort == "none":
         return {"enable_thinking": False}
@@ -307,7 +302,7 @@ def _thinking_switch(settings: rq.Settings, _quirks: Quirks) -> Object:
     }
 
 
-_THINKING_FIELDS = {"thinking": _thinking_object, "enable_thinking": _thinking_switch}
+_THINKING_FIELDS = {"thinking": _build_thinking_object, "enable_thinking": _build_thinking_switch}
 
 
 def _write_reasoning_object(settings: rq.Settings, body: Object) -> None:
@@ -317,9 +312,9 @@ def _write_reasoning_object(settings: rq.Settings, body: Object) -> None:
     body.update(drop_empty(reasoning={**fields, "enabled": False} if off else fields))
 
 
-def _format_object(format_: rq.Format) -> Object:
-    if format_.kind != "schema":
-        return {"type": "json_object" if format_.kind == "json" else "text"}
-    about = {"description": format_.description, "strict": format_.strict}
-    schema = drop_empty(name=format_.name or "answer", schema=format_.schema, **about)
+def _build_format(form: rq.Format) -> Object:
+    if form.kind != "schema":
+        return {"type": "json_object" if form.kind == "json" else "text"}
+    about = {"description": form.description, "strict": form.strict}
+    schema = drop_empty(name=form.name or "answer", schema=form.schema, **about)
     return {"type": "json_schema", "json_schema": schema}

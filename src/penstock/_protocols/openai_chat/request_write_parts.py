@@ -59,7 +59,7 @@ class ChatPartWriter(RequestDraft):
         super().__init__()
         self.quirks = quirks
         files = {"result_files": quirks.result_files, "file_urls": quirks.file_urls}
-        self.holds = NativeSupport(NAME, failed=False, json=False, assistant_files=False, **files)
+        self.native_support = NativeSupport(NAME, failed=False, json=False, assistant_files=False, **files)
 
     def write_content(
         self, parts: Sequence[rq.AnyPart], *, listed: bool = False, hinted: bool = False
@@ -75,18 +75,18 @@ class ChatPartWriter(RequestDraft):
         if not parts and not listed:
             return ""
         if hinted:
-            return [*self._write_parts(parts[:-1]), *self.part(parts[-1], hinted=True)]
+            return [*self._write_parts(parts[:-1]), *self.write_part(parts[-1], hinted=True)]
         return self._write_parts(parts)
 
     def _is_plain_text(self, part: rq.Text) -> bool:
         return part.extra is None or self.is_foreign(part.extra)
 
     def _write_parts(self, parts: Sequence[rq.AnyPart | rq.ResultPart]) -> list[Object]:
-        return [fields for part in parts for fields in self.part(part)]
+        return [fields for part in parts for fields in self.write_part(part)]
 
-    def part(self, part: rq.AnyPart | rq.ResultPart, *, hinted: bool = False) -> list[Object]:
+    def write_part(self, part: rq.AnyPart | rq.ResultPart, *, hinted: bool = False) -> list[Object]:
         """Returns a part in Chat's form: mostly one object, sometimes none."""
-        fields = self.kinds[type(part)](self, part)
+        fields = self.part_writers[type(part)](self, part)
         if fields and part.cache and type(part) is not rq.Opaque:
             marks = split_extra(getattr(part, "extra", None), NAME)[1]
             if not hinted or "hint" in marks:
@@ -112,18 +112,18 @@ class ChatPartWriter(RequestDraft):
             if type(only) is rq.Text and not only.cache and self._is_plain_text(only):
                 return only.text
         fields = self._write_parts(content)
-        if listed or (len(fields) > 1 and self.quirks.lists) or any(one["type"] != "text" for one in fields):
+        if listed or (len(fields) > 1 and self.quirks.lists) or any(row["type"] != "text" for row in fields):
             return fields
         if len(fields) > 1:
             self.report_loss("parts")
-        return "\n".join(one["text"] for one in fields)
+        return "\n".join(row["text"] for row in fields)
 
     def _write_text(self, part: rq.Text) -> list[Object]:
         kind = "refusal" if part.refusal else "text"
         fields: Object = {"type": kind, kind: part.text}
         if part.extra is not None:
-            own, marks = self.split_extra(part.extra)
-            restore_fields(fields, own.get("beside", {}), marks)
+            extras, marks = self.split_extra(part.extra)
+            restore_fields(fields, extras.get("beside", {}), marks)
         return [fields]
 
     def _write_json(self, part: rq.Json) -> list[Object]:
@@ -131,8 +131,8 @@ class ChatPartWriter(RequestDraft):
         return [{"type": "text", "text": part.json}]
 
     def _write_file(self, part: rq.File) -> list[Object]:
-        own, marks = self.split_extra(part.extra)
-        inner = {key: value for key, value in own.items() if key != "beside"}
+        extras, marks = self.split_extra(part.extra)
+        inner = {key: value for key, value in extras.items() if key != "beside"}
         if part.id and NAME not in (part.extra or ()):
             self.report_loss("file-id")
         kind, value = self._choose_file_form(part, marks)
@@ -144,7 +144,7 @@ class ChatPartWriter(RequestDraft):
         fields[kind] = {**value, **inner} if isinstance(value, dict) else value
         if kind == "document_url" and part.name:
             fields["document_name"] = part.name
-        restore_fields(fields, own.get("beside", {}), marks)
+        restore_fields(fields, extras.get("beside", {}), marks)
         return [fields]
 
     def _choose_file_form(self, part: rq.File, marks: Object) -> tuple[str, Any]:
@@ -169,7 +169,9 @@ class ChatPartWriter(RequestDraft):
         if part.url and not self.quirks.file_urls and kind != "file":
             self.report_loss("file")
             return "text", request_writer.describe_file(part)
-        return "file", _file_object(part, part.data if "bare" in marks and part.data else address, own="kind" in marks)
+        return "file", _build_file_object(
+            part, part.data if "bare" in marks and part.data else address, extras="kind" in marks
+        )
 
     def _write_as_text(self, part: Any) -> list[Object]:
         """Writes a call or a result that this role may not have as text."""
@@ -182,17 +184,17 @@ class ChatPartWriter(RequestDraft):
         return "part" in marks or (self.quirks.reasoning == "thinking" and "field" not in marks)
 
     def _write_thinking_part(self, part: rq.Reasoning) -> list[Object]:
-        own, marks = split_extra(part.extra, NAME)
+        extras, marks = split_extra(part.extra, NAME)
         original: Any = marks.get("given", {}).get("as")
         if original is None or join_texts(original) != part.text:
             original = part.text if marks.get("part") == "text" else [{"type": "text", "text": part.text}]
-        return [{"type": "thinking", "thinking": original, **own}]
+        return [{"type": "thinking", "thinking": original, **extras}]
 
     def write_reasoning(self, part: rq.Reasoning, body: Object) -> None:
         """Writes reasoning into the fields of a message."""
-        own, marks = split_extra(part.extra, NAME)
+        extras, marks = split_extra(part.extra, NAME)
         state = {key: value for key, value in (part.extra or {}).items() if key != NAME and value.keys() - {"_"}}
-        details = own.get("reasoning_details", ())
+        details = extras.get("reasoning_details", ())
         same = bool(details) and join_texts(details) == part.text
         if not same:
             details = write_details(state, part.text) if self.quirks.details else []
@@ -200,7 +202,7 @@ class ChatPartWriter(RequestDraft):
             body["reasoning_details"] = [*body.get("reasoning_details", ()), *details]
         elif state:
             self.report_loss("reasoning-state")
-        body.update({key: value for key, value in own.items() if key != "reasoning_details"})
+        body.update({key: value for key, value in extras.items() if key != "reasoning_details"})
         field = marks.get("field", "" if same else self.quirks.reasoning)
         text = (marks.get("said") if same else "") or part.text
         if field and text:
@@ -208,7 +210,7 @@ class ChatPartWriter(RequestDraft):
         elif text and not details:
             self.report_loss("reasoning")
 
-    kinds: dict[type, Callable[[Any, Any], list[Object]]] = {  # noqa: RUF012 — a table
+    part_writers: dict[type, Callable[[Any, Any], list[Object]]] = {  # noqa: RUF012 — a table
         rq.Text: _write_text,
         rq.Json: _write_json,
         rq.File: _write_file,
@@ -221,37 +223,37 @@ class ChatPartWriter(RequestDraft):
     }
 
 
-def _file_object(part: rq.File, address: str, *, own: bool) -> Object:
+def _build_file_object(part: rq.File, address: str, *, extras: bool) -> Object:
     """Returns the `file` object. The API requires a name with data, even if the file has none."""
-    made_name = f"file.{_FILE_EXTENSIONS.get(part.media, 'bin')}" if address and not own else ""
+    made_name = f"file.{_FILE_EXTENSIONS.get(part.media, 'bin')}" if address and not extras else ""
     return request_writer.drop_empty(file_data=address, file_id=part.id, filename=part.name or made_name)
 
 
 def write_tools(draft: ChatPartWriter, tools: Iterable[rq.Tool], body: Object) -> None:
     """Writes all tools: as `tools`, or as `functions` if the client wrote them so."""
     for tool in tools:
-        own, marks = draft.split_extra(tool.extra)
-        fields = _write_tool(draft, tool, own, marks)
+        extras, marks = draft.split_extra(tool.extra)
+        fields = _write_tool(draft, tool, extras, marks)
         if fields is not None:
             body.setdefault("functions" if "legacy" in marks else "tools", []).append(fields)
 
 
-def _write_tool(draft: ChatPartWriter, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
+def _write_tool(draft: ChatPartWriter, tool: rq.Tool, extras: Object, marks: Object) -> Object | None:
     if tool.namespace:
         draft.report_loss("namespace", tool.namespace)
     if tool.kind in ("provider", "unknown"):
-        if "tool" not in own:
+        if "tool" not in extras:
             draft.report_loss("tool", tool.name)
-        return own.get("tool")
+        return extras.get("tool")
     if tool.kind == "custom":
-        return _write_custom_tool(tool, own, marks)
+        return _write_custom_tool(tool, extras, marks)
     function = _write_function(tool)
     fields: Object = {"type": "function", "function": function}
-    if own or marks:
-        restore_fields(function, own.get("function", {}), marks)
+    if extras or marks:
+        restore_fields(function, extras.get("function", {}), marks)
         if "legacy" in marks:
             return function
-        fields.update(own.get("tool", {}))
+        fields.update(extras.get("tool", {}))
         if "untyped" in marks:
             del fields["type"]
     if tool.cache:
@@ -264,7 +266,7 @@ def _write_function(tool: rq.Tool) -> Object:
     return {"name": tool.name, **{key: value for key, value in fields.items() if value is not None}}
 
 
-def _write_custom_tool(tool: rq.Tool, own: Object, marks: Object) -> Object:
+def _write_custom_tool(tool: rq.Tool, extras: Object, marks: Object) -> Object:
     custom = request_writer.drop_empty(name=tool.name, description=tool.description)
     grammar = tool.schema or {}
     if "format" in marks and read_grammar(marks["format"]) == tool.schema:
@@ -272,8 +274,8 @@ def _write_custom_tool(tool: rq.Tool, own: Object, marks: Object) -> Object:
     elif grammar.get("definition"):
         rules = {"syntax": grammar.get("syntax"), "definition": grammar["definition"]}
         custom["format"] = {"type": "grammar", "grammar": rules}
-    restore_fields(custom, own.get("custom", {}), marks)
-    return {"type": "custom", "custom": custom, **own.get("tool", {})}
+    restore_fields(custom, extras.get("custom", {}), marks)
+    return {"type": "custom", "custom": custom, **extras.get("tool", {})}
 
 
 def write_choice(draft: ChatPartWriter, choice: rq.ToolChoice | None, body: Object) -> None:

@@ -153,12 +153,12 @@ def read_signature(content: Any) -> Extra:
 
 def read_extra_content(content: Any) -> Extra | None:
     """Returns all of `extra_content`: the signature as state of Gemini, the rest as a field of Chat."""
-    state, rest = read_signature(content), other_extra_content(content)
+    state, rest = read_signature(content), drop_content_signature(content)
     merged: Extra = {**({NAME: {EXTRA_CONTENT: rest}} if rest else {}), **state}
     return merged or None
 
 
-def other_extra_content(content: Any) -> Object:
+def drop_content_signature(content: Any) -> Object:
     """Returns `extra_content` without the signature."""
     content_fields = as_object(content)
     google = {key: value for key, value in as_object(content_fields.get(GOOGLE)).items() if key != SIGNATURE}
@@ -212,15 +212,17 @@ def exceeds_details(extra: Extra | None) -> bool:
     return any(fields.keys() - known for fields in (extra or {}).values())
 
 
-def write_details(extra: Extra | None, text: str = "", **more: Any) -> list[Object]:
+def write_details(extra: Extra | None, text: str = "", **other_fields: Any) -> list[Object]:
     """Returns state of another protocol as a reasoning detail: encrypted data, or the signature of a text."""
     for format_name, (protocol, signature_field, encrypted_field) in DETAIL_FORMATS.items():
         fields = (extra or {}).get(protocol, {})
         if fields.get(encrypted_field):
-            return [{"type": "reasoning.encrypted", "data": fields[encrypted_field], "format": format_name, **more}]
+            return [
+                {"type": "reasoning.encrypted", "data": fields[encrypted_field], "format": format_name, **other_fields}
+            ]
         if signature_field and fields.get(signature_field):
             signed = {"type": "reasoning.text", "text": text, "signature": fields[signature_field]}
-            return [{**signed, "format": format_name, **more}]
+            return [{**signed, "format": format_name, **other_fields}]
     return []
 
 
@@ -228,7 +230,7 @@ def write_details(extra: Extra | None, text: str = "", **more: Any) -> list[Obje
 
 _LISTS = ("annotations", "images")
 ERRORS = openai_errors.errors_with_prompt("messages")
-error_body = partial(openai_errors.error_body, protocol=NAME, errors=ERRORS)
+build_error_body = partial(openai_errors.build_error_body, protocol=NAME, errors=ERRORS)
 
 
 def fold_body(frames: Sequence[Frame]) -> bytes:
@@ -242,12 +244,12 @@ def _finish_body(completion: dict[str, Any]) -> None:
         _finish_message(choice["message"], cut=choice["finish_reason"] in ("length", "content_filter"))
 
 
-def _add_delta(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
+def _add_delta(choices: dict[int, dict[str, Any]], fragment: dict[str, Any]) -> None:
     empty = {"role": "assistant", "content": None, "refusal": None}
-    new = {"index": more["index"], "message": empty, "logprobs": None, "finish_reason": None}
-    choice = choices.setdefault(more["index"], new)
+    new = {"index": fragment["index"], "message": empty, "logprobs": None, "finish_reason": None}
+    choice = choices.setdefault(fragment["index"], new)
     message: dict[str, Any] = choice["message"]
-    for key, value in more["delta"].items():
+    for key, value in fragment["delta"].items():
         if key == "tool_calls":
             _add_call(message.setdefault("tool_calls", {}), value[0])
         elif key == "reasoning_details":
@@ -262,56 +264,56 @@ def _add_delta(choices: dict[int, dict[str, Any]], more: dict[str, Any]) -> None
             message[key] = _join_content(message[key], value)
         elif key != "role":
             grow_text(message, key, value)
-    if more["logprobs"]:
-        known: dict[str, Any] = {**dict.fromkeys(more["logprobs"]), **(choice["logprobs"] or {})}
-        choice["logprobs"] = {key: _join_lists(known[key], more["logprobs"].get(key)) for key in known}
-    choice["finish_reason"] = more["finish_reason"] or choice["finish_reason"]
+    if fragment["logprobs"]:
+        known: dict[str, Any] = {**dict.fromkeys(fragment["logprobs"]), **(choice["logprobs"] or {})}
+        choice["logprobs"] = {key: _join_lists(known[key], fragment["logprobs"].get(key)) for key in known}
+    choice["finish_reason"] = fragment["finish_reason"] or choice["finish_reason"]
 
 
-def _join_content(before: Any, more: Any) -> list[dict[str, Any]]:
-    """Joins content in a list: consecutive items of one type become one."""
-    chunks: list[Any] = [] if isinstance(before, GrowingText | None) else before
-    rows: list[Any] = [{"type": "text", "text": more}] if isinstance(more, str) else more
-    for one in rows:
-        if not chunks or chunks[-1]["type"] != one["type"]:
-            chunks.append(one)
-        elif one["type"] == "text":
-            grow_text(chunks[-1], "text", one["text"])
+def _join_content(before: Any, fragment: Any) -> list[dict[str, Any]]:
+    """Joins content in a list: consecutive items of the same type become one."""
+    items: list[Any] = [] if isinstance(before, GrowingText | None) else before
+    rows: list[Any] = [{"type": "text", "text": fragment}] if isinstance(fragment, str) else fragment
+    for item in rows:
+        if not items or items[-1]["type"] != item["type"]:
+            items.append(item)
+        elif item["type"] == "text":
+            grow_text(items[-1], "text", item["text"])
         else:
-            grow_text(chunks[-1]["thinking"][0], "text", one["thinking"][0]["text"])
-    return chunks
+            grow_text(items[-1]["thinking"][0], "text", item["thinking"][0]["text"])
+    return items
 
 
-def _join_lists(before: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
+def _join_lists(before: list[Any] | None, fragment: list[Any] | None) -> list[Any] | None:
     if before is None:
-        return more
-    before.extend(more or ())
+        return fragment
+    before.extend(fragment or ())
     return before
 
 
-def _join_details(details: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
+def _join_details(details: list[dict[str, Any]], fragments: list[dict[str, Any]]) -> None:
     """Joins the text of details that continue each other."""
-    for one in more:
+    for fragment in fragments:
         last = details[-1] if details else {}
-        if details and all(last.get(key) == one.get(key) for key in ("type", "index", "id")):
+        if details and all(last.get(key) == fragment.get(key) for key in ("type", "index", "id")):
             for key in ("text", "summary"):
-                if isinstance(one.get(key), str) and isinstance(last.get(key, ""), str | GrowingText):
-                    grow_text(last, key, one.pop(key))
-            last.update(one)
+                if isinstance(fragment.get(key), str) and isinstance(last.get(key, ""), str | GrowingText):
+                    grow_text(last, key, fragment.pop(key))
+            last.update(fragment)
         else:
-            details.append(one)
+            details.append(fragment)
 
 
-def _add_call(calls: dict[int, dict[str, Any]], more: dict[str, Any]) -> None:
-    index = more.pop("index")
+def _add_call(calls: dict[int, dict[str, Any]], fragment: dict[str, Any]) -> None:
+    index = fragment.pop("index")
     if index not in calls:
-        calls[index] = more
+        calls[index] = fragment
         return
-    if EXTRA_CONTENT in more:
-        calls[index][EXTRA_CONTENT] = more[EXTRA_CONTENT]
+    if EXTRA_CONTENT in fragment:
+        calls[index][EXTRA_CONTENT] = fragment[EXTRA_CONTENT]
     for kind, field in (("function", "arguments"), ("custom", "input")):
-        if kind in more:
-            grow_text(calls[index][kind], field, more[kind][field])
+        if kind in fragment:
+            grow_text(calls[index][kind], field, fragment[kind][field])
 
 
 def _finish_message(message: dict[str, Any], *, cut: bool) -> None:

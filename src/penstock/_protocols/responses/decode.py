@@ -62,16 +62,16 @@ class ResponsesDecoder(Decoder):
         """Starts a response. Inside an unfinished response only the items start again; a duplicate is ignored."""
         response = payload.response
         if self._waiting_error is not None:
-            self._fail()
+            self._fail_response()
         if not self.ledger.is_open:
-            self._start(response)
+            self._start_response(response)
         elif (response.id or "") != self._id:
             self._close_items(complete=True)
             self.ledger.close_all()
             self._items.clear()
         self._update_usage(response.usage)
 
-    def _start(self, response: wire.ResponseObject) -> None:
+    def _start_response(self, response: wire.ResponseObject) -> None:
         self._items.clear()
         self._id = response.id or ""
         self._calls.set_request_tools(response.tools or [])
@@ -81,7 +81,7 @@ class ResponsesDecoder(Decoder):
     def _on_running(self, payload: wire.LifecycleEvent) -> None:
         """Queued or in progress: starts the response if `response.created` is missing."""
         if not self.ledger.is_open and (not self.ledger.turns or (payload.response.id or "") != self._id):
-            self._start(payload.response)
+            self._start_response(payload.response)
 
     def _on_ended(self, payload: wire.LifecycleEvent) -> None:
         """Reads the final snapshot. Some providers send `response.completed` with another status inside."""
@@ -92,22 +92,18 @@ class ResponsesDecoder(Decoder):
             if self.ledger.turns and (response.id or "") == self._id:
                 self.diagnostics.add("after-end", "a duplicate end of the response is ignored")
                 return
-            self._start(response)
+            self._start_response(response)
         self._update_usage(response.usage)
         reason, raw = wire.read_finish_reason(response, self.diagnostics)
         failed = self.ledger.breaking = reason is None or self._waiting_error is not None
         self._reconcile(response.output or [])
         if failed or reason is None:
-            self._fail(response)
+            self._fail_response(response)
             return
         self._close_items(complete=reason == "stop")
-        fields = {
-            "incomplete_details": response.incomplete_details,
-            "completed_at": response.completed_at,
-            "copilot_usage": payload.copilot_usage,
-        }
-        known = {key: value for key, value in fields.items() if value is not None}
-        extra = wrap_extra(**{**self._echoed.read_changed(self.frame[1]), **known})
+        fields = {"incomplete_details": response.incomplete_details, "completed_at": response.completed_at}
+        echoed = {"copilot_usage": payload.copilot_usage, **self._echoed.read_changed(self.frame[1])}
+        extra = wrap_extra(**{**echoed, **fields})
         self.ledger.finish(reason, raw, extra=extra)
         self.ledger.end()
 
@@ -135,7 +131,7 @@ class ResponsesDecoder(Decoder):
         elif self._waiting_error is None:
             self._waiting_error = payload
 
-    def _fail(self, response: wire.ResponseObject | None = None) -> None:
+    def _fail_response(self, response: wire.ResponseObject | None = None) -> None:
         error, self._waiting_error = self._waiting_error, None
         self.ledger.breaking = self.ledger.is_open
         self._close_items(complete=False)
@@ -145,7 +141,7 @@ class ResponsesDecoder(Decoder):
         if data.strip().upper() != b"[DONE]":
             return False
         if self._waiting_error is not None:
-            self._fail()
+            self._fail_response()
         elif self.ledger.is_open:
             self._close_items(complete=True)
             self.ledger.end()
@@ -153,7 +149,7 @@ class ResponsesDecoder(Decoder):
 
     def finish(self) -> list[AnyEvent]:
         if self._waiting_error is not None:
-            self._fail()
+            self._fail_response()
         elif self.ledger.is_open:
             self.ledger.breaking = not self.ledger.finishing
             self._close_items(complete=False)

@@ -227,7 +227,12 @@ class BuiltinToolReader(ItemReader):
     def on_done(self, slot: ItemSlot) -> None:
         kind = slot.kind
         if kind in wire.CALLS_WITH_OUTPUT:
-            self._add_call_with_output(slot, wire.CALLS_WITH_OUTPUT[kind])
+            tool = wire.CALLS_WITH_OUTPUT[kind]
+            self._open_call(slot, tool)
+            self._end_call(slot, tool)
+            if kind == "image_generation_call":
+                self._add_image(slot)
+            self._add_result(slot, tool, slot.call)
         elif kind in wire.CALLS:
             self._add_call(slot, wire.CALLS[kind])
         elif kind in wire.OUTPUTS:
@@ -246,13 +251,6 @@ class BuiltinToolReader(ItemReader):
             self._add_call(slot, wire.CALLS[slot.kind], void=True)
         elif slot.kind not in wire.CALLS_WITH_OUTPUT and complete:
             self.on_done(slot)
-
-    def _add_call_with_output(self, slot: ItemSlot, tool: wire.BuiltinTool) -> None:
-        self._open_call(slot, tool)
-        self._end_call(slot, tool)
-        if slot.kind == "image_generation_call":
-            self._add_image(slot)
-        self._add_result(slot, tool, slot.call)
 
     def _add_call(self, slot: ItemSlot, tool: wire.BuiltinTool, *, void: bool = False) -> None:
         self._open_call(slot, tool, wire.get_runner(slot.item, tool))

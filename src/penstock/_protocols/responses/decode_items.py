@@ -34,11 +34,11 @@ class RepeatMatcher:
     match the same part: equal texts that are repeated several times are several parts.
     """
 
-    __slots__ = ("_matches", "_seen", "_taken", "_unmatched")
+    __slots__ = ("_matched", "_matches", "_seen", "_unmatched")
 
     def __init__(self) -> None:
         self._matches: dict[int, int] = {}  # index in the event → index of the streamed part
-        self._taken: set[int] = set()
+        self._matched: set[int] = set()
         self._unmatched: dict[int, None] = {}  # streamed parts that this event did not repeat yet, in order
         self._seen = 0  # streamed parts that were looked at
 
@@ -46,7 +46,7 @@ class RepeatMatcher:
         """Notes the streamed part that an index repeats, if one matches. `streamed` only ever grows."""
         if index in self._matches:
             return
-        self._unmatched.update(dict.fromkeys(part for part in streamed[self._seen :] if part not in self._taken))
+        self._unmatched.update(dict.fromkeys(part for part in streamed[self._seen :] if part not in self._matched))
         self._seen = len(streamed)
         if index in self._unmatched and is_alike(index):
             match: int | None = index
@@ -59,12 +59,12 @@ class RepeatMatcher:
         """Returns the index of the streamed part that is repeated; the index of a new part if none matches."""
         self.claim(index, streamed, is_alike)
         if index not in self._matches:
-            self._assign(index, -1 - len(streamed) if index in self._taken else index)
+            self._assign(index, -1 - len(streamed) if index in self._matched else index)
         return self._matches[index]
 
     def _assign(self, index: int, match: int) -> None:
         self._matches[index] = match
-        self._taken.add(match)
+        self._matched.add(match)
         self._unmatched.pop(match, None)
 
 
@@ -183,14 +183,14 @@ class ItemSlots:
     def match_snapshot(self, output: Iterable[Item]) -> list[ItemSlot]:
         """Returns the slots of a final snapshot: matched by id or call, then by position, then by order in a kind."""
         rows = list(enumerate(output))
-        found: dict[int, ItemSlot] = {}
+        matches: dict[int, ItemSlot] = {}
         unmatched = UnmatchedSlots(self.slots)
         for get_keys in (_get_id_keys, _get_index_keys, _get_kind_keys):
             for index, item in rows:
-                slot = None if index in found else unmatched.take(get_keys(item, index))
+                slot = None if index in matches else unmatched.take(get_keys(item, index))
                 if slot is not None:
-                    found[index] = slot
-        return [self._assign(found.get(index), item, None) for index, item in rows]
+                    matches[index] = slot
+        return [self._assign(matches.get(index), item, None) for index, item in rows]
 
     def _find_slot(self, item: Item, index: int | None) -> ItemSlot | None:
         """Returns the slot that an item names, or the first slot of deltas that named no item."""
@@ -235,7 +235,7 @@ class UnmatchedSlots:
 
     def __init__(self, slots: Iterable[ItemSlot]) -> None:
         self._by_key: dict[SlotKey, deque[ItemSlot]] = {}
-        self._taken: set[int] = set()
+        self._matched: set[int] = set()
         for slot in slots:
             for key in _get_slot_keys(slot):
                 self._by_key.setdefault(key, deque()).append(slot)
@@ -246,12 +246,12 @@ class UnmatchedSlots:
         if not firsts:
             return None
         slot = min(firsts, key=attrgetter("number"))
-        self._taken.add(slot.number)
+        self._matched.add(slot.number)
         return slot
 
     def _get_first(self, key: SlotKey) -> ItemSlot | None:
         slots = self._by_key.get(key)
-        while slots and slots[0].number in self._taken:
+        while slots and slots[0].number in self._matched:
             slots.popleft()
         return slots[0] if slots else None
 

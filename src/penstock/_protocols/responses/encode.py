@@ -40,7 +40,7 @@ _OVERFLOW = (
 # Codex recovers from an overflow only if a response fails with it, not after a status 400:
 # https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs
 ERRORS = openai_errors.errors_with_prompt("input", overflow=_OVERFLOW, in_stream=True)
-build_error_body = partial(openai_errors.error_body, protocol=NAME, errors=ERRORS)
+build_error_body = partial(openai_errors.build_error_body, protocol=NAME, errors=ERRORS)
 # The fields that Open Responses requires. The gateway fills in what the request asked for.
 # The fields that Open Responses requires. The gateway fills in what the request asked for.
 DEFAULTS: dict[str, Any] = decode_trusted(
@@ -88,7 +88,7 @@ class ResponsesEncoder(ResponsesCallEncoder):
             self.write(event)
         return self.out
 
-    def _start(self, event: ev.Start) -> None:
+    def _start_response(self, event: ev.Start) -> None:
         foreign = self._renames == "foreign" and NAME not in (event.extra or ())
         response_id = self._id if foreign or self._renames == "all" or not event.id else event.id
         self._response = {
@@ -100,7 +100,7 @@ class ResponsesEncoder(ResponsesCallEncoder):
             "output": [],
             "usage": None,
             **DEFAULTS,
-            **self._get_own(event.extra),
+            **self._get_extras(event.extra),
             **self._settings,
         }
         self._reset(response_id)
@@ -111,12 +111,12 @@ class ResponsesEncoder(ResponsesCallEncoder):
         if event.step:
             self.report_loss("steps")
             return
-        self._response["usage"] = build_usage_object(event, self._get_own(event.extra))
+        self._response["usage"] = build_usage_object(event, self._get_extras(event.extra))
 
-    def _finish(self, event: ev.Finish) -> None:
-        own = self._get_own(event.extra)
+    def _finish_response(self, event: ev.Finish) -> None:
+        extras = self._get_extras(event.extra)
         refused = any(part.format is PART_FORMATS["refusal"] for part in self._parts.values())
-        details = lenient.get_object(own, "incomplete_details") or None
+        details = lenient.get_object(extras, "incomplete_details") or None
         if details is None and event.reason in _INCOMPLETE_REASONS and not (event.reason == "refusal" and refused):
             details = {"reason": _INCOMPLETE_REASONS[event.reason]}
         if details is None and event.reason in ("pause", "other"):
@@ -125,9 +125,9 @@ class ResponsesEncoder(ResponsesCallEncoder):
             self.report_loss("reason")
         if event.others:
             self.report_loss("choice")
-        self._end("incomplete" if details else "completed", {**own, "incomplete_details": details})
+        self._end_response("incomplete" if details else "completed", {**extras, "incomplete_details": details})
 
-    def _end(self, status: str, changes: dict[str, Any]) -> None:
+    def _end_response(self, status: str, changes: dict[str, Any]) -> None:
         if self._waiting_sources:
             self.report_loss("source-outside-text")
         if status != "failed":
@@ -141,13 +141,13 @@ class ResponsesEncoder(ResponsesCallEncoder):
         if self._done:
             self.out.append((b"", b"[DONE]"))
 
-    def _fault(self, event: ev.Fault) -> None:
+    def _write_fault(self, event: ev.Fault) -> None:
         """Writes the error flat and nested in one event, because clients read either form; then the failed response."""
         self._abandon()
         error = build_error_event(event)
         flat = {key: error[key] for key in ("code", "message", "param")}
         self._output.send("error", **flat, error=error)
-        self._end("failed", {"error": {"code": error["code"], "message": error["message"]}})
+        self._end_response("failed", {"error": {"code": error["code"], "message": error["message"]}})
 
     def _end_step(self, _: ev.Step) -> None:
         self._output.finish_ended()
@@ -167,11 +167,11 @@ class ResponsesEncoder(ResponsesCallEncoder):
         self.out.append((event.name.encode(), msgspec.json.encode(payload)))
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start,
+        ev.Start: _start_response,
         ev.Step: _end_step,
         ev.Usage: _set_usage,
-        ev.Finish: _finish,
-        ev.Fault: _fault,
+        ev.Finish: _finish_response,
+        ev.Fault: _write_fault,
         ev.Data: lost("data"),
         ev.Unknown: _write_unknown,
         **ResponsesCallEncoder.text_handlers,
@@ -205,7 +205,7 @@ def build_error_event(fault: Fault) -> dict[str, Any]:
     return {**error, "code": str(error["code"] or row.event_code or row.code or "server_error")}
 
 
-def build_usage_object(event: ev.Usage, own: dict[str, Any]) -> dict[str, Any]:
+def build_usage_object(event: ev.Usage, extras: dict[str, Any]) -> dict[str, Any]:
     """Returns a usage object with all counts that clients require. Fields of this protocol's own object win."""
     usage: dict[str, Any] = {
         "input_tokens": event.input or 0,
@@ -214,7 +214,7 @@ def build_usage_object(event: ev.Usage, own: dict[str, Any]) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": event.reasoning or 0},
         "total_tokens": (event.input or 0) + (event.output or 0),
     }
-    for key, value in own.items():
+    for key, value in extras.items():
         if key.endswith("_details") and key in usage:
             usage[key].update(lenient.as_object(value))
         elif value is not None:

@@ -88,18 +88,18 @@ class StreamedCall:
 
     __slots__ = ("entry", "event_name", "event_type", "field", "frame_start")
 
-    def __init__(self, output: ResponseOutput, event: ev.CallStart, own: dict[str, Any]) -> None:
+    def __init__(self, output: ResponseOutput, event: ev.CallStart, extras: dict[str, Any]) -> None:
         is_text = event.form == "text"
         self.event_type = "response.custom_tool_call_input" if is_text else "response.function_call_arguments"
         self.field = "input" if is_text else "arguments"
         item = {
-            "id": output.make_id("ctc" if is_text else "fc", lenient.get_text(own, "id")),
+            "id": output.make_id("ctc" if is_text else "fc", lenient.get_text(extras, "id")),
             "type": "custom_tool_call" if is_text else "function_call",
             "status": "in_progress",
             "call_id": event.id,
             "name": event.name,
             self.field: "",
-            **{key: value for key, value in own.items() if key != "id"},
+            **{key: value for key, value in extras.items() if key != "id"},
         }
         self.entry = output.add_item(item)
         self.event_name = f"{self.event_type}.delta".encode()
@@ -120,18 +120,18 @@ class ResponsesCallEncoder(ResponsesTextEncoder):
         self._provider_parts: set[int] = set()  # parts of another provider's runs that get an item
 
     def _start_call(self, event: ev.CallStart) -> None:
-        own = self._get_own(event.extra)
-        item = _get_call_item(own)
+        extras = self._get_extras(event.extra)
+        item = _get_call_item(extras)
         if event.choice:
             self.report_loss("choice")
         elif item:
             self._restored[event.index] = self._restore_item(item, event.id)
         elif event.by == "client":
-            self._calls[event.index] = StreamedCall(self._output, event, own)
-        elif not own and event.name in KINDS:
+            self._calls[event.index] = StreamedCall(self._output, event, extras)
+        elif not extras and event.name in KINDS:
             self.report_loss("provider-run")
             self._provider_parts.add(event.index)
-        elif not own:
+        elif not extras:
             self.report_loss("provider-call")
 
     def _restore_item(self, item: dict[str, Any], call_id: str = "") -> OutputItem:
@@ -160,7 +160,7 @@ class ResponsesCallEncoder(ResponsesTextEncoder):
             self._output.send(f"{call.event_type}.done", **location, **{call.field: event.json})
             self._output.finish_item(call.entry, status="completed", **{call.field: event.json})
         elif restored is not None:
-            item = _get_call_item(self._get_own(event.extra))
+            item = _get_call_item(self._get_extras(event.extra))
             if item:
                 self._output.finish_item(restored, **_drop_names(item))
         elif event.index in self._provider_parts:
@@ -196,8 +196,8 @@ class ResponsesCallEncoder(ResponsesTextEncoder):
         self._output.abandon()
 
     def _add_result(self, event: ev.Result) -> None:
-        own = self._get_own(event.extra)
-        item, restored = _get_item(own), self._restored_by_id.get(lenient.get_text(own, "id"))
+        extras = self._get_extras(event.extra)
+        item, restored = _get_item(extras), self._restored_by_id.get(lenient.get_text(extras, "id"))
         provider_item = None if event.partial else self._provider_items.pop(event.call, None)
         if provider_item is not None:
             provider_item.finish(event)
@@ -222,7 +222,7 @@ class ResponsesCallEncoder(ResponsesTextEncoder):
         )
 
     def _add_approval(self, event: ev.Ask) -> None:
-        self._add_complete_item(lenient.get_object(self._get_own(event.extra), "item"), "approval")
+        self._add_complete_item(lenient.get_object(self._get_extras(event.extra), "item"), "approval")
 
     def _add_opaque(self, event: ev.Opaque) -> None:
         self._add_complete_item(lenient.as_object(event.data) if event.protocol == self.protocol else {}, "opaque")
@@ -237,7 +237,7 @@ class ResponsesCallEncoder(ResponsesTextEncoder):
 
     def _start_file(self, event: ev.FileStart) -> None:
         """Starts the item of an inline image. An image of this protocol is already in its tool's result."""
-        if self._get_own(event.extra):
+        if self._get_extras(event.extra):
             return
         image_format = event.media.removeprefix("image/")
         if event.choice or event.url or image_format not in _IMAGE_FORMATS:
@@ -274,15 +274,15 @@ class ResponsesCallEncoder(ResponsesTextEncoder):
     }
 
 
-def _get_item(own: dict[str, Any]) -> dict[str, Any]:
+def _get_item(extras: dict[str, Any]) -> dict[str, Any]:
     """Returns the item in this protocol's extra data. A function call is never there: the client would run it."""
-    item = lenient.get_object(own, "item")
+    item = lenient.get_object(extras, "item")
     return item if lenient.get_text(item, "type") not in ("", "function_call") else {}
 
 
-def _get_call_item(own: dict[str, Any]) -> dict[str, Any]:
+def _get_call_item(extras: dict[str, Any]) -> dict[str, Any]:
     """Returns the item of a call. A custom call here is the provider's: it gets a type that no client runs."""
-    item = _get_item(own)
+    item = _get_item(extras)
     if item.get("type") != "custom_tool_call":
         return item
     fields = {key: value for key, value in item.items() if key != "input"}

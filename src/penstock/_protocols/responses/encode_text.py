@@ -122,9 +122,9 @@ class NumberedTemplate(FrameTemplate):
     def run(self, run: TextRun) -> list[Any]:
         if self.keep is not None:
             self.keep(run.text())
-        name, line, first = self.name, self.before + b'"%b","sequence_number":%d}', self._output.next_number
+        name, frame_format, first = self.name, self.before + b'"%b","sequence_number":%d}', self._output.next_number
         self._output.next_number = first + len(run.words)
-        return [(name, line % (word, number)) for number, word in enumerate(run.words, first)]
+        return [(name, frame_format % (text, number)) for number, text in enumerate(run.words, first)]
 
 
 class ResponseOutput:
@@ -247,12 +247,12 @@ class ResponsesTextEncoder(Encoder):
         self.template = NO_TEMPLATE
         self._waiting_sources: list[ev.Source] = []
 
-    def _get_own(self, extra: Extra | None) -> dict[str, Any]:
+    def _get_extras(self, extra: Extra | None) -> dict[str, Any]:
         return (extra or {}).get(NAME, {})
 
-    def _make_id(self, prefix: str, own: dict[str, Any]) -> str:
+    def _make_id(self, prefix: str, extras: dict[str, Any]) -> str:
         """Returns the id that the item had, else a new one."""
-        wanted = lenient.get_text(own, "id")
+        wanted = lenient.get_text(extras, "id")
         name = self._output.make_id(prefix, wanted)
         if wanted and name != wanted:
             self.report_loss("same-id")
@@ -268,13 +268,13 @@ class ResponsesTextEncoder(Encoder):
         if event.choice:
             self.report_loss("choice")
             return
-        own = self._get_own(event.extra)
+        extras = self._get_extras(event.extra)
         self._report_foreign_state(event.extra)
-        group = lenient.get_text(own, "id") or event.item
+        group = lenient.get_text(extras, "id") or event.item
         entry = self._output.find_joinable("message", group)
         if entry is None:
-            item: dict[str, Any] = {"id": self._make_id("msg", own), "type": "message", "status": "in_progress"}
-            item |= {"role": "assistant", "content": [], **({"phase": own["phase"]} if own.get("phase") else {})}
+            item: dict[str, Any] = {"id": self._make_id("msg", extras), "type": "message", "status": "in_progress"}
+            item |= {"role": "assistant", "content": [], **({"phase": extras["phase"]} if extras.get("phase") else {})}
             entry = self._output.add_item(item, group)
         is_text = type(event) is ev.TextStart
         part = self._output.open_part(entry, PART_FORMATS["text" if is_text else "refusal"])
@@ -313,17 +313,17 @@ class ResponsesTextEncoder(Encoder):
         part = self._find_cited(event)
         if part is None:
             return
-        own = lenient.get_object(self._get_own(event.extra), "annotation")
-        if not own and not event.url:
+        extras = lenient.get_object(self._get_extras(event.extra), "annotation")
+        if not extras and not event.url:
             self.report_loss("source")
             return
-        if not own and event.span is None and event.of is not None:
+        if not extras and event.span is None and event.of is not None:
             self.report_loss("span")
-        first, last = event.span or (0, 0 if own or event.of is None else sum(map(len, part.texts)))
-        annotation = own
-        if own.get("type", "url_citation") == "url_citation":
+        first, last = event.span or (0, 0 if extras or event.of is None else sum(map(len, part.texts)))
+        annotation = extras
+        if extras.get("type", "url_citation") == "url_citation":
             annotation = {"type": "url_citation", "url": event.url, "title": event.title}
-            annotation |= {"start_index": first, "end_index": last, **own}
+            annotation |= {"start_index": first, "end_index": last, **extras}
         annotations: list[Any] = part.part["annotations"]
         annotations.append(annotation)
         where = {**part.location, "annotation_index": len(annotations) - 1}
@@ -346,31 +346,31 @@ class ResponsesTextEncoder(Encoder):
         if event.choice:
             self.report_loss("choice")
         elif event.form != "redacted":
-            own = self._get_own(event.extra)
-            group = lenient.get_text(own, "id")
+            extras = self._get_extras(event.extra)
+            group = lenient.get_text(extras, "id")
             entry = self._output.find_joinable("reasoning", group) if group else None
-            entry = entry or self._output.add_item(self._build_reasoning(own), group)
+            entry = entry or self._output.add_item(self._build_reasoning(extras), group)
             part_format = PART_FORMATS["summary"] if event.form == "summary" else self._reasoning_format
             self._parts[event.index] = self._output.open_part(entry, part_format)
 
-    def _build_reasoning(self, own: dict[str, Any]) -> dict[str, Any]:
+    def _build_reasoning(self, extras: dict[str, Any]) -> dict[str, Any]:
         content = {} if self._reasoning_format is PART_FORMATS["summary"] else {"content": list[Any]()}
-        return {"id": self._make_id("rs", own), "type": "reasoning", "summary": [], **content}
+        return {"id": self._make_id("rs", extras), "type": "reasoning", "summary": [], **content}
 
     def _end_reasoning(self, event: ev.ReasoningEnd) -> None:
         if event.broken:
             return
-        own, part = self._get_own(event.extra), self._parts.get(event.index)
-        state = {key: value for key, value in own.items() if key not in ("id", "phase")}
-        if event.extra and (not own or event.extra.keys() != {NAME}):
+        extras, part = self._get_extras(event.extra), self._parts.get(event.index)
+        state = {key: value for key, value in extras.items() if key not in ("id", "phase")}
+        if event.extra and (not extras or event.extra.keys() != {NAME}):
             self.report_loss("opaque")
         if part is not None:
             part.entry.item.update(state)
             self._output.end_part(part)
-        elif own:
-            entry = self._output.find_joinable("reasoning", lenient.get_text(own, "id"))
+        elif extras:
+            entry = self._output.find_joinable("reasoning", lenient.get_text(extras, "id"))
             if entry is None:
-                self._output.finish_item(self._output.add_item(self._build_reasoning(own)), **state)
+                self._output.finish_item(self._output.add_item(self._build_reasoning(extras)), **state)
             else:
                 entry.item.update(state)
 

@@ -80,14 +80,14 @@ def _build_request_extra(body: Object, reasoning: Object, text: Object) -> Any:
     if body.get("stream") is False:
         also["stream"] = False
     form = lenient.get_object(text, "format")
-    odd = read_format(form) is None or unknown_fields(form, _FORMAT_FIELDS) or empty_fields(form, _FORMAT_FIELDS)
+    unusual = read_format(form) is None or unknown_fields(form, _FORMAT_FIELDS) or empty_fields(form, _FORMAT_FIELDS)
     return build_extra(
         NAME,
         fields,
         read=True,
         also=also,
         summary=reasoning.get("summary"),
-        format=form if form and odd else None,
+        format=form if form and unusual else None,
         thinking=empty_fields(reasoning, _REASONING_FIELDS),
         texts=empty_fields(text, _TEXT_FIELDS),
         more=[key for key in OPTIONAL_SETTINGS if body.get(key) is not None],
@@ -117,7 +117,7 @@ def read_format(form: Object) -> rq.Format | None:
     """Reads the answer's format; None if it has no canonical counterpart."""
     kind = form.get("type")
     if kind != "json_schema":
-        return rq.Format("json") if kind == "json_object" else rq.Format() if kind == "text" else None
+        return openai.read_plain_format(kind)
     try:
         return openai.read_schema_format(form)
     except BadRequest as error:
@@ -257,12 +257,10 @@ class InputReader:
             tool.extra = strict.add_marks(tool.extra, NAME, elsewhere=True)
             self.tools.append(tool)
 
-    def _read_additional_tools(self, item: Object) -> None:
-        self._add_tools(item)
-        self._read_configuration(item)
-
     def _read_configuration(self, item: Object) -> None:
         """Reads an item by which a developer configures the API, not the model."""
+        if item["type"] == "additional_tools":
+            self._add_tools(item)
         self.messages.append(rq.Message("system", [rq.Opaque(NAME, item["type"], item)]))
 
     def _read_unknown(self, item: Object, kind: str) -> None:
@@ -281,8 +279,7 @@ class InputReader:
         **dict.fromkeys(("function_call", "custom_tool_call"), _read_call),
         **dict.fromkeys(("function_call_output", "custom_tool_call_output"), _read_output),
         "mcp_approval_response": _read_approval,
-        "additional_tools": _read_additional_tools,
-        "configuration_update": _read_configuration,
+        **dict.fromkeys(("additional_tools", "configuration_update"), _read_configuration),
     }
 
 

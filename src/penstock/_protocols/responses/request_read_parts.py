@@ -89,7 +89,7 @@ def _read_image(part: Object) -> rq.File:
         url = ""
     elif not isinstance(url, str):
         raise BadRequest("a string", url, "image_url")
-    file, odd = openai.read_file_url(url, "image/*")
+    file, unusual = openai.read_file_url(url, "image/*")
     file.id, file.cache = strict.get_text(part, "file_id"), _read_cache_hint(part)
     if not url and not file.id:
         raise BadRequest("a string", None, "image_url")
@@ -97,7 +97,7 @@ def _read_image(part: Object) -> rq.File:
     detail = part.get("detail", inner.get("detail"))
     file.detail = detail if isinstance(detail, str) else ""
     known = _IMAGE_FIELDS if isinstance(part.get("detail"), str) else _IMAGE_FIELDS - {"detail"}
-    file.extra = _build_extra(part, known, url=odd, as_it_was={"image_url": inner} if nested else None)
+    file.extra = _build_extra(part, known, url=unusual, as_it_was={"image_url": inner} if nested else None)
     return file
 
 
@@ -106,15 +106,15 @@ def _read_file(part: Object) -> rq.File:
     media = openai.guess_media_type(name or url)
     bare = bool(data) and not data.startswith("data:")
     if bare:
-        file, odd = rq.File(sniff_media_type(data) or media, data=data), ""
+        file, unusual = rq.File(sniff_media_type(data) or media, data=data), ""
     else:
-        file, odd = openai.read_file_url(data, media)
+        file, unusual = openai.read_file_url(data, media)
     file.url, file.id, file.cache = url, strict.get_text(part, "file_id"), _read_cache_hint(part)
     if not (data or url or file.id):
         raise BadRequest("a string", None, "file_data")
     unnamed = bool(data) and name == make_file_name(file.media)
     file.name = "" if unnamed else name
-    file.extra = _build_extra(part, _FILE_FIELDS, kind="input_file", url=odd, bare=bare, unnamed=unnamed)
+    file.extra = _build_extra(part, _FILE_FIELDS, kind="input_file", url=unusual, bare=bare, unnamed=unnamed)
     return file
 
 
@@ -125,8 +125,8 @@ def make_file_name(media: str) -> str:
 
 def _read_audio(part: Object) -> rq.File:
     file = strict.read_object(part, "input_audio", _read_audio_data)
-    more = (file.extra or {}).get(NAME, {})
-    file.extra = _build_extra(part, {"type", "input_audio"}, kind="input_audio", audio=more)
+    audio_fields = (file.extra or {}).get(NAME, {})
+    file.extra = _build_extra(part, {"type", "input_audio"}, kind="input_audio", audio=audio_fields)
     return file
 
 
@@ -217,7 +217,7 @@ def _read_citation(annotation: Object) -> rq.Source:
 def read_reasoning(item: Object) -> list[rq.AnyPart]:
     """Reads an item of type `reasoning`: summary parts, then full text parts. The last one has the encrypted state."""
     id = strict.get_text(item, "id")  # noqa: A001 — the field's name
-    odd: Object = {}
+    unusual: Object = {}
     parts: list[rq.Reasoning] = []
     for key, form, kind in _REASONING_LISTS:
         rows = strict.read_objects(item, key, strict.as_object)
@@ -225,10 +225,10 @@ def read_reasoning(item: Object) -> list[rq.AnyPart]:
             rq.Reasoning(_get_reasoning_text(row, key, position), form, item=id) for position, row in enumerate(rows)
         ]
         if any(row.keys() != {"type", "text"} or row["type"] != kind for row in rows):
-            odd[key] = rows
+            unusual[key] = rows
     if not parts:
         parts.append(rq.Reasoning("", "redacted", item=id))
-    head: Object = {"status": item.get("status"), "also": empty_fields(item, _REASONING_FIELDS), "odd": odd}
+    head: Object = {"status": item.get("status"), "also": empty_fields(item, _REASONING_FIELDS), "odd": unusual}
     head = {key: value for key, value in head.items() if value}
     if "summary" not in item:
         head["bare"] = True
@@ -323,11 +323,11 @@ def read_provider_call(item: Object) -> list[rq.AnyPart]:
 def read_builtin_output(item: Object, by: By) -> rq.Result:
     """Reads an output without its call."""
     tool, failed = wire.OUTPUTS[item["type"]], wire.has_failed(item)
-    own: Object = {"item": item, "_": {"failed": True}} if failed else {"item": item}
+    extras: Object = {"item": item, "_": {"failed": True}} if failed else {"item": item}
     content: list[rq.ResultPart] = read_client_output(item)
     if by == "provider":
         content = [rq.Json(as_json(wire.read_tool_output(item, tool)))]
-    return rq.Result(get_call_id(item), tool.name, content, failed, by=by, extra={NAME: own})
+    return rq.Result(get_call_id(item), tool.name, content, failed, by=by, extra={NAME: extras})
 
 
 def read_client_output(item: Object) -> list[rq.ResultPart]:
@@ -337,9 +337,9 @@ def read_client_output(item: Object) -> list[rq.ResultPart]:
         return [rq.Text(output)] if output else []
     screenshot = lenient.as_object(output)
     if screenshot.get("type") == "computer_screenshot":
-        file, odd = openai.read_file_url(strict.get_text(screenshot, "image_url"), "image/*")
+        file, unusual = openai.read_file_url(strict.get_text(screenshot, "image_url"), "image/*")
         file.id = strict.get_text(screenshot, "file_id")
-        file.extra = {NAME: {"_": {"url": odd}}} if odd else None
+        file.extra = {NAME: {"_": {"url": unusual}}} if unusual else None
         return [file]
     return [] if output is None else [rq.Json(as_json(output))]
 

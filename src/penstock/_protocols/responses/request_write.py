@@ -58,11 +58,11 @@ class InputWriter(AssistantWriter):
 
     def _write_message(self, message: rq.Message) -> None:
         """Writes a message of the system or the user. Approvals and opaque items of this protocol become own items."""
-        own, marks = self.split_extra(message.extra)
+        extras, marks = self.split_extra(message.extra)
         inside: list[rq.AnyPart] = []
         for part in message.parts:
             if type(part) is rq.Ask:
-                self._write_approval(part, 0)
+                self._write_stored_item(part, 0)
             elif type(part) is rq.Opaque and part.protocol == NAME and not parts.is_content(part):
                 self.add_item(part.data)
             else:
@@ -74,7 +74,7 @@ class InputWriter(AssistantWriter):
         system = marks.get("role") or ("system" if self.native else self.quirks.system)
         item["role"] = "user" if message.role == "user" else system
         item["content"] = self.write_content(inside, listed="listed" in marks)
-        restore_fields(item, own, marks)
+        restore_fields(item, extras, marks)
         self.add_item(item)
 
     def _write_assistant(self, message: rq.Message) -> None:
@@ -87,15 +87,15 @@ class InputWriter(AssistantWriter):
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _write_call(self, call: rq.Call, _: int) -> None:
-        own, marks = self.split_extra(call.extra)
-        if "item" in own:
-            self.add_item(own["item"] if call.by == "provider" else parts.build_call_item(call, own["item"]))
+        extras, marks = self.split_extra(call.extra)
+        if "item" in extras:
+            self.add_item(extras["item"] if call.by == "provider" else parts.build_call_item(call, extras["item"]))
         elif call.cut and "status" not in marks:
             self.report_loss("cut-call")
         elif call.by == "client":  # a provider's call is in the item of its result
-            self.add_item(self._build_call(call, own, marks))
+            self.add_item(self._build_call(call, extras, marks))
 
-    def _build_call(self, call: rq.Call, own: Object, marks: Object) -> Object:
+    def _build_call(self, call: rq.Call, extras: Object, marks: Object) -> Object:
         is_text = call.form == "text"
         if is_text:
             self._text_calls.add(call.id)
@@ -110,26 +110,19 @@ class InputWriter(AssistantWriter):
         item["input" if is_text else "arguments"] = call.json or ("" if is_text or marks else "{}")
         if "status" in marks:
             item["status"] = marks["status"]
-        restore_fields(item, {key: value for key, value in own.items() if key != "id"}, marks)
+        restore_fields(item, {key: value for key, value in extras.items() if key != "id"}, marks)
         self.write_cache_point(call, item, allowed=False)
         return item
 
-    def _write_approval(self, ask: rq.Ask, _: int) -> None:
-        own = self.split_extra(ask.extra)[0]
-        if "item" in own:
-            self.add_item(own["item"])
-        else:
-            self.report_loss("approval")
-
     # ── results ───────────────────────────────────────────────────────────────────────────────────
 
-    def _write_provider_result(self, result: rq.Result, _: int) -> None:
-        """Writes the item of a provider's call, which holds the result. Partial results are left out."""
-        own = self.split_extra(result.extra)[0]
-        if "item" not in own:
-            self.report_loss("provider-call")
-        elif not result.partial:
-            self.add_item(own["item"])
+    def _write_stored_item(self, part: rq.Ask | rq.Result, _: int) -> None:
+        """Writes the item of an approval, or of a provider's call with its result. Partial results are left out."""
+        item = self.split_extra(part.extra)[0].get("item")
+        if item is None:
+            self.report_loss("approval" if type(part) is rq.Ask else "provider-call")
+        elif isinstance(part, rq.Ask) or not part.partial:
+            self.add_item(item)
 
     def _write_results(self, message: rq.Message) -> None:
         self.split_extra(message.extra)
@@ -140,9 +133,9 @@ class InputWriter(AssistantWriter):
                 self.add_item({"type": "message", "role": "user", "content": content})
 
     def _build_output(self, result: rq.Result) -> Object:
-        own, marks = self.split_extra(result.extra)
-        if "item" in own:
-            return parts.build_output_item(result, own["item"])
+        extras, marks = self.split_extra(result.extra)
+        if "item" in extras:
+            return parts.build_output_item(result, extras["item"])
         is_text = result.form == "text" or result.call in self._text_calls or "kind" in marks
         item: Object = {"type": "custom_tool_call_output" if is_text else "function_call_output"}
         if result.call or "loose" not in marks:
@@ -151,7 +144,7 @@ class InputWriter(AssistantWriter):
         if "named" in marks:
             item["name"] = result.name
         item["output"] = self.write_content(result.content, listed="listed" in marks)
-        restore_fields(item, own, marks)
+        restore_fields(item, extras, marks)
         self.write_cache_point(result, item, allowed=False)
         return item
 
@@ -167,8 +160,7 @@ class InputWriter(AssistantWriter):
         rq.Opaque: AssistantWriter.write_state,
         rq.Reasoning: AssistantWriter.write_reasoning,
         rq.Call: _write_call,
-        rq.Result: _write_provider_result,
-        rq.Ask: _write_approval,
+        **dict.fromkeys((rq.Result, rq.Ask), _write_stored_item),
     }
 
 
@@ -176,11 +168,11 @@ class ResponsesRequestWriter(InputWriter):
     """Writes one request."""
 
     def write(self, request: rq.Request) -> Object:
-        own, marks = self.split_extra(request.extra)
+        extras, marks = self.split_extra(request.extra)
         self.native = "read" in marks
         body: Object = {"model": request.model} if request.model else {}
         messages = embed_markers(
-            parts.drop_generated_images(request.messages), parts.HOLDS, self.report_carried, self.report_loss
+            parts.drop_generated_images(request.messages), parts.NATIVE_SUPPORT, self.report_carried, self.report_loss
         )
         self._write_messages(self._write_instructions(messages, body), marks, body)
         body.update(drop_empty(tools=self._write_tools(request.tools)))
@@ -188,10 +180,10 @@ class ResponsesRequestWriter(InputWriter):
             body["tool_choice"] = self._build_choice(request.choice, request.tools)
         if request.stream:
             body["stream"] = True
-        body.update({key: value for key, value in own.items() if key not in ("reasoning", "text")})
+        body.update({key: value for key, value in extras.items() if key not in ("reasoning", "text")})
         self._write_settings(request.settings, marks, body)
-        self._write_reasoning_settings(request.settings, own, marks, body)
-        self._write_text_settings(request.settings, own, marks, body)
+        self._write_reasoning_settings(request.settings, extras, marks, body)
+        self._write_text_settings(request.settings, extras, marks, body)
         self._write_include(request.settings, body)
         add_missing(body, marks.get("also"))
         return body
@@ -263,8 +255,8 @@ class ResponsesRequestWriter(InputWriter):
         self.report_loss("metadata")
         return {key: value if isinstance(value, str) else as_json(value) for key, value in metadata.items()}
 
-    def _write_reasoning_settings(self, settings: rq.Settings, own: Object, marks: Object, body: Object) -> None:
-        reasoning: Object = dict(own.get("reasoning", {}))
+    def _write_reasoning_settings(self, settings: rq.Settings, extras: Object, marks: Object, body: Object) -> None:
+        reasoning: Object = dict(extras.get("reasoning", {}))
         effort = settings.effort
         if settings.budget is not None:
             self.report_loss("budget")
@@ -285,11 +277,11 @@ class ResponsesRequestWriter(InputWriter):
         wanted = request_writer.budget_for_effort(effort)
         return min(known, key=lambda level: (level == "none", abs(request_writer.budget_for_effort(level) - wanted)))
 
-    def _write_text_settings(self, settings: rq.Settings, own: Object, marks: Object, body: Object) -> None:
-        text: Object = dict(own.get("text", {}))
-        odd, form = marks.get("format"), settings.format
-        if odd is not None and read_format(odd) == form:
-            text["format"] = odd
+    def _write_text_settings(self, settings: rq.Settings, extras: Object, marks: Object, body: Object) -> None:
+        text: Object = dict(extras.get("text", {}))
+        unusual, form = marks.get("format"), settings.format
+        if unusual is not None and read_format(unusual) == form:
+            text["format"] = unusual
         elif form is not None and form.kind == "json" and not self.quirks.any_json:
             self.report_loss("any-json")
         elif form is not None:
@@ -320,8 +312,8 @@ class ResponsesRequestWriter(InputWriter):
         written: list[Object] = []
         group: Object = {}
         for tool in tools:
-            own, marks = self.split_extra(tool.extra)
-            item = None if "elsewhere" in marks else self._build_tool(tool, own, marks)
+            extras, marks = self.split_extra(tool.extra)
+            item = None if "elsewhere" in marks else self._build_tool(tool, extras, marks)
             if item is None:
                 continue
             if not tool.namespace:
@@ -335,9 +327,9 @@ class ResponsesRequestWriter(InputWriter):
                 written.append(group)
         return written
 
-    def _build_tool(self, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
-        if "tool" in own:
-            return own["tool"]  # type: ignore[no-any-return]
+    def _build_tool(self, tool: rq.Tool, extras: Object, marks: Object) -> Object | None:
+        if "tool" in extras:
+            return extras["tool"]  # type: ignore[no-any-return]
         if tool.kind in ("provider", "unknown"):
             self.report_loss("tool", tool.name)
             self.write_cache_point(tool, {}, allowed=False)
@@ -349,10 +341,10 @@ class ResponsesRequestWriter(InputWriter):
         if "nested" in marks:
             inner = {key: value for key, value in written.items() if key != "type"}
             add_missing(inner, marks.get("also"))
-            return {"type": "function", "function": {**inner, **marks.get("inner", {})}, **own}
+            return {"type": "function", "function": {**inner, **marks.get("inner", {})}, **extras}
         if "untyped" in marks:
             del written["type"]
-        restore_fields(written, own, marks)
+        restore_fields(written, extras, marks)
         self.write_cache_point(tool, written, allowed=False)
         return written
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-HOLDS = NativeSupport(NAME, failed=False, assistant_files=False)
+NATIVE_SUPPORT = NativeSupport(NAME, failed=False, assistant_files=False)
 LOSSES = read_losses(__name__, "requests")
 LACKS = read_losses(__name__, "some_requests")
 _REASONING_PARTS = {"summary": ("summary", "summary_text"), "full": ("content", "reasoning_text")}
@@ -91,12 +91,12 @@ class ContentWriter(RequestDraft):
     def _write_text(self, part: rq.Text) -> list[Object]:
         if part.extra is None:
             return [{"type": "input_text", "text": part.text}]
-        own, marks = self.split_extra(part.extra)
+        extras, marks = self.split_extra(part.extra)
         if part.refusal:
             written: Object = {"type": "refusal", "refusal": part.text}
         else:
             written = {"type": marks.get("kind", "input_text"), "text": part.text}
-        restore_fields(written, own, marks)
+        restore_fields(written, extras, marks)
         return [written]
 
     def _write_json(self, part: rq.Json) -> list[Object]:
@@ -113,7 +113,7 @@ class ContentWriter(RequestDraft):
         return [{"type": "input_text", "text": text}] if text else []
 
     def _write_file(self, part: rq.File) -> list[Object]:
-        own, marks = self.split_extra(part.extra)
+        extras, marks = self.split_extra(part.extra)
         kind = marks.get("kind") or ("input_image" if part.media.startswith("image/") else "input_file")
         written: Object = {"type": kind}
         if kind == "input_audio":
@@ -122,7 +122,7 @@ class ContentWriter(RequestDraft):
             self._write_image(part, marks, written)
         else:
             self._write_document(part, marks, written)
-        restore_fields(written, own, marks)
+        restore_fields(written, extras, marks)
         return [written]
 
     def _write_image(self, part: rq.File, marks: Object, target: Object) -> None:
@@ -201,11 +201,11 @@ class AssistantWriter(ContentWriter):
 
     def write_text(self, part: rq.Text, position: int) -> None:
         """Writes a text or a refusal."""
-        own, marks = self.split_extra(part.extra)
+        extras, marks = self.split_extra(part.extra)
         field = "refusal" if part.refusal else "text"
         written: Object = {"type": field if part.refusal else marks.get("kind", "output_text"), field: part.text}
         if "head" in marks or "more" in marks:
-            restore_fields(written, own, marks)
+            restore_fields(written, extras, marks)
         elif not part.refusal:
             written["annotations"] = []
             if not part.item:
@@ -214,7 +214,7 @@ class AssistantWriter(ContentWriter):
         self.write_cache_point(part, written, allowed=False)
         if part.logprobs:
             self.report_loss("logprobs")
-        self._join_message(part, own, marks, [] if "blank" in marks else [written])
+        self._join_message(part, extras, marks, [] if "blank" in marks else [written])
 
     def write_empty_message(self, message: rq.Message) -> None:
         marks = self.split_extra(message.extra)[1]
@@ -224,10 +224,10 @@ class AssistantWriter(ContentWriter):
             self.add_item({"type": "message", "role": "assistant", "content": ""})
 
     def write_file(self, part: rq.File, _: int) -> None:
-        own, marks = self.split_extra(part.extra)
-        self._join_message(part, own, marks, self.write_part(part))
+        extras, marks = self.split_extra(part.extra)
+        self._join_message(part, extras, marks, self.write_part(part))
 
-    def _join_message(self, part: rq.Text | rq.File, own: Object, marks: Object, written: list[Object]) -> None:
+    def _join_message(self, part: rq.Text | rq.File, extras: Object, marks: Object, written: list[Object]) -> None:
         """Writes content into the open message, or into a new one."""
         native, item = NAME in (part.extra or ()), self._open_message
         if "head" in marks:
@@ -235,7 +235,7 @@ class AssistantWriter(ContentWriter):
         elif native and item is not None and ("more" in marks or (part.item and part.item == item.get("id"))):
             item["content"] += written
         elif native and part.item:  # from a response
-            phase = {"phase": own["phase"]} if own.get("phase") else {}
+            phase = {"phase": extras["phase"]} if extras.get("phase") else {}
             self._add_message(_build_message(part.item, written, **phase))
         elif type(part) is rq.Text and not part.refusal and not self.starts_message:
             self.add_item({"type": "message", "role": "assistant", "content": part.text})
@@ -260,11 +260,11 @@ class AssistantWriter(ContentWriter):
 
     def write_source(self, part: rq.Source, _: int) -> None:
         """Writes a citation into its text."""
-        own, text = self.split_extra(part.extra)[0], self._texts.get(part.of) or self._texts.get(None)
-        if text is None or "annotation" not in own or "text" not in text:
+        extras, text = self.split_extra(part.extra)[0], self._texts.get(part.of) or self._texts.get(None)
+        if text is None or "annotation" not in extras or "text" not in text:
             self.report_loss("source")
         else:
-            text["annotations"] = [*text.get("annotations", ()), own["annotation"]]
+            text["annotations"] = [*text.get("annotations", ()), extras["annotation"]]
 
     def write_state(self, part: rq.Opaque, _: int) -> None:
         """Writes opaque content or an opaque item of this protocol; of other protocols only the text."""
@@ -282,7 +282,7 @@ class AssistantWriter(ContentWriter):
     # ── reasoning ─────────────────────────────────────────────────────────────────────────────────
 
     def write_reasoning(self, part: rq.Reasoning, _: int) -> None:
-        own, marks = self.split_extra(part.extra)
+        extras, marks = self.split_extra(part.extra)
         if NAME not in (part.extra or ()):
             self._write_foreign_reasoning(part)
             return
@@ -298,7 +298,7 @@ class AssistantWriter(ContentWriter):
             key, kind = "summary", "summary_text"
         if key and key not in self._odd_fields:
             item[key] = [*(item.get(key) or ()), {"type": kind, "text": part.text}]
-        item.update({key: value for key, value in own.items() if key != "id"})
+        item.update({key: value for key, value in extras.items() if key != "id"})
 
     def _add_reasoning(self, part: rq.Reasoning, head: Object) -> Object:
         item = drop_empty(type="reasoning", id=part.item)

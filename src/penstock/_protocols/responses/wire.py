@@ -297,9 +297,9 @@ def _get_code(error: dict[str, Any]) -> str:
 def _classify_error(code: str, kind: str, message: str, status: int | None) -> FaultKind:
     if code in _FAULT_KINDS:
         return _FAULT_KINDS[code]
-    found = classify_fault((code, kind), message, status)
-    if found != "other":
-        return found
+    fault_kind = classify_fault((code, kind), message, status)
+    if fault_kind != "other":
+        return fault_kind
     return "invalid" if code.startswith("invalid") or "image" in code else "server" if code else "other"
 
 
