@@ -7,16 +7,17 @@ complete input, begins another call even if the index says otherwise.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from penstock._jsontext import as_json, is_json
 from penstock._protocols.openai_chat.wire import read_extra_content
+from penstock.events import CallForm, Extra
 
 if TYPE_CHECKING:
     from penstock._ledger import Ledger, Part
     from penstock._protocols.openai_chat import wire
-    from penstock.events import CallForm, Extra
 
 MAX_SCALAR = 64  # longest scalar input (number, true, null) that is parsed at once
 _WHITESPACE = " \t\r\n"  # of JSON
@@ -98,8 +99,7 @@ class CallInput:
 EMPTY_OBJECT, NULL = "{}", "null"
 
 
-@dataclass(slots=True, eq=False)
-class PendingCall:
+class PendingCall(Struct, eq=False):
     """A call. The ledger opens it once its name is known; until then its input waits here."""
 
     key: tuple[int, int]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock import _lenient_fields as lenient
@@ -33,22 +33,21 @@ if TYPE_CHECKING:
     Keep = Callable[[str], None]
 
 
-@dataclass(slots=True, eq=False)
-class ChatPart:
+class ChatPart(Struct, eq=False):
     """An open part. `call_index` is set once a call is written; `citations` wait for the end of a text."""
 
     kind: type[ev.Event]
     choice: int
     call_start: ev.CallStart | None = None  # of a call that is not written yet
     media: str = ""
-    data_chunks: list[str] = field(default_factory=list[str])
+    data_chunks: list[str] = []
     call_index: int = -1
     reasoning_index: int = 0
-    state: dict[str, Any] = field(default_factory=dict[str, Any])  # a call's signature field; a reasoning part's id
+    state: dict[str, Any] = {}  # a call's signature field; a reasoning part's id
     size: int = 0
     offset: int = 0  # characters of earlier texts of its choice that had ended when it began
     ended: bool = False
-    citations: list[ev.Source] = field(default_factory=list[ev.Source])
+    citations: list[ev.Source] = []
     first_detail: dict[str, Any] | None = None  # repeated with every delta of streamed reasoning details
 
     def add_size(self, text: str) -> None:
