@@ -161,7 +161,7 @@ def test_a_natural_pace_waits_before_words_and_full_speed_never() -> None:
 
     waits = [wait for wait, _ in paced(play("reasoning"))]
     assert waits[0] == 0
-    assert set(waits) == {0, NATURAL.first, NATURAL.thought, NATURAL.word}
+    assert set(waits) == {0, NATURAL.first, NATURAL.reasoning, NATURAL.delta}
     assert {wait for wait, _ in paced(play("reasoning"), FULL)} == {0}
 
 

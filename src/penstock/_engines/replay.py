@@ -34,8 +34,8 @@ class ReplayEngine:
 
     async def open(self, job: UpstreamRequest) -> ReplaySource:
         request = job.request or Request(job.model)
-        asked = sum(estimate_tokens(message) for message in request.messages)
-        events = answer(request, id=uuid.uuid4().hex[:12], created=int(time.time()), asked=asked)
+        prompt_tokens = sum(estimate_tokens(message) for message in request.messages)
+        events = answer(request, id=uuid.uuid4().hex[:12], created=int(time.time()), prompt_tokens=prompt_tokens)
         pace = PACES.get(job.settings.get("pace", "full"), FULL)
         return ReplaySource(paced(events, pace if job.stream else FULL))
 

@@ -1,6 +1,6 @@
-"""Who a model is, read from its id: `openai/gpt-4o-2024-11-20`, `us.anthropic.claude-…-v2:0`, `mistral-large-2411`.
+"""Reads provider, maker, family and version from a model's id, such as `openai/gpt-4o-2024-11-20`.
 
-Everything here is spelling; what a model can do is `models`' business. Makers stand in `makers.toml`.
+Only the spelling of ids is handled here; `models` has the capabilities. Makers are in `makers.toml`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIGITS = re.compile(r"(?<=\d)\.(?=\d)")
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """`provider`: who the id says serves it, else its maker. `name`: the id without anybody's name before it."""
+    """`provider`: the one named in the id, else the maker's. `name`: the id without prefixes."""
 
     provider: str = ""
     maker: str = ""
@@ -40,7 +40,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Maker(msgspec.Struct, frozen=True, kw_only=True):
-    """Who makes models: how their names begin, what the maker is called in ids, its own row among the providers."""
+    """A maker of models: how their names begin, its names in ids, its row among the providers."""
 
     begins: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
@@ -48,58 +48,55 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
     dots: str = "."
 
 
-class _Tables(msgspec.Struct, frozen=True):
+class _MakerTables(msgspec.Struct, frozen=True):
     makers: dict[str, Maker]
     kinds: dict[str, tuple[str, ...]]
 
 
 @lru_cache(maxsize=4096)
 def identify(id: str) -> Identity:
-    """The provider, family and version that a model's id tells; what it does not tell is empty."""
-    said, told, name = _unwrapped(id.strip())
+    """Returns provider, maker, family and version of a model's id. What the id does not tell is empty."""
+    provider, maker_name, name = _split_id(id.strip())
     base, _, tag = name.lower().partition(":")
-    maker = (told and _called(told)) or _beginning(base)
+    maker = (maker_name and _find_maker(maker_name)) or _maker_by_prefix(base)
     row = _tables().makers.get(maker, Maker())
-    family, version = _parted(_DIGITS.sub(row.dots, base))
-    return Identity(
-        provider=said or row.provider or maker, maker=maker, family=family, version=version or tag, name=name
-    )
+    family, version = _split_version(_DIGITS.sub(row.dots, base))
+    provider = provider or row.provider or maker
+    return Identity(provider=provider, maker=maker, family=family, version=version or tag, name=name)
 
 
 @lru_cache(maxsize=4096)
 def kind(id: str) -> str:
-    """What a model is for, as far as its name tells: `chat` unless it is known to be something else."""
+    """Returns the kind of a model by its name: `chat` unless a pattern names another kind."""
     name = identify(id).name.lower()
-    for word, patterns in _tables().kinds.items():
-        if any(fnmatchcase(name, pattern) for pattern in patterns):
-            return word
-    return "chat"
+    kinds = _tables().kinds.items()
+    return next((word for word, patterns in kinds if any(fnmatchcase(name, one) for one in patterns)), "chat")
 
 
-def _unwrapped(id: str) -> tuple[str, str, str]:
-    """The provider and the maker that the id names, and the name that is left."""
-    said, rest = _prefixed(id)
-    wrapped = _WRAPPED.fullmatch(rest)
-    if wrapped:
-        return said or (_provider(wrapped[1]) if wrapped[1] else "cloudflare"), *_split_maker(wrapped[2] or wrapped[4])
-    path = _PATHS.fullmatch(rest)
-    if path:
-        return said, path[1] or "", path[2]
+def _split_id(id: str) -> tuple[str, str, str]:
+    """Returns the provider and the maker that the id names, and the rest of the name."""
+    provider, rest = _split_provider(id)
+    if wrapped := _WRAPPED.fullmatch(rest):
+        provider = provider or (_find_provider(wrapped[1]) if wrapped[1] else "cloudflare")
+        return provider, *_split_maker(wrapped[2] or wrapped[4])
+    if path := _PATHS.fullmatch(rest):
+        return provider, path[1] or "", path[2]
     dotted = _DOTTED.fullmatch(rest)
-    if dotted and _called(dotted[1]):
-        return said or "bedrock", dotted[1], _REVISION.sub(lambda found: f"-{found[1]}" if found[1] else "", dotted[2])
-    return said, *_split_maker(rest)
+    if dotted and _find_maker(dotted[1]):
+        name = _REVISION.sub(lambda found: f"-{found[1]}" if found[1] else "", dotted[2])
+        return provider or "bedrock", dotted[1], name
+    return provider, *_split_maker(rest)
 
 
-def _prefixed(id: str) -> tuple[str, str]:
-    """`openai/…` and `anthropic:…`: a provider's name in front."""
+def _split_provider(id: str) -> tuple[str, str]:
+    """Returns the provider in front of an id (`openai/…`, `anthropic:…`), and the rest."""
     head, slash, rest = id.partition("/")
-    if slash and _provider(head):
-        return _provider(head), rest
+    if slash and _find_provider(head):
+        return _find_provider(head), rest
     head, colon, rest = id.partition(":")
-    # `qwen:7b` is a model with a tag, though a provider goes by its name; `mistral:mistral-large` is not.
-    if colon and _provider(head) and (_beginning(rest.lower()) or not _beginning(head.lower())):
-        return _provider(head), rest
+    # `qwen:7b` is a model with a tag, although there is a provider `qwen`; `mistral:mistral-large` is not.
+    if colon and _find_provider(head) and (_maker_by_prefix(rest.lower()) or not _maker_by_prefix(head.lower())):
+        return _find_provider(head), rest
     return "", id.removeprefix("ft:")
 
 
@@ -108,8 +105,8 @@ def _split_maker(rest: str) -> tuple[str, str]:
     return maker.rpartition("/")[2], name
 
 
-def _parted(name: str) -> tuple[str, str]:
-    """Family and version. A revision behind a date is not part of either."""
+def _split_version(name: str) -> tuple[str, str]:
+    """Returns family and version. A revision behind a date belongs to neither."""
     found = _VERSION.search(name)
     if found is None or not name[: found.start()]:
         return name, ""
@@ -118,41 +115,37 @@ def _parted(name: str) -> tuple[str, str]:
     return (family[: again.start()], again["version"]) if again else (family, version)
 
 
-def _called(word: str) -> str:
-    """The maker of that name."""
-    return _names().get(word.lower(), "")
+def _find_maker(name: str) -> str:
+    return _maker_names().get(name.lower(), "")
 
 
-def _beginning(name: str) -> str:
-    """The maker whose models' names begin like this one's."""
-    return next((maker for start, maker in _begins() if name.startswith(start)), "")
+def _maker_by_prefix(model: str) -> str:
+    """Returns the maker whose models' names begin like this one's."""
+    return next((maker for prefix, maker in _maker_prefixes() if model.startswith(prefix)), "")
 
 
-def _provider(name: str) -> str:
-    """The provider that goes by a name."""
-    return _providers().get(name.lower().replace("_", "-"), "")
+def _find_provider(name: str) -> str:
+    return _provider_names().get(name.lower().replace("_", "-"), "")
 
 
 @cache
-def _tables() -> _Tables:
+def _tables() -> _MakerTables:
     text = files("penstock._providers").joinpath("makers.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), _Tables)
+    return msgspec.convert(tomllib.loads(text), _MakerTables)
 
 
 @cache
-def _names() -> dict[str, str]:
-    rows = _tables().makers
-    return {word: maker for maker, row in rows.items() for word in (maker, *row.names)}
+def _maker_names() -> dict[str, str]:
+    return {name: maker for maker, row in _tables().makers.items() for name in (maker, *row.names)}
 
 
 @cache
-def _begins() -> list[tuple[str, str]]:
-    """The longest first: `text-embedding-3` before `text-embedding-`."""
-    rows = _tables().makers
-    found = ((start, maker) for maker, row in rows.items() for start in row.begins)
+def _maker_prefixes() -> list[tuple[str, str]]:
+    """Returns prefixes of models' names, the longest first: `text-embedding-3` before `text-embedding-`."""
+    found = ((prefix, maker) for maker, row in _tables().makers.items() for prefix in row.begins)
     return sorted(found, key=lambda row: -len(row[0]))
 
 
 @cache
-def _providers() -> dict[str, str]:
-    return {word: name for name, row in providers().items() for word in (name, *row.names)}
+def _provider_names() -> dict[str, str]:
+    return {alias: name for name, row in providers().items() for alias in (name, *row.names)}

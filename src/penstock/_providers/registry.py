@@ -1,7 +1,7 @@
-"""The providers, as data: what each speaks, where it is, how it is paid, and what is odd about it.
+"""The table of providers: protocol, address, credentials, endpoints and quirks of each.
 
-The rows stand in `providers.toml`; a row may be `like` another. Addresses are built in `address`, models are in
-`models` and `identity`, clients in `clients`. No environment is read here: it is handed in as a mapping.
+The rows are in `providers.toml`; a row may be `like` another. `clients.toml` has the clients. The environment is passed
+in as a mapping.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TRANSIENT = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One operation's place. `{model}` and the provider's settings are filled in; `{+model}` keeps its slashes.
+    """The address of one operation. `{model}` and the provider's settings are filled in; `{+model}` keeps its slashes.
 
     `protocol` is the wire language: a penstock protocol for chat, responses, completions and fim; for the others the
     word for a shape (`openai-embeddings`, `cohere-rerank`, `openai-models` …).
@@ -51,7 +51,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Special(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Models (glob patterns) that one operation has another place for."""
+    """Models (glob patterns) that have another endpoint for one operation."""
 
     models: tuple[str, ...]
     operation: Operation
@@ -59,7 +59,7 @@ class Special(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A way to show who is asking. `env`: variables that hold the key, the first that is set wins."""
+    """A way to authenticate. `env`: variables that hold the key, the first that is set wins."""
 
     scheme: Scheme = "bearer"
     env: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A named value in an address: said by the caller, else in the environment, else the default (a template too).
+    """A named value in an address: from the caller, else the environment, else the default (also a template).
 
     `of` and `cases`: the value follows from another setting's, where that is one of the cases.
     """
@@ -126,7 +126,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     open_models: bool = False  # its list of models needs no key, so the list proves nothing about one
 
     def __hash__(self) -> int:
-        """A row holds tables, so it is told apart by its name and place."""
+        """Hashes name and address, because a row has tables, which cannot be hashed."""
         return hash((self.name, self.base_url))
 
     @property
@@ -140,18 +140,18 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return tuple(dict.fromkeys(name for one in self.credentials for name in one.env))
 
     def endpoint(self, operation: str, model: str = "") -> Endpoint | None:
-        """The place for an operation of a model; None where it has none."""
+        """Returns the endpoint for an operation of a model; None if it has none."""
         for row in self.special:
             if row.operation == operation and matches(model, row.models):
                 return row.endpoint
         return self.endpoints.get(operation)
 
     def only_responses(self, model: str) -> bool:
-        """Whether the model must be asked by Responses."""
+        """True if the model can only be used by Responses."""
         return matches(model, self.responses_only)
 
     def key(self, env: Mapping[str, str]) -> str:
-        """The key that a variable holds, else the one that is stored, or nothing."""
+        """Returns the key of a variable, else the stored one, else nothing."""
         return next((env[name] for name in (*self.env, self.stored_name) if env.get(name)), "")
 
     @property
@@ -160,55 +160,51 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return STORED + self.name
 
     def configured(self, env: Mapping[str, str]) -> bool:
-        """Whether the environment holds a key and all that its address needs. A server of one's own must be named."""
-        return bool(self.key(env)) and not self._lacks(self.base_url, env)
+        """True if the environment has a key and all settings of the address."""
+        return bool(self.key(env)) and not self._lacks_setting(self.base_url, env)
 
-    def _lacks(self, text: str, env: Mapping[str, str], depth: int = 4) -> bool:
-        """Whether a setting in a template is neither said nor has a default."""
+    def _lacks_setting(self, text: str, env: Mapping[str, str], depth: int = 4) -> bool:
+        """True if a setting in a template has neither a value nor a default."""
         for name in _FIELD.findall(text):
             row = self.settings.get(name)
             if row is None or not depth:
                 return True
             if any(env.get(one) for one in row.env):
                 continue
-            if not row.default or self._lacks(row.default, env, depth - 1):
+            if not row.default or self._lacks_setting(row.default, env, depth - 1):
                 return True
         return False
 
 
 def matches(model: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a model's name is one of the patterns; what stands before its last slash may be left out."""
+    """True if a model's name matches a pattern, with or without what is before its last slash."""
     bare = model.rpartition("/")[2]
     return any(fnmatchcase(model, pattern) or fnmatchcase(bare, pattern) for pattern in patterns)
 
 
+@cache
 def providers() -> Mapping[str, Provider]:
-    """All providers by name."""
-    return _table()
+    """Returns all providers by name."""
+    return MappingProxyType(
+        {name: _build_provider(_merged_row(name)) for name, row in _rows().items() if "title" in row}
+    )
 
 
 def provider(name: str) -> Provider:
-    """A provider by its name, or by another it goes by."""
-    found = _table().get(name) or _table().get(_others().get(name, ""))
+    """Returns a provider by its name or by one of its other names."""
+    found = providers().get(name) or providers().get(_other_names().get(name, ""))
     if found is None:
-        known = ", ".join(_table())
+        known = ", ".join(providers())
         raise InputError(f"unknown provider {name!r}; known are: {known}; for any other give its URL")
     return found
 
 
 def custom(name: str, base_url: str, *, like: str = COMPATIBLE, **fields: Any) -> Provider:
-    """A provider that is not in the table, by its URL. `fields` are those of `Provider`, as they stand in TOML."""
-    row: Object = {
-        **_written(like),
-        "name": name,
-        "title": name,
-        "base_url": base_url.rstrip("/"),
-        "settings": {},
-        "names": (),
-        "keys_url": "",
-    }
+    """Returns a provider that is not in the table, by its URL. `fields` are those of `Provider`, as in TOML."""
+    base: Object = {**_merged_row(like), "settings": {}, "names": (), "keys_url": ""}
+    row: Object = {"name": name, "title": name, "base_url": base_url.rstrip("/"), "env": [], "optional": True}
     try:
-        return _provider(_merged(row, {"env": [], "optional": True, **fields}))
+        return _build_provider(_merge_rows(base, {**row, **fields}))
     except msgspec.ValidationError as error:
         raise InputError(f"provider {name!r}: {error}") from error
 
@@ -219,43 +215,37 @@ def _rows() -> dict[str, Object]:
 
 
 @cache
-def _table() -> Mapping[str, Provider]:
-    made = {name: _provider(_written(name)) for name, row in _rows().items() if "title" in row}
-    return MappingProxyType(made)
+def _other_names() -> dict[str, str]:
+    return {other: name for name, row in providers().items() for other in row.names}
 
 
-@cache
-def _others() -> dict[str, str]:
-    return {other: name for name, row in _table().items() for other in row.names}
-
-
-def _written(name: str) -> Object:
-    """A row as it is meant: over the one it is like."""
+def _merged_row(name: str) -> Object:
+    """Returns a row merged over the one that it is `like`."""
     if name not in _rows():
         raise InputError(f"no row {name!r} to be like")
     row = _rows()[name]
-    base = _written(row["like"]) if "like" in row else {}
-    return _merged({**base, "names": (), "facts": "", "keys_url": "", "open_models": False}, {**row, "name": name})
+    base = _merged_row(row["like"]) if "like" in row else {}
+    return _merge_rows({**base, "names": (), "facts": "", "keys_url": "", "open_models": False}, {**row, "name": name})
 
 
-def _merged(base: Object, row: Object) -> Object:
-    """One row over another: tables are merged a level deep; `has` and a row's own endpoints are there."""
-    made = {**base, **{key: value for key, value in row.items() if key not in {"like", "env", "optional"}}}
+def _merge_rows(base: Object, row: Object) -> Object:
+    """Merges one row over another. Tables are merged a level deep. `has` names the endpoints of the provider."""
+    merged = {**base, **{key: value for key, value in row.items() if key not in {"like", "env", "optional"}}}
     for key in ("headers", "settings", "profile", "quirks"):
-        made[key] = {**base.get(key, {}), **row.get(key, {})}
-    before, own = base.get("endpoints", {}), row.get("endpoints", {})
-    made["endpoints"] = {**before, **{name: {**before.get(name, {}), **own[name]} for name in own}}
+        merged[key] = {**base.get(key, {}), **row.get(key, {})}
+    inherited, added = base.get("endpoints", {}), row.get("endpoints", {})
+    merged["endpoints"] = {**inherited, **{name: {**inherited.get(name, {}), **added[name]} for name in added}}
     has: list[str] = row.get("has") or base.get("has") or []
-    made["has"] = [*has, *own]
+    merged["has"] = [*has, *added]
     if "env" in row and "credentials" not in row:
         first = base.get("credentials", [{}])[0]
-        made["credentials"] = [{**first, "env": row["env"], "optional": row.get("optional", False)}]
-    return made
+        merged["credentials"] = [{**first, "env": row["env"], "optional": row.get("optional", False)}]
+    return merged
 
 
-def _provider(row: Object) -> Provider:
-    there = set(row.pop("has"))
-    row["endpoints"] = {name: found for name, found in row["endpoints"].items() if name in there}
+def _build_provider(row: Object) -> Provider:
+    has = set(row.pop("has"))
+    row["endpoints"] = {name: endpoint for name, endpoint in row["endpoints"].items() if name in has}
     return msgspec.convert(row, Provider)
 
 
@@ -313,24 +303,20 @@ class ClientProfile(msgspec.Struct, frozen=True, kw_only=True):
     notes: str = ""
 
 
-def clients() -> Mapping[str, ClientProfile]:
-    """All rows by name, in the order in which they are tried."""
-    return _client_table()
+PLAIN = ClientProfile(name="", title="any client")
 
 
 def client(headers: Mapping[str, str]) -> ClientProfile:
-    """The client that sends these headers; the plain one where nobody is recognised."""
-    given = {name.lower(): value for name, value in headers.items()}
-    for row in _client_table().values():
-        if row.headers and all(re.search(pattern, given.get(name, "")) for name, pattern in row.headers.items()):
+    """Returns the client that sends these headers; `PLAIN` if no row matches."""
+    values = {name.lower(): value for name, value in headers.items()}
+    for row in clients().values():
+        if row.headers and all(re.search(pattern, values.get(name, "")) for name, pattern in row.headers.items()):
             return row
     return PLAIN
 
 
-PLAIN = ClientProfile(name="", title="any client")
-
-
 @cache
-def _client_table() -> Mapping[str, ClientProfile]:
+def clients() -> Mapping[str, ClientProfile]:
+    """Returns all clients by name, in the order in which they are tried."""
     rows = tomllib.loads(files("penstock._providers").joinpath("clients.toml").read_text(encoding="utf-8"))
     return {name: msgspec.convert({**row, "name": name}, ClientProfile) for name, row in rows.items()}

@@ -1,8 +1,8 @@
-"""How a model takes reasoning settings: as an effort, a budget, a level, a switch, adaptively, or not at all. And what
-else of a request it refuses: sampling settings, a last turn of the assistant, calls without a signature.
+"""How a model takes reasoning settings: as an effort, a budget, a level, a switch, adaptively, or not at all. Also what
+else it refuses: sampling settings, a last turn of the assistant, calls without a signature.
 
-The families stand in `thinking.toml`, each with the vendor's documentation. A model that no family matches gets the
-facts of its nearest relative: same maker, most words of the name in common, nearest version. `relative` then names it.
+The families are in `thinking.toml`, each with the vendor's documentation. A model that no family matches gets the facts
+of its nearest relative: same maker, most words of the name in common, nearest version. `relative` then names it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tomllib
 from fnmatch import translate
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +23,8 @@ from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    _FamilyRow: TypeAlias = tuple[Callable[[str], object], "Thinking", list["_KnownName"]]
 
 Sampling: TypeAlias = Literal["always", "one", "unthinking", "never"]
 EFFORTS = ("low", "medium", "high")  # the words that every form with words takes, unless a row says more
@@ -56,62 +58,56 @@ class _Family(Thinking, frozen=True, kw_only=True):
     models: tuple[str, ...]
 
 
-class _Kin(msgspec.Struct, frozen=True):
-    """A known name, taken apart."""
+class _KnownName(msgspec.Struct, frozen=True):
+    """The name of a known model, its words and its version."""
 
     name: str
     words: frozenset[str]
     version: float
 
 
-class _Table(msgspec.Struct, frozen=True):
-    families: tuple[_Family, ...]
-
-
 def thinking_in_form(form: str, known: Thinking | None = None) -> Thinking:
-    """The facts of a model of which somebody says only the form, such as in a table of one's own models.
+    """Returns the facts of a model of which only the form is known, such as in a user's table of models.
 
-    `known`: what the table says of it; what it refuses besides stays true.
+    `known`: its facts in the table; what it refuses besides stays true.
     """
     if form not in get_args(Form):
         raise InputError(f"unknown form of reasoning settings {form!r}; known are: {', '.join(get_args(Form))}")
-    words = EFFORTS if form in ("adaptive", "effort", "level") else ()
-    made = msgspec.convert(
-        {"form": form, "efforts": words, "least": _LEAST if form == "budget" else 0, "source": "configuration"},
-        Thinking,
-    )
-    return replace(made, prefill=known.prefill, sampling=known.sampling, signed=known.signed) if known else made
+    efforts = EFFORTS if form in ("adaptive", "effort", "level") else ()
+    least = _LEAST if form == "budget" else 0
+    facts = Thinking(form=cast("Form", form), efforts=efforts, least=least, source="configuration")
+    return replace(facts, prefill=known.prefill, sampling=known.sampling, signed=known.signed) if known else facts
 
 
 @lru_cache(maxsize=4096)
 def thinking_of(id: str) -> Thinking | None:
-    """How a model takes reasoning settings; None where its maker is not known, or none of the maker's families is."""
-    who = identify(id)
-    families = _families().get(who.maker)
+    """Returns how a model takes reasoning settings; None if its maker or the maker's families are not known."""
+    identity = identify(id)
+    families = _families().get(identity.maker)
     if not families:
         return None
-    name = who.name.lower()
+    name = identity.name.lower()
     for fits, facts, _ in families:
-        if fits(name) or fits(who.family):
+        if fits(name) or fits(identity.family):
             return facts
-    words, version = _parsed(name)
-    rows = ((kin, facts) for _, facts, kindred in families for kin in kindred)
-    nearest, facts = max(rows, key=lambda row: _kinship(words, version, row[0]))
+    words, version = _parse_name(name)
+    rows = ((known, facts) for _, facts, names in families for known in names)
+    nearest, facts = max(rows, key=lambda row: _similarity(words, version, row[0]))
     return replace(facts, relative=nearest.name)
 
 
 def without_thinking(found: Thinking | None) -> Thinking | None:
-    """The facts of a model that is known not to reason: a guess from its relatives does not count."""
+    """Returns the facts of a model that does not reason. A guess from its relatives does not count."""
     return replace(found, form="none", also="", efforts=(), on=False, off=True) if found and found.relative else found
 
 
-def _kinship(words: frozenset[str], version: float, kin: _Kin) -> tuple[int, int, float, float]:
-    """How near a known name is: words in common, words of its own, distance of versions; the newer one wins a tie."""
-    return len(words & kin.words), -len(kin.words - words), -abs(version - kin.version), kin.version
+def _similarity(words: frozenset[str], version: float, known: _KnownName) -> tuple[int, int, float, float]:
+    """Ranks a known name: words in common, other words, distance of versions; the newer version wins a tie."""
+    return len(words & known.words), -len(known.words - words), -abs(version - known.version), known.version
 
 
-def _parsed(name: str) -> tuple[frozenset[str], float]:
-    """The words of a name, and its version as one number: `claude-opus-4-8` is 4.8, and so is `gpt-4.8`."""
+def _parse_name(name: str) -> tuple[frozenset[str], float]:
+    """Returns the words of a name, and its version as one number: `claude-opus-4-8` is 4.8, and so is `gpt-4.8`."""
     tokens: list[str] = _TOKEN.findall(name)
     words = frozenset(token for token in tokens if token.isalpha())
     numbers = [token for token in tokens if not token.isalpha() and len(token) < _DATE][:2]
@@ -123,13 +119,13 @@ def _parsed(name: str) -> tuple[frozenset[str], float]:
 
 
 @cache
-def _families() -> dict[str, list[tuple[Callable[[str], object], Thinking, list[_Kin]]]]:
-    """Of each maker: who belongs to a family, its facts, and its names taken apart."""
+def _families() -> dict[str, list[_FamilyRow]]:
+    """Returns the families of each maker."""
     text = files("penstock._providers").joinpath("thinking.toml").read_text(encoding="utf-8")
-    found: dict[str, list[tuple[Callable[[str], object], Thinking, list[_Kin]]]] = {}
-    for row in msgspec.convert(tomllib.loads(text), _Table).families:
+    found: dict[str, list[_FamilyRow]] = {}
+    for row in msgspec.convert(tomllib.loads(text)["families"], list[_Family]):
         fits = re.compile("|".join(map(translate, row.models))).match
         facts = Thinking(**{name: getattr(row, name) for name in Thinking.__struct_fields__})
-        kindred = [_Kin(name, *_parsed(name)) for name in (pattern.strip("-*") for pattern in row.models)]
-        found.setdefault(row.maker, []).append((fits, facts, kindred))
+        names = [_KnownName(name, *_parse_name(name)) for name in (pattern.strip("-*") for pattern in row.models)]
+        found.setdefault(row.maker, []).append((fits, facts, names))
     return found

@@ -1,7 +1,4 @@
-"""A script (`scripts.toml` says what is said) as the canonical events of a turn, cut into small deltas.
-
-What an agent says is not in a script: `told` makes the same of parts that were made up a moment ago.
-"""
+"""Plays a script of `scripts.toml`, or parts that were just made, as the canonical events of a turn in small deltas."""
 
 from __future__ import annotations
 
@@ -22,17 +19,22 @@ from penstock._replay.tools import write_example_input
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.events import AnyEvent, Reason
+    from penstock.events import AnyEvent
+
+WORD = re.compile(r"\s*\S+|\s+$")
+MAX_CHOICES = 8
+_INPUT_CHUNK = 12  # characters of a delta of a call's input
+_ANSWER = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
 @cache
 def scripts() -> dict[str, dict[str, Any]]:
-    """All scripts by name."""
+    """Returns all scripts by name."""
     return tomllib.loads(files("penstock._replay").joinpath("scripts.toml").read_text(encoding="utf-8"))
 
 
 def describe_scripts() -> dict[str, str]:
-    """The scripts a person can choose, with a line about each."""
+    """Returns the scripts that a user can choose, with a line about each."""
     return {name: script["about"] for name, script in scripts().items() if not script.get("hidden")}
 
 
@@ -42,152 +44,131 @@ def play(
     id: str = "replay",
     model: str = "",
     created: int = 0,
-    asked: int = 0,
+    prompt_tokens: int = 0,
     settings: rq.Settings | None = None,
 ) -> list[AnyEvent]:
-    """The events of a script. `id` makes the ids of calls; `asked` is the size of the prompt in tokens."""
+    """Returns the events of a script. `id` is part of the ids of calls."""
     script = scripts()[name]
-    parts = [made for number, part in enumerate(script["parts"]) for made in _made(id, number, part)]
+    parts = [part for number, row in enumerate(script["parts"]) for part in _read_parts(id, number, row)]
     turn = rq.Turn(id, model or f"replay/{name}", created, parts)
-    turn.finish = ev.Finish(script.get("finish") or _reason(turn))
+    if "finish" in script:
+        turn.finish = ev.Finish(script["finish"])
     if "fault" in script:
         turn.fault = msgspec.convert(script["fault"], ev.Fault, strict=False)
-    return _played(turn, asked, settings)
+    return _play_turn(turn, prompt_tokens, settings)
 
 
 def play_parts(
-    parts: list[rq.AnyPart],
-    *,
-    id: str,
-    model: str,
-    created: int = 0,
-    asked: int = 0,
-    settings: rq.Settings | None = None,
+    parts: list[rq.AnyPart], *, id: str, model: str, created: int, prompt_tokens: int, settings: rq.Settings
 ) -> list[AnyEvent]:
-    """The events of a turn of these parts."""
-    turn = rq.Turn(id, model, created, parts)
-    turn.finish = ev.Finish(_reason(turn))
-    return _played(turn, asked, settings)
+    """Returns the events of a turn of these parts."""
+    return _play_turn(rq.Turn(id, model, created, parts), prompt_tokens, settings)
 
 
-def _played(turn: rq.Turn, asked: int, settings: rq.Settings | None) -> list[AnyEvent]:
+def _play_turn(turn: rq.Turn, prompt_tokens: int, settings: rq.Settings | None) -> list[AnyEvent]:
+    turn.finish = turn.finish or ev.Finish("calls" if turn.calls else "stop")
     if settings is not None:
-        turn = apply_settings(turn, settings)
+        _apply_settings(turn, settings)
     if turn.fault is None:
-        every, thought = count_words(turn)
-        turn.usage = ev.Usage(asked, every, reasoning=thought or None)
-    made = [small for event in unfold(turn) for small in _cut(event)]
-    return [add_logprobs(event) for event in made] if settings is not None and settings.logprobs else made
+        words = sum(len(WORD.findall(_part_text(part))) for part in turn.parts)
+        reasoning = sum(len(WORD.findall(part.text)) for part in turn.parts if isinstance(part, rq.Reasoning))
+        turn.usage = ev.Usage(prompt_tokens, words, reasoning=reasoning or None)
+    events = [delta for event in unfold(turn) for delta in _split_deltas(event)]
+    return [_add_logprobs(event) for event in events] if settings is not None and settings.logprobs else events
 
 
-def _reason(turn: rq.Turn) -> Reason:
-    return "calls" if turn.calls else "stop"
-
-
-def _made(id: str, number: int, part: dict[str, Any]) -> Iterator[rq.AnyPart]:
-    if "text" in part:
-        yield rq.Text(part["text"])
-        for source in part.get("sources", ()):
-            first = part["text"].find(source["cites"])
-            yield rq.Source(
-                source["url"], source["title"], number, (first, first + len(source["cites"])), source["cites"]
-            )
-    elif "reasoning" in part:
-        yield rq.Reasoning(part["reasoning"])
-    elif "refusal" in part:
-        yield rq.Text(part["refusal"], refusal=True)
-    elif "file" in part:
-        yield rq.File(part["file"], data=part["data"])
+def _read_parts(id: str, number: int, row: dict[str, Any]) -> Iterator[rq.AnyPart]:
+    """Yields the part of a row, and the sources of its text."""
+    if "text" in row:
+        yield rq.Text(row["text"])
+        for source in row.get("sources", ()):
+            first = row["text"].find(source["cites"])
+            span = (first, first + len(source["cites"]))
+            yield rq.Source(source["url"], source["title"], number, span, source["cites"])
+    elif "reasoning" in row:
+        yield rq.Reasoning(row["reasoning"])
+    elif "refusal" in row:
+        yield rq.Text(row["refusal"], refusal=True)
+    elif "file" in row:
+        yield rq.File(row["file"], data=row["data"])
     else:
-        given = part["input"]
-        json = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-        yield rq.Call(f"call_{id}_{number}", part.get("call") or part["cut"], json, cut="cut" in part)
+        json = row["input"] if isinstance(row["input"], str) else msgspec.json.encode(row["input"]).decode()
+        yield rq.Call(f"call_{id}_{number}", row.get("call") or row["cut"], json, cut="cut" in row)
 
 
-def _cut(event: AnyEvent) -> Iterator[AnyEvent]:
-    """Text a word at a time, input a few characters at a time, as a model would."""
+def _split_deltas(event: AnyEvent) -> Iterator[AnyEvent]:
+    """Yields text word by word and input a few characters at a time, as a model does."""
     if isinstance(event, ev.TextDelta | ev.ReasoningDelta | ev.RefusalDelta):
         for word in WORD.findall(event.text):
             yield type(event)(event.index, word)
     elif isinstance(event, ev.CallDelta):
-        for place in range(0, len(event.json), 12):
-            yield ev.CallDelta(event.index, event.json[place : place + 12])
+        for start in range(0, len(event.json), _INPUT_CHUNK):
+            yield ev.CallDelta(event.index, event.json[start : start + _INPUT_CHUNK])
     else:
         yield event
 
 
-WORD = re.compile(r"\s*\S+|\s+$")
-MAX_CHOICES = 8  # choices
-_ANSWER = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
-
-
-def apply_settings(turn: rq.Turn, asked: rq.Settings) -> rq.Turn:
-    """The turn, within what was asked."""
-    if asked.format is not None and asked.format.kind != "text" and not turn.calls and turn.fault is None:
-        schema = asked.format.schema or _ANSWER
-        turn.parts = [part for part in turn.parts if isinstance(part, rq.Reasoning)]
-        turn.parts.append(rq.Text(write_example_input(schema, "")))
-    if asked.stop:
-        _stop(turn, asked.stop)
-    if asked.max_output:
-        _limit(turn, asked.max_output)
-    if asked.choices and asked.choices > 1 and turn.finish is not None:
-        _repeat(turn, min(asked.choices, MAX_CHOICES))
-    return turn
-
-
-def count_words(turn: rq.Turn) -> tuple[int, int]:
-    """How many there are in all, and how many of them were thought."""
-    every = sum(len(WORD.findall(_said(part))) for part in turn.parts)
-    return every, sum(len(WORD.findall(part.text)) for part in turn.parts if isinstance(part, rq.Reasoning))
-
-
-def _said(part: rq.AnyPart) -> str:
+def _part_text(part: rq.AnyPart) -> str:
     return getattr(part, "text", "") or getattr(part, "json", "")
 
 
-def _stop(turn: rq.Turn, marks: list[str]) -> None:
-    """Nothing is said from the first of these on."""
-    for place, part in enumerate(turn.parts):
+# ── settings of the request ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _apply_settings(turn: rq.Turn, settings: rq.Settings) -> None:
+    if settings.format is not None and settings.format.kind != "text" and not turn.calls and turn.fault is None:
+        schema = settings.format.schema or _ANSWER
+        turn.parts = [part for part in turn.parts if isinstance(part, rq.Reasoning)]
+        turn.parts.append(rq.Text(write_example_input(schema, "")))
+    if settings.stop:
+        _stop_at(turn, settings.stop)
+    if settings.max_output:
+        _limit_words(turn, settings.max_output)
+    if settings.choices and settings.choices > 1:
+        _add_choices(turn, min(settings.choices, MAX_CHOICES))
+
+
+def _stop_at(turn: rq.Turn, sequences: list[str]) -> None:
+    """Ends the turn before the first of the stop sequences."""
+    for position, part in enumerate(turn.parts):
         if not isinstance(part, rq.Text):
             continue
-        found = [(part.text.find(mark), mark) for mark in marks if mark and mark in part.text]
+        found = [(part.text.find(one), one) for one in sequences if one and one in part.text]
         if found:
-            at, mark = min(found)
-            turn.parts = [*turn.parts[:place], replace(part, text=part.text[:at])]
-            own = {"anthropic": {"stop_sequence": mark}}
-            turn.finish, turn.fault = ev.Finish("stop", raw="stop_sequence", extra=own), None
+            end, sequence = min(found)
+            turn.parts = [*turn.parts[:position], replace(part, text=part.text[:end])]
+            extra = {"anthropic": {"stop_sequence": sequence}}
+            turn.finish, turn.fault = ev.Finish("stop", raw="stop_sequence", extra=extra), None
             return
 
 
-def _limit(turn: rq.Turn, most: int) -> None:
-    """No more words than this, thoughts and input included."""
-    for place, part in enumerate(turn.parts):
-        found = WORD.findall(_said(part))
-        if len(found) <= most:
-            most -= len(found)
+def _limit_words(turn: rq.Turn, limit: int) -> None:
+    """Ends the turn after so many words, reasoning and inputs included."""
+    for position, part in enumerate(turn.parts):
+        words = WORD.findall(_part_text(part))
+        if len(words) <= limit:
+            limit -= len(words)
             continue
-        kept = _shortened(part, "".join(found[:most])) if most else []
-        turn.parts = [*turn.parts[:place], *kept]
+        turn.parts = turn.parts[:position]
+        if limit:
+            text = "".join(words[:limit])
+            cut = {"json": text, "cut": True} if isinstance(part, rq.Call) else {"text": text}
+            turn.parts.append(replace(part, **cut))
         turn.finish, turn.fault = ev.Finish("length"), None
         return
 
 
-def _shortened(part: Any, said: str) -> list[rq.AnyPart]:
-    return [replace(part, json=said, cut=True) if isinstance(part, rq.Call) else replace(part, text=said)]
-
-
-def _repeat(turn: rq.Turn, times: int) -> None:
-    once = [part for part in turn.parts if isinstance(part, rq.Text | rq.Reasoning)]
-    for choice in range(1, times):
-        turn.parts = [*turn.parts, *(replace(part, choice=choice) for part in once)]
+def _add_choices(turn: rq.Turn, count: int) -> None:
+    """Repeats texts and reasoning for each further choice."""
+    repeated = [part for part in turn.parts if isinstance(part, rq.Text | rq.Reasoning)]
+    for choice in range(1, count):
+        turn.parts = [*turn.parts, *(replace(part, choice=choice) for part in repeated)]
     if turn.finish is not None:
         reason = turn.finish.reason if turn.finish.reason != "calls" else "stop"
-        turn.finish = replace(turn.finish, others=(reason,) * (times - 1))
+        turn.finish = replace(turn.finish, others=(reason,) * (count - 1))
 
 
-def add_logprobs(event: AnyEvent) -> AnyEvent:
-    """A word with its odds."""
+def _add_logprobs(event: AnyEvent) -> AnyEvent:
     if not isinstance(event, ev.TextDelta):
         return event
     token = {"token": event.text, "logprob": 0.0, "bytes": list(event.text.encode())}
