@@ -48,13 +48,13 @@ def _system_prompt_end(messages: list[rq.Message]) -> list[int]:
 
 
 def _last_cacheable_tool(tools: list[rq.Tool]) -> list[int]:
-    """The last tool that is there from the beginning: one that is loaded later may hold no hint."""
-    deferred_flags = [any(own.get("defer_loading") for own in (tool.extra or {}).values()) for tool in tools]
+    """Returns the last tool that is not loaded later: a deferred tool may have no cache point."""
+    deferred_flags = [any(fields.get("defer_loading") for fields in (tool.extra or {}).values()) for tool in tools]
     return [position for position, deferred in enumerate(deferred_flags) if not deferred][-1:]
 
 
 def _last_user_positions(messages: list[rq.Message]) -> list[int]:
-    """Where the last things that a user (or a tool) said end, the last first."""
+    """Returns the positions of the last messages of user turns, the last first."""
     found: list[int] = []
     next_role = ""
     for position in range(len(messages) - 1, -1, -1):
@@ -107,7 +107,7 @@ def _count_cache_points(messages: list[rq.Message]) -> list[int]:
 
 
 def limit_points(request: rq.Request, limit: int, notes: Diagnostics) -> rq.Request:
-    """At most so many cache points. Those of the tools and the prompt and the latest ones are worth the most."""
+    """Limits the cache points. Those of tools, of the prompt and of the last messages are kept first."""
     tools = [position for position, tool in enumerate(request.tools) if tool.cache]
     counts = _count_cache_points(request.messages)
     extra = len(tools) + sum(counts) - limit
@@ -128,7 +128,7 @@ def limit_points(request: rq.Request, limit: int, notes: Diagnostics) -> rq.Requ
 
 
 def _without_cache_points(message: rq.Message, most: int) -> tuple[rq.Message, int]:
-    """A message with up to so many hints fewer, the first of them first."""
+    """Removes up to so many cache points from a message, the first ones first. Returns it and their number."""
     removed = 0
     parts: list[Any] = []
     for part in message.parts:
@@ -137,7 +137,7 @@ def _without_cache_points(message: rq.Message, most: int) -> tuple[rq.Message, i
             for inner in part.content:
                 content.append(replace(inner, cache="") if inner.cache and removed < most else inner)
                 removed += content[-1] is not inner
-            part = replace(part, content=content)  # noqa: PLW2901 — the same part without its hints
+            part = replace(part, content=content)  # noqa: PLW2901 — the same part without cache points
         if part.cache and removed < most:
             part = replace(part, cache="")  # noqa: PLW2901 — as above
             removed += 1
@@ -155,13 +155,13 @@ if TYPE_CHECKING:
 CLEARED = "[the result was cleared to save context]"
 ESTIMATE_FROM = 0.5  # of the limit, by size alone: below that nothing is counted more closely
 KEEP_SHARE, STEP_SHARE = 0.6, 0.2  # of the limit: about how much stays, and in which steps the rest goes
-KEPT_ROUNDS = 3  # rounds of calls at the end whose results stay whole
+KEPT_ROUNDS = 3  # rounds of calls at the end whose results are not cleared
 _CHARACTERS = 4  # that make a token, roughly
 _encode = msgspec.json.Encoder().encode
 
 
 class Cleared(msgspec.Struct, frozen=True):
-    """About how many tokens a conversation was, and is; and how many whole turns were left out."""
+    """About how many tokens a conversation had before and after, and how many turns were dropped."""
 
     before: int
     after: int
@@ -186,9 +186,9 @@ def manage_context(
     refused: bool = False,
     report: Callable[[Cleared], None] | None = None,
 ) -> rq.Request:
-    """The request cut to about 60% of the limit, if it is too long; itself if it is not.
+    """Cuts a request that is too long to about 60% of the limit. `report` gets what was removed.
 
-    `refused`: a provider has said so, whatever the estimate says. A limit of 0 is unknown.
+    `refused`: the provider refused it, whatever the estimate says. A limit of 0 is unknown.
     """
     tokens = [count(message) for message in request.messages]
     total = sum(tokens) + len(_encode(request.tools)) // _CHARACTERS
@@ -198,9 +198,7 @@ def manage_context(
     cut.clear(_without_reasoning, _finished_turns(request.messages))
     cut.clear(_without_results, _old_results(request.messages, keep))
     cut.drop_turns()
-    reason = (
-        f"about {total} tokens are more than the limit of {limit}" if limit else f"about {total} tokens are too many"
-    )
+    reason = f"about {total} tokens are {f'more than the limit of {limit}' if limit else 'too many'}"
     if not cut.cleared and not cut.turns:
         notes.add("context-full", f"{reason}, and nothing old can be cleared")
         return request
@@ -216,16 +214,16 @@ def manage_context(
 
 
 def _tokens_to_remove(total: int, size: int) -> int:
-    """How many tokens must go so that about 60% of the size stays.
+    """Returns how many tokens must be removed so that about 60% of the size stays.
 
-    In steps of 20%: a conversation that grows on is cut at the same place for a while, and its beginning stays cached.
+    In steps of 20%: a growing conversation is cut at the same position for a while, so its beginning stays cached.
     """
     step = size * STEP_SHARE
     return ceil(ceil((total - size * (KEEP_SHARE + STEP_SHARE / 2)) / step) * step) if step else 0
 
 
 def _least_tokens(request: rq.Request, total: int, limit: int, count: Count) -> int:
-    """The fewest tokens that the request may have. Who counts by a function of his own is believed."""
+    """Returns the fewest tokens that the request may have. The caller's own `count` is taken as exact."""
     if count is not estimate_tokens or total < limit * ESTIMATE_FROM:
         return total if count is not estimate_tokens else 0
     from penstock._tokens.estimate import HybridTokenEstimator  # noqa: PLC0415 — reads tables that most requests do not need
@@ -245,9 +243,9 @@ class _ContextCut:
     def messages(self) -> list[rq.Message]:
         return [message for message in self._messages if message is not None]
 
-    def clear(self, change: Callable[[rq.Message], rq.Message], places: list[int]) -> None:
-        """Change messages, the oldest first, until enough is gone."""
-        for position in places:
+    def clear(self, change: Callable[[rq.Message], rq.Message], positions: list[int]) -> None:
+        """Changes messages, the oldest first, until enough tokens are removed."""
+        for position in positions:
             old = self._messages[position]
             if self.left <= 0 or old is None:
                 return
@@ -259,11 +257,11 @@ class _ContextCut:
                 self.cleared += 1
 
     def drop_turns(self) -> None:
-        """Leave out whole turns, the oldest first, until enough is gone. System messages stay where they are."""
-        for places in _turns(self.messages()):
+        """Drops turns, the oldest first, until enough tokens are removed. System messages stay."""
+        for positions in _turns(self.messages()):
             if self.left <= 0:
                 return
-            for position in places:
+            for position in positions:
                 self._count_removed(self._tokens[position])
                 self._messages[position] = None
             self.turns += 1
@@ -274,8 +272,9 @@ class _ContextCut:
 
 
 def _turns(messages: list[rq.Message]) -> list[list[int]]:
-    """The places of each turn before the last: what a user says, and all up to the next; no call is parted from its
-    result; one that nobody answered is waited for by nobody. System messages are in none.
+    """Returns the positions of each turn before the last: a user message and all up to the next one.
+
+    A call and its result are in the same turn. System messages are in none.
     """
     results = {
         part.call: position
@@ -302,13 +301,13 @@ def _turns(messages: list[rq.Message]) -> list[list[int]]:
 
 
 def _finished_turns(messages: list[rq.Message]) -> list[int]:
-    """Assistants' messages of turns that are over: before the last thing that a user said."""
+    """Returns the assistant messages before the last user message."""
     last = max((position for position, message in enumerate(messages) if message.role == "user"), default=0)
     return [position for position in range(last) if messages[position].role == "assistant"]
 
 
 def _old_results(messages: list[rq.Message], keep: int) -> list[int]:
-    """Messages with results, without those of the last rounds."""
+    """Returns the messages with results, without those of the last rounds."""
     rounds = 0
     for position in range(len(messages) - 1, -1, -1):
         if messages[position].role == "assistant" and any(type(part) is rq.Call for part in messages[position].parts):

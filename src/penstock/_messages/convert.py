@@ -5,18 +5,18 @@ read → what only the client's side knows → what the target's profile demands
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock import _codec as codec
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic, Diagnostics
 from penstock._lenient_fields import Object, as_object
 from penstock._messages import content, context, foreign_state, identifiers, pairing, settings, state, tools, turns
 from penstock._messages.options import OPTIONS, ConvertOptions
-from penstock._messages.request_codecs import profile_of, quirks_type, reader, typed_error, writer
+from penstock._messages.request_codecs import profile_of, quirks_type, reader, typed_errors, writer
 from penstock._messages.settings import changed_meaning, rename_options
 from penstock._messages.traversal import survey_request
 from penstock._option_checks import check_options
@@ -25,86 +25,72 @@ from penstock._providers.identity import identify
 from penstock._providers.thinking import Thinking, thinking_of
 from penstock._strict_fields import parse_value, read_deep_body
 from penstock._transforms.tool_names import Namespace, OriginalTool, RestoreToolNames
-from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
+from penstock.errors import BadRequest, InputError, TooDeep, UnknownProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from penstock._request_writer import RequestDraft
 
 
 class Restore(msgspec.Struct, omit_defaults=True):
-    """What an answer to the converted request needs on its way back to the client, whose protocol this names."""
+    """What restores tool names and call ids in the answer. `protocol`: the client's."""
 
     protocol: str
     names: dict[str, OriginalTool] = {}
     ids: dict[str, str] = {}
 
     def stages(self) -> tuple[RestoreToolNames, ...]:
-        """Stages for the `shaping` of a bridge; none where nothing was renamed."""
+        """Returns stages for the `shaping` of a bridge; none if nothing was renamed."""
         if not self.names and not self.ids:
             return ()
         return (RestoreToolNames(self.names, protocol=self.protocol, ids=self.ids),)
 
 
 class Converted(msgspec.Struct):
-    """A body for the target, what could not be said in it, and the way back. `request` is what was written."""
+    """A body for the target, its diagnostics, and what restores the answer. `request`: the request that was written."""
 
     body: dict[str, Any]
     diagnostics: list[Diagnostic]
     restore: Restore
     request: rq.Request
-    cleared: context.Cleared | None = None  # where context management took something away
+    cleared: context.Cleared | None = None  # if context management removed something
 
 
 def convert(
     body: Object | bytes | bytearray | str, source: str, target: str, **options: Unpack[ConvertOptions]
 ) -> Converted:
-    """A request of one protocol as a request of another. Unknown or wrong options are an `InputError`.
+    """Converts a request of one protocol to another. Unknown or wrong options raise `InputError`.
 
-    From a protocol to itself nothing is mended unless a profile is given: whoever speaks it answers for it.
+    From a protocol to itself nothing is repaired, unless a profile is given.
     """
     check_options("convert", options, OPTIONS)
     read, write = reader(source), writer(target)
     run = _Conversion(source, target, options)
-    try:
+    with typed_errors():
         return run.convert(run.read(body, read), write)
-    except PenstockError:
-        raise
-    except codec.ILL_SHAPED as error:
-        raise typed_error(error) from error
 
 
 def convert_request(request: rq.Request, source: str, target: str, **options: Unpack[ConvertOptions]) -> Converted:
-    """The same for a request that is canonical already; `source` is whose client gets the answer."""
+    """Converts a canonical request. `source`: the protocol of the client that gets the answer."""
     check_options("convert_request", options, OPTIONS)
     run, write = _Conversion(source, target, options), writer(target)
-    try:
+    with typed_errors():
         return run.convert(request, write)
-    except PenstockError:
-        raise
-    except codec.ILL_SHAPED as error:
-        raise typed_error(error) from error
-
-
-def _refuse_losses(rows: list[Diagnostic], asked: rq.Settings) -> None:
-    names = changed_meaning(rows, asked)
-    if names:
-        raise InputError(f"strict: the target cannot carry what changes the result: {', '.join(names)}; leave it out")
 
 
 def state_keys(request: rq.Request, source: str, **options: Unpack[ConvertOptions]) -> list[str]:
-    """The keys under which a store may know something for this request. What it knows goes into the option `state`.
+    """Returns the keys under which a store may have state for this request. Its rows are the option `state`.
 
     For stores that must not be read while a request is converted: `convert_request` then reads none.
     """
     if not [message for message in request.messages if message.role == "assistant"]:
-        return []  # nobody has answered yet
+        return []  # there is no answer yet
     return state.state_keys_of(_undo_host_forms(request, source, options))
 
 
 def _undo_host_forms(request: rq.Request, source: str, options: ConvertOptions) -> rq.Request:
-    """The request without what only the client's side knows: the prefix it saw, a host without a system role."""
+    """Undoes what only the client needs: the prefix of call ids, a system prompt without the system role."""
     client = profile_of(source)
     prefix = options.get("call_id_prefix", client.prefix)
     if prefix:
@@ -113,7 +99,7 @@ def _undo_host_forms(request: rq.Request, source: str, options: ConvertOptions) 
 
 
 class _Conversion:
-    """One conversion: its profile, its findings, and the way back."""
+    """One conversion: its profile, its diagnostics, and what restores the answer."""
 
     def __init__(self, source: str, target: str, options: ConvertOptions) -> None:
         given = options.get("profile")
@@ -126,38 +112,38 @@ class _Conversion:
         self._strict = False  # read by the strict parser, which lets no half characters through
         self.restore = Restore(source)
         self._cleared: context.Cleared | None = None
-        self._signature = ""  # what stands for thought signatures that are not known, where the model insists on them
+        self._signature = ""  # a placeholder for unknown thought signatures, if the model requires them
 
     def convert(self, request: rq.Request, write: Callable[[rq.Request, Any], RequestDraft]) -> Converted:
-        """The request through every pass, and written."""
-        asked = request.settings
+        """Applies every pass and writes the request."""
+        requested = request.settings
         request = self.apply_passes(request)
         draft = self.write(write, request)
-        own = self._target_options(request)
+        target_options = self._target_options(request)
         diagnostics = [*request.diagnostics, *self.notes, *draft.diagnostics]
-        if self._options.get("strict"):
-            _refuse_losses(diagnostics, asked)
-        return Converted(
-            {**draft.body, **own} if own else draft.body, diagnostics, self.restore, request, self._cleared
-        )
+        names = changed_meaning(diagnostics, requested) if self._options.get("strict") else ()
+        if names:
+            lost = ", ".join(names)
+            raise InputError(f"strict: the target cannot carry what changes the result: {lost}; leave it out")
+        return Converted({**draft.body, **target_options}, diagnostics, self.restore, request, self._cleared)
 
     def _target_options(self, request: rq.Request) -> Object:
-        """The provider options that are the target's own; those of others are reported."""
+        """Returns the provider options of the target; those of other providers are reported."""
         if self._target.carries_options:
             return {}
         keys = (self.profile.provider, *self.profile.options)
-        own: Object = {}
+        options: Object = {}
         for key, fields in request.options.items():
             if key in keys:
-                own.update(as_object(fields))
+                options.update(as_object(fields))
             elif fields:
                 self.notes.add(
                     "loss-options", f"options for the provider {key!r} are left out: this is another", "options"
                 )
-        return rename_options(own, self.notes) if self._target.snake_case else own
+        return rename_options(options, self.notes) if self._target.snake_case else options
 
     def read(self, body: Any, read: Callable[[Object], rq.Request]) -> rq.Request:
-        """The canonical request of a body. Inputs of tool calls may be deeper than the rest of a body."""
+        """Reads a body. Inputs of tool calls may be deeper than the rest of a body."""
         try:
             return read(self.parse_body(body))
         except TooDeep as error:
@@ -166,7 +152,7 @@ class _Conversion:
             return read_deep_body(body if isinstance(body, str) else bytes(body), read, error)
 
     def parse_body(self, body: Any) -> Object:
-        """The body as an object. Text that is almost JSON is read as a forgiving reader would."""
+        """Returns the body as an object. Text that is almost JSON is read leniently."""
         if isinstance(body, bytes | bytearray | str):
             body, self._strict = parse_value(body)
             if not self._strict:
@@ -185,49 +171,35 @@ class _Conversion:
         return self._apply_options(request)
 
     def _restore_client_forms(self, request: rq.Request) -> rq.Request:
-        """What only the client's side knows, and the state that was kept for it."""
+        """Undoes the client's forms, and restores the stored state."""
         request = self._replace_prompt_files(request)
         request = _undo_host_forms(request, self._source, self._options)
-        diagnostics, store, given = self._options.get("state"), self._options.get("store"), self._options.get("profile")
-        provider = given.provider if given is not None else ""  # a protocol's own profile names no provider
-        if diagnostics is None and store is not None and (keys := state.state_keys_of(request)):
-            diagnostics = store.get(self._options.get("tenant", ""), keys)
+        rows, store, profile = self._options.get("state"), self._options.get("store"), self._options.get("profile")
+        provider = profile.provider if profile is not None else ""  # a protocol's default profile names no provider
+        if rows is None and store is not None and (keys := state.state_keys_of(request)):
+            rows = store.get(self._options.get("tenant", ""), keys)
         if self._repairs and self.profile.protocol == foreign_state.PROTOCOL:
-            request = self._drop_foreign_ciphertext(request, diagnostics or {}, provider)
-        return state.restore_state(request, diagnostics, self.notes, provider) if diagnostics else request
-
-    def _drop_foreign_ciphertext(
-        self, request: rq.Request, diagnostics: Mapping[str, bytes], provider: str
-    ) -> rq.Request:
-        """Without what another provider has encrypted."""
-        return foreign_state.drop_foreign_ciphertext(
-            request,
-            lambda sealed: state.origin_of(sealed, diagnostics),
-            self.notes,
-            provider=provider,
-            maker=identify(request.model).maker,
-        )
+            origin, maker = partial(state.origin_of, found=rows or {}), identify(request.model).maker
+            request = foreign_state.drop_foreign_ciphertext(request, origin, self.notes, provider=provider, maker=maker)
+        return state.restore_state(request, rows, self.notes, provider) if rows else request
 
     def _replace_prompt_files(self, request: rq.Request) -> rq.Request:
-        """Files in a system prompt that the assistant says are placed first: a prompt holds nothing but text."""
-        count = (
-            turns.count_system_prompt(request, (rq.Text, rq.File))
-            if self._repairs and profile_of(self._source).leads
-            else 0
-        )
+        """Replaces files in a system prompt that the host sends as assistant messages: a prompt holds only text."""
+        if not self._repairs or not profile_of(self._source).leads:
+            return request
+        count = turns.count_system_prompt(request, (rq.Text, rq.File))
         prompt = [replace(message, role="system") for message in request.messages[:count]]
         if not content.has_file(prompt):
             return request
         how = self._options.get("images", "placeholder")
         holding = replace(self.profile.holding, roles=self.profile.holding.roles - {"system"})
-        told = content.place_files(
-            rq.Request(messages=prompt), holding, "placeholder" if how == "keep" else how, self.notes
-        )
-        placed = [replace(message, role="assistant") for message in told.messages]
-        return replace(request, messages=[*placed, *request.messages[count:]])
+        how = "placeholder" if how == "keep" else how
+        placed = content.place_files(rq.Request(messages=prompt), holding, how, self.notes).messages
+        restored = [replace(message, role="assistant") for message in placed]
+        return replace(request, messages=[*restored, *request.messages[count:]])
 
     def _repair(self, request: rq.Request) -> rq.Request:
-        """What the profile demands. One look tells which of the rules there is anything for."""
+        """Applies the rules of the profile. A survey of the request tells which of them are needed."""
         profile, notes = self.profile, self.notes
         orphans = self._options.get("orphans", "text")
         request = foreign_state.drop_foreign_state(request, notes)
@@ -246,14 +218,12 @@ class _Conversion:
             request, self.restore.names = tools.map_names(request, profile, notes)
         if not profile.ids.fits_all(survey.call_ids):
             request, self.restore.ids = identifiers.map_ids(request, profile.ids, notes)
-        return (
-            context.limit_points(request, profile.points, notes)
-            if survey.cache_points > profile.points > 0
-            else request
-        )
+        if survey.cache_points > profile.points > 0:
+            request = context.limit_points(request, profile.points, notes)
+        return request
 
     def _repair_turns(self, request: rq.Request, *, blank: bool) -> rq.Request:
-        """Who speaks when."""
+        """Repairs the order of messages and roles."""
         profile, notes = self.profile, self.notes
         if blank:
             request = turns.fill_empty(request, profile.empty, notes)
@@ -263,7 +233,7 @@ class _Conversion:
         return turns.open_with_user(request, notes) if profile.opens else request
 
     def _apply_options(self, request: rq.Request) -> rq.Request:
-        """What the caller wants done, and limits."""
+        """Applies the options of the caller, and limits."""
         options, profile, notes = self._options, self.profile, self.notes
         if self._repairs:
             request = self._fit_model(request)
@@ -284,10 +254,10 @@ class _Conversion:
         return request
 
     def _fit_model(self, request: rq.Request) -> rq.Request:
-        """What the model takes, by what the caller or the table knows of it.
+        """Adapts the request to the model, by the facts of the caller or of the table.
 
-        In its own protocol a client that names the model answers for sampling settings and for the last turn: what the
-        provider says to them passes unchanged.
+        If source and target are the same protocol, sampling settings and the last turn stay as they are: the client
+        gets the provider's own error.
         """
         options, profile, notes = self._options, self.profile, self.notes
         facts = options["thinking"] if "thinking" in options else thinking_of(request.model)
@@ -302,7 +272,7 @@ class _Conversion:
         return turns.end_conversation(request, facts, notes, trims=profile.trims, prefills=prefills)
 
     def _fit_reasoning(self, request: rq.Request, facts: Thinking) -> rq.Request:
-        """Reasoning settings in the form that the model takes."""
+        """Converts reasoning settings to the form that the model takes."""
         profile = self.profile
         marks = as_object(as_object((request.extra or {}).get(profile.protocol)).get("_"))
         return settings.fit_reasoning(
@@ -321,11 +291,8 @@ class _Conversion:
             return request
         count = self._options.get("count", context.estimate_tokens)
         return context.manage_context(
-            request, self.notes, limit=limit, count=count, refused=refused, report=self._record_cleared
+            request, self.notes, limit=limit, count=count, refused=refused, report=partial(setattr, self, "_cleared")
         )
-
-    def _record_cleared(self, cleared: context.Cleared) -> None:
-        self._cleared = cleared
 
     def write(self, write: Callable[[rq.Request, Any], RequestDraft], request: rq.Request) -> RequestDraft:
         try:

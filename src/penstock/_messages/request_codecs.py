@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Profiles(Mapping[str, Profile]):
-    """The profiles of the protocols that have one. Only the protocols that are asked for are imported."""
+    """The profiles of the protocols that have one. A protocol is imported when its profile is first used."""
 
     def __getitem__(self, name: str) -> Profile:
         profile = protocol(name).profile if name in MODULES else None
@@ -45,24 +46,16 @@ def profile_of(protocol: str) -> Profile:
     return PROFILES.get(name) or Profile(protocol=name)
 
 
+@lru_cache(maxsize=64)
 def reader(name: str) -> Callable[[Object], rq.Request]:
     """Returns the function that reads a protocol's requests."""
-    return _reader(name)
-
-
-@lru_cache(maxsize=64)
-def _reader(name: str) -> Callable[[Object], rq.Request]:
     read: Callable[[Object], rq.Request] = getattr(_module(name, "read"), "read_request")  # noqa: B009 — of Any
 
-    def guarded(body: Object) -> rq.Request:
-        try:
+    def read_guarded(body: Object) -> rq.Request:
+        with typed_errors():
             return read(body)
-        except PenstockError:
-            raise
-        except codec.ILL_SHAPED as error:
-            raise typed_error(error) from error
 
-    return guarded
+    return read_guarded
 
 
 def writer(name: str) -> Callable[[rq.Request, Any], RequestDraft]:
@@ -92,10 +85,16 @@ def _module(name: str, direction: str) -> Any:
     return import_module(module)
 
 
-def typed_error(error: Exception) -> Exception:
-    """Returns the error that a caller gets for an unexpected exception."""
-    if codec.STRICT:
-        raise error
-    if isinstance(error, RecursionError):  # plain objects, whose depth nobody has checked
-        return TooDeep()
-    return InputError("the request could not be converted: something in it has an unexpected shape")
+@contextmanager
+def typed_errors() -> Generator[None]:
+    """Raises an `InputError` for exceptions that a request of an unexpected shape causes."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except codec.ILL_SHAPED as error:
+        if codec.STRICT:
+            raise
+        if isinstance(error, RecursionError):  # objects, whose depth is not checked before
+            raise TooDeep from error
+        raise InputError("the request could not be converted: something in it has an unexpected shape") from error

@@ -1,11 +1,14 @@
-"""Tools that a protocol knows by type alone and the client runs: what their inputs look like, for everybody else.
+"""Tools that the target accepts: names that fit, and functions instead of tools that only the client's protocol knows.
 
-An agent that relies on one keeps it with any provider: it is offered as a function of the same name. Calls of those
-with an `item` are items of their own in the client's protocol, and are made so again on the way back.
+Tools of `built_in_tools.toml` are known by their type alone and run by the client. Other providers get a function of
+the same name. Calls of tools with an `item` become items of that type again in the answer.
 """
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,24 +27,9 @@ if TYPE_CHECKING:
     from penstock._request_profile import Profile
     from penstock.events import Extra
 
-_STRING: Object = {"type": "string"}
-_NUMBER: Object = {"type": "integer"}
 
-
-def _enum(*words: str) -> Object:
-    return {"type": "string", "enum": list(words)}
-
-
-def _list(of: Object) -> Object:
-    return {"type": "array", "items": of}
-
-
-def _object(needed: str, **properties: Object) -> Object:
-    return {"type": "object", "properties": properties, "required": needed.split()}
-
-
-class BuiltIn(msgspec.Struct, frozen=True):
-    """A tool known by the start of its type."""
+class BuiltInTool(msgspec.Struct, frozen=True):
+    """A tool that a protocol knows by its type alone. `kind`: the start of the type."""
 
     kind: str
     description: str
@@ -49,61 +37,20 @@ class BuiltIn(msgspec.Struct, frozen=True):
     item: str = ""
 
 
-BUILT_IN: tuple[BuiltIn, ...] = (
-    BuiltIn(
-        "bash_", "Runs a command in a shell that keeps its state between calls.",
-        _object("", command=_STRING, restart={"type": "boolean"}),
-    ),
-    BuiltIn(
-        "text_editor_", "Views, creates and edits text files.",
-        _object(
-            "command path", command=_enum("view", "create", "str_replace", "insert", "undo_edit"), path=_STRING,
-            file_text=_STRING, old_str=_STRING, new_str=_STRING, insert_line=_NUMBER, insert_text=_STRING,
-            view_range=_list(_NUMBER),
-        ),
-    ),
-    BuiltIn(
-        "memory_", "Keeps notes in files below /memories.",
-        _object(
-            "command", command=_enum("view", "create", "str_replace", "insert", "delete", "rename"), path=_STRING,
-            file_text=_STRING, old_str=_STRING, new_str=_STRING, insert_line=_NUMBER, insert_text=_STRING,
-            old_path=_STRING, new_path=_STRING, view_range=_list(_NUMBER),
-        ),
-    ),
-    BuiltIn(
-        "local_shell", "Runs a command on the user's machine.",
-        _object(
-            "action", action=_object(
-                "type command", type=_enum("exec"), command=_list(_STRING), working_directory=_STRING,
-                timeout_ms=_NUMBER, env={"type": "object", "additionalProperties": _STRING},
-            ),
-        ),
-        "local_shell_call",
-    ),
-    BuiltIn(
-        "shell", "Runs commands in a shell.",
-        _object("action", action=_object(
-            "commands", commands=_list(_STRING), timeout_ms=_NUMBER, max_output_length=_NUMBER,
-        )),
-        "shell_call",
-    ),
-    BuiltIn(
-        "apply_patch", "Creates, changes or deletes a file by a patch.",
-        _object("operation", operation=_object(
-            "type path", type=_enum("create_file", "update_file", "delete_file"), path=_STRING, diff=_STRING,
-        )),
-        "apply_patch_call",
-    ),
-)  # fmt: skip
+@cache
+def _built_in_tools() -> list[BuiltInTool]:
+    text = files("penstock._messages").joinpath("built_in_tools.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text)["tools"], list[BuiltInTool])
 
 
-def find_built_in(kind: str) -> BuiltIn | None:
-    """The tool of that type, dated or not."""
-    return next((tool for tool in BUILT_IN if kind == tool.kind or kind.startswith(tool.kind.rstrip("_") + "_2")), None)
+def _find_built_in(kind: str) -> BuiltInTool | None:
+    """Returns the tool of that type, with or without a date."""
+    tools = _built_in_tools()
+    return next((tool for tool in tools if kind == tool.kind or kind.startswith(tool.kind.rstrip("_") + "_2")), None)
 
 
-def find_schema(tool: Object) -> Object | None:
-    """The schema of a tool of a strange kind, if it has one under a word that is used for them."""
+def _find_schema(tool: Object) -> Object | None:
+    """Returns the schema of a tool of an unknown kind, if it is under one of the usual keys."""
     for container in (tool, lenient.get_object(tool, "function"), lenient.get_object(tool, "custom")):
         for key in ("parameters", "input_schema", "inputSchema", "parameters_json_schema", "schema"):
             if isinstance(container.get(key), dict):
@@ -116,12 +63,12 @@ _CLIENT_KINDS = ("function", "custom")
 
 
 def map_names(request: rq.Request, profile: Profile, notes: Diagnostics) -> tuple[rq.Request, dict[str, OriginalTool]]:
-    """The request with tools that the target takes, and the way back: name there → what it was."""
+    """Returns the request with tools that the target accepts, and the original tool of each new name."""
     return _ToolMapping(request, profile, notes).map()
 
 
 class _ToolMapping:
-    """One request being renamed. State: the new name of each tool, the way back, what each call's result is of."""
+    """Renames the tools of one request. Keeps the new names, the originals, and the tool of each call."""
 
     def __init__(self, request: rq.Request, profile: Profile, notes: Diagnostics) -> None:
         self._request = request
@@ -146,14 +93,14 @@ class _ToolMapping:
     # ── which names there are ─────────────────────────────────────────────────────────────────────
 
     def _qualified_name(self, part: rq.Tool | rq.Call) -> str:
-        """A tool's name with the namespace that makes it unique; in calls that is among what their protocol adds."""
+        """Returns a tool's name with its namespace. Calls have the namespace in `extra`."""
         if self._profile.namespaces:
             return part.name
         space = part.namespace if type(part) is rq.Tool else _namespace_of(part.extra)
         return f"{space}\0{part.name}" if space else part.name
 
     def _choose_names(self, functions: list[rq.Tool]) -> bool:
-        """Find names for all that must be renamed. True if some call in the history has free text as its input."""
+        """Chooses new names where needed. Returns True if some call in the history has free text as its input."""
         keys = {self._qualified_name(tool): None for tool in functions if tool.kind in _CLIENT_KINDS}
         has_free_text = False
         for message in self._request.messages:
@@ -165,21 +112,21 @@ class _ToolMapping:
         wishes = {key: key.replace("\0", "__") for key in keys if "\0" in key}
         self._names = fit_names(keys, self._profile.names, wishes)
         for key, name in self._names.items():
-            space, _, own = key.rpartition("\0")
-            self._restore_names[name] = OriginalTool(own, space)
+            space, _, original = key.rpartition("\0")
+            self._restore_names[name] = OriginalTool(original, space)
             self._notes.add("names", f"the tool {key.replace(chr(0), '/')!r} goes by the name {name!r}")
         return has_free_text and not self._profile.custom
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
 
     def _as_function(self, tool: rq.Tool) -> rq.Tool:
-        """A tool of a strange kind as a function, if enough is known about it; else the writer must judge."""
+        """Returns a tool of another kind as a function if its schema is known; else the writer decides."""
         if tool.kind in _CLIENT_KINDS or self._profile.protocol in (tool.extra or ()):
             return tool
         nothing: Object = {}
         raw = next((lenient.get_object(own, "tool") for own in (tool.extra or nothing).values()), nothing)
-        known = find_built_in(lenient.get_text(raw, "type"))
-        schema = known.schema if known else find_schema(raw)
+        known = _find_built_in(lenient.get_text(raw, "type"))
+        schema = known.schema if known else _find_schema(raw)
         if schema is None:
             return tool
         self._notes.add("tool-wrapped", f"the tool {tool.name!r} of type {raw.get('type')!r} is offered as a function")
@@ -201,8 +148,8 @@ class _ToolMapping:
         return tool if name == tool.name and space == tool.namespace else replace(tool, name=name, namespace=space)
 
     def _record_free_text(self, name: str, key: str) -> None:
-        space, _, own = key.rpartition("\0")
-        self._restore_names[name] = OriginalTool(own, space, "text")
+        space, _, original = key.rpartition("\0")
+        self._restore_names[name] = OriginalTool(original, space, "text")
 
     def _map_choice(self, choice: rq.ToolChoice | None, tools: list[rq.Tool]) -> rq.ToolChoice | None:
         if choice is None or not choice.names:
@@ -213,7 +160,7 @@ class _ToolMapping:
                 new_names.setdefault(old.name, tool.name)
         if not any(name in new_names for name in choice.names):
             return choice
-        # what its own protocol said of the choice names the tools as they were
+        # `extra` has the original names
         return replace(choice, names=[new_names.get(name, name) for name in choice.names], extra=None)
 
     # ── calls and results ─────────────────────────────────────────────────────────────────────────
