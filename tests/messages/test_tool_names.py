@@ -14,9 +14,8 @@ from penstock import request as rq
 from penstock._diagnostics import Diagnostics
 from penstock._fold import fold, unfold
 from penstock._markers.marks import FREE_TEXT_KEY as CARRIED
-from penstock._messages.identifiers import fit_names
+from penstock._messages.identifiers import fit_names, map_names
 from penstock._messages.request_codecs import PROFILES
-from penstock._messages.tools import map_names
 from penstock._request_profile import PLAIN, IdentifierRule, Profile
 from penstock._transforms.tool_names import INPUT, OriginalTool, RestoreToolNames, unwrap_free_text, wrap_free_text
 from tests.messages.generated_requests import (

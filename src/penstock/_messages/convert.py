@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic, Diagnostics
 from penstock._lenient_fields import Object, as_object
-from penstock._messages import content, context, foreign_state, identifiers, pairing, settings, state, tools, turns
+from penstock._messages import content, context, foreign_state, identifiers, pairing, settings, state, turns
 from penstock._messages.options import OPTIONS, ConvertOptions
 from penstock._messages.request_codecs import profile_of, quirks_type, reader, typed_errors, writer
 from penstock._messages.settings import changed_meaning, rename_options
@@ -215,7 +215,7 @@ class _Conversion:
             request = content.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
         request = self._repair_turns(request, blank=survey.has_blank)
         if survey.has_wrapped_tools or not profile.names.fits_all(survey.tool_names):
-            request, self.restore.names = tools.map_names(request, profile, notes)
+            request, self.restore.names = identifiers.map_names(request, profile, notes)
         if not profile.ids.fits_all(survey.call_ids):
             request, self.restore.ids = identifiers.map_ids(request, profile.ids, notes)
         if survey.cache_points > profile.points > 0:
