@@ -1,7 +1,7 @@
 """Requests between formats: `convert_messages` for a VS Code host, `convert` for whole bodies of any protocol.
 
-Each rule is a module of its own: a function from a canonical `Request` to another, which leaves the one given as it
-is. msgspec is the only dependency. docs/messages.md shows how to use it, docs/state.md what is kept between turns.
+Each rule is a function from a canonical `Request` to another; the given request is not modified. msgspec
+is the only dependency. docs/messages.md shows how to use it, docs/state.md what is stored between turns.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ __all__ = [
     "state_keys",
     "write_request",
 ]
-_LISTS = ("messages", "input", "contents")  # where protocols keep their messages
-_PROMPTS = ("system", "instructions", "systemInstruction")  # and the system prompt, where it has a place of its own
+_LISTS = ("messages", "input", "contents")  # the keys of messages in the protocols
+_PROMPTS = ("system", "instructions", "systemInstruction")  # and of a separate system prompt
 
 
 class MessageOptions(ConvertOptions, total=False):
-    """Those of `convert`, and: whose messages to make, the host's tools, and a logger for what could not be said."""
+    """The options of `convert`, the target protocol, the host's tools, and a logger for diagnostics."""
 
     target: str
     tools: Iterable[Any]
@@ -58,14 +58,14 @@ OPTIONS = options_of(MessageOptions, {**CHECKS, "target": TEXT, "tools": ITERABL
 
 
 class Messages(list[dict[str, Any]]):
-    """The target's messages; `system` where it keeps the prompt apart, `body` with everything that it was given."""
+    """The target's messages; `system`: its separate system prompt; `body`: the whole request."""
 
-    def __init__(self, made: Converted) -> None:
-        super().__init__(next((made.body[key] for key in _LISTS if key in made.body), ()))
-        self.body: dict[str, Any] = made.body
-        self.system: Any = next((made.body[key] for key in _PROMPTS if key in made.body), None)
-        self.diagnostics: list[Diagnostic] = made.diagnostics
-        self.restore: Restore = made.restore
+    def __init__(self, converted: Converted) -> None:
+        super().__init__(next((converted.body[key] for key in _LISTS if key in converted.body), ()))
+        self.body: dict[str, Any] = converted.body
+        self.system: Any = next((converted.body[key] for key in _PROMPTS if key in converted.body), None)
+        self.diagnostics: list[Diagnostic] = converted.diagnostics
+        self.restore: Restore = converted.restore
 
 
 def read_request(body: dict[str, Any], protocol: str) -> Request:
@@ -81,31 +81,31 @@ def write_request(request: Request, protocol: str, quirks: Any = None) -> Reques
 def convert_messages(
     messages: Iterable[Any], options: MessageOptions | None = None, /, **more: Unpack[MessageOptions]
 ) -> Messages:
-    """The messages of a VS Code host (as JSON, or as objects of that shape) for a target, by default the AI SDK.
+    """Converts the messages of a VS Code host (JSON, or objects of that shape) for a target, by default the AI SDK.
 
-    Files in messages that may not hold them leave a placeholder, unless `images` says otherwise.
+    Files in messages that may not hold them are replaced by a placeholder, unless `images` says otherwise.
     """
     given: dict[str, Any] = {"images": "placeholder", **(options or {}), **more}
     check_options("convert_messages", given, OPTIONS)
     target: str = given.pop("target", "aisdk")
     logger: Any = given.pop("logger", None)
-    body: dict[str, Any] = {"messages": [_plain(message) for message in messages]}
+    body: dict[str, Any] = {"messages": [_to_json(message) for message in messages]}
     if "tools" in given:
-        body["tools"] = [_plain(tool) for tool in given.pop("tools")]
-    made = Messages(convert(body, "vscode", target, **given))
+        body["tools"] = [_to_json(tool) for tool in given.pop("tools")]
+    converted = Messages(convert(body, "vscode", target, **given))
     write = getattr(logger, "warning", None) or getattr(logger, "warn", None)
     if callable(write):
-        for found in made.diagnostics:
+        for found in converted.diagnostics:
             write(f"penstock: {found.where}: {found.message} ({found.code}, {found.count} times)")
-    return made
+    return converted
 
 
-def _plain(item: Any) -> Any:
-    """An object as the JSON it stands for; bytes become base64."""
+def _to_json(item: Any) -> Any:
+    """Returns an object as JSON values; bytes become base64."""
     if item is None or isinstance(item, str | int | float):
         return item
     if isinstance(item, Mapping):
-        return {key: _plain(value) for key, value in item.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _to_json(value) for key, value in item.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(item, bytes | bytearray | memoryview | msgspec.Struct):
         return msgspec.to_builtins(item)
-    return _plain(vars(item)) if hasattr(item, "__dict__") else [_plain(value) for value in item]
+    return _to_json(vars(item)) if hasattr(item, "__dict__") else [_to_json(value) for value in item]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic
 from penstock._messages.context import estimate_tokens
-from penstock._messages.settings import LOSS, REFUSED, changed_meaning, lost
+from penstock._messages.settings import LOSS, REFUSED, changed_meaning, lost_settings
 from penstock._protocols import protocol
 from penstock._transforms.stop_sequences import StopAtSequences
 from penstock.errors import ProviderError, provider_error
@@ -66,7 +66,7 @@ def apply_emulations(
     `client` is the protocol in which the client reads the answer.
     """
     provider = upstream.provider.name
-    names = [name for name in lost(upstream.diagnostics, request.settings) if name not in carried]
+    names = [name for name in lost_settings(upstream.diagnostics, request.settings) if name not in carried]
     if "choices" in names:
         raise multiple_answers_error(
             upstream, f"n: {provider} gives one answer to a request, not {request.settings.choices}"

@@ -65,7 +65,7 @@ def is_encodable(value: Any) -> bool:
 
 
 def mend_inputs(request: rq.Request, notes: Diagnostics) -> rq.Request:
-    """Every call's input as one JSON object: rewritten if only a forgiving reader takes it, else told as a string."""
+    """Rewrites every call input that is not a JSON object: repaired if possible, else as a string in an object."""
 
     def rewritten(call: rq.Call) -> rq.Call:
         if call.by == "provider" or call.form == "text" or _is_object(call.json or "{}"):
@@ -92,13 +92,8 @@ ALIASES = {
     "audio/x-flac": "audio/flac",
     "image/x-ms-bmp": "image/bmp",
 }
-_DETECTABLE = (
-    "image/",
-    "audio/",
-    "video/",
-    "application/pdf",
-    "application/octet-stream",
-)  # labels that bytes can correct
+# Labels that the first bytes can correct.
+_DETECTABLE = ("image/", "audio/", "video/", "application/pdf", "application/octet-stream")
 _FILE_KINDS = frozenset({rq.File, rq.Result})
 _UNITS = ("bytes", "kB", "MB", "GB")
 _UNIT_STEP = 1000
@@ -133,9 +128,9 @@ def detect_media_type(file: rq.File) -> str:
 
 
 def place_files(request: rq.Request, holding: FileSupport, how: Images, notes: Diagnostics) -> rq.Request:
-    """Files that may not be where they are, or not at all: a placeholder, nothing, or an error that names the place.
+    """Replaces files that the target does not accept where they are: a placeholder, nothing, or an error.
 
-    `keep` leaves those that a writer can move where they are; what the target does not take at all it cannot help.
+    `keep` leaves files that a writer can move. Files that the target accepts nowhere are replaced in any case.
     """
 
     def refused(role: str) -> Callable[[Any], Any]:
@@ -173,7 +168,7 @@ def _why_refused(file: rq.File, holding: FileSupport) -> str:
 
 
 def _change_files(request: rq.Request, change: Callable[[str], Callable[[Any], Any]]) -> rq.Request:
-    """The request with its files changed; what goes wrong says in which message and part."""
+    """Changes the files of a request. An error names the message and the part."""
     messages = request.messages
     if not has_file(messages):
         return request

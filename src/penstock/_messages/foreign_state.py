@@ -1,7 +1,7 @@
-"""State that a client carries (signatures, encrypted reasoning) goes back to the maker of the model that gave it only.
+"""Sends state of the client (signatures, encrypted reasoning) only to the maker of the model that created it.
 
-Some state says whose it is: OpenRouter's reasoning details by their `format`, Gemini's signatures by their field.
-What says nothing (Claude's signatures, encrypted content of Responses) is sent only in the protocol that it came in.
+Some state names its maker: OpenRouter's reasoning details by their `format`, Gemini's signatures by their field. State
+without a maker (Claude's signatures, encrypted content of Responses) is sent only in the protocol that it came in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _END_EVENTS = frozenset({ev.ReasoningEnd, ev.Opaque})
 
 
 def ciphertext_of(part: Any) -> str:
-    """The encrypted content of a part or of an event that ends one; nothing where there is none."""
+    """Returns the encrypted content of a part or of its end event; empty if there is none."""
     if type(part) in (rq.Opaque, ev.Opaque):
         return get_text(as_object(part.data), _FIELD) if part.protocol == PROTOCOL else ""
     return get_text(_responses_fields(part), _FIELD)
@@ -51,7 +51,7 @@ def drop_foreign_ciphertext(
 ) -> rq.Request:
     """Drops encrypted content that another provider encrypted. The text next to it stays.
 
-    `origin` is who sealed a ciphertext, or nothing; `provider` who is asked, `maker` who made the model.
+    `origin` returns the provider that encrypted a ciphertext, or nothing. `maker`: the maker of the model.
     """
 
     def foreign(part: Any) -> str:
@@ -127,7 +127,7 @@ def _drop_foreign_parts(message: rq.Message, maker: str, notes: Diagnostics) -> 
 
 
 def _foreign_maker(extra: Extra | None, maker: str) -> str:
-    """Whose state it is, if not the maker's; nothing where it is, or nobody says."""
+    """Returns the maker of the state if it is another one; empty if it is the same or unknown."""
     if not extra:
         return ""
     protocol, field = _SIGNATURE_FIELD
@@ -142,6 +142,6 @@ def _without_signature(part: Any) -> Any:
     """Returns a call or a text without its signature."""
     extra: Extra = part.extra
     protocol, field = _SIGNATURE_FIELD
-    own = {key: value for key, value in extra.get(protocol, {}).items() if key != field}
-    made: Extra = {key: value for key, value in extra.items() if key != protocol}
-    return replace(part, extra={**made, **({protocol: own} if own else {})} or None)
+    fields = {key: value for key, value in extra.get(protocol, {}).items() if key != field}
+    others: Extra = {key: value for key, value in extra.items() if key != protocol}
+    return replace(part, extra={**others, **({protocol: fields} if fields else {})} or None)

@@ -1,7 +1,7 @@
 """Pairs calls with results: every call gets one result, right after it, with its id and its tool's name.
 
-Requests that are so already pass in one loop. What is not is mended, each time with a diagnostic: results that stand
-elsewhere are moved, calls without one get a failed one, results without a call are told as text.
+Requests in order pass in one loop. Others are repaired, each time with a diagnostic: results at other positions are
+moved, calls without a result get a failed one, results without a call become text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ORPHAN = "[A result of the tool {}, whose call is not part of this conversation]
 def pair(request: rq.Request, notes: Diagnostics, *, orphans: Orphans = "text", named: bool = True) -> rq.Request:
     """Pairs calls with results. `orphans`: what happens to a result without a call.
 
-    Not `named`: results that are in order are not given the names of their tools, for targets that do not say them.
+    Not `named`: results do not get the names of their tools, for targets that do not write them.
     """
     messages = _fill_in_names(request.messages, named=named)
     if messages is None:
@@ -38,7 +38,7 @@ def pair(request: rq.Request, notes: Diagnostics, *, orphans: Orphans = "text", 
 
 
 def _fill_in_names(messages: list[rq.Message], *, named: bool) -> list[rq.Message] | None:
-    """The messages with the names of results filled in; None if anything else must be done."""
+    """Returns the messages with the names of results filled in; None if they need another repair."""
     seen: set[str] = set()
     waiting: dict[str, rq.Call] = {}
     names_differ = False  # some result is not yet as its call is
@@ -57,7 +57,7 @@ def _fill_in_names(messages: list[rq.Message], *, named: bool) -> list[rq.Messag
 
 
 def _collect_calls(parts: list[rq.AnyPart], seen: set[str], waiting: dict[str, rq.Call]) -> bool:
-    """Note the calls of a message. False if one cannot stay as it is."""
+    """Collects the calls of a message. Returns False if one cannot stay as it is."""
     for part in parts:
         if type(part) is rq.Call and part.by == "client":
             if part.cut or not part.id or part.id in seen:
@@ -68,7 +68,7 @@ def _collect_calls(parts: list[rq.AnyPart], seen: set[str], waiting: dict[str, r
 
 
 def _copy_call_names(messages: list[rq.Message]) -> list[rq.Message]:
-    """The messages with results that say the names of their tools, where all else is in order."""
+    """Returns the messages with the names of tools copied from calls to results."""
     calls = {part.id: part for message in messages for part in message.parts if type(part) is rq.Call}
 
     def with_call_name(result: rq.Result) -> rq.Result:
@@ -87,8 +87,8 @@ class _CallSlot(msgspec.Struct, gc=False):
     message: int
     id: str
     result: rq.Result | None = None
-    origin: int = -1  # the message that the result stood in
-    rank: int = 0  # which of all results it was
+    origin: int = -1  # the message of the result
+    rank: int = 0  # its position among all results
 
 
 class _StrayResult(msgspec.Struct):
@@ -100,7 +100,7 @@ class _StrayResult(msgspec.Struct):
 
 
 class _PairRepair:
-    """One conversation being put in order. Linear: every call and every result is looked at a fixed number of times."""
+    """Repairs one conversation in linear time: every call and every result is looked at a fixed number of times."""
 
     def __init__(self, messages: list[rq.Message], notes: Diagnostics, orphans: Orphans) -> None:
         self._messages = messages
@@ -137,21 +137,21 @@ class _PairRepair:
                     self._open_calls.append(slot)
 
     def _unique_id(self, id: str, given: set[str], used: set[str]) -> str:
-        """An id that no other call has, made of the one it has and its place."""
-        made, number = id, max(len(used), self._numbers.get(id, 0))
-        while not made or made in used or (made != id and made in given):
+        """Returns an id that no other call has: the given one, with a number if needed."""
+        unique, number = id, max(len(used), self._numbers.get(id, 0))
+        while not unique or unique in used or (unique != id and unique in given):
             number += 1
-            made = f"{id or 'call'}_{number}"
-        if made != id:
+            unique = f"{id or 'call'}_{number}"
+        if unique != id:
             self._numbers[id] = number
             self._notes.add("call-id", "a call without an id of its own was given one")
-        used.add(made)
-        return made
+        used.add(unique)
+        return unique
 
     # ── results ───────────────────────────────────────────────────────────────────────────────────
 
     def _match_rounds(self) -> list[_StrayResult]:
-        """Give each call the result that stands in its own round; whatever is left comes out."""
+        """Gives each call the result of its round. Returns the other results."""
         left: list[_StrayResult] = []
         near: list[_CallSlot] = []
         waiting = _Round(near)
@@ -180,7 +180,7 @@ class _PairRepair:
         return True
 
     def _match_stray(self, stray: _StrayResult) -> None:
-        """A result from elsewhere: the oldest call that waits for it, else it repeats one or has none."""
+        """Gives a stray result to the oldest call that waits for it; else it is a duplicate or an orphan."""
         result = stray.result
         if result.call:
             rows = self._by_id.get(result.call)
@@ -209,7 +209,7 @@ class _PairRepair:
         if self._orphans != "drop":
             self._orphans_by_message.setdefault(stray.message, []).append(stray.result)
 
-    # ── the messages again ────────────────────────────────────────────────────────────────────────
+    # ── writing messages ──────────────────────────────────────────────────────────────────────────
 
     def _write_messages(self) -> Iterator[rq.Message]:
         for position, message in enumerate(self._messages):
@@ -221,7 +221,7 @@ class _PairRepair:
                 yield message
 
     def _write_assistant(self, position: int, message: rq.Message) -> Iterator[rq.Message]:
-        """An assistant's message, and the results of its calls right behind it."""
+        """Yields an assistant message, and the results of its calls right after it."""
         slots = self._slots.get(position, [])
         calls = iter(slots)
 
@@ -231,7 +231,7 @@ class _PairRepair:
             if call.cut:
                 self._notes.add("call-cut", f"a call of {call.name!r} that was cut short is left out")
                 return None
-            id = next(calls).id  # noqa: A001 — as the call calls it
+            id = next(calls).id  # noqa: A001 — the name of the field
             return call if id == call.id else replace(call, id=id)
 
         parts = change_list(message.parts, _CALLS, renamed)
@@ -240,7 +240,7 @@ class _PairRepair:
         yield from self._write_results(slots)
 
     def _write_results(self, slots: list[_CallSlot]) -> Iterator[rq.Message]:
-        """Results in the order they came, those of one message together; then those that never came."""
+        """Yields results in their order, those of one message together; then results for calls without one."""
         origin, parts = -1, list[rq.AnyPart]()
         for slot in sorted(slots, key=lambda slot: (slot.result is None, slot.rank)):
             result = slot.result or self._missing_result(slot)
@@ -260,13 +260,13 @@ class _PairRepair:
         return rq.Result(slot.id, slot.call.name, [rq.Text(UNANSWERED)], failed=True)
 
     def _write_leftovers(self, position: int, message: rq.Message) -> Iterator[rq.Message]:
-        """What stays where a tool's message was: results without a call, and whatever else stood there."""
-        told = self._orphans_by_message.get(position, [])
-        if told and self._orphans == "keep":
-            yield replace(message, parts=told)
-            told = []
+        """Yields what is left of a tool message: results without a call, and other parts."""
+        orphans = self._orphans_by_message.get(position, [])
+        if orphans and self._orphans == "keep":
+            yield replace(message, parts=orphans)
+            orphans = []
         others: list[Any] = [part for part in message.parts if not _is_client_result(part)]
-        parts = [*(part for result in told for part in orphan_as_text(result)), *others]
+        parts = [*(part for result in orphans for part in orphan_as_text(result)), *others]
         if parts:
             yield rq.Message("user", parts)
 
@@ -299,6 +299,6 @@ def _is_client_result(part: Any) -> bool:
 
 
 def orphan_as_text(result: rq.Result) -> list[rq.AnyPart]:
-    """A result that cannot be one, as what a user could say: a line that explains it, then its content."""
+    """Returns a result without a call as parts of a user message: an explanation, then its content."""
     parts: list[Any] = [rq.Text(ORPHAN.format(result.name or result.call or "unknown"))]
     return parts + [rq.Text(part.json, cache=part.cache) if type(part) is rq.Json else part for part in result.content]

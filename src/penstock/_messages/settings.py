@@ -1,7 +1,7 @@
 """Settings in the form that the model and the target take: output limit, sampling, reasoning, provider options.
 
-If the caller gives none, none is sent: providers count it against quotas and reserve credit for it. Only where the
-target's protocol requires one, half the model's maximum is sent, and a diagnostic says so.
+Without an output limit none is sent, because providers count it against quotas and reserve credit for it. Only if the
+target's protocol requires one, half of the model's maximum is sent, with a diagnostic.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def limit_output(
     inside: bool = False,
     required: bool = False,
 ) -> rq.Request:
-    """The request with its output limit. `inside`: a budget for reasoning is part of it and must leave room."""
+    """Returns the request with an output limit. `inside`: a reasoning budget is part of it and must leave room."""
     requested = request.settings
     wanted_limit = requested.max_output
     if wanted_limit is None and required and maximum:
@@ -53,13 +53,13 @@ def limit_output(
 
 def _report_limit(notes: Diagnostics, requested: int | None, limit: int, maximum: int | None) -> None:
     if requested is None:
-        said = f"an output limit is required by this API and was not given; using {limit} of the model's {maximum}"
-        notes.add("output-limit", said)
+        why = f"an output limit is required by this API and was not given; using {limit} of the model's {maximum}"
+        notes.add("output-limit", why)
     elif requested != limit:
         notes.add("output-limit", f"an output limit of {requested} is sent as {limit}")
 
 
-# The settings, and the values that say no more than their absence.
+# The sampling settings, and the values that equal their default.
 DEFAULTS: dict[str, tuple[float, ...]] = {
     "temperature": (1,),
     "top_p": (1,),
@@ -72,7 +72,7 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
 
 
 def fit_sampling(request: rq.Request, facts: Thinking, notes: Diagnostics) -> rq.Request:
-    """The request without sampling settings that its model refuses. Settings for reasoning are decided already."""
+    """Returns the request without sampling settings that its model refuses. Reasoning settings are fitted before."""
     settings = request.settings
     names, why = _refused_settings(settings, facts)
     dropped = [name for name in names if getattr(settings, name) is not None]
@@ -85,7 +85,7 @@ def fit_sampling(request: rq.Request, facts: Thinking, notes: Diagnostics) -> rq
 
 
 def _refused_settings(settings: rq.Settings, facts: Thinking) -> tuple[tuple[str, ...], str]:
-    """Names of settings that the model refuses, and when it does."""
+    """Returns the settings that the model refuses, and when it does so."""
     like = f" (as its nearest relative {facts.relative})" if facts.relative else ""
     if facts.sampling == "never":
         return tuple(DEFAULTS), like
@@ -100,7 +100,7 @@ LOSS, CHANGED, REFUSED = "loss-", "changed-", "refused-field"  # how codes begin
 SETTING = "loss-setting"
 LIMIT = "output-limit"
 ALTERED = {LIMIT: "max-output", "reasoning-budget": "budget"}  # settings that a limit has changed, by code
-# Fields of bodies that are refused, by the names of the settings they say.
+# Fields of bodies that are refused, and the names of their settings.
 FIELDS = {
     "n": "choices",
     "parallel_tool_calls": "parallel_calls",
@@ -108,8 +108,8 @@ FIELDS = {
     "stop_sequences": "stop",
     "stopSequences": "stop",
 }
-# What a setting says that might as well not be said: leaving it out loses nothing.
-PLAIN: dict[str, tuple[object, ...]] = {
+# Values that equal the default: dropping them loses nothing.
+DEFAULT_VALUES: dict[str, tuple[object, ...]] = {
     "choices": (1,),
     "logprobs": (False,),
     "top_logprobs": (0,),
@@ -120,58 +120,51 @@ PLAIN: dict[str, tuple[object, ...]] = {
 }
 
 
-def lost(rows: Iterable[Diagnostic], requested: rq.Settings) -> tuple[str, ...]:
-    """Names of what was asked for and not carried, or carried with another value, each once."""
+def lost_settings(rows: Iterable[Diagnostic], requested: rq.Settings) -> tuple[str, ...]:
+    """Returns the names of settings that were dropped or sent with another value."""
     found: dict[str, None] = {}
     for row in rows:
-        altered = row.code in ALTERED and (
-            row.code != LIMIT or requested.max_output is not None
-        )  # not one that was added
+        added = row.code == LIMIT and requested.max_output is None
+        altered = row.code in ALTERED and not added
         if altered or row.code.startswith((LOSS, CHANGED)) or row.code == REFUSED:
             name = ALTERED.get(row.code) or FIELDS.get(row.name, row.name)
             name = name or row.code.removeprefix(LOSS).removeprefix(CHANGED)
-            if getattr(requested, name, None) not in PLAIN.get(name, ()):
+            if getattr(requested, name, None) not in DEFAULT_VALUES.get(name, ()):
                 found[name] = None
     return tuple(found)
 
 
-# What `strict` refuses to lose: without it the answer is another one, or says less than was asked for.
-STRICT = frozenset(
-    "allowed any-json budget choice choices effort frequency_penalty logprobs parallel_calls".split()
-).union("prefill presence_penalty schema seed stop temperature top_k top-k top_logprobs top_p".split())
+# Settings that `strict` refuses to drop, because they change the answer.
+STRICT = """allowed any-json budget choice choices effort frequency_penalty logprobs parallel_calls prefill
+    presence_penalty schema seed stop temperature top_k top-k top_logprobs top_p""".split()
 
 
 def changed_meaning(rows: Iterable[Diagnostic], requested: rq.Settings) -> tuple[str, ...]:
-    """Names of what was lost and changes the result. A value in another form, or the nearest one, is not among them."""
+    """Returns the names of dropped settings that change the result. A value in another form does not count."""
     dropped = [row for row in rows if not row.code.startswith(CHANGED) and row.code not in ALTERED]
-    names = tuple(name for name in lost(dropped, requested) if name in STRICT)
-    loses_format = any(
-        row.code == SETTING and row.name == "format" for row in dropped
-    )  # not only the name of its schema
+    names = tuple(name for name in lost_settings(dropped, requested) if name in STRICT)
+    loses_format = any(row.code == SETTING and row.name == "format" for row in dropped)  # not only its schema's name
     return (*names, "format") if loses_format else names
 
 
 _WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CAMEL_CASE = re.compile(r"[a-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+")
-# Objects with names of the caller's own inside.
+# Objects whose keys are chosen by the caller.
 _CALLER_NAMED = frozenset({"metadata", "schema", "input_schema", "parameters", "logit_bias", "headers"})
 
 
 def rename_options(options: Object, notes: Diagnostics) -> Object:
     """Returns the options with names in snake_case. Every name that changes is a diagnostic."""
     changed: list[str] = []
-    made = _to_snake_case(options, changed)
+    renamed = _to_snake_case(options, changed)
     if changed:
-        notes.add(
-            "renamed-options",
-            f"options in the AI SDK's spelling are sent in the provider's: {', '.join(changed)}",
-            "options",
-        )
-    return made
+        names = ", ".join(changed)
+        notes.add("renamed-options", f"options in the AI SDK's spelling are sent in the provider's: {names}", "options")
+    return renamed
 
 
 def _to_snake_case(fields: Object, changed: list[str]) -> Object:
-    made: Object = {}
+    renamed: Object = {}
     for key, value in fields.items():
         name = _WORD_BOUNDARY.sub("_", key).lower() if _CAMEL_CASE.fullmatch(key) else key
         if name != key and name in fields:  # the provider's own spelling counts
@@ -179,8 +172,8 @@ def _to_snake_case(fields: Object, changed: list[str]) -> Object:
             continue
         if name != key:
             changed.append(f"{key} as {name}")
-        made[name] = value if name in _CALLER_NAMED else _rename_inside(value, changed)
-    return made
+        renamed[name] = value if name in _CALLER_NAMED else _rename_inside(value, changed)
+    return renamed
 
 
 def _rename_inside(value: Any, changed: list[str]) -> Any:
@@ -191,7 +184,7 @@ def _rename_inside(value: Any, changed: list[str]) -> Any:
     return value
 
 
-DEFAULT_EFFORT = "medium"  # the effort of a wish to think that says no more
+DEFAULT_EFFORT = "medium"  # the effort if thinking is requested without one
 _FORCED_CHOICES = frozenset({"required", "tool"})  # modes in which a tool must be called
 _LEAST_TOP_P = 0.95  # the least that is taken beside thinking
 
@@ -205,7 +198,7 @@ def fit_reasoning(
     inside: bool = False,
     unthinking: bool = False,
 ) -> rq.Request:
-    """The request with reasoning settings as its model takes them. `forms`: those that the target can write.
+    """Returns the request with reasoning settings in a form of its model. `forms`: those that the target can write.
 
     `inside`: a budget counts against the output limit and must leave room for the answer. `unthinking`: the client
     gives an effort for its answer, in the target's protocol, and does not ask for thinking.
@@ -229,17 +222,17 @@ def fit_reasoning(
 
 
 class _ReasoningFit:
-    """One request's settings, and the facts of its model."""
+    """Fits the reasoning settings of one request to the facts of its model."""
 
     def __init__(
         self, requested: rq.Settings, thinking: Thinking, notes: Diagnostics, model: str, *, inside: bool
     ) -> None:
         self._requested, self._thinking, self._notes = requested, thinking, notes
-        self._model, self._rename_inside = model or "the model", inside
+        self._model, self._budget_inside = model or "the model", inside
         self._disabled = requested.budget == 0 or (requested.effort == "none" and not requested.budget)
 
     def settings(self, forms: Collection[str]) -> rq.Settings | None:
-        """The settings in a form that model and target have in common; None where there is none."""
+        """Returns the settings in a form that model and target share; None if there is none."""
         facts = self._thinking
         form = next((one for one in (facts.form, facts.also) if one in forms), "")
         if not form:
@@ -255,7 +248,7 @@ class _ReasoningFit:
         return {"budget": self._fit_budget, "switch": self._fit_enabled}.get(form, self._fit_effort)(form)
 
     def fit_answer_effort(self) -> rq.Settings:
-        """An effort that says how much to answer, for a model that is not asked to think."""
+        """Returns an effort for the answer of a model that does not think."""
         requested, facts = self._requested, self._thinking
         if not facts.efforts:
             self._notes.add("loss-effort", f"{self._model} takes no effort without thinking", "effort")
@@ -263,7 +256,7 @@ class _ReasoningFit:
         return self._with_reasoning(facts.form, self._nearest_effort(requested.effort))
 
     def exclusive(self, settings: rq.Settings, choice: rq.ToolChoice | None) -> rq.Settings:
-        """The settings of a model that refuses some of them while it thinks. A tool that must be called goes first.
+        """Drops settings that the model refuses while it thinks. A forced tool call has priority over thinking.
 
         https://platform.claude.com/docs/en/build-with-claude/extended-thinking#feature-compatibility
         """
@@ -303,7 +296,7 @@ class _ReasoningFit:
         return self._with_reasoning("none", thoughts=thoughts)
 
     def _fit_wish_to_show(self, form: str) -> rq.Settings:
-        """Thinking that is asked for without saying how much: some models need a number."""
+        """Handles thinking that is requested without an amount: some models need a number."""
         if form != "budget" or self._thinking.on:
             return self._with_reasoning(form)
         return self._fit_budget(form, DEFAULT_EFFORT, "thoughts")
@@ -313,7 +306,7 @@ class _ReasoningFit:
         if facts.off:
             if form in ("effort", "level"):
                 return self._with_reasoning(form, "none" if "none" in facts.efforts else "")
-            # Claude's effort counts for the answer, too: it may stand beside thinking that is switched off.
+            # Claude's effort also counts for the answer, so it is kept when thinking is switched off.
             word = self._requested.effort
             beside = facts.exclusive and facts.efforts and word not in ("", "none")
             return self._with_reasoning(form, self._nearest_effort(word) if beside else "", budget=0)
@@ -349,7 +342,7 @@ class _ReasoningFit:
         return self._with_reasoning(form, self._nearest_effort(word))
 
     def _nearest_effort(self, word: str) -> str:
-        """The effort that the model takes in place of a word."""
+        """Returns the nearest effort that the model takes."""
         known = self._thinking.efforts
         if not known or word in known:
             return word
@@ -372,7 +365,7 @@ class _ReasoningFit:
                     "effort", f"{self._model} takes a budget: the effort {effort} beside it is left out"
                 )
         else:
-            limit = requested.max_output if self._rename_inside else None
+            limit = requested.max_output if self._budget_inside else None
             budget = budget_within_limit(effort, limit, facts.least)
             if not budget:
                 why = f"the output limit of {limit} leaves no room for a budget of reasoning tokens: {name} is left out"

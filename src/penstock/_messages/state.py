@@ -1,8 +1,8 @@
-"""State that a client cannot carry (signatures, encrypted reasoning, what was thought) kept for it between two turns.
+"""Stores state that a client cannot carry (signatures, encrypted reasoning, reasoning) between two turns.
 
-After an answer, `remember` files what stood before each call under that call, and what stood around plain text under
-that text; all of it also under a mark, for a client that sends marks back. Before the next request, `restore` puts it
-back where it was, as it was. What a client carries itself wins.
+After an answer, `remember` stores the parts before each call under that call, and the parts around a text under that
+text. It also stores all of them under a mark, for clients that send marks back. Before the next request, `restore`
+inserts them at their positions. State that the client itself sends takes precedence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STATE_PARTS = (rq.Reasoning, rq.Opaque)
 
 
 class StoredState(msgspec.Struct, omit_defaults=True):
-    """What belongs to one call, or to a text without calls: the parts around what was said, and what came with it."""
+    """The state of one call, or of a text without calls: the parts around it, and extra fields of text and call."""
 
     before: list[rq.Reasoning | rq.Opaque] = []
     between: list[rq.Reasoning | rq.Opaque] = []
@@ -48,26 +48,26 @@ _decode_marked = msgspec.json.Decoder(dict[str, StoredState]).decode  # by the i
 
 
 class TextKey:
-    """What a message says, piece by piece: only its key is kept. Blanks around it do not count, clients trim them."""
+    """Hashes a text delta by delta. White space around the text does not count, because clients trim it."""
 
     __slots__ = ("_hash", "_trailing_space")
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=16)
-        self._trailing_space: str | None = None  # what may be the end of it; None before its beginning
+        self._trailing_space: str | None = None  # None before the text begins
 
-    def add(self, piece: str) -> None:
+    def add(self, delta: str) -> None:
         if self._trailing_space is None:
-            piece = piece.lstrip()
-            if not piece:
+            delta = delta.lstrip()
+            if not delta:
                 return
             self._trailing_space = ""
-        text_parts = piece.rstrip()
-        if text_parts:
-            self._hash.update((self._trailing_space + text_parts).encode("utf-8", "surrogatepass"))
-            self._trailing_space = piece[len(text_parts) :]
+        text = delta.rstrip()
+        if text:
+            self._hash.update((self._trailing_space + text).encode("utf-8", "surrogatepass"))
+            self._trailing_space = delta[len(text) :]
         else:
-            self._trailing_space += piece
+            self._trailing_space += delta
 
     @property
     def key(self) -> str:
@@ -75,14 +75,14 @@ class TextKey:
 
 
 def remember(
-    turn: rq.Turn, store: ReasoningStore, tenant: str, mark: str = "", said: TextKey | None = None, origin: str = ""
+    turn: rq.Turn, store: ReasoningStore, tenant: str, mark: str = "", text: TextKey | None = None, origin: str = ""
 ) -> None:
-    """Keep what the next request will need of this turn. Names and ids are those that the client sees, unprefixed.
+    """Stores what the next request needs of this turn. Names and ids are those of the client, without a prefix.
 
-    `mark` is a name of this turn alone, which the client may send back with its message (the mark `marker`). `said` is
-    its text, where the turn does not hold it. `origin` is the provider that answered: no other gets its state.
+    `mark` is a unique name of this turn, which the client may send back with its message (the mark `marker`). `text` is
+    the key of its text, if the turn does not hold the text. `origin` is the provider: no other gets its state.
     """
-    rows = state_rows(turn.parts, mark, said, origin)
+    rows = state_rows(turn.parts, mark, text, origin)
     if rows:
         store.put(tenant, rows)
 
@@ -90,28 +90,22 @@ def remember(
 def restore(
     request: rq.Request, store: ReasoningStore, tenant: str, notes: Diagnostics, provider: str = ""
 ) -> rq.Request:
-    """The request with the state of its earlier turns, as far as it is known and of this provider."""
+    """Returns the request with the stored state of its earlier turns, if it is of this provider."""
     keys = state_keys_of(request)
     return restore_state(request, store.get(tenant, keys), notes, provider) if keys else request
 
 
-# ── keeping ───────────────────────────────────────────────────────────────────────────────────────
+# ── storing ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def state_rows(
-    parts: Iterable[rq.AnyPart], mark: str = "", said: TextKey | None = None, origin: str = ""
+    parts: Iterable[rq.AnyPart], mark: str = "", text: TextKey | None = None, origin: str = ""
 ) -> dict[str, bytes]:
-    """The rows to keep of a turn's parts, by key."""
+    """Returns the rows to store of a turn's parts, by key."""
     first_choice = [part for part in parts if not getattr(part, "choice", 0)]
-    found = [
-        row
-        for row in (
-            _rows_by_call(first_choice)
-            if any(map(_is_client_call, first_choice))
-            else _rows_by_text(first_choice, said)
-        )
-        if row[2]
-    ]
+    has_calls = any(map(_is_client_call, first_choice))
+    found = _rows_by_call(first_choice) if has_calls else _rows_by_text(first_choice, text)
+    found = [row for row in found if row[2]]
     for _, _, stored in found:
         stored.origin = origin
     rows = {key: _encode(stored) for key, _, stored in found}
@@ -121,26 +115,26 @@ def state_rows(
 
 
 def encrypted_rows(ciphertexts: Iterable[str], origin: str) -> dict[str, bytes]:
-    """The rows that say who has encrypted something, by key."""
+    """Returns rows with the provider of each ciphertext, by key."""
     return {encrypted_key(one): _encode(StoredState(origin=origin)) for one in ciphertexts} if origin else {}
 
 
 def encrypted_key(ciphertext: str) -> str:
-    """What a provider has encrypted, by its digest."""
+    """Returns the key of a ciphertext."""
     return "e:" + _hash(ciphertext)
 
 
 def origin_of(ciphertext: str, found: Mapping[str, bytes]) -> str:
-    """Who has encrypted it, by the rows that were found; nothing where that is not known."""
+    """Returns the provider that encrypted it, by the rows that were found; empty if unknown."""
     return _decode_row(found.get(encrypted_key(ciphertext))).origin
 
 
-def _rows_by_text(parts: list[Any], said: TextKey | None) -> list[tuple[str, str, StoredState]]:
+def _rows_by_text(parts: list[Any], text: TextKey | None) -> list[tuple[str, str, StoredState]]:
     stored = StoredState()
     for part in parts:
         _collect_state(stored, part)
     stored.after, stored.between = stored.between, []
-    return [(said.key if said is not None else text_key(parts), "", stored)]
+    return [(text.key if text is not None else text_key(parts), "", stored)]
 
 
 def _rows_by_call(parts: list[Any]) -> list[tuple[str, str, StoredState]]:
@@ -159,9 +153,7 @@ def _rows_by_call(parts: list[Any]) -> list[tuple[str, str, StoredState]]:
 
 def _collect_state(stored: StoredState, part: rq.AnyPart) -> None:
     if isinstance(part, _STATE_PARTS):
-        said = stored.text is not None
-        stored.between = [*stored.between, part] if said else stored.between
-        stored.before = stored.before if said else [*stored.before, part]
+        (stored.before if stored.text is None else stored.between).append(part)
     elif isinstance(part, rq.Text):
         stored.text = part.extra or stored.text or {}
 
@@ -171,7 +163,7 @@ def _is_client_call(part: Any) -> bool:
 
 
 def call_key(call: rq.Call) -> str:
-    """A call by its id and its input, however that is spelled: some providers count their ids from nought each time."""
+    """Returns the key of a call: its id, which some providers repeat, and its input in canonical JSON."""
     given = call.json
     if call.form == "json":
         try:
@@ -182,21 +174,21 @@ def call_key(call: rq.Call) -> str:
 
 
 def text_key(parts: Iterable[rq.AnyPart]) -> str:
-    """A message without calls by what it says."""
-    said = TextKey()
+    """Returns the key of a message without calls: its text."""
+    key = TextKey()
     for part in parts:
         if type(part) is rq.Text:
-            said.add(part.text)
-    return said.key
+            key.add(part.text)
+    return key.key
 
 
 def mark_key(mark: str) -> str:
-    """A turn by its own name."""
+    """Returns the key of a turn by its mark."""
     return "m:" + _hash(mark)
 
 
 def _canonical_json(value: Any) -> str:
-    """JSON in one spelling: keys in order, and whole numbers without a point, which JavaScript cannot keep."""
+    """Returns JSON with sorted keys, and integers without a decimal point, which JavaScript drops."""
     return msgspec.json.encode(_normalize_numbers(value), order="sorted").decode()
 
 
@@ -210,19 +202,19 @@ def _normalize_numbers(value: Any) -> Any:
     return value
 
 
-def _hash(*text_parts: str) -> str:
-    made = blake2b(digest_size=16)
-    for word in text_parts:
-        data = word.encode("utf-8", "surrogatepass")
-        made.update(b"%d:" % len(data) + data)
-    return made.hexdigest()
+def _hash(*texts: str) -> str:
+    digest = blake2b(digest_size=16)
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()
 
 
-# ── giving back ───────────────────────────────────────────────────────────────────────────────────
+# ── restoring ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def state_keys_of(request: rq.Request) -> list[str]:
-    """The keys under which something might be known for this request."""
+    """Returns the keys under which state may be stored for this request."""
     lacking = [message for message in request.messages if _lacks_state(message)]
     keys = [key for message in lacking for key in (*_message_keys(message), *_marker_keys(message))]
     parts = (part for message in request.messages if message.role == "assistant" for part in message.parts)
@@ -235,14 +227,14 @@ def _message_keys(message: rq.Message) -> list[str]:
 
 
 def _marker_keys(message: rq.Message) -> list[str]:
-    """The key of the mark that a client sent back with a message: a model's id, a backslash, and the turn's name."""
-    marks = [as_object(own.get("_")) for own in (message.extra or {}).values()]
-    said = [get_text(mark, "marker").rpartition("\\")[2] for mark in marks]
-    return [mark_key(one) for one in said if one]
+    """Returns the keys of the marks of a message. A mark is a model's id, a backslash, and the turn's name."""
+    marks = [as_object(fields.get("_")) for fields in (message.extra or {}).values()]
+    names = [get_text(mark, "marker").rpartition("\\")[2] for mark in marks]
+    return [mark_key(name) for name in names if name]
 
 
 def _lacks_state(message: rq.Message) -> bool:
-    """An assistant's message whose client carried no state of its own."""
+    """True for an assistant message without state of the client."""
     return message.role == "assistant" and not any(
         (type(part) is rq.Reasoning and _has_state(part.extra)) or type(part) is rq.Opaque for part in message.parts
     )
@@ -255,7 +247,7 @@ def _has_state(extra: Extra | None) -> bool:
 def restore_state(
     request: rq.Request, found: Mapping[str, bytes], notes: Diagnostics, provider: str = ""
 ) -> rq.Request:
-    """The request with what was found under its keys. What another provider sealed or signed is left out."""
+    """Returns the request with the state that was found. What another provider encrypted or signed is left out."""
     if not found:
         return request
 
@@ -276,14 +268,12 @@ def restore_state(
 
 
 def _text_only(stored: StoredState) -> StoredState:
-    """The words alone, without what only their provider can read."""
+    """Returns the reasoning texts, without what only their provider can read."""
 
-    def text_parts(parts: list[rq.Reasoning | rq.Opaque]) -> list[rq.Reasoning | rq.Opaque]:
+    def texts(parts: list[rq.Reasoning | rq.Opaque]) -> list[rq.Reasoning | rq.Opaque]:
         return [replace(part, extra=None, item="") for part in parts if type(part) is rq.Reasoning and part.text]
 
-    return StoredState(
-        before=text_parts(stored.before), between=text_parts(stored.between), after=text_parts(stored.after)
-    )
+    return StoredState(texts(stored.before), texts(stored.between), texts(stored.after))
 
 
 def _restore_message(
@@ -292,7 +282,7 @@ def _restore_message(
     keys = iter(_message_keys(message))
     marked = _decode_marker_rows([found[key] for key in _marker_keys(message) if key in found])
     parts: list[Any] = []
-    said: list[Any] = []  # what stands before the next call
+    pending: list[Any] = []  # the parts before the next call
     found_any = False
     calls = any(_is_client_call(part) for part in message.parts)
     for part in (*message.parts, None) if not calls else message.parts:
@@ -300,39 +290,34 @@ def _restore_message(
             key = next(keys)
             stored = readable(marked.get(getattr(part, "id", "")) or _decode_row(found.get(key)))
             found_any = found_any or bool(stored)
-            parts += _insert_state(said, part, stored)
-            said = []
+            parts += _insert_state(pending, part, stored)
+            pending = []
         else:
-            said.append(part)
-    if not found_any:
-        return message
-    return replace(message, parts=[*parts, *said])
+            pending.append(part)
+    return replace(message, parts=[*parts, *pending]) if found_any else message
 
 
-def _insert_state(said: list[Any], call: Any, stored: StoredState) -> list[Any]:
+def _insert_state(parts: list[Any], call: Any, stored: StoredState) -> list[Any]:
+    """Returns the parts before a call, the call, and the stored state around them."""
     if any(type(part) is rq.Reasoning for part in (*stored.before, *stored.between)):
-        said = [part for part in said if type(part) is not rq.Reasoning]  # the client's copy is without its state
+        parts = [part for part in parts if type(part) is not rq.Reasoning]  # the client's copy has no state
     if stored.text:
-        last = max((place for place, part in enumerate(said) if type(part) is rq.Text), default=-1)
-        said = [_add_extra(part, stored.text) if place == last else part for place, part in enumerate(said)]
+        last = max((position for position, part in enumerate(parts) if type(part) is rq.Text), default=-1)
+        parts = [_add_extra(part, stored.text) if position == last else part for position, part in enumerate(parts)]
     if call is None:
-        return [*stored.before, *said, *stored.after]
-    return [
-        *stored.before,
-        *said,
-        *stored.between,
-        _add_extra(call, stored.call) if stored.call else call,
-        *stored.after,
-    ]
+        return [*stored.before, *parts, *stored.after]
+    call = _add_extra(call, stored.call) if stored.call else call
+    return [*stored.before, *parts, *stored.between, call, *stored.after]
 
 
 def _add_extra(part: Any, extra: Extra) -> Any:
-    own: Extra = part.extra or {}
-    return replace(part, extra={**own, **{key: {**own.get(key, {}), **value} for key, value in extra.items()}})
+    present: Extra = part.extra or {}
+    added = {key: {**present.get(key, {}), **value} for key, value in extra.items()}
+    return replace(part, extra={**present, **added})
 
 
 def _decode_marker_rows(rows: list[bytes]) -> dict[str, StoredState]:
-    """What is known under a mark, which is of this very turn: it goes before what a call or a text is known by."""
+    """Returns the state under a mark. It is of this very turn, so it precedes the state of calls and texts."""
     try:
         return _decode_marked(rows[-1]) if rows else {}
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -343,4 +328,4 @@ def _decode_row(row: bytes | None) -> StoredState:
     try:
         return StoredState() if row is None else _decode(row)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return StoredState()  # another version's, or damaged: as good as forgotten
+        return StoredState()  # of another version, or damaged

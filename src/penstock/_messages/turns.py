@@ -5,7 +5,7 @@ Each rule is one function and is only used where a target demands it. Messages o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from msgspec.structs import replace
 
@@ -27,7 +27,7 @@ OPENING = "(the conversation goes on from here)"
 def count_system_prompt(request: rq.Request, kinds: tuple[type, ...] = (rq.Text,)) -> int:
     """Returns how many assistant messages at the front are a system prompt (for hosts without that role).
 
-    A host that sends system messages is believed; so is one that never lets a user speak. `kinds`: the parts that the
+    There is no such prompt if the host sends system messages, or no user message follows. `kinds`: the parts that the
     prompt may hold.
     """
     count = 0
@@ -77,7 +77,7 @@ def _as_user_message(message: rq.Message) -> rq.Message:
 def fill_empty(request: rq.Request, how: Empty, notes: Diagnostics) -> rq.Request:
     """Drops empty messages and blank texts, or gives them a placeholder.
 
-    Where the last message is a user's, it gets a placeholder in any case: somebody must be answered.
+    A last message of the user always gets a placeholder, because it must be answered.
     """
     if how == "keep":
         return request
@@ -100,15 +100,15 @@ def fill_empty(request: rq.Request, how: Empty, notes: Diagnostics) -> rq.Reques
 
 
 def drop_empty_parts(request: rq.Request, notes: Diagnostics) -> rq.Request:
-    """The request without messages that say nothing. A user's at the end stays: somebody must be answered.
+    """Drops messages without content. A user message at the end stays, because it must be answered.
 
     OpenAI refuses an assistant's message without content and calls, and an empty message between a call and its result
-    would part the two. google-genai sends such messages when it calls functions by itself.
+    would separate the two. google-genai sends such messages when it calls functions by itself.
     """
     messages = request.messages
     last = len(messages) - 1
     kept_messages = [
-        one for position, one in enumerate(messages) if not _unsaid(one) or (position == last and one.role == "user")
+        one for position, one in enumerate(messages) if not _is_empty(one) or (position == last and one.role == "user")
     ]
     if len(kept_messages) == len(messages):
         return request
@@ -116,18 +116,12 @@ def drop_empty_parts(request: rq.Request, notes: Diagnostics) -> rq.Request:
     return replace(request, messages=kept_messages)
 
 
-def _unsaid(message: rq.Message) -> bool:
-    """Whether a message says nothing and carries no state."""
-    if message.role == "tool":
-        return False
-    for part in message.parts:
-        if (
-            type(part) is not rq.Text
-            or part.text.strip()
-            or any(own.keys() - {"_"} for own in (part.extra or {}).values())
-        ):
-            return False
-    return True
+def _is_empty(message: rq.Message) -> bool:
+    """True if a message has no content and no state."""
+    return message.role != "tool" and all(
+        _is_blank(part) and not any(fields.keys() - {"_"} for fields in (part.extra or {}).values())
+        for part in message.parts
+    )
 
 
 def _has_content(message: rq.Message) -> bool:
@@ -139,12 +133,12 @@ def _has_content(message: rq.Message) -> bool:
     return bool(message.parts)
 
 
-def _is_blank(part: rq.AnyPart) -> bool:
+def _is_blank(part: rq.AnyPart) -> TypeGuard[rq.Text]:
     return type(part) is rq.Text and not part.text.strip()
 
 
 def alternate(request: rq.Request, notes: Diagnostics, protocol: str = "") -> rq.Request:
-    """Neighbours of the same role become one message; what a user says behind results is marked to join them."""
+    """Merges neighbours of the same role. A user message after results is marked to be sent together with them."""
     runs: list[list[rq.Message]] = []  # neighbours that become one message
     changed = False
     before = ""
@@ -197,7 +191,7 @@ def open_with_user(request: rq.Request, notes: Diagnostics) -> rq.Request:
     return replace(request, messages=[*request.messages[:front], opening, *request.messages[front:]])
 
 
-# The words that Anthropic advises in place of a prefill:
+# The text that Anthropic recommends instead of a prefill:
 # https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/claude-prompting-best-practices
 CONTINUE = "Continue from where you left off."
 _SILENT_PARTS = frozenset({rq.Reasoning, rq.Source})
@@ -254,8 +248,8 @@ def end_conversation(
 ) -> rq.Request:
     """Adds a user message after a last assistant message, if the model refuses to continue it.
 
-    `trims`: where such a turn is taken, it must not end with white space. `prefills`: by it the client means the
-    beginning of the answer.
+    `trims`: a last assistant message must not end with white space. `prefills`: the client means it as the beginning of
+    the answer.
     """
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or _ends_with_tool(last):
