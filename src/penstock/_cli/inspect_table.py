@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class EventOutputs:
-    """One event and the frames that left because of it. No event: what the end of the input made the encoder say."""
+    """One event and the frames written for it. No event: frames that the encoder writes at the end of the input."""
 
     event: Any = None
     outputs: list[Frame] = field(default_factory=list["Frame"])
@@ -44,7 +44,7 @@ class FrameEvents:
 
 
 def group_steps(steps: list[Step]) -> list[FrameEvents]:
-    """The steps as a table."""
+    """Groups the steps: a row for each frame."""
     table: list[FrameEvents] = []
     end = FrameEvents(0)
     row_of: dict[int, FrameEvents] = {}
@@ -90,7 +90,7 @@ class TableRow:
 
 
 class InspectTable:
-    """The rows of one stream, ready to be drawn."""
+    """The rows of one stream, ready to be printed."""
 
     def __init__(self, rows: list[FrameEvents], *, everything: bool = False) -> None:
         self._frames = FrameShortener([row.frame for row in rows if row.frame is not None])
@@ -99,7 +99,7 @@ class InspectTable:
 
     @property
     def constant(self) -> StyledLine:
-        """What every frame repeats, in place of repeating it."""
+        """What every frame repeats."""
         return self._frames.constant_line
 
     def print(self, printer: Printer, source: str, target: str) -> None:
@@ -145,7 +145,7 @@ def _group_similar(rows: list[FrameEvents]) -> Iterator[list[FrameEvents]]:
 
 
 def _similarity_key(row: FrameEvents) -> tuple[Any, ...]:
-    """Rows with the same of this look the same but for their text."""
+    """Returns a key that is equal for rows that differ only in their text."""
     effects = [(_event_kind(effect), len(effect.outputs)) for effect in row.effects]
     return row.frame and frame_label(row.frame), tuple(effects)
 
@@ -155,11 +155,11 @@ def _event_kind(effect: EventOutputs) -> tuple[str, int | None]:
 
 
 def _fold_rows(run: list[FrameEvents]) -> Iterator[TableRow]:
-    """A line for each kind of event in the run, with all of its text."""
+    """Yields a line for each kind of event in the run, with all of its text."""
     first: TableRow = TableRow("⋮", [(f"{len(run):,} more like these", "dim")])
-    for place, effect in enumerate(run[0].effects):
+    for position, effect in enumerate(run[0].effects):
         if effect.event is not None:
-            same = [row.effects[place].event for row in run]
+            same = [row.effects[position].event for row in run]
             first.event = _folded_line(same)
             first.output = [("⋮", "dim")] if effect.outputs else []
             yield first
@@ -182,7 +182,7 @@ FEW, LONG = 6, 300  # sources listed, columns for one text
 
 
 def summarize_stream(events: Iterable[Any], diagnostics: Iterable[Diagnostic]) -> Object:
-    """The whole stream as one plain object."""
+    """Returns the summary of a stream as one object."""
     turns = fold(events)
     return {
         "turns": [_summarize_turn(turn) for turn in turns],
@@ -222,16 +222,19 @@ def _summarize_call(call: Call) -> Object:
 
 
 def summary_lines(found: Object) -> Iterator[tuple[str, StyledLine]]:
-    """The summary as labelled lines."""
+    """Yields the summary as labelled lines."""
     turns: list[Object] = found["turns"]
     for number, turn in enumerate(turns, 1):
         label = f"turn {number}" if len(turns) > 1 else "turn"
         yield label, [(printable(" · ".join(filter(None, (turn.get("id"), turn.get("model"))))) or "(no id)", "bold")]
         yield from _turn_lines(turn)
     yield "unknown", [(str(found["unknown"]) if found["unknown"] else "none", "red" if found["unknown"] else "dim")]
-    for place, row in enumerate(found["diagnostics"]):
+    for position, row in enumerate(found["diagnostics"]):
         times = f" ({row['count']} times)" if row["count"] > 1 else ""
-        yield "findings" if not place else "", [(row["code"], "yellow"), (f" {printable(row['message'])}{times}", "")]
+        yield (
+            "findings" if not position else "",
+            [(row["code"], "yellow"), (f" {printable(row['message'])}{times}", "")],
+        )
     if not found["diagnostics"]:
         yield "findings", [("none", "dim")]
 
@@ -242,8 +245,8 @@ def _turn_lines(turn: Object) -> Iterator[tuple[str, StyledLine]]:
     for name, style in (("reasoning", "magenta"), ("text", "green"), ("refusal", "red")):
         if turn.get(name):
             yield name, [(quote_text(turn[name], LONG), style), (f" {len(turn[name]):,} characters", "dim")]
-    for place, call in enumerate(turn.get("calls", ())):
-        yield "calls" if not place else "", _call_line(call)
+    for position, call in enumerate(turn.get("calls", ())):
+        yield "calls" if not position else "", _call_line(call)
     if turn.get("sources"):
         shown = turn["sources"][:FEW]
         more = f" and {len(turn['sources']) - FEW} more" if len(turn["sources"]) > FEW else ""
@@ -254,8 +257,8 @@ def _turn_lines(turn: Object) -> Iterator[tuple[str, StyledLine]]:
 
 
 def _call_line(call: Object) -> StyledLine:
-    given = truncate(printable(call["json"]), LONG)
-    line: StyledLine = [(printable(call["name"]), "yellow"), (f" {given}  ", ""), (printable(call["id"]), "dim")]
+    shown = truncate(printable(call["json"]), LONG)
+    line: StyledLine = [(printable(call["name"]), "yellow"), (f" {shown}  ", ""), (printable(call["id"]), "dim")]
     if call["cut"]:
         line.append((" cut off, not callable", "red"))
     if call["by"] == "provider":
@@ -265,13 +268,8 @@ def _call_line(call: Object) -> StyledLine:
 
 def _usage_line(usage: Object) -> StyledLine:
     line: StyledLine = []
-    for name, shown in (
-        ("input", "in"),
-        ("cached", "cached"),
-        ("written", "written"),
-        ("output", "out"),
-        ("reasoning", "reasoning"),
-    ):
+    labels = {"input": "in", "cached": "cached", "written": "written", "output": "out", "reasoning": "reasoning"}
+    for name, shown in labels.items():
         if usage.get(name) or (usage.get(name) == 0 and name in {"input", "output"}):
             line += [(f"{usage[name]:,} ", ""), (f"{shown}  ", "dim")]
     return line

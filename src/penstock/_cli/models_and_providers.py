@@ -29,11 +29,11 @@ def run_models(options: Namespace) -> int:
     """Prints the models."""
     config = load_config(options)
     policy = parse_policy(options.policy) if options.policy else config.features.max_input
-    word = options.search.lower()
+    searched = options.search.lower()
     found = [
         row
         for row in _select_models(options, config.engine)
-        if (options.all or row.chat) and word in f"{row.id} {row.name}".lower()
+        if (options.all or row.chat) and searched in f"{row.id} {row.name}".lower()
     ]
     if options.json:
         terminal.print_json([_describe_model(row, policy, config.engine) for row in found])
@@ -47,12 +47,12 @@ def run_models(options: Namespace) -> int:
     return 0
 
 
-def parse_policy(word: str) -> Policy:
+def parse_policy(text: str) -> Policy:
     """Reads a policy of the command line."""
     try:
-        policy: Any = float(word)
+        policy: Any = float(text)
     except ValueError:
-        policy = word
+        policy = text
     max_input_tokens(Model(id="", provider=""), policy)  # raises if it is not a policy
     return policy  # type: ignore[no-any-return]
 

@@ -114,8 +114,8 @@ def _print_total(printer: Printer, total: UsageSum, span: str, others: dict[str,
     printer.print_line([])
 
 
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'s' * (count != 1)}"
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _print_groups(printer: Printer, groups: Sequence[UsageSum], by: str) -> None:
@@ -154,8 +154,8 @@ def _print_plot(printer: Printer, slices: Sequence[UsageSum], what: str, begin: 
 
 
 def _format_step(step: float) -> str:
-    word = next(word for word, size in reversed(UNITS.items()) if step >= size)
-    return f"{step / UNITS[word]:g}{word}"
+    unit = next(unit for unit, size in reversed(UNITS.items()) if step >= size)
+    return f"{step / UNITS[unit]:g}{unit}"
 
 
 def _format_count(number: float | None) -> str:
@@ -172,7 +172,7 @@ def _format_money(dollars: float) -> str:
 
 
 def _format_cost(row: UsageSum) -> str:
-    """What is known of it: a plus where some of the turns have no price."""
+    """Formats the known cost, with a plus if some turns have no price."""
     if row.unpriced and not row.cost:
         return "?"
     return _format_money(row.cost) + "+" * bool(row.unpriced)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock._engines.interface import UpstreamRequest
 
-__all__ = ["LOSS", "REFUSED", "apply_emulations", "lost", "multiple_answers_error", "request_json_by_prompt"]
+__all__ = ["LOSS", "REFUSED", "apply_emulations", "lost_settings", "multiple_answers_error", "request_json_by_prompt"]
 UNSUPPORTED = "unsupported_parameter"  # the error code of a refusal that another provider may not share
 SEVERAL_PROMPTS = "several-prompts"
 PROMPT_LIST_OPERATIONS = frozenset({"completions", "fim"})  # operations whose prompt may be a list

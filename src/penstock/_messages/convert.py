@@ -102,11 +102,11 @@ class _Conversion:
     """One conversion: its profile, its diagnostics, and what restores the answer."""
 
     def __init__(self, source: str, target: str, options: ConvertOptions) -> None:
-        given = options.get("profile")
+        profile = options.get("profile")
         self._source, self._options = source, options
         self._crosses = source.partition("@")[0] != target.partition("@")[0]
-        self._repairs = given is not None or self._crosses
-        self.profile = given or profile_of(target)
+        self._repairs = profile is not None or self._crosses
+        self.profile = profile or profile_of(target)
         self._target = protocol(target)
         self.notes = Diagnostics("messages")
         self._strict = False  # read by the strict parser, which lets no half characters through
@@ -306,8 +306,8 @@ class _Conversion:
     def _try_writing(self, write: Callable[[rq.Request, Any], RequestDraft], request: rq.Request) -> RequestDraft:
         quirks = self._options.get("quirks", self.profile.quirks)
         if self._signature:
-            own = quirks if quirks is not None else quirks_type(self.profile.protocol)()
-            quirks = replace(own, unsigned=own.unsigned or self._signature)
+            known = quirks if quirks is not None else quirks_type(self.profile.protocol)()
+            quirks = replace(known, unsigned=known.unsigned or self._signature)
         try:
             return write(request, quirks)
         except (msgspec.DecodeError, UnicodeEncodeError):  # the input of some call is no JSON

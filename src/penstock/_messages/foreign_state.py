@@ -86,9 +86,9 @@ def _drop_encrypted(message: rq.Message, foreign: Callable[[Any], str], notes: D
 
 
 def _without_ciphertext(part: Any) -> Any:
-    own = {key: value for key, value in _responses_fields(part).items() if key != _FIELD}
+    fields = {key: value for key, value in _responses_fields(part).items() if key != _FIELD}
     extra: Extra = part.extra
-    return replace(part, extra={**extra, PROTOCOL: own})
+    return replace(part, extra={**extra, PROTOCOL: fields})
 
 
 _DETAILS = "reasoning_details"

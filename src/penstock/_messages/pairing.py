@@ -123,23 +123,23 @@ class _PairRepair:
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
     def _index_calls(self) -> None:
-        given = {part.id for message in self._messages for part in message.parts if type(part) is rq.Call}
+        all_ids = {part.id for message in self._messages for part in message.parts if type(part) is rq.Call}
         used: set[str] = set()
         for position, message in enumerate(self._messages):
             if message.role != "assistant":
                 continue
             for part in message.parts:
                 if type(part) is rq.Call and part.by == "client" and not part.cut:
-                    slot = _CallSlot(part, position, self._unique_id(part.id, given, used))
+                    slot = _CallSlot(part, position, self._unique_id(part.id, all_ids, used))
                     self._slots.setdefault(position, []).append(slot)
                     self._by_id.setdefault(part.id, deque()).append(slot)
                     self._by_name.setdefault(part.name, deque()).append(slot)
                     self._open_calls.append(slot)
 
-    def _unique_id(self, id: str, given: set[str], used: set[str]) -> str:
+    def _unique_id(self, id: str, all_ids: set[str], used: set[str]) -> str:
         """Returns an id that no other call has: the given one, with a number if needed."""
         unique, number = id, max(len(used), self._numbers.get(id, 0))
-        while not unique or unique in used or (unique != id and unique in given):
+        while not unique or unique in used or (unique != id and unique in all_ids):
             number += 1
             unique = f"{id or 'call'}_{number}"
         if unique != id:

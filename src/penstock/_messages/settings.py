@@ -307,9 +307,9 @@ class _ReasoningFit:
             if form in ("effort", "level"):
                 return self._with_reasoning(form, "none" if "none" in facts.efforts else "")
             # Claude's effort also counts for the answer, so it is kept when thinking is switched off.
-            word = self._requested.effort
-            beside = facts.exclusive and facts.efforts and word not in ("", "none")
-            return self._with_reasoning(form, self._nearest_effort(word) if beside else "", budget=0)
+            effort = self._requested.effort
+            beside = facts.exclusive and facts.efforts and effort not in ("", "none")
+            return self._with_reasoning(form, self._nearest_effort(effort) if beside else "", budget=0)
         name = "effort" if self._requested.effort else "budget"
         if form == "budget":
             lowest = facts.least or 1
@@ -317,11 +317,11 @@ class _ReasoningFit:
                 name, f"thinking of {self._model} cannot be switched off; it gets the smallest budget, {lowest}"
             )
             return self._with_reasoning(form, budget=lowest)
-        word = next((word for word in facts.efforts if word != "none"), "low")
+        effort = next((effort for effort in facts.efforts if effort != "none"), "low")
         self._report_change(
-            name, f"thinking of {self._model} cannot be switched off; it gets the lowest effort, {word}"
+            name, f"thinking of {self._model} cannot be switched off; it gets the lowest effort, {effort}"
         )
-        return self._with_reasoning(form, word)
+        return self._with_reasoning(form, effort)
 
     def _fit_enabled(self, form: str) -> rq.Settings:
         requested = self._requested
@@ -333,23 +333,23 @@ class _ReasoningFit:
 
     def _fit_effort(self, form: str) -> rq.Settings:
         requested = self._requested
-        word = requested.effort or effort_for_budget(requested.budget or 0)
+        effort = requested.effort or effort_for_budget(requested.budget or 0)
         if requested.budget is not None:
-            sent = "" if requested.effort else f" and is sent as the effort {word}"
+            sent = "" if requested.effort else f" and is sent as the effort {effort}"
             self._report_change(
                 "budget", f"{self._model} takes an effort: a budget of {requested.budget} tokens is left out{sent}"
             )
-        return self._with_reasoning(form, self._nearest_effort(word))
+        return self._with_reasoning(form, self._nearest_effort(effort))
 
-    def _nearest_effort(self, word: str) -> str:
+    def _nearest_effort(self, effort: str) -> str:
         """Returns the nearest effort that the model takes."""
         known = self._thinking.efforts
-        if not known or word in known:
-            return word
-        nearest = min(known, key=lambda one: (one == "none", abs(budget_for_effort(one) - budget_for_effort(word))))
-        if word in self._thinking.raised:
-            nearest = next((one for one in known if budget_for_effort(one) > budget_for_effort(word)), nearest)
-        self._report_change("effort", f"{self._model} takes no effort {word}; the nearest is sent: {nearest}")
+        if not known or effort in known:
+            return effort
+        nearest = min(known, key=lambda one: (one == "none", abs(budget_for_effort(one) - budget_for_effort(effort))))
+        if effort in self._thinking.raised:
+            nearest = next((one for one in known if budget_for_effort(one) > budget_for_effort(effort)), nearest)
+        self._report_change("effort", f"{self._model} takes no effort {effort}; the nearest is sent: {nearest}")
         return nearest
 
     def _fit_budget(self, form: str, effort: str = "", name: str = "effort") -> rq.Settings:

@@ -7,6 +7,7 @@ inserts them at their positions. State that the client itself sends takes preced
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -164,13 +165,11 @@ def _is_client_call(part: Any) -> bool:
 
 def call_key(call: rq.Call) -> str:
     """Returns the key of a call: its id, which some providers repeat, and its input in canonical JSON."""
-    given = call.json
+    json = call.json
     if call.form == "json":
-        try:
-            given = _canonical_json(msgspec.json.decode(call.json or "{}"))
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            given = call.json
-    return "c:" + _hash(call.id, given)
+        with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            json = _canonical_json(msgspec.json.decode(call.json or "{}"))
+    return "c:" + _hash(call.id, json)
 
 
 def text_key(parts: Iterable[rq.AnyPart]) -> str:

@@ -168,17 +168,17 @@ def _merge_messages(messages: list[rq.Message]) -> rq.Message:
     for message in messages:
         parts += message.parts
         name = name or message.name
-        for protocol, own in (message.extra or {}).items():
-            extra.setdefault(protocol, {}).update(own)
+        for protocol, fields in (message.extra or {}).items():
+            extra.setdefault(protocol, {}).update(fields)
     return rq.Message(messages[0].role, parts, name, extra or None)
 
 
 def _mark_joined(message: rq.Message, protocol: str) -> rq.Message:
-    own = (message.extra or {}).get(protocol, {})
-    marks = own.get("_", {})
+    fields = (message.extra or {}).get(protocol, {})
+    marks = fields.get("_", {})
     if marks.get("joined"):
         return message
-    return replace(message, extra={**(message.extra or {}), protocol: {**own, "_": {**marks, "joined": True}}})
+    return replace(message, extra={**(message.extra or {}), protocol: {**fields, "_": {**marks, "joined": True}}})
 
 
 def open_with_user(request: rq.Request, notes: Diagnostics) -> rq.Request:

@@ -81,9 +81,9 @@ class CountCache:
     def _count_missing(self, keys: Sequence[bytes], count: Callable[[int], Count]) -> list[Count]:
         known = self.get(keys)
         new: dict[bytes, Count] = {}
-        for place, key in enumerate(keys):
+        for position, key in enumerate(keys):
             if key not in known:
-                known[key] = new[key] = count(place)
+                known[key] = new[key] = count(position)
                 self.counted += 1
         self._rows.update(known)
         if new:

@@ -200,23 +200,23 @@ class HybridTokenEstimator:
         self, counter: ModelCounter, messages: Sequence[Message], digests: Sequence[bytes]
     ) -> list[Count]:
         keys = [counter.salted(digest) for digest in digests]
-        return self.cache.get_or_count(keys, lambda place: counter.count_message(messages[place]))
+        return self.cache.get_or_count(keys, lambda position: counter.count_message(messages[position]))
 
     def _total(
         self, counter: ModelCounter, request: Request, prefixes: list[bytes], frame: Count, counts: list[Count]
     ) -> Estimate:
         last = len(prefixes) - 1
         known = self._prompts.get(prefixes[: -_MAX_NEW_MESSAGES - 1 : -1])
-        places = range(last, max(-1, last - _MAX_NEW_MESSAGES), -1)
-        place = next((place for place in places if prefixes[place] in known), None)
-        if place is None:
+        positions = range(last, max(-1, last - _MAX_NEW_MESSAGES), -1)
+        position = next((position for position in positions if prefixes[position] in known), None)
+        if position is None:
             amount, error = map(sum, zip(*counts, strict=True)) if counts else (0.0, 0.0)
             return self._estimate(counter, frame[0] + amount, features.combine_errors(frame[1], error))
-        actual = known[prefixes[place]][0]
-        if place == last:
+        actual = known[prefixes[position]][0]
+        if position == last:
             return Estimate(round(actual), "actual", 1.0, round(actual), round(actual))
-        reply = self._count_reply(counter, prefixes[place], request.messages[place])
-        tail = counts[place + (reply is not None) :]
+        reply = self._count_reply(counter, prefixes[position], request.messages[position])
+        tail = counts[position + (reply is not None) :]
         fixed = actual + (0.0 if reply is None else reply)
         return self._estimate(counter, sum(row[0] for row in tail), _SEAM_ERROR + sum(row[1] for row in tail), fixed)
 

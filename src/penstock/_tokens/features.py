@@ -74,7 +74,9 @@ def message_error(features: Features, constants: tuple[float, ...]) -> float:
 
 def frame_error(features: Features, constants: tuple[float, ...]) -> float:
     """Returns the error of everything around the messages."""
-    return _BASE_ERROR + _FRAME_ERROR * sum(features.amounts[place] * constants[place] for place in _FRAME_FEATURES)
+    return _BASE_ERROR + _FRAME_ERROR * sum(
+        features.amounts[position] * constants[position] for position in _FRAME_FEATURES
+    )
 
 
 def combine_errors(frame: float, messages: float) -> float:

@@ -77,14 +77,14 @@ def _gif_size(data: bytes) -> tuple[int, int] | None:
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     """Reads segments up to the start of the frame, which has the size."""
-    place = 2
-    while place + 9 <= len(data):
-        if data[place] != 0xFF:  # noqa: PLR2004 - the first byte of every marker
+    position = 2
+    while position + 9 <= len(data):
+        if data[position] != 0xFF:  # noqa: PLR2004 - the first byte of every marker
             return None
-        marker = data[place + 1]
+        marker = data[position + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # noqa: PLR2004 - SOF0 to SOF15
-            return _big_endian(data, place + 7, 2), _big_endian(data, place + 5, 2)
-        place += 1 if marker == 0xFF else 2 + _big_endian(data, place + 2, 2)  # noqa: PLR2004 - a fill byte, or a segment
+            return _big_endian(data, position + 7, 2), _big_endian(data, position + 5, 2)
+        position += 1 if marker == 0xFF else 2 + _big_endian(data, position + 2, 2)  # noqa: PLR2004 - a fill byte, or a segment
     return None
 
 
@@ -100,12 +100,12 @@ def _webp_size(data: bytes) -> tuple[int, int] | None:
     return _little_endian(rest, 6, 2) & 0x3FFF, _little_endian(rest, 8, 2) & 0x3FFF
 
 
-def _big_endian(data: bytes, place: int, length: int) -> int:
-    return int.from_bytes(data[place : place + length], "big")
+def _big_endian(data: bytes, position: int, length: int) -> int:
+    return int.from_bytes(data[position : position + length], "big")
 
 
-def _little_endian(data: bytes, place: int, length: int) -> int:
-    return int.from_bytes(data[place : place + length], "little")
+def _little_endian(data: bytes, position: int, length: int) -> int:
+    return int.from_bytes(data[position : position + length], "little")
 
 
 _HEADERS: tuple[tuple[bytes, Callable[[bytes], tuple[int, int] | None]], ...] = (

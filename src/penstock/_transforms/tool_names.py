@@ -1,7 +1,7 @@
 """Tools that were renamed, flattened or wrapped for a provider get their own names and forms back, event by event.
 
-The counterpart of `penstock._messages.identifiers`, which made the table. A call whose input was wrapped waits for its end,
-because only whole JSON can be unwrapped; all others stream on.
+The counterpart of `penstock._messages.identifiers`, which made the table. A call whose input was wrapped waits for its
+end, because only whole JSON can be unwrapped; all others stream on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Configuration files of other programs: values merged into JSON, TOML, YAML or .env text, a diff, a backup, an undo.
+"""Edits configuration files of other programs: merges values into JSON, TOML, YAML or .env text, diffs, undoes.
 
-Text that is there stays: comments and order are kept by tomlkit and ruamel.yaml. A file that cannot be edited without
-loss (JSON with comments, or a missing library) is refused, and its settings are printed instead.
+Comments and order stay: tomlkit and ruamel.yaml keep them. A file that cannot be edited without loss (JSON with
+comments, or a missing library) is refused, and its settings are printed instead.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 
+from penstock._cli.terminal import StyledLine, printable
+from penstock._redaction import redact
 from penstock._store import provider_keys
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from penstock._cli.terminal import StyledLine
 
 Form: TypeAlias = Literal["json", "toml", "yaml", "env"]
 Step: TypeAlias = "str | tuple[str, str]"  # a key of a table, or (key, value) that identify a table in a list
@@ -81,7 +81,7 @@ class FileResult(NamedTuple):
 
 
 def edit_file(edit: FileEdit) -> FileResult:
-    """What a file becomes. Raises `UneditableError` if its text cannot be kept."""
+    """Edits a file's text. Raises `UneditableError` if that would lose something."""
     before = edit.path.read_text(encoding="utf-8") if edit.path.is_file() else None
     if before is None or not before.strip():
         values = edit.all_values
@@ -105,7 +105,7 @@ def edit_file(edit: FileEdit) -> FileResult:
 
 
 def undo_changes(edit: FileEdit, text: str, changes: list[ValueChange]) -> str:
-    """The text with earlier values put back, as far as the values that were set are still there."""
+    """Returns the text with the earlier values, where the values that were set are unchanged."""
     document, dump = _open_document(edit, text)
     for change in reversed(changes):
         path: tuple[Step, ...] = tuple((step[0], step[1]) if is_list(step) else step for step in change.path)
@@ -119,7 +119,7 @@ def undo_changes(edit: FileEdit, text: str, changes: list[ValueChange]) -> str:
 
 
 def _check_editable(edit: FileEdit, text: str) -> None:
-    """Every edited text is read again: what it says must be what was meant."""
+    """Reads the edited text again, and raises an error if a value is not as intended."""
     document, _ = _open_document(edit, text)
     for path, value in _leaves(edit.values):
         if _to_plain_value(_get(document, path)) != value:
@@ -131,7 +131,7 @@ def _format_path(path: tuple[Step, ...]) -> str:
 
 
 def _leaves(values: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[tuple[Step, ...], Any]]:
-    """The values by where they stand. Tables in lists are whole values, known by their identity."""
+    """Yields each value with its path. Tables in lists are single values, found by their identity."""
     if is_table(values) and (values or not path):
         for key, value in values.items():
             yield from _leaves(value, (*path, key))
@@ -146,28 +146,25 @@ def _leaves(values: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[tuple[St
 def _get(document: Any, path: tuple[Step, ...]) -> Any:
     for step in path:
         if isinstance(step, str):
-            if not is_table(document) or step not in document:
-                return _MISSING
-            document = document[step]
+            key: Any = step if is_table(document) and step in document else None
         else:
-            place = _index(document, step)
-            if place is None:
-                return _MISSING
-            document = document[place]
+            key = _index(document, step)
+        if key is None:
+            return _MISSING
+        document = document[key]
     return document
 
 
 def _index(document: Any, step: tuple[str, str]) -> int | None:
-    if not is_list(document):
-        return None
-    rows = enumerate(document)
-    return next((place for place, row in rows if is_table(row) and row.get(step[0]) == step[1]), None)
+    """Returns the position of the table that a step identifies in a list."""
+    rows = enumerate(document if is_list(document) else ())
+    return next((position for position, row in rows if is_table(row) and row.get(step[0]) == step[1]), None)
 
 
 def _set(document: Any, path: tuple[Step, ...], value: Any) -> None:
-    """Put a value in its place; tables and lists on the way are made."""
-    for place, step in enumerate(path):
-        rest = path[place + 1 :]
+    """Sets a value; tables and lists on its path are created."""
+    for position, step in enumerate(path):
+        rest = path[position + 1 :]
         if isinstance(step, str):
             if not rest or not isinstance(document.get(step), dict | list):
                 document[step] = _nest_value(rest, value)
@@ -189,7 +186,7 @@ def _nest_value(path: tuple[Step, ...], value: Any) -> Any:
 
 
 def _delete(document: Any, path: tuple[Step, ...]) -> None:
-    """Take a value out, and the tables that are empty without it."""
+    """Deletes a value, and the tables that are empty without it."""
     chain = [document]
     for step in path[:-1]:
         chain.append(_get(chain[-1], (step,)))
@@ -203,7 +200,7 @@ def _delete(document: Any, path: tuple[Step, ...]) -> None:
 
 
 def _to_plain_value(value: Any) -> Any:
-    """A value without what a library hangs on it."""
+    """Returns a value without the wrappers of its library."""
     if is_table(value):
         return {str(key): _to_plain_value(inner) for key, inner in value.items()}
     if is_list(value):
@@ -216,14 +213,14 @@ def _to_plain_value(value: Any) -> Any:
 
 
 def _open_document(edit: FileEdit, text: str) -> tuple[Any, Callable[[], str]]:
-    """A document that can be changed, and a function that gives its text."""
+    """Returns a document that can be changed, and a function that returns its text."""
     try:
         return _OPENERS[edit.form](text)
     except ImportError as error:
         raise UneditableError(
             f"{edit.path}: `{error.name}` is needed to edit it (pip install 'penstock[setup]')"
         ) from None
-    except Exception as error:  # each library has errors of its own
+    except Exception as error:  # each library has other errors
         if isinstance(error, InputError):
             raise
         why = " ".join(str(error).split())
@@ -266,7 +263,7 @@ def _open_yaml(text: str) -> tuple[Any, Callable[[], str]]:
 
 
 def _dash_offset(text: str) -> int:
-    """How far the first list of a YAML file is indented below its key."""
+    """Returns how far the first list of a YAML file is indented below its key."""
     above = 0
     for line in text.splitlines():
         bare = line.lstrip(" ")
@@ -307,7 +304,7 @@ _OPENERS: dict[str, Callable[[str], tuple[Any, Callable[[], str]]]] = {
 
 
 def write_text(form: Form, values: Any) -> str:
-    """A whole file. Needs no library."""
+    """Writes a new file. Needs no library."""
     if form == "json":
         return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     if form == "env":
@@ -349,21 +346,18 @@ def _yaml_lines(values: Any, indent: str = "") -> Iterator[str]:
 
 
 def _yaml_scalar(value: Any) -> str:
-    """A scalar, or a list of them. JSON is YAML; plain words need no quotes."""
+    """Formats a scalar, or a list of them. JSON is YAML; simple words need no quotes."""
     plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value)
     if plain and value.lower() not in {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}:
         return str(value)
     return json.dumps(value, ensure_ascii=False)
 
 
-# ── what a person sees, and the disk ──────────────────────────────────────────────────────────────
+# ── diffs and files ───────────────────────────────────────────────────────────────────────────────
 
 
 def diff_lines(path: Path, result: FileResult) -> Iterator[StyledLine]:
-    """A unified diff, coloured, without the secrets that stand near."""
-    from penstock._cli.terminal import printable
-    from penstock._redaction import redact
-
+    """Yields a coloured unified diff without secrets."""
     styles = {"+": "green", "-": "red", "@": "cyan"}
     old = (result.before or "").splitlines()
     name = str(path)
@@ -374,7 +368,7 @@ def diff_lines(path: Path, result: FileResult) -> Iterator[StyledLine]:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Replace a file at once. A new one is its owner's alone: it may hold a key. An old one keeps its rights."""
+    """Replaces a file atomically. A new file is private, because it may hold a key; an old one keeps its mode."""
     mode = path.stat().st_mode & 0o777 if path.is_file() else None
     provider_keys.replace_file(path, text.encode("utf-8"))
     if mode is not None:
