@@ -202,8 +202,8 @@ def test_a_cell_depends_on_its_own_protocols_only(tmp_path: Path, monkeypatch: p
             old != cell_cache.make_key("Claude Code", upstream) for old, upstream in zip(before, upstreams, strict=True)
         ]
 
-    assert changes("protocols/gemini/a.py") == [False, True, False]
-    assert changes("protocols/anthropic/a.py") == [True, True, False]
+    assert changes("_protocols/gemini/a.py") == [False, True, False]
+    assert changes("_protocols/anthropic/a.py") == [True, True, False]
     assert changes("a.py") == [True, True, False]
     cell_cache.hash_tree.cache_clear()
 

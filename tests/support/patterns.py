@@ -203,22 +203,22 @@ def _thinking() -> Iterable[re.Pattern[Any]]:
 
 
 FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
-    "providers/registry.py": _clients,
-    "tokens/families.py": _tokens,
-    "messages/identifiers.py": _first_characters,
-    "request_profile.py": _identifiers,
-    "transforms/tool_names.py": _namespace,
-    "engines/model_resolution.py": _aliases,
-    "providers/thinking.py": _thinking,
+    "_providers/registry.py": _clients,
+    "_tokens/families.py": _tokens,
+    "_messages/identifiers.py": _first_characters,
+    "_request_profile.py": _identifiers,
+    "_transforms/tool_names.py": _namespace,
+    "_engines/model_resolution.py": _aliases,
+    "_providers/thinking.py": _thinking,
 }
 
 
 _DATA_METHODS = {
-    "request_profile.py": ("fullmatch", "sub", "search"),
-    "messages/identifiers.py": ("match",),
-    "transforms/tool_names.py": ("sub",),
-    "engines/model_resolution.py": ("fullmatch",),
-    "providers/thinking.py": ("match",),
+    "_request_profile.py": ("fullmatch", "sub", "search"),
+    "_messages/identifiers.py": ("match",),
+    "_transforms/tool_names.py": ("sub",),
+    "_engines/model_resolution.py": ("fullmatch",),
+    "_providers/thinking.py": ("match",),
 }
 
 

@@ -31,8 +31,8 @@ BASELINES = Path(__file__).resolve().parent / "baselines.json"
 # The folder of each protocol. No protocol imports another, which `lint-imports` checks.
 _FOLDERS = {"chat": "openai_chat", "responses": "responses", "messages": "anthropic", "gemini": "gemini"}
 _UNUSED = frozenset(
-    {"inspector", "aisdk", "testing", "cli/setup"}
-    | {f"protocols/{name}" for name in ("aisdk", "bedrock", "cohere", "completions", "ollama", "uistream", "vscode")}
+    {"_inspector", "_aisdk", "_testing", "_cli/setup"}
+    | {f"_protocols/{name}" for name in ("aisdk", "bedrock", "cohere", "completions", "ollama", "uistream", "vscode")}
 )
 
 
@@ -70,7 +70,7 @@ def make_key(agent: str, upstream: Protocol | None) -> str:
     strict = ROOT / "tools" / "strict_upstream"
     parts = [read_version(row.package), settings, hash_tree(strict, _other_protocols(strict, upstream or row.protocol))]
     if upstream:
-        others = {f"protocols/{name}" for kind, name in _FOLDERS.items() if kind not in (row.protocol, upstream)}
+        others = {f"_protocols/{name}" for kind, name in _FOLDERS.items() if kind not in (row.protocol, upstream)}
         parts.append(hash_tree(ROOT / "src" / "penstock", _UNUSED | others))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
