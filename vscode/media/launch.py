@@ -6,6 +6,7 @@ told to stop. Only the standard library and penstock; started by the extension, 
 # ruff: noqa: INP001, T201 — a script, and its output is a log
 
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -53,14 +54,13 @@ def watch(leases: Path) -> None:
     os._exit(0)
 
 
-def main() -> int:
-    """Serve until told otherwise."""
-    from penstock.cli import main as penstock  # noqa: PLC0415 — after the arguments are known to be right
-
+def main() -> None:
+    """Runs `penstock serve` until it is stopped. The command line is public; the module behind it is not."""
     print(f"penstock-vscode: pid {os.getpid()}", file=sys.stderr, flush=True)
     threading.Thread(target=watch, args=(Path(sys.argv[1]),), daemon=True).start()
-    return penstock(["serve", *sys.argv[2:]])
+    sys.argv = ["penstock", "serve", *sys.argv[2:]]
+    runpy.run_module("penstock", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

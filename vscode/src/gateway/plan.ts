@@ -38,7 +38,7 @@ export const PROBE = [
   "import json,sys",
   "p=''",
   "try:",
-  " import uvicorn,penstock.gateway.app;p=penstock.__version__",
+  " import uvicorn,penstock.gateway;p=penstock.__version__",
   "except Exception: pass",
   "try:",
   " import venv,ensurepip;v=True",
