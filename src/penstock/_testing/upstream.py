@@ -38,9 +38,9 @@ class ReceivedRequest:
         self.target = target  # path and query, as they were sent
         self.headers = headers  # names in lower case
         self.body = body
-        self.disconnected = asyncio.Event()
-        self.finished = asyncio.Event()
-        self.disconnected_at = 0.0  # by time.monotonic
+        self.disconnected: asyncio.Event = asyncio.Event()
+        self.finished: asyncio.Event = asyncio.Event()
+        self.disconnected_at: float = 0.0  # by time.monotonic
         self.sent = 0  # bytes of the answer that were written
 
     @property
