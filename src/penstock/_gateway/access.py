@@ -85,7 +85,7 @@ class Access:
         because the caller is not known yet.
         """
         check_size(scope)
-        headers = _headers(scope) if headers is None else headers
+        headers = read_headers(scope["headers"]) if headers is None else headers
         if len(headers) != len(scope["headers"]) and (name := repeated_header(scope["headers"])):
             raise make_refusal(400, "invalid", f"the header {name} was sent more than once", code="repeated_header")
         self._check_host(headers.get("host", ""))
@@ -94,7 +94,7 @@ class Access:
 
     def watch(self, scope: Scope) -> None:
         """Admit a request for metrics, or raise a refusal."""
-        headers, open_to = _headers(scope), self._config.access.metrics
+        headers, open_to = read_headers(scope["headers"]), self._config.access.metrics
         free = open_to == "open" or (open_to == "local" and self._is_local(scope, headers))
         self.admit(scope, headers, key=not free)
 
@@ -142,7 +142,7 @@ class Access:
 
     def cors(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """Return the CORS headers for an allowed page; none for other clients."""
-        headers = _headers(scope)
+        headers = read_headers(scope["headers"])
         allowed = response_header("access-control-allow-origin", headers.get("origin", ""))
         if allowed is None or not self._allows_origin(headers["origin"], headers.get("host", "")):
             return []
@@ -150,7 +150,7 @@ class Access:
 
     def preflight(self, scope: Scope) -> list[tuple[bytes, bytes]] | None:
         """Return the headers of the response to a CORS preflight; None if the request is not a preflight."""
-        headers = _headers(scope)
+        headers = read_headers(scope["headers"])
         if scope.get("method") != "OPTIONS" or "access-control-request-method" not in headers:
             return None
         self.admit(scope, headers, key=False)
@@ -230,10 +230,6 @@ def check_size(scope: Scope) -> None:
         raise make_refusal(414, "invalid", f"the {what} is longer than {most} bytes", code="uri_too_long")
     if len(scope["headers"]) > MAX_HEADERS:
         raise make_refusal(431, "invalid", f"there are more than {MAX_HEADERS} headers", code="too_many_headers")
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    return read_headers(scope["headers"])
 
 
 _NO_GUARD = nullcontext()

@@ -59,9 +59,8 @@ class App:
         self.services: Services = services or Services(config, env=env)
         self._sockets = WebSocketServer(self.services)
         self._watchdog = LoopWatchdog(self.services.config.log.blocked)
-        self.services.metrics.counts(
-            "penstock_loop_blocked_total", "How often the event loop was blocked.", (), self._watchdog.counts
-        )
+        count = self.services.metrics.counts
+        count("penstock_loop_blocked_total", "How often the event loop was blocked.", (), self._watchdog.counts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -80,7 +79,11 @@ class App:
         if routes.is_public_page(incoming):
             await self._page(incoming, scope, send, known=False)
             return
-        refusal = self._admit(scope, incoming)
+        refusal: Fault | None = None
+        try:
+            self.services.admit(scope, incoming)
+        except PenstockError as error:
+            refusal = error_responses.fault_from_error(error)
         route = routes.find_route(incoming.method, incoming.path) if len(incoming.path) <= MAX_PATH else Route()
         if route.params:
             incoming.params = route.params
@@ -101,14 +104,6 @@ class App:
             await _send_response(send, *error_responses.error_response(routes.error_protocol(incoming.path), refusal))
         else:
             await self._page(incoming, scope, send, known=route.known)
-
-    def _admit(self, scope: Scope, incoming: IncomingRequest) -> Fault | None:
-        """Admit a request. Returns the fault if it is refused."""
-        try:
-            self.services.admit(scope, incoming)
-        except PenstockError as error:
-            return error_responses.fault_from_error(error)
-        return None
 
     def _with_cors(self, scope: Scope, send: Send) -> Send:
         """Return a `send` that adds CORS headers, if the page's origin is allowed."""
@@ -257,9 +252,8 @@ class App:
             if message["type"] == "lifespan.startup":  # services that were given may outlive a server
                 self.services.closing.clear()
                 self.services.stopped = False
-                preload(
-                    self.services.upstream.router.config, self.services.env, routes.client_protocols()
-                )  # nothing is served yet
+                engine_config = self.services.upstream.router.config
+                preload(engine_config, self.services.env, routes.client_protocols())  # nothing is served yet
                 self._watchdog.start()
             if message["type"] == "lifespan.shutdown":
                 self._watchdog.stop()

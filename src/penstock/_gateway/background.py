@@ -26,6 +26,7 @@ class BackgroundResponse:
         self.response = response
         self.off: asyncio.Event = asyncio.Event()
         self.over: bool = False
+        self.task: asyncio.Task[None] | None = None
         self._chunks: list[bytes] = []
         self._size = 0
         self._news = asyncio.Condition()
@@ -66,7 +67,6 @@ class BackgroundResponses:
 
     def __init__(self) -> None:
         self._live: dict[tuple[str, str], BackgroundResponse] = {}
-        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         return len(self._live)
@@ -84,34 +84,29 @@ class BackgroundResponses:
         """Start a response in a task."""
         key = (tenant, str(live.response["id"]))
 
-        async def made() -> None:
+        async def run() -> None:
             try:
                 await work(live)
             finally:
                 await live.end()
 
-        def done(_: asyncio.Task[None]) -> None:
-            del self._live[key], self._tasks[key]
-
         self._live[key] = live
-        task = self._tasks[key] = asyncio.get_running_loop().create_task(made())
-        task.add_done_callback(done)
+        live.task = asyncio.get_running_loop().create_task(run())
+        live.task.add_done_callback(lambda _: self._live.pop(key))
 
     async def cancel(self, tenant: str, id: str) -> bool:
         """Cancel a response and wait until it has ended. Returns whether it was running."""
-        task, live = self._tasks.get((tenant, id)), self._live.get((tenant, id))
-        if task is None or live is None:
+        live = self.get(tenant, id)
+        if live is None or live.task is None:
             return False
         live.off.set()
-        await asyncio.wait([task], timeout=CANCEL_TIMEOUT)
+        await asyncio.wait([live.task], timeout=CANCEL_TIMEOUT)
         return True
 
     async def aclose(self) -> None:
         """Wait until ended turns have stored their responses, then cancel the others."""
-        tasks = list(self._tasks.values())
-        if tasks:
-            await asyncio.wait(tasks, timeout=END_TIMEOUT)
-        for live in self._live.values():
-            live.off.set()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks.values()), timeout=CANCEL_TIMEOUT)
+        for timeout in (END_TIMEOUT, CANCEL_TIMEOUT):
+            if tasks := [live.task for live in self._live.values() if live.task is not None]:
+                await asyncio.wait(tasks, timeout=timeout)
+            for live in self._live.values():
+                live.off.set()

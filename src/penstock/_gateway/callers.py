@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 GATEWAY_KEY_HEADER = "x-penstock-key"  # a gateway key, beside a provider's key in another header
 AUTHORIZATION = "authorization"
-KEY_HEADER_NAMES = KEY_HEADERS
-_NAMES = frozenset(KEY_HEADER_NAMES)
+_KEY_HEADER_SET = frozenset(KEY_HEADERS)
 ANONYMOUS = "anonymous"
 _PROXY_HEADERS = frozenset(
     "cdn-loop cf-connecting-ip cf-ray client-ip fly-client-ip forwarded max-forwards proxy-connection true-client-ip "
@@ -84,10 +83,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 def read_keys(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
     """Return the keys of a request by their header or parameter, in the order in which they are tried."""
     query = scope.get("query_string") or b""
-    if not query and _NAMES.isdisjoint(headers):
+    if not query and _KEY_HEADER_SET.isdisjoint(headers):
         return {}
     made: dict[str, str] = {}
-    for name in KEY_HEADER_NAMES:
+    for name in KEY_HEADERS:
         value = headers.get(name, "").strip()
         if name == AUTHORIZATION:
             scheme, _, value = value.partition(" ")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock import _protocols as protocols
@@ -254,7 +255,7 @@ def replay_stages(
 ) -> tuple[Pipe, Verbatim | None]:
     """Return the stages that encode the client's output again for a trace, and what replaces them in passthrough."""
     if not turn_request.request.stream:
-        return Pipe(BodyStage(turn_request, cleared)), UnchangedBody(turn_request) if passthrough else None
+        return Pipe(BodyStage(turn_request, cleared)), UnchangedBody(turn_request.protocol) if passthrough else None
     return (Pipe(), PassthroughReplay(turn_request)) if passthrough else (encode_frames(turn_request), None)
 
 
@@ -278,17 +279,16 @@ class PassthroughReplay:
         return self._parser.feed([self._passthrough.fail(fault)])
 
 
-class UnchangedBody:
+class UnchangedBody(msgspec.Struct):
     """An answer without a stream, as the provider sent it."""
 
-    def __init__(self, turn_request: TurnRequest) -> None:
-        self._protocol = turn_request.protocol
+    protocol: str
 
     def frame(self, frame: Frame, _: Sequence[ev.AnyEvent], /) -> list[Frame]:
         return [frame]
 
     def fail(self, fault: ev.Fault, /) -> list[Frame]:
-        return [(b"", error_responses.error_body(self._protocol, fault))]
+        return [(b"", error_responses.error_body(self.protocol, fault))]
 
 
 class BodyStage:

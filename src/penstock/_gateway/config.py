@@ -9,7 +9,7 @@ import math
 import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -163,14 +163,12 @@ class Log(_Table, frozen=True):
     blocked: float = 0.25  # seconds that the event loop may be blocked for before it is logged; 0: never
 
 
-Keys: TypeAlias = dict[str, Key] | Literal["forward"]
-
-
 class ConfigFile(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`penstock.toml`, all of it. Its JSON Schema is docs/penstock.schema.json."""
 
     serve: Serve = Serve()
-    keys: Keys = msgspec.field(default_factory=dict[str, Key])  # "forward" is short for access.keys
+    # "forward" is short for access.keys.
+    keys: dict[str, Key] | Literal["forward"] = msgspec.field(default_factory=dict[str, Key])
     limits: Limit = Limit()
     access: AccessTable = AccessTable()
     journal: JournalTable = JournalTable()

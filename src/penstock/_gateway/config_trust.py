@@ -40,11 +40,8 @@ def sensitive_settings(raw: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def is_harmless(path: tuple[str, ...]) -> bool:
     """Return whether a setting needs no trust."""
-    return any(len(path) == len(known) and _matches(path, known) for known in HARMLESS)
-
-
-def _matches(path: tuple[str, ...], known: tuple[str, ...]) -> bool:
-    return all(name in {one, ANY} for one, name in zip(path, known, strict=True))
+    alike = (zip(path, known, strict=True) for known in HARMLESS if len(known) == len(path))
+    return any(all(pattern in {name, ANY} for name, pattern in pairs) for pairs in alike)
 
 
 def _settings(raw: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

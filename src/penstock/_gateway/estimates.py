@@ -105,18 +105,15 @@ class TurnEstimates:
             self.told(estimated)
 
     def _add_estimate(self, request: Request, usage: Usage, row: Row) -> Row:
-        estimator = self._open_estimator()
-        found = estimator.estimate_conversation(request, row.model, row.provider)
-        estimator.calibrate(request, usage, row.model, row.provider)
-        factor = round(estimator.factor(row.model, row.provider).value, 4)
-        return replace(row, estimate=found.tokens, low=found.low, high=found.high, factor=factor)
-
-    def _open_estimator(self) -> Any:
-        """Return the estimator. It caches no prompts: a cached prompt would be known, not estimated."""
         if self._estimator is None:
             from penstock._store.tokens import TokenStore  # noqa: PLC0415 — as it is first needed
             from penstock._tokens.estimate import HybridTokenEstimator  # noqa: PLC0415
 
             self._store = TokenStore(self._path)
+            # It caches no prompts: a cached prompt would be known, not estimated.
             self._estimator = HybridTokenEstimator(learned=self._store.factors, prompts=0)
-        return self._estimator
+        estimator = self._estimator
+        found = estimator.estimate_conversation(request, row.model, row.provider)
+        estimator.calibrate(request, usage, row.model, row.provider)
+        factor = round(estimator.factor(row.model, row.provider).value, 4)
+        return replace(row, estimate=found.tokens, low=found.low, high=found.high, factor=factor)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import fields, replace
 
 from penstock._gateway.config import GatewayConfig, data_path
@@ -167,15 +168,13 @@ MINUTE = 60.0
 _OTHER_KINDS = ("", 0, "", "", "")
 
 
-class _RowKind:
+class _RowKind(msgspec.Struct):
     """Rows of one kind in the current minute. `last` is the last row that was counted instead of written."""
 
-    __slots__ = ("count", "last", "since", "skipped")
-
-    def __init__(self, now: float) -> None:
-        self.since = now
-        self.count = self.skipped = 0
-        self.last: JournalEntry | None = None
+    since: float
+    count: int = 0
+    skipped: int = 0
+    last: JournalEntry | None = None
 
 
 class JournalThrottle:

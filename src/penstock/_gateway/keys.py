@@ -174,17 +174,13 @@ class KeyRing:
         if stamp == self._stamp:
             return
         try:
-            kept = self._file.read() if self._file else {}
-            rows = self._hash_rows(kept, self._config)
+            self.reload(self._config)
         except (InputError, OSError) as error:
             # Revoked keys are unknown, so no key of the file is accepted until it can be read again.
             log.error("the key file cannot be read, its keys are refused: %s", error)  # noqa: TRY400
             self._set_rows(
                 self._hash_rows({}, self._config), stamp, f"the key file cannot be read ({_error_reason(error)})"
             )
-        else:
-            self._set_rows(rows, stamp)
-            self._mark(kept)
 
     def _set_rows(self, rows: list[tuple[bytes, str, Key]], stamp: Stamp, problem: str = "") -> None:
         self._rows, self._stamp, self._look = rows, stamp, time.monotonic() + REFRESH_INTERVAL

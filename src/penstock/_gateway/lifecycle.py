@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -66,24 +67,21 @@ def modules_to_preload(config: Config, env: Mapping[str, str], protocols: Iterab
 log_reload = logging.getLogger("penstock.reload")
 
 
+@dataclass(eq=False)
 class Reloader:
     """Reloads the configuration file. Running requests keep theirs. `overrides` applies the command line."""
 
-    def __init__(
-        self,
-        path: Path | None,
-        env: Mapping[str, str],
-        apply: Callable[[GatewayConfig], None],
-        overrides: Callable[[GatewayConfig], GatewayConfig] = lambda config: config,
-    ) -> None:
-        self._path, self._env, self._apply, self._overrides = path, env, apply, overrides
-        self.count = 0  # reloads that took effect
+    path: Path | None
+    env: Mapping[str, str]
+    apply: Callable[[GatewayConfig], None]
+    overrides: Callable[[GatewayConfig], GatewayConfig] = lambda config: config
+    count: int = 0  # reloads that took effect
 
     def now(self) -> bool:
         """Reload now. Returns False and keeps the old configuration if the file is invalid."""
         try:
-            config = self._overrides(load_config(self._path, self._env))
-            self._apply(config)
+            config = self.overrides(load_config(self.path, self.env))
+            self.apply(config)
         except (PenstockError, OSError) as error:
             log_reload.error("the configuration was not reloaded, the old one stays: %s", error)  # noqa: TRY400
             return False

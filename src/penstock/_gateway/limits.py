@@ -7,7 +7,10 @@ The clock is a parameter. No IO.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from penstock._gateway.callers import ANONYMOUS, Caller, make_refusal
 from penstock._gateway.config import Limit
@@ -24,30 +27,26 @@ UNLIMITED = Limit()
 MAX_CALLERS = 10_000  # whose usage is remembered
 
 
-class CallerUsage:
+class CallerUsage(msgspec.Struct):
     """The usage of one caller. `day` is the day number of the daily figures."""
 
-    __slots__ = ("at", "cost", "day", "day_requests", "day_tokens", "open", "requests", "tokens")
-
-    def __init__(self, now: float) -> None:
-        self.open: int = 0
-        self.at: float = now
-        self.requests: float = 0.0  # of the last minute, decaying
-        self.tokens: float = 0.0
-        self.day: int = int(now // DAY)
-        self.day_requests: int = 0
-        self.day_tokens: int = 0
-        self.cost: float = 0.0
+    at: float
+    day: int
+    open: int = 0
+    requests: float = 0.0  # of the last minute, decaying
+    tokens: float = 0.0
+    day_requests: int = 0
+    day_tokens: int = 0
+    cost: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
 class LimitSlot:
     """A slot of a running request. `leave` frees it; a second call does nothing."""
 
-    __slots__ = ("_left", "_limits", "_spent")
-
-    def __init__(self, limits: CallerLimits, spent: CallerUsage) -> None:
-        self._limits, self._spent = limits, spent
-        self._left = False
+    _limits: CallerLimits
+    _spent: CallerUsage
+    _left: bool = False
 
     def leave(self, usage: Usage | None = None, cost: float = 0.0) -> None:
         if not self._left:
@@ -93,13 +92,11 @@ class CallerLimits:
         now = self._clock()
         spent = self._callers.get(name)
         if spent is None:
-            spent = self._callers[name] = CallerUsage(now)
+            spent = self._callers[name] = CallerUsage(now, int(now // DAY))
             self._forget()
         self._callers.move_to_end(name)
         if spent.day != int(now // DAY):
-            spent.day = int(now // DAY)
-            spent.day_requests = spent.day_tokens = 0
-            spent.cost = 0.0
+            spent.day, spent.day_requests, spent.day_tokens, spent.cost = int(now // DAY), 0, 0, 0.0
         return spent
 
     def _forget(self) -> None:

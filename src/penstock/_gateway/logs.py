@@ -58,13 +58,8 @@ class _TextFormatter(logging.Formatter):
 
     def _stack(self, record: logging.LogRecord) -> list[str]:
         lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
-        if len(lines) <= 2 * _MAX_STACK_LINES:
-            return lines
-        return [
-            *lines[:_MAX_STACK_LINES],
-            f"… [{len(lines) - 2 * _MAX_STACK_LINES} more lines]",
-            *lines[-_MAX_STACK_LINES:],
-        ]
+        more = len(lines) - 2 * _MAX_STACK_LINES
+        return [*lines[:_MAX_STACK_LINES], f"… [{more} more lines]", *lines[-_MAX_STACK_LINES:]] if more > 0 else lines
 
     def shown(self, text: str) -> str:
         return redact_cut(text, _MAX_LINE, self._secrets()).replace("\r", "␍").replace("\n", "⏎")

@@ -179,10 +179,8 @@ class Metrics:
             made += [*_metric_header(name, about, "gauge"), f"{name} {_format_number(value())}"]
         for name, (about, labels, values) in self._counts.items():
             made += _metric_header(name, about, "counter")
-            made += [
-                f"{name}{_format_labels(labels, key)} {_format_number(value)}"
-                for key, value in sorted(values().items())
-            ]
+            rows = sorted(values().items())
+            made += [f"{name}{_format_labels(labels, key)} {_format_number(value)}" for key, value in rows]
         return ("\n".join(made) + "\n").encode("utf-8", "replace")
 
 

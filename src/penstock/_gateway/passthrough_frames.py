@@ -136,12 +136,7 @@ def is_error_frame(frame: bytes) -> bool:
 
 def is_usage_frame(frame: bytes) -> bool:
     """Return whether a Chat chunk has no choices and only reports usage."""
-    if b'"choices"' not in frame:
-        return False
-    value = _parse_json(_parse_fields(frame)[1])
-    if not isinstance(value, dict):
-        return False
-    chunk = cast("dict[str, Any]", value)
+    chunk = lenient.as_object(_parse_json(_parse_fields(frame)[1])) if b'"choices"' in frame else {}
     return chunk.get("choices") == [] and bool(chunk.get("usage"))
 
 

@@ -231,7 +231,9 @@ class PlaybackApp:
         if scope["method"] != "POST":
             names = sorted({one.header.model for one in self._recordings})
             models = [{"id": name, "object": "model"} for name in names]
-            await _send_body(send, msgspec.json.encode({"object": "list", "data": models}))
+            body = msgspec.json.encode({"object": "list", "data": models})
+            await send({"type": "http.response.start", "status": 200, "headers": [JSON]})
+            await send({"type": "http.response.body", "body": body, "more_body": False})
             return
         recording = self._choose(await _read_body(receive))
         recorded = recording.header.headers.items()
@@ -263,11 +265,6 @@ async def _read_body(receive: Any) -> bytes:
         pieces.append(message.get("body", b""))
         more = message.get("more_body", False)
     return b"".join(pieces)
-
-
-async def _send_body(send: Any, body: bytes) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [JSON]})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 async def _run_lifespan(receive: Any, send: Any) -> None:

@@ -65,9 +65,8 @@ class WebSocketServer:
             return
         await send({"type": "websocket.accept"})
         serve, own = self._services.config.serve, SCOPE_KEY not in scope
-        account: ConnectionBytes = scope.get(SCOPE_KEY) or self._services.websocket_bytes.connect(
-            serve.websocket_bytes, serve.body
-        )
+        budget = self._services.websocket_bytes
+        account: ConnectionBytes = scope.get(SCOPE_KEY) or budget.connect(serve.websocket_bytes, serve.body)
         self.open += 1
         try:
             await WebSocketConnection(incoming, scope, receive, send, account).run()
@@ -254,9 +253,8 @@ class WebSocketConnection:
         body = incoming.json_body()
         kind = str(body.get("type"))[:100]
         if kind != "response.create":
-            raise responses_error(
-                f"type: expected response.create, found {kind!r}{UNSUPPORTED_HINTS.get(kind, '')}", param="type"
-            )
+            reason = f"type: expected response.create, found {kind!r}{UNSUPPORTED_HINTS.get(kind, '')}"
+            raise responses_error(reason, param="type")
         if body.get("background"):
             raise responses_error("background: not on a WebSocket, which is a stream by itself", param="background")
         return {**body, "stream": True}

@@ -53,14 +53,8 @@ def error_event(status: int, data: bytes, headers: Headers) -> bytes:
         "message": lenient.get_text(error, "message") or "the request failed",
         "param": error.get("param"),
     }
-    event = {
-        "type": "error",
-        "sequence_number": 0,
-        "status": status,
-        "error": full,
-        "headers": _headers_object(headers),
-    }
-    return msgspec.json.encode(event)
+    event = {"type": "error", "sequence_number": 0, "status": status, "error": full}
+    return msgspec.json.encode({**event, "headers": _headers_object(headers)})
 
 
 def failure_event(data: bytes) -> bytes:
@@ -81,9 +75,8 @@ def _mid_stream_error(data: bytes) -> tuple[int, bytes, Headers]:
 
 def _headers_object(headers: Headers) -> dict[str, str]:
     """Return headers as a JSON object, without those that describe a body."""
-    return {
-        name.decode("latin-1"): value.decode("latin-1") for name, value in headers if not name.startswith(b"content-")
-    }
+    texts = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    return {name: value for name, value in texts if not name.startswith("content-")}
 
 
 class WebSocketSender:
@@ -173,9 +166,8 @@ class ResponseMemory:
     def keep(self, id: str, past: ConversationPast, size: int, previous: str = "") -> None:
         """Remember a response. `size`: the bytes that this turn added to those of `previous`."""
         before = self._responses.get(previous)
-        self._responses[id] = _RememberedResponse(
-            past, (*(before.segments if before else ()), _Segment(size, object()))
-        )
+        segments = (*(before.segments if before else ()), _Segment(size, object()))
+        self._responses[id] = _RememberedResponse(past, segments)
         self._responses.move_to_end(id)
         while self._responses and (len(self._responses) > MAX_RESPONSES or self._size() > self._account.limit):
             self._responses.popitem(last=False)
@@ -190,9 +182,8 @@ class ResponseMemory:
         self._account.remember(0)
 
     def _size(self) -> int:
-        return sum(
-            segment.size for segment in {one for response in self._responses.values() for one in response.segments}
-        )
+        segments = {segment for response in self._responses.values() for segment in response.segments}
+        return sum(segment.size for segment in segments)
 
 
 @dataclass(slots=True, eq=False)
