@@ -76,7 +76,7 @@ def microseconds(count: Callable[[], None]) -> float:
 def main() -> None:
     metrics = Metrics()
     metrics.models.configured = lambda _provider, _model: True
-    ours = microseconds(lambda: metrics.turn(ROW))
+    ours = microseconds(lambda: metrics.count_turn(ROW))
     print(f"penstock           {ours:6.1f} µs a turn")
     try:
         library = microseconds(library_counter())

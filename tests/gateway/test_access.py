@@ -169,10 +169,10 @@ def test_without_the_right_key_nobody_comes_in(way: dict[str, Any]) -> None:
 def test_a_key_may_use_what_it_is_said_to() -> None:
     caller = access(keys=KEYS).admit(scope(x_api_key=TWO))
     assert (caller.key, caller.tenant) == ("two", "team")
-    caller.check("fast")
-    caller.check("openai/gpt-5", "lab/large")  # what was asked for, and whom that means
+    caller.check_model("fast")
+    caller.check_model("openai/gpt-5", "lab/large")  # what was asked for, and whom that means
     with pytest.raises(Refusal, match="may not use the model 'openai/gpt-5'") as raised:
-        caller.check("openai/gpt-5")
+        caller.check_model("openai/gpt-5")
     assert raised.value.status == 403
 
 
@@ -215,7 +215,7 @@ def test_a_request_through_a_proxy_is_not_local(sign: dict[str, Any]) -> None:
     assert door.admit(scope()).sees == "all"
     assert refusal(door, scope(**sign)) == (401, "invalid_api_key")
     with pytest.raises(Refusal):
-        access(keys=KEYS, hosts=["gw.example.com"]).watch(scope(**sign))
+        access(keys=KEYS, hosts=["gw.example.com"]).admit_metrics(scope(**sign))
 
 
 @pytest.mark.finding("SEC-5")
@@ -230,7 +230,7 @@ def test_nobody_is_local_behind_a_declared_proxy() -> None:
     door = access(proxy=True)
     assert refusal(door, scope()) == (401, "invalid_api_key")
     with pytest.raises(Refusal):
-        door.watch(scope())
+        door.admit_metrics(scope())
     assert access(proxy=True, keys=KEYS).admit(scope(x_api_key=ONE)).key == "one"
 
 
@@ -240,7 +240,7 @@ def test_who_sees_the_metrics(metrics: Any, near: int, far: int) -> None:
 
     def status(**given: Any) -> int:
         try:
-            door.watch(scope(**given))
+            door.admit_metrics(scope(**given))
         except Refusal as error:
             return error.status
         return 200

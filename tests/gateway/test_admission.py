@@ -266,7 +266,7 @@ def test_a_second_secret_gives_no_second_limit() -> None:
 def test_who_has_no_key_is_told_apart_by_the_provider_key() -> None:
     limits = CallerLimits(lambda: 1e9)
     one, two = (Caller(tenant=f"{ANONYMOUS}:{name}", secret=name, limits=Limit(requests=1)) for name in "ab")
-    limits.enter(one)
-    limits.enter(two)
+    limits.take_slot(one)
+    limits.take_slot(two)
     with pytest.raises(Refusal):
-        limits.enter(one)
+        limits.take_slot(one)

@@ -169,10 +169,10 @@ def test_minutes_and_sorts() -> None:
         sparing = JournalThrottle(written.append, lambda: now[0])
         for key in range(MAX_KINDS * 2):
             for _ in range(MAX_ANONYMOUS_ROWS + 2):
-                sparing.note(JournalEntry(time=0, http=key, fault="auth"))
+                sparing.write_row(JournalEntry(time=0, http=key, fault="auth"))
         assert len(written) == MAX_KINDS * MAX_ANONYMOUS_ROWS
         now[0] = MINUTE
-        sparing.note(JournalEntry(time=0, http=0, fault="auth"))
+        sparing.write_row(JournalEntry(time=0, http=0, fault="auth"))
         sparing.flush()
         assert sparing._timer is None
         return written
@@ -191,7 +191,7 @@ def test_what_was_only_counted_is_written_by_the_clock() -> None:
         kept, room.MINUTE = room.MINUTE, 0.01
         try:
             for _ in range(MAX_ANONYMOUS_ROWS + 1):
-                made.note(JournalEntry(time=0, fault="auth"))
+                made.write_row(JournalEntry(time=0, fault="auth"))
             while len(written) == MAX_ANONYMOUS_ROWS:  # noqa: ASYNC110 — it is a list
                 await asyncio.sleep(0.002)
         finally:

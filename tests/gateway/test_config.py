@@ -155,7 +155,7 @@ def test_every_key_is_found_on_its_line(tables: dict[str, dict[str, object]]) ->
 def test_the_page_names_every_key() -> None:
     from penstock._gateway.config import (
         AccessTable,
-        Features,
+        FeaturesTable,
         JournalTable,
         Key,
         Log,
@@ -167,7 +167,7 @@ def test_the_page_names_every_key() -> None:
     page = (PROJECT / "docs" / "configuration.md").read_text()
     tables = {
         "serve": Serve, "access": AccessTable, "journal": JournalTable, "record": RecordTable, "state": StateTable,
-        "features": Features, "log": Log,
+        "features": FeaturesTable, "log": Log,
     }  # fmt: skip
     missing = [
         f"{table}.{name}"

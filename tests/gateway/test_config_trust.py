@@ -351,12 +351,12 @@ def test_a_trusted_file_that_changes_is_not_reloaded(here: Path, caplog: pytest.
     trust()
     applied: list[GatewayConfig] = []
     reloader = Reloader(None, os.environ, applied.append)
-    assert reloader.now()
+    assert reloader.reload()
     file.write_text(EVIL + "[access]\nanonymous = true\n")
-    assert not reloader.now()
+    assert not reloader.reload()
     assert "is not trusted" in caplog.text
     trust()
-    assert reloader.now()
+    assert reloader.reload()
     assert [config.access.anonymous for config in applied] == [False, True]
 
 

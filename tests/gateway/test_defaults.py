@@ -10,7 +10,7 @@ import pytest
 
 from penstock._engines.config import Config
 from penstock._gateway.app import App
-from penstock._gateway.config import AccessTable, Features, GatewayConfig, JournalTable, StateTable
+from penstock._gateway.config import AccessTable, FeaturesTable, GatewayConfig, JournalTable, StateTable
 from penstock._replay import play
 from penstock.testing import Reply, scripted
 from tests.gateway.client_requests import ASKING
@@ -157,7 +157,7 @@ def test_facts_of_ones_own_are_listed() -> None:
 @pytest.mark.row("M7:policy-gateway", "M7:unknown-left-out", "M7:assumption")
 def test_the_policy_and_the_assumption_can_be_set() -> None:
     engine = {"providers": {"mine": {**MINE, "models": {"tide": OWN, "unknown": {}}}}}
-    config = gateway(engine, features=Features(max_input=0.5, assumed_context=9_000))
+    config = gateway(engine, features=FeaturesTable(max_input=0.5, assumed_context=9_000))
     rows = {row["id"]: row for row in ask(config, "/vscode/models").json()["models"]}
     assert (rows["mine/tide"]["maxInputTokens"], rows["mine/unknown"]["maxInputTokens"]) == (25_000, 9_000)
     assert rows["mine/unknown"]["tooltip"].endswith("9K of context are assumed")

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import _delta_templates as delta_templates
 from penstock import events as ev
-from penstock._gateway.config import Features
+from penstock._gateway.config import FeaturesTable
 from penstock.testing import Reply
 from tests.gateway.client_requests import ASKING, ask
 from tests.gateway.gateway_thread import PROVIDERS, gateway, spoken_protocol
@@ -47,7 +47,7 @@ def long_answer(seen: ReceivedRequest) -> Reply:
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(long_answer, features=Features(estimates=False)) as found:  # which are made of a sample of turns
+    with gateway(long_answer, features=FeaturesTable(estimates=False)) as found:  # which are made of a sample of turns
         yield found
 
 

@@ -46,8 +46,8 @@ def open_in(folder: Path | None, **table: Any) -> Journal:
 def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
     full = row(stream=True, tee=True, exact=False, reasoning=3, decisions="a\nb", fault="", tries=2, bytes_out=9)
     journal = open_in(tmp_path)
-    journal.note(full)
-    journal.note(row(input=None, cost=None, ttft=None))
+    journal.write_row(full)
+    journal.write_row(row(input=None, cost=None, ttft=None))
     found = [turn for _, turn in rows_of(journal).turns()]
     journal.close()
     assert found == [row(input=None, cost=None, ttft=None), full]
@@ -59,9 +59,11 @@ def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_questions() -> None:
     journal = open_in(None)
     for number in range(10):
-        journal.note(row(time=NOW - number * 60, model=f"m{number % 2}", status="fault" if number == 3 else "finish"))
-    journal.note(row(key="other", input=None, output=None, cost=None, ttft=None))
-    journal.note(row(cost=None))
+        journal.write_row(
+            row(time=NOW - number * 60, model=f"m{number % 2}", status="fault" if number == 3 else "finish")
+        )
+    journal.write_row(row(key="other", input=None, output=None, cost=None, ttft=None))
+    journal.write_row(row(cost=None))
     rows = rows_of(journal)
     total = rows.total()
     assert (total.turns, total.faults, total.input, total.tokens, total.cost, total.unpriced) == (
@@ -91,7 +93,7 @@ def test_questions() -> None:
 def test_old_rows_go(tmp_path: Path) -> None:
     journal = open_in(tmp_path, days=1.0)
     for age in (0, 3600, 90_000):
-        journal.note(row(time=NOW - age))
+        journal.write_row(row(time=NOW - age))
     journal.close()
     again = open_in(tmp_path, days=1.0)
     assert rows_of(again).total().turns == 2
@@ -102,7 +104,7 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     most = 400_000
     journal = open_in(tmp_path, size=most)
     for number in range(4000):
-        journal.note(row(time=NOW + number, decisions="x" * 400))
+        journal.write_row(row(time=NOW + number, decisions="x" * 400))
     journal.close()
     assert (tmp_path / "journal.sqlite").stat().st_size < most + TRIM_INTERVAL * 800
     again = open_in(tmp_path, size=most)
@@ -119,14 +121,14 @@ def test_a_journal_of_an_older_version_is_given_what_it_lacks(tmp_path: Path) ->
     old.execute("INSERT INTO turns (time, key, status) VALUES (?, 'old', 'finish')", (NOW,))
     old.close()
     journal = open_in(tmp_path)
-    journal.note(row())
+    journal.write_row(row())
     assert [turn.key for _, turn in rows_of(journal).turns()] == ["k", "old"]
     journal.close()
 
 
 def test_what_others_say_is_cleaned_and_cut() -> None:
     journal = Journal(JournalStore(IN_MEMORY, time.time, age=1e9, size=10**9), lambda: ["hunter2-planted"])
-    journal.note(
+    journal.write_row(
         row(fault_message="no sk-planted0123456789, no hunter2-planted " + "x" * 5000, client="Bearer abcdefgh12")
     )
     [(_, found)] = rows_of(journal).turns()
@@ -138,10 +140,10 @@ def test_what_others_say_is_cleaned_and_cut() -> None:
 
 def test_off_and_memory_leave_no_file(tmp_path: Path) -> None:
     off = open_in(tmp_path, path="off")
-    off.note(row())
+    off.write_row(row())
     off.close()
     memory = open_in(tmp_path, path="memory")
-    memory.note(row())
+    memory.write_row(row())
     assert rows_of(memory).total().turns == 1
     memory.close()
     assert list(tmp_path.iterdir()) == []
@@ -153,7 +155,7 @@ def test_a_folder_that_cannot_be_written_is_said_and_done_without(
     taken = tmp_path / "file"
     taken.write_text("")
     journal = open_in(taken)
-    journal.note(row())
+    journal.write_row(row())
     assert rows_of(journal).total().turns == 1
     journal.close()
     assert "kept in memory only" in caplog.text
@@ -174,9 +176,9 @@ def test_costs() -> None:
 def test_a_restart_forgives_no_daily_limit(tmp_path: Path) -> None:
     config = GatewayConfig(data=tmp_path)
     first = Telemetry(config, {})
-    first.note(row())
-    first.note(row(status="refused"))
-    first.note(row(time=NOW - 86_400))
+    first.add_turn(row())
+    first.add_turn(row(status="refused"))
+    first.add_turn(row(time=NOW - 86_400))
     first.close()
     second, limits = Telemetry(config, {}), CallerLimits(time.time)
     second.seed(limits)

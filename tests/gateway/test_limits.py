@@ -35,7 +35,7 @@ def caller(key: str = "k", **limits: float) -> Caller:
 
 def refusal(limits: CallerLimits, who: Caller) -> tuple[int, float, str]:
     with pytest.raises(Refusal) as raised:
-        limits.enter(who)
+        limits.take_slot(who)
     fault = raised.value.fault
     assert fault.retry_after is not None
     return raised.value.status, fault.retry_after, fault.message
@@ -44,64 +44,64 @@ def refusal(limits: CallerLimits, who: Caller) -> tuple[int, float, str]:
 def test_without_limits_all_come_in() -> None:
     limits, _ = table()
     for _ in range(1000):
-        limits.enter(caller()).leave(Usage(input=10**6))
+        limits.take_slot(caller()).release(Usage(input=10**6))
     assert limits.open == 0
 
 
 def test_requests_a_minute() -> None:
     limits, clock = table()
     who = caller(requests=2)
-    limits.enter(who).leave()
-    limits.enter(who).leave()
+    limits.take_slot(who).release()
+    limits.take_slot(who).release()
     status, wait, said = refusal(limits, who)
     assert (status, wait) == (429, 30.0)
     assert "'k' has used its 2 requests a minute; try again in 30 s" in said
     clock.now += 30.0
-    limits.enter(who).leave()
+    limits.take_slot(who).release()
     assert refusal(limits, who)[1] == 30.0
-    limits.enter(caller("other", requests=2)).leave()  # another key has its own
+    limits.take_slot(caller("other", requests=2)).release()  # another key has its own
 
 
 def test_tokens_may_be_overdrawn_once_and_must_be_earned_again() -> None:
     limits, clock = table()
     who = caller(tokens=100)
-    limits.enter(who).leave(Usage(input=200, output=50))
+    limits.take_slot(who).release(Usage(input=200, output=50))
     status, wait, _ = refusal(limits, who)
     assert status == 429
     assert wait == pytest.approx(60 * 151 / 100)
     clock.now += wait
-    limits.enter(who).leave()
+    limits.take_slot(who).release()
 
 
 def test_so_many_at_once() -> None:
     limits, _ = table()
     who = caller(concurrent=1)
-    first = limits.enter(who)
+    first = limits.take_slot(who)
     assert refusal(limits, who)[0] == 429
-    first.leave()
-    first.leave()  # twice is once
-    second = limits.enter(who)
+    first.release()
+    first.release()  # twice is once
+    second = limits.take_slot(who)
     assert refusal(limits, who)[0] == 429
-    second.leave()
+    second.release()
 
 
 def test_so_many_of_all() -> None:
     limits, _ = table(most=1)
-    first = limits.enter(caller("a"))
+    first = limits.take_slot(caller("a"))
     assert refusal(limits, caller("b"))[0] == 503
-    first.leave()
-    limits.enter(caller("b"))
+    first.release()
+    limits.take_slot(caller("b"))
 
 
 @pytest.mark.parametrize("limit", [{"day_requests": 1}, {"day_tokens": 100}, {"day_cost": 0.5}])
 def test_a_day_ends_at_midnight(limit: dict[str, Any]) -> None:
     limits, clock = table()
     who = caller(**limit)
-    limits.enter(who).leave(Usage(input=100), cost=0.6)
+    limits.take_slot(who).release(Usage(input=100), cost=0.6)
     status, wait, _ = refusal(limits, who)
     assert (status, wait) == (429, DAY / 2)
     clock.now += DAY / 2
-    limits.enter(who).leave()
+    limits.take_slot(who).release()
 
 
 def test_a_restart_forgives_nothing() -> None:
@@ -114,14 +114,14 @@ def test_a_restart_forgives_nothing() -> None:
 def test_callers_with_keys_of_their_own_are_told_apart_and_bounded() -> None:
     limits, _ = table()
     one = Caller(tenant="anonymous:1", secret="x", limits=Limit(requests=1))
-    limits.enter(one).leave()
-    limits.enter(Caller(tenant="anonymous:2", secret="y", limits=Limit(requests=1))).leave()
+    limits.take_slot(one).release()
+    limits.take_slot(Caller(tenant="anonymous:2", secret="y", limits=Limit(requests=1))).release()
     assert refusal(limits, one)[0] == 429
-    kept = limits.enter(caller("stays"))
+    kept = limits.take_slot(caller("stays"))
     for number in range(MAX_CALLERS + 10):
-        limits.enter(caller(str(number))).leave()
+        limits.take_slot(caller(str(number))).release()
     assert len(limits._callers) == MAX_CALLERS
-    kept.leave()
+    kept.release()
     assert limits.open == 0
 
 
@@ -135,9 +135,9 @@ def test_nobody_gets_more_than_the_rate_and_the_wait_is_enough(
     for came, (gone, used) in enumerate(steps, 1):
         clock.now += gone
         try:
-            ticket = limits.enter(who)
+            ticket = limits.take_slot(who)
         except Refusal as error:
             clock.now += error.fault.retry_after or 0.0
-            ticket = limits.enter(who)  # whoever waits as long as told comes in
-        ticket.leave(Usage(input=used))
+            ticket = limits.take_slot(who)  # whoever waits as long as told comes in
+        ticket.release(Usage(input=used))
         assert came <= requests + requests * (clock.now - began) / 60 + 1e-6

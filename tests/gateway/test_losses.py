@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import Features
+from penstock._gateway.config import FeaturesTable
 from penstock.testing import Reply
 from tests.gateway.client_requests import ASKING, post, read, told
 from tests.gateway.gateway_thread import gateway
@@ -226,7 +226,7 @@ def test_strict_refuses_what_changes_the_result(both: tuple[Running, Upstream], 
 
 @pytest.mark.finding("FID-17")
 def test_strict_by_configuration_can_be_switched_off_for_a_request() -> None:
-    with gateway(spoken, features=Features(strict=True)) as (running, _):
+    with gateway(spoken, features=FeaturesTable(strict=True)) as (running, _):
         path, body = asked("openai-chat", "anthropic/m", stream=False, logprobs=True)
         assert post(running.url + path, json=body).status_code == 400
         assert post(running.url + path, json=body, headers={"x-penstock-strict": "false"}).status_code == 200

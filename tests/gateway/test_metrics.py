@@ -51,9 +51,9 @@ def figure(page: bytes, name: str, **labels: str) -> float:
 
 def test_turns_are_counted() -> None:
     made = Metrics()
-    made.turn(row())
-    made.turn(row(status="fault", finish="", fault="overloaded"))
-    made.turn(row(status="refused", http=429, fault="rate-limit"))
+    made.count_turn(row())
+    made.count_turn(row(status="fault", finish="", fault="overloaded"))
+    made.count_turn(row(status="refused", http=429, fault="rate-limit"))
     made.open_streams += 1
     page = made.render()
     assert figure(page, "penstock_turns_total", status="finish", reason="stop", protocol="anthropic") == 1
@@ -70,7 +70,7 @@ def test_turns_are_counted() -> None:
 def test_buckets_add_up() -> None:
     made = Metrics()
     for seconds in (0.1, 0.3, 700.0):
-        made.turn(row(duration=seconds, ttft=None))
+        made.count_turn(row(duration=seconds, ttft=None))
     page = made.render()
     assert figure(page, "penstock_turn_seconds_bucket", le="0.1") == 1  # a bound belongs to its bucket
     assert figure(page, "penstock_turn_seconds_bucket", le="0.5") == 2
@@ -82,7 +82,7 @@ def test_buckets_add_up() -> None:
 
 def test_names_cannot_break_the_page() -> None:
     made = Metrics()
-    made.turn(row(model='a"b\\c\nd\ud800'))
+    made.count_turn(row(model='a"b\\c\nd\ud800'))
     page = made.render()
     assert figure(page, "penstock_turns_total") == 1
 
@@ -91,7 +91,7 @@ def test_names_cannot_break_the_page() -> None:
 def test_invented_names_cannot_fill_the_memory() -> None:
     made = Metrics()
     for number in range(1_500):
-        made.turn(row(model=str(number)))
+        made.count_turn(row(model=str(number)))
     page = made.render()
     assert figure(page, "penstock_turns_total") == 1_500
     assert figure(page, "penstock_turns_total", model="other") == 1_500 - metrics.MAX_OPEN_SERIES
@@ -105,11 +105,11 @@ def test_invented_names_do_not_push_out_real_ones() -> None:
     made.models.configured = lambda _, model: model == "configured"
     made.models.listed = lambda _, model: model.startswith("listed")
     for number in range(2_000):
-        made.turn(row(model=f"invented-{number}", protocol=f"p{number % 5}"))
-        made.turn(row(model=f"listed-{number}", status="fault", finish="", fault="not-found"))
+        made.count_turn(row(model=f"invented-{number}", protocol=f"p{number % 5}"))
+        made.count_turn(row(model=f"listed-{number}", status="fault", finish="", fault="not-found"))
     for model in ("configured", "listed"):
-        made.turn(row(model=model))
-    made.turn(row(model="local", provider="ollama"))
+        made.count_turn(row(model=model))
+    made.count_turn(row(model="local", provider="ollama"))
     page = made.render()
     for model in ("configured", "listed", "local"):
         for metric in ("penstock_turns_total", "penstock_tokens_total", "penstock_cost_dollars_total"):
@@ -119,17 +119,17 @@ def test_invented_names_do_not_push_out_real_ones() -> None:
 @pytest.mark.finding("SEC-13")
 def test_a_name_that_never_answered_has_no_label() -> None:
     made = Metrics()
-    made.turn(row(model="broken", status="fault", finish="", fault="server"))
+    made.count_turn(row(model="broken", status="fault", finish="", fault="server"))
     assert figure(made.render(), "penstock_turns_total", model="other") == 1
-    made.turn(row(model="broken"))
+    made.count_turn(row(model="broken"))
     assert figure(made.render(), "penstock_turns_total", model="broken") == 1
 
 
 @pytest.mark.finding("SEC-11")
 def test_a_label_holds_no_key() -> None:
     made = Metrics(lambda: ["planted value"])
-    made.turn(row(model="sk-planted0123456789"))
-    made.turn(row(model="planted value"))
+    made.count_turn(row(model="sk-planted0123456789"))
+    made.count_turn(row(model="planted value"))
     page = made.render()
     assert b"planted" not in page
     assert figure(page, "penstock_turns_total", model="[secret]") == 2
@@ -153,6 +153,6 @@ def test_one_client_cannot_use_up_the_series() -> None:
 def test_figures_of_others_are_asked_for_when_the_page_is() -> None:
     made = Metrics()
     values: dict[tuple[str, ...], float] = {("retry", "timeout", "openai"): 1.0}
-    made.counts("penstock_decisions_total", "Decisions.", ("what", "code", "provider"), lambda: values)
+    made.add_counters("decisions", lambda: values)
     values["retry", "timeout", "openai"] = 2.0
     assert figure(made.render(), "penstock_decisions_total", what="retry") == 2

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock._engines.config import Account
-from penstock._gateway.config import Features, Serve
+from penstock._gateway.config import FeaturesTable, Serve
 from penstock._replay import play
 from penstock.testing import Reply
 from tests.gateway.client_requests import ASKING, ask, post, read, told
@@ -152,7 +152,7 @@ def test_a_conversation_that_was_made_shorter_is_told(stream: bool) -> None:
     answer = Reply.of("openai-chat", play("text", id="one", model="m", created=7), stream=stream)
     tool = {"name": "read_gauge", "description": "", "inputSchema": {"type": "object"}}
     body = {"version": 1, "model": "tiny/gpt-4", "stream": stream, "messages": long_talk(), "tools": [tool]}
-    with gateway(answer, features=Features(context_management=True)) as (running, up):
+    with gateway(answer, features=FeaturesTable(context_management=True)) as (running, up):
         upstream = running.app.services.upstream
         config = upstream.router.config
         account = Account(like="openai", base_url=f"{up.url}/openai-chat", key="sk-up-000000", fields={"has": ["chat"]})

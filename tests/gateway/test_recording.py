@@ -101,7 +101,7 @@ def test_secrets_leave_no_trace_in_the_file(tmp_path: Path) -> None:
     tape = recorder.begin(header, request, ("forwarded-secret",))
     assert tape is not None
     for _, chunk in cut(TEXT + b"forwarded-secret", list(range(0, 400, 3))):
-        tape.chunk(chunk)
+        tape.add_chunk(chunk)
     tape.close()
     tape.close()
     recorder.close()
@@ -119,7 +119,7 @@ def record(recorder: Recorder, *chunks: bytes) -> None:
     tape = recorder.begin(RecordingHeader(time=time.time(), model="../../m", provider="p"))
     assert tape is not None
     for chunk in chunks:
-        tape.chunk(chunk)
+        tape.add_chunk(chunk)
     tape.close()
 
 

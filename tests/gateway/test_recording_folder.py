@@ -17,7 +17,7 @@ def test_recordings_of_the_same_second_are_all_there(tmp_path: Path) -> None:
     for place, recorder in enumerate(recorders):
         session = recorder.begin(RecordingHeader(id=str(place), time=1.0, provider="p", model="m"), b"{}")
         assert session is not None
-        session.chunk(b"data")
+        session.add_chunk(b"data")
         session.close()
         recorder.close()
     assert sorted(read_recording(path).header.id for path in tmp_path.glob(f"*{SUFFIX}")) == ["0", "1", "2"]

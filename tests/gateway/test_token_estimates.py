@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import Features
+from penstock._gateway.config import FeaturesTable
 from penstock._gateway.estimates import MAX_BODY, TurnEstimates
 from penstock._store.tokens import TokenStore
 from penstock.testing import Reply
@@ -31,7 +31,7 @@ UNCOUNTED = [event for event in COUNTED if not isinstance(event, ev.Usage)]
 
 def all_of_them(running: Running) -> TurnEstimates:
     estimates = running.app.services.estimates
-    estimates._every = 0.0
+    estimates._interval = 0.0
     return estimates
 
 
@@ -74,7 +74,7 @@ def test_turns_that_say_nothing_are_left_out(why: str) -> None:
     body["messages"] = [{"role": "user", "content": words}]
     if why == "tools of the provider":
         body["tools"] = [{"type": "web_search_20250305", "name": "web_search"}]
-    with gateway(reply, features=Features(estimates=why != "off")) as (running, _):
+    with gateway(reply, features=FeaturesTable(estimates=why != "off")) as (running, _):
         all_of_them(running)
         post(f"{running.url}/v1/messages", json=body)
         (row,) = rows(running)
@@ -85,7 +85,7 @@ def test_no_request_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that takes long is the only one there is; the turns meanwhile go by."""
     with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
         estimates, gate, begun = running.app.services.estimates, threading.Event(), threading.Event()
-        estimates._every = 0.000001
+        estimates._interval = 0.000001
         estimated = estimates._add_estimate
 
         def slow(*given: Any) -> Any:

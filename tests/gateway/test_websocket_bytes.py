@@ -63,7 +63,7 @@ class Model:
 
     def act(self, what: str, size: int) -> None:
         account = self.account
-        if what == "arrive" and not account.full:
+        if what == "arrive" and not account.is_full:
             account.arrive(min(size, account.limit - account.arriving))
         elif what == "deliver" and account.arriving:
             self.inbox.append(account.arriving)
@@ -118,13 +118,13 @@ def test_what_is_remembered_is_limited_in_bytes() -> None:
     memory = ResponseMemory(budget.connect(1000, 0))
     limit = max(FRAMING_OVERHEAD, 1000)
     for number in range(MAX_RESPONSES + 4):
-        memory.keep(f"r{number}", ConversationPast([]), 10, f"r{number - 1}")
+        memory.add(f"r{number}", ConversationPast([]), 10, f"r{number - 1}")
     assert memory.find("r3") is None
     assert memory.find("r4") is not None
     assert budget.used == 10 * (MAX_RESPONSES + 4)
-    memory.keep("large", ConversationPast([]), limit - 5)
+    memory.add("large", ConversationPast([]), limit - 5)
     assert budget.used == limit - 5
-    memory.keep("too large", ConversationPast([]), 100, "large")
+    memory.add("too large", ConversationPast([]), 100, "large")
     assert memory.find("too large") is None
     assert budget.used == 0
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock._gateway.config import Features
+from penstock._gateway.config import FeaturesTable
 from penstock._http.response_channel import ResponseChannel
 from penstock._replay import play
 from penstock.testing import Reply
@@ -28,7 +28,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, *, direct_http: bool, direct_send: b
         return end_stream(channel, data)
 
     monkeypatch.setattr(ResponseChannel, "end_stream", record)
-    features = Features(direct_http=direct_http, direct_send=direct_send)
+    features = FeaturesTable(direct_http=direct_http, direct_send=direct_send)
     with gateway(lambda _: STREAM, features=features) as (running, _):
         url = f"{running.url}/v1/chat/completions"
         first, second = (httpx.post(url, json=BODY, timeout=20) for _ in range(2))

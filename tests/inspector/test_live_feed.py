@@ -91,7 +91,7 @@ def test_while_nobody_watches_nothing_is_tapped(gateway: Inspected) -> None:
         ask(gateway.url, "anthropic", "replay/text")
         assert len(watch.captures) == 1
     left(gateway)
-    assert services.estimates.told is None
+    assert services.estimates.on_estimate is None
     ask(gateway.url, "anthropic", "replay/text")
     assert len(watch.captures) == 1  # what was held stays a while
     in_loop(gateway, watch.clear)

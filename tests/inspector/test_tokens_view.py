@@ -46,7 +46,7 @@ def test_real_turns_are_compared(page: Page, tmp_path: Path) -> None:
         page.goto(f"{running.url}/#/tokens")
         expect(page.get_by_role("heading", name="Nothing to compare yet")).to_be_visible()
         estimates = running.inspector.services.estimates
-        estimates._every = 0.0  # pyright: ignore[reportPrivateUsage] — every turn, not a sample
+        estimates._interval = 0.0  # pyright: ignore[reportPrivateUsage] — every turn, not a sample
         for _ in range(3):
             send(running, "anthropic/interleaved", text="How high is the water behind the gate at station four?")
         estimates.flush()

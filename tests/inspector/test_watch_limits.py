@@ -126,7 +126,7 @@ def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_estimate_comes_beside_what_was_counted() -> None:
     with inspected(Reply.of("openai-chat", TEXT)) as gateway, watching(gateway.url) as reader:
         services = gateway.inspector.services
-        services.estimates._every = 0.0
+        services.estimates._interval = 0.0
         names = [ask(gateway.url, "openai-chat", "openai-chat/text").headers["x-request-id"] for _ in range(3)]
         services.estimates.flush()
         row = reader.until(lambda: (found := reader.rows.get(names[0], {})).get("estimate") and found)

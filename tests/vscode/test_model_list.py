@@ -11,7 +11,7 @@ import pytest
 
 from penstock._engines.config import Account, Config
 from penstock._gateway.app import App
-from penstock._gateway.config import Features, GatewayConfig, JournalTable, StateTable
+from penstock._gateway.config import FeaturesTable, GatewayConfig, JournalTable, StateTable
 from tests.test_vscode_schema import faults
 
 ACCOUNTS = {
@@ -31,7 +31,7 @@ async def asked(app: App) -> Any:
 def listed(**features: bool) -> dict[str, dict[str, Any]]:
     providers = {name: Account(key="made-up", models=models) for name, models in ACCOUNTS.items()}
     config = GatewayConfig(
-        engine=Config(providers=providers, aliases={"quick": "anthropic/claude-sonnet-4-5"}), features=Features(**features),
+        engine=Config(providers=providers, aliases={"quick": "anthropic/claude-sonnet-4-5"}), features=FeaturesTable(**features),
         journal=JournalTable(path="memory"), state=StateTable(path="memory"),
     )  # fmt: skip
     body = asyncio.run(asked(App(config, env={})))

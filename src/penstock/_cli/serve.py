@@ -99,9 +99,9 @@ def _on_ready(app: App, options: Namespace, port: int, server: GatewayServer) ->
         if is_terminal_closed():
             server.should_exit = True
         else:
-            reloader.now()
+            reloader.reload()
 
-    reloader.listen(on_hangup)
+    reloader.reload_on_signal(on_hangup)
     # Last: a program that reads this line may use everything above.
     names, keyed = list_models(config, env), app.services.access.keyed
     print(welcome_text(config, port, names, keyed=keyed, env=env), file=sys.stderr, flush=True)

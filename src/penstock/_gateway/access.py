@@ -45,7 +45,7 @@ class Access:
     def reload(self, config: GatewayConfig) -> None:
         self.ring.reload(config)  # first: it raises if the keys cannot be read, and then nothing changes
         self._config = config
-        self._familiar: set[str] = set()  # values of Host that were allowed
+        self._allowed_hosts: set[str] = set()  # values of Host that were allowed
         self._hosts = frozenset(name.lower() for name in (*config.access.hosts, config.serve.host))
         self.origins: frozenset[str] = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
         self._anonymous_caller = Caller(limits=config.limits)
@@ -62,7 +62,7 @@ class Access:
         self.ring.refresh()
         return self.ring.version
 
-    def revoked(self, caller: Caller, *, open_ended: bool = False) -> Fault | None:
+    def revocation_fault(self, caller: Caller, *, open_ended: bool = False) -> Fault | None:
         """Return the fault that ends a caller's running work; None if it may continue.
 
         A caller without a key may finish what it began before there were keys, unless it is `open_ended`: a feed
@@ -92,7 +92,7 @@ class Access:
         self._check_origin(headers)
         return self._caller(scope, headers) if key else Caller()
 
-    def watch(self, scope: Scope) -> None:
+    def admit_metrics(self, scope: Scope) -> None:
         """Admit a request for metrics, or raise a refusal."""
         headers, open_to = read_headers(scope["headers"]), self._config.access.metrics
         free = open_to == "open" or (open_to == "local" and self._is_local(scope, headers))
@@ -102,14 +102,14 @@ class Access:
 
     def _check_host(self, host: str) -> None:
         """Raise if the Host is not allowed. Stops DNS rebinding: such a page sends its own name as Host."""
-        if host in self._familiar:
+        if host in self._allowed_hosts:
             return
         name = callers.parse_host(host)
         if name and "*" not in self._hosts and name not in self._hosts and not self._is_local_name(name):
             said = f"this server does not answer to the name {name[:200]!r}: add it to access.hosts in penstock.toml"
             raise make_refusal(403, "permission", said, code="host_not_allowed")
-        if len(self._familiar) < MAX_KNOWN_HOSTS:
-            self._familiar.add(host)
+        if len(self._allowed_hosts) < MAX_KNOWN_HOSTS:
+            self._allowed_hosts.add(host)
 
     def _is_local_name(self, name: str) -> bool:
         """Return whether a host is always allowed: loopback, names without a dot, addresses if others are served."""
@@ -258,7 +258,7 @@ class Revocations:
 
     @contextmanager
     def _guarded(self, caller: Caller, end: End, *, open_ended: bool) -> Generator[None]:
-        fault = self._access.revoked(caller, open_ended=open_ended)
+        fault = self._access.revocation_fault(caller, open_ended=open_ended)
         if fault is not None:  # revoked between the request's head and now
             end(fault)
             yield
@@ -286,7 +286,7 @@ class Revocations:
 
     def _end_revoked(self) -> None:
         for name, (caller, end, open_ended) in list(self._running.items()):
-            fault = self._access.revoked(caller, open_ended=open_ended)
+            fault = self._access.revocation_fault(caller, open_ended=open_ended)
             if fault is not None:
                 self._running.pop(name, None)
                 end(fault)

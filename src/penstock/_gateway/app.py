@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from penstock._gateway import error_responses, routes
 from penstock._gateway.config import GatewayConfig
-from penstock._gateway.endpoints import Endpoint, Headers, IncomingRequest
+from penstock._gateway.endpoints import ClientEndpoint, Headers, IncomingRequest
 from penstock._gateway.journal import AuxRequest
 from penstock._gateway.lifecycle import LoopWatchdog, preload
 from penstock._gateway.request_body import read_request_body
 from penstock._gateway.routes import Handler, Route
 from penstock._gateway.services import Services
-from penstock._gateway.turn import Turn
+from penstock._gateway.turn import ActiveTurn
 from penstock._gateway.websocket import WebSocketServer
 from penstock._http.disconnect import CancellableTask, DisconnectWatch
 from penstock._http.response_channel import ResponseChannel, find_channel
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     Scope = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]
+    FindHandler = Callable[[IncomingRequest], Any]
 
 log = logging.getLogger("penstock.gateway")
 
@@ -59,8 +59,7 @@ class App:
         self.services: Services = services or Services(config, env=env)
         self._sockets = WebSocketServer(self.services)
         self._watchdog = LoopWatchdog(self.services.config.log.blocked)
-        count = self.services.metrics.counts
-        count("penstock_loop_blocked_total", "How often the event loop was blocked.", (), self._watchdog.counts)
+        self.services.metrics.add_counters("loop_blocked", lambda: {(): self._watchdog.blocks})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -94,7 +93,7 @@ class App:
                 fault = refusal or await self._read_request(incoming, receive, channel)
                 if fault is not None:
                     self.services.record_refusal(incoming, target.protocol, fault)
-                if isinstance(target, Endpoint):
+                if isinstance(target, ClientEndpoint):
                     await self._turn(target, incoming, fault, receive, send, channel)
                 else:
                     await self._respond(target, incoming, fault, receive, send)
@@ -128,7 +127,7 @@ class App:
 
     async def _turn(
         self,
-        endpoint: Endpoint,
+        endpoint: ClientEndpoint,
         incoming: IncomingRequest,
         fault: Fault | None,
         receive: Receive,
@@ -141,12 +140,9 @@ class App:
             if fault is not None:
                 status, body, headers = error_responses.error_response(endpoint.protocol, fault)
                 await out.send_response(status, body, headers)
-            elif (
-                endpoint.find_alternative is None
-                or (make := await self._find_alternative(endpoint, incoming, gone)) is None
-            ):
+            elif (make := await self._find_handler(endpoint.find_alternative, incoming, gone)) is None:
                 with self.services.revocations.guard(incoming.caller, gone.cancel_with):
-                    await Turn(self.services, endpoint, incoming, out).run(gone)
+                    await ActiveTurn(self.services, endpoint, incoming, out).run(gone)
         except asyncio.CancelledError:
             if not gone.absorb_cancellation():
                 raise
@@ -163,12 +159,13 @@ class App:
         serve = self.services.config.serve
         return ResponseWriter(send, gone, keep_alive=serve.ping, stuck_limit=serve.write, channel=channel)
 
-    async def _find_alternative(self, endpoint: Endpoint, incoming: IncomingRequest, gone: DisconnectWatch) -> Any:
+    async def _find_handler(self, find: FindHandler | None, incoming: IncomingRequest, gone: DisconnectWatch) -> Any:
         """Return the handler of a request that needs no turn, or None."""
-        assert endpoint.find_alternative is not None  # noqa: S101
+        if find is None:
+            return None
         self.services.active.add(gone)
         try:
-            return await incoming.offload(partial(endpoint.find_alternative, incoming))
+            return await incoming.offload(lambda: find(incoming))
         finally:
             self.services.active.discard(gone)
 
@@ -215,7 +212,7 @@ class App:
                     await out.send_response(status, body, (*headers, id_header))
         except asyncio.CancelledError:
             if incoming.aux_request is not None:
-                incoming.aux_request.failed(error_responses.cancellation_fault(gone))
+                incoming.aux_request.set_fault(error_responses.cancellation_fault(gone))
             if not gone.absorb_cancellation():
                 raise
             if gone.fault is not None:
@@ -236,7 +233,7 @@ class App:
             log.exception("an answer at %s failed", incoming.path)
             fault, why = error_responses.fault_from_error(error), error
         if incoming.aux_request is not None:
-            incoming.aux_request.failed(fault, why)
+            incoming.aux_request.set_fault(fault, why)
         return error_responses.error_response(handler.protocol, fault)
 
     async def _page(self, incoming: IncomingRequest, scope: Scope, send: Send, *, known: bool) -> None:

@@ -24,36 +24,36 @@ class BackgroundResponse:
 
     def __init__(self, response: dict[str, Any]) -> None:
         self.response = response
-        self.off: asyncio.Event = asyncio.Event()
-        self.over: bool = False
+        self.cancel_event: asyncio.Event = asyncio.Event()
+        self.ended: bool = False
         self.task: asyncio.Task[None] | None = None
         self._chunks: list[bytes] = []
         self._size = 0
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
     async def send(self, message: Any) -> None:
         """Replace ASGI's `send`: hold the chunks."""
         data: bytes = message.get("body", b"") if message["type"] == BODY else b""
         if data and not data.startswith(b":"):  # keep-alives are not stored
-            async with self._news:
+            async with self._changed:
                 self._chunks.append(data)
                 self._size += len(data)
-                self._news.notify_all()
+                self._changed.notify_all()
         if self._size > MAX_BYTES:
-            self.off.set()
+            self.cancel_event.set()
 
     async def end(self) -> None:
         """Mark the stream as complete."""
-        async with self._news:
-            self.over = True
-            self._news.notify_all()
+        async with self._changed:
+            self.ended = True
+            self._changed.notify_all()
 
     async def follow(self) -> AsyncIterator[bytes]:
         """Yield all chunks, past and future."""
         place = 0
         while True:
-            async with self._news:
-                await self._news.wait_for(lambda: self.over or len(self._chunks) > place)  # noqa: B023 — waited for here
+            async with self._changed:
+                await self._changed.wait_for(lambda: self.ended or len(self._chunks) > place)  # noqa: B023 — waited for here
                 chunks = self._chunks[place:]
             if not chunks:
                 return
@@ -72,7 +72,7 @@ class BackgroundResponses:
         return len(self._live)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return len(self._live) >= MAX_RESPONSES
 
     def get(self, tenant: str, id: str) -> BackgroundResponse | None:
@@ -99,7 +99,7 @@ class BackgroundResponses:
         live = self.get(tenant, id)
         if live is None or live.task is None:
             return False
-        live.off.set()
+        live.cancel_event.set()
         await asyncio.wait([live.task], timeout=CANCEL_TIMEOUT)
         return True
 
@@ -109,4 +109,4 @@ class BackgroundResponses:
             if tasks := [live.task for live in self._live.values() if live.task is not None]:
                 await asyncio.wait(tasks, timeout=timeout)
             for live in self._live.values():
-                live.off.set()
+                live.cancel_event.set()

@@ -27,7 +27,7 @@ class ByteBudget:
 
     def __init__(self, limit: int, spared: int = -1) -> None:
         self.limit: int = limit
-        self._spared = spared
+        self._protected = spared
         self.used: int = 0
         self._connections: set[ConnectionBytes] = set()
 
@@ -47,7 +47,7 @@ class ByteBudget:
         while more > 0 and self.used > self.limit:
             before = self.used
             most = max(self._connections, key=_releasable_bytes, default=None)
-            if most is None or most.give_up is None or most.spare <= self._spared:
+            if most is None or most.give_up is None or most.releasable <= self._protected:
                 return
             most.give_up()
             if self.used >= before:
@@ -55,7 +55,7 @@ class ByteBudget:
 
 
 def _releasable_bytes(connection: ConnectionBytes) -> int:
-    return connection.spare if connection.give_up is not None else -1
+    return connection.releasable if connection.give_up is not None else -1
 
 
 @dataclass(slots=True, eq=False)
@@ -77,17 +77,17 @@ class ConnectionBytes:
     remembered: int = 0
     give_up: Callable[[], None] | None = None
     resume: Callable[[], None] | None = None
-    lost: Callable[[], None] | None = None
+    on_disconnect: Callable[[], None] | None = None
     abandoned: bool = False  # everything it sends is ignored
     _paused: bool = False
 
     @property
-    def spare(self) -> int:
+    def releasable(self) -> int:
         """Bytes that closing the connection would free. A running turn continues."""
         return self.arriving + self.waiting + self.remembered
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether reading must stop. A single message may always arrive completely."""
         held = self.waiting + self.working
         return held > 0 and held + self.arriving >= self.limit
@@ -98,7 +98,7 @@ class ConnectionBytes:
             return True
         self.arriving += size
         self.budget.change(size)
-        self._paused = self.full
+        self._paused = self.is_full
         return not self._paused
 
     def deliver(self, size: int) -> None:
@@ -116,7 +116,7 @@ class ConnectionBytes:
         """Stop counting an answered message."""
         self.working -= size
         self.budget.change(-size)
-        if self._paused and not self.full:
+        if self._paused and not self.is_full:
             self._paused = False
             if self.resume is not None:
                 self.resume()
@@ -137,7 +137,7 @@ class ConnectionBytes:
         self.budget.disconnect(self)
         self.budget.change(-(self.arriving + self.waiting + self.working + self.remembered))
         self.arriving = self.waiting = self.working = self.remembered = 0
-        lost, self.give_up, self.resume, self.lost = self.lost, None, None, None
+        lost, self.give_up, self.resume, self.on_disconnect = self.on_disconnect, None, None, None
         if lost is not None:
             lost()
 

@@ -63,13 +63,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     sees: Literal["own", "all"] = "own"
     key_hash: str = ""
 
-    def may(self, *models: str) -> bool:
+    def may_use(self, *models: str) -> bool:
         """Return whether the caller may use a model under one of these names."""
         return "*" in self.models or any(fnmatchcase(model, pattern) for model in models for pattern in self.models)
 
-    def check(self, *models: str) -> None:
+    def check_model(self, *models: str) -> None:
         """Raise if the caller may not use a model under any of these names."""
-        if not self.may(*models):
+        if not self.may_use(*models):
             said = f"the key {self.key!r} may not use the model {models[0]!r}"
             raise make_refusal(403, "permission", said, code="model_not_allowed")
 

@@ -26,7 +26,7 @@ from penstock.errors import InputError, ProviderError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock._gateway.upstream import Upstream
+    from penstock._gateway.upstream import GatewayUpstream
     from penstock._providers.registry import Provider
 
 log = logging.getLogger("penstock.catalogue")
@@ -48,7 +48,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
 class ModelCatalogue:
     """Lists models and resolves their names, with the configuration that `upstream` has now."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: GatewayUpstream) -> None:
         self._upstream = upstream
         self._entries: list[ModelEntry] = []
         self._names: set[str] = set()
@@ -67,7 +67,7 @@ class ModelCatalogue:
                 self._entries = await self._list_all()
                 self._names = {entry.name for entry in self._entries}
                 self._expires, self._router = time.monotonic() + LIST_LIFETIME, self._upstream.router
-        return [entry for entry in self._entries if caller.may(entry.name)]
+        return [entry for entry in self._entries if caller.may_use(entry.name)]
 
     def configured_entries(self) -> list[ModelEntry]:
         """Return the models that are known without a request to a provider."""

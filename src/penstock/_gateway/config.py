@@ -33,11 +33,11 @@ _MAX_DEPTH = 64  # tables and lists within each other; the deepest setting needs
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class _ConfigTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A table of the file. An unknown key is an error."""
 
 
-class Serve(_Table, frozen=True):
+class Serve(_ConfigTable, frozen=True):
     """Where and how to listen. Sizes in bytes, times in seconds. With `pace` 0 packaged streams play at full speed."""
 
     host: str = HOST
@@ -57,7 +57,7 @@ class Serve(_Table, frozen=True):
     websocket_age: float = 86_400.0  # after which a WebSocket is closed between two requests; 0: never
 
 
-class Limit(_Table, frozen=True):
+class Limit(_ConfigTable, frozen=True):
     """What one key may use; 0 is no limit. Tokens are what providers report, input and output together."""
 
     requests: int = 0  # a minute
@@ -68,7 +68,7 @@ class Limit(_Table, frozen=True):
     day_cost: float = 0.0  # dollars
 
 
-class Key(_Table, frozen=True):
+class Key(_ConfigTable, frozen=True):
     """A gateway key: its hash, as `penstock keys` prints it, or the variable that holds it. `tenant`: whose it is.
 
     `inspect`: whose turns it sees in the inspector, those of its tenant or all.
@@ -84,7 +84,7 @@ class Key(_Table, frozen=True):
     created: str = ""
 
 
-class AccessTable(_Table, frozen=True):
+class AccessTable(_ConfigTable, frozen=True):
     """Who may come in. `keys`: with "forward" the client's own key is passed on to the provider.
 
     `hosts`: names the server answers to besides this machine's own. `origins`: pages that may ask it from a browser.
@@ -100,7 +100,7 @@ class AccessTable(_Table, frozen=True):
     metrics: Literal["local", "open", "key"] = "local"  # who sees /metrics without a key: this machine, all, nobody
 
 
-class JournalTable(_Table, frozen=True):
+class JournalTable(_ConfigTable, frozen=True):
     """`path` empty: with the data; "memory": gone with the process; "off": none. Bounded in age (days) and size."""
 
     path: str = ""
@@ -108,7 +108,7 @@ class JournalTable(_Table, frozen=True):
     size: int = 512 * MIB
 
 
-class RecordTable(_Table, frozen=True):
+class RecordTable(_ConfigTable, frozen=True):
     """Streams saved to `path`, a folder; none without. `size` bounds one, `total` all of them, `days` their age."""
 
     path: str = ""
@@ -117,7 +117,7 @@ class RecordTable(_Table, frozen=True):
     days: float = 30.0
 
 
-class StateTable(_Table, frozen=True):
+class StateTable(_ConfigTable, frozen=True):
     """Reasoning state and stored responses. `path` as in the journal. Hours since a row was last used; bytes of all."""
 
     path: str = ""
@@ -125,7 +125,7 @@ class StateTable(_Table, frozen=True):
     size: int = 256 * MIB
 
 
-class Features(_Table, frozen=True):
+class FeaturesTable(_ConfigTable, frozen=True):
     """Optional behaviour of the gateway."""
 
     prompt_caching: bool = False
@@ -139,7 +139,7 @@ class Features(_Table, frozen=True):
     direct_send: bool = True  # responses are written past ASGI; false: by uvicorn's `send`
 
 
-class FetchTable(_Table, frozen=True):
+class FetchTable(_ConfigTable, frozen=True):
     """Fetching of files that are given by their address. Only public addresses of http and https are asked.
 
     `requests`: "needed" fetches for providers that take no addresses, "all" for every provider. `streams`: files of
@@ -154,7 +154,7 @@ class FetchTable(_Table, frozen=True):
     files: int = 32  # of one request, and of one stream
 
 
-class Log(_Table, frozen=True):
+class Log(_ConfigTable, frozen=True):
     """Lines on standard error. `json`: one object each. `content`: with gateway keys, "trace" may write content."""
 
     level: Literal["trace", "debug", "info", "warning", "error"] = "warning"
@@ -174,7 +174,7 @@ class ConfigFile(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     journal: JournalTable = JournalTable()
     record: RecordTable = RecordTable()
     state: StateTable = StateTable()
-    features: Features = Features()
+    features: FeaturesTable = FeaturesTable()
     fetch: FetchTable = FetchTable()
     log: Log = Log()
 
@@ -199,7 +199,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     journal: JournalTable = JournalTable()
     record: RecordTable = RecordTable()
     state: StateTable = StateTable()
-    features: Features = Features()
+    features: FeaturesTable = FeaturesTable()
     fetch: FetchTable = FetchTable()
     log: Log = Log()
     path: Path | None = None
@@ -218,7 +218,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return self.access.keys == "forward"
 
     @classmethod
-    def of(cls, file: ConfigFile, path: Path | None = None) -> GatewayConfig:
+    def from_file(cls, file: ConfigFile, path: Path | None = None) -> GatewayConfig:
         """Split a file into the engines' part and the gateway's part."""
         engine = Config(**{name: getattr(file, name) for name in Config.__struct_fields__})
         own = {name: getattr(file, name) for name in cls.__struct_fields__ if name not in {"engine", "path", "data"}}
@@ -258,7 +258,7 @@ def _build_config(data: bytes, path: Path, store: TrustStore | None = None) -> G
         file = msgspec.convert(raw, ConfigFile)
     except msgspec.ValidationError as error:
         raise InputError(locate_error(text, path, error, ConfigFile)) from None
-    made = GatewayConfig.of(file, path)
+    made = GatewayConfig.from_file(file, path)
     _check_config(made, TomlLocations(text, path))
     return made
 
@@ -269,12 +269,12 @@ def parse_config(data: bytes, path: Path) -> tuple[str, dict[str, Any]]:
         text, tables = read_toml(data, str(path))
     except tomllib.TOMLDecodeError as error:
         raise InputError(locate_error(data.decode("utf-8"), path, error)) from None
-    if _merge_tables(tables, _MAX_DEPTH):
+    if _is_nested_too_deep(tables, _MAX_DEPTH):
         raise InputError(f"{path}: not a configuration: it nests deeper than {_MAX_DEPTH} tables")
     return text, tables
 
 
-def _merge_tables(tables: Any, most: int) -> bool:
+def _is_nested_too_deep(tables: Any, most: int) -> bool:
     """Return whether tables are nested too deep. Iterative, because dotted keys can nest to any depth."""
     level = [tables]
     for _ in range(most):
@@ -289,37 +289,37 @@ def _merge_tables(tables: Any, most: int) -> bool:
     return True
 
 
-def data_path(said: str, data: Path | None, name: str) -> Path:
+def data_path(configured: str, data: Path | None, name: str) -> Path:
     """Return the path of a file: as configured, else by its name in the data folder, else in memory."""
-    if said == "memory" or (not said and data is None):
+    if configured == "memory" or (not configured and data is None):
         return IN_MEMORY
-    return Path(said).expanduser() if said or data is None else data / name
+    return Path(configured).expanduser() if configured or data is None else data / name
 
 
 def _check_config(config: GatewayConfig, place: TomlLocations) -> None:
     """Raise for errors that the first request would otherwise find."""
     engine = config.engine
-    with place.at("options"):
+    with place.locate_errors("options"):
         RequestOptions.read(engine.options)
     for name, account in engine.providers.items():
-        with place.at("providers", name):
+        with place.locate_errors("providers", name):
             check_account(account, engine.provider(name))
-        with place.at("providers", name, "options"):
+        with place.locate_errors("providers", name, "options"):
             RequestOptions.read(account.options)
-    with place.at("features", "max_input"):
+    with place.locate_errors("features", "max_input"):
         max_input_tokens(Model(id="", provider=""), config.features.max_input)
     for name, key in config.keys.items():
-        with place.at("keys", name):
+        with place.locate_errors("keys", name):
             if bool(key.hash) == bool(key.env):
                 raise InputError("expected either `hash`, as `penstock keys add` makes it, or `env`, a variable's name")
-        with place.at("keys", name, "hash"):
+        with place.locate_errors("keys", name, "hash"):
             if key.hash and not _HASH.fullmatch(key.hash):
                 raise InputError("expected sha256: and 64 hexadecimal digits, never the key itself")
-    with place.at("serve", "port"):
+    with place.locate_errors("serve", "port"):
         if not 0 <= config.serve.port <= 65_535:  # noqa: PLR2004
             raise InputError(f"expected a port from 0 to 65535, found {config.serve.port}")
     for table in ("serve", "limits", "journal", "record", "state", "features", "fetch", "log"):
         for name, value in msgspec.structs.asdict(getattr(config, table)).items():
-            with place.at(table, name):
+            with place.locate_errors(table, name):
                 if isinstance(value, int | float) and not 0 <= value < math.inf:  # nan is neither
                     raise InputError(f"expected a number of at least 0, found {value:g}")

@@ -59,7 +59,7 @@ def check_trust(raw: Mapping[str, Any], data: bytes, path: Path, store: TrustSto
     if not found or store.trusts(path, data):
         return
     place = TomlLocations(data.decode("utf-8"), path)
-    named = [f"line {place.line(keys)}: {'.'.join(keys)}" for keys in found[:MAX_SHOWN]]
+    named = [f"line {place.line_number(keys)}: {'.'.join(keys)}" for keys in found[:MAX_SHOWN]]
     more = f", and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
     raise InputError(
         f"{path} in this folder is not trusted, and has settings that decide where keys, texts or data go, or who may "

@@ -36,30 +36,30 @@ log = logging.getLogger("penstock.tokens")
 class TurnEstimates:
     """Estimates a sample of turns. `every` 0 estimates all, for tests. `told` is called with each estimated row."""
 
-    def __init__(self, config: GatewayConfig, rows: JournalStore | None, every: float = MIN_INTERVAL) -> None:
-        self.told: Callable[[Row], None] | None = None
-        self._on = rows is not None and config.features.estimates
+    def __init__(self, config: GatewayConfig, rows: JournalStore | None, interval: float = MIN_INTERVAL) -> None:
+        self.on_estimate: Callable[[Row], None] | None = None
+        self._enabled = rows is not None and config.features.estimates
         self._history = JournalHistory(rows) if rows is not None else None
         self._path = data_path("", config.data, FILE)
-        self._every = every
+        self._interval = interval
         self._next = 0.0
         self._pool: ThreadPoolExecutor | None = None
         self._last: Future[None] | None = None
         self._estimator: Any = None
         self._store: Any = None
 
-    def note(self, request: Request, size: int, usage: Usage | None, row: Row) -> None:
+    def sample_turn(self, request: Request, size: int, usage: Usage | None, row: Row) -> None:
         """Estimate a finished turn, if its time has come. Called for every turn. `size`: bytes of the body."""
         now = time.monotonic()
-        if not self._on or now < self._next or not row.input or row.status != "finish":
+        if not self._enabled or now < self._next or not row.input or row.status != "finish":
             return
         if usage is None or not usage.exact or size > MAX_BODY:
             return
         if any(tool.kind == "provider" for tool in request.tools):
             return  # the provider's count includes what its own tools added
-        if self._every and self._last is not None and not self._last.done():
+        if self._interval and self._last is not None and not self._last.done():
             return
-        self._next = now + self._every
+        self._next = now + self._interval
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "penstock-estimates")
         self._last = self._pool.submit(self._estimate_turn, request, usage, row)
@@ -71,7 +71,7 @@ class TurnEstimates:
 
     def close(self) -> None:
         """Close the store once the running estimate is finished."""
-        self._on = False
+        self._enabled = False
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         if self._store is not None:
@@ -80,7 +80,7 @@ class TurnEstimates:
     # ── thread ─────────────────────────────────────────────────────────────────────────────
 
     def _estimate_turn(self, request: Request, usage: Usage, row: Row) -> None:
-        if not self._on:
+        if not self._enabled:
             return
         began = time.monotonic()
         try:
@@ -90,19 +90,19 @@ class TurnEstimates:
             return
         except OSError as error:
             log.warning("turns are not estimated: %s", error)
-            self._on = False
+            self._enabled = False
             return
         except Exception:
             log.exception("a turn was not estimated")
-            self._on = False  # the next one would fail the same way
+            self._enabled = False  # the next one would fail the same way
             return
         finally:
-            pause = IDLE_FACTOR * (time.monotonic() - began) * bool(self._every)
+            pause = IDLE_FACTOR * (time.monotonic() - began) * bool(self._interval)
             self._next = max(self._next, time.monotonic() + pause)
         if self._history is not None:
             self._history.estimated(estimated)
-        if self.told is not None:
-            self.told(estimated)
+        if self.on_estimate is not None:
+            self.on_estimate(estimated)
 
     def _add_estimate(self, request: Request, usage: Usage, row: Row) -> Row:
         if self._estimator is None:

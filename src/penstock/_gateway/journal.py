@@ -64,7 +64,7 @@ class Journal:
             log.warning("the journal is kept in memory only: %s", error)
             return cls(JournalStore(IN_MEMORY, time.time, age=age, size=size), secrets)
 
-    def note(self, row: JournalEntry) -> None:
+    def write_row(self, row: JournalEntry) -> None:
         """Write a row without blocking. A row without room in the queue is counted (`lost`) and logged."""
         if self.rows is not None and not self.rows.add(row, self._clean):
             log.error("a turn was not journaled: too many rows wait for the disk")
@@ -185,7 +185,7 @@ class JournalThrottle:
         self._kinds: dict[tuple[object, ...], _RowKind] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def note(self, row: JournalEntry) -> None:
+    def write_row(self, row: JournalEntry) -> None:
         """Write a row, or count it."""
         kind = self._find_kind((row.key, row.http, row.fault, row.operation, row.model), self._clock())
         kind.count += 1
@@ -246,13 +246,13 @@ class AuxRequest:
         self.record: DecisionLog | None = None
         self.counted: int | None = None
 
-    def answered_by(
+    def set_answer(
         self, provider: str, model: str, usage: Usage | None = None, record: DecisionLog | None = None
     ) -> None:
         """Set the provider that answered, its usage, and the router's decisions."""
         self.provider, self.model, self.usage, self.record = provider, model, usage, record
 
-    def failed(self, fault: Fault, error: BaseException | None = None) -> None:
+    def set_fault(self, fault: Fault, error: BaseException | None = None) -> None:
         """Set why the request failed."""
         self.fault = fault
         if isinstance(error, ProviderError):
@@ -263,7 +263,7 @@ class AuxRequest:
         """Whether thousands of the kind may come, so that only a few get a journal row."""
         return self.operation == COUNT or self.slot is None
 
-    def row(self, incoming: IncomingRequest, http: int, size: int) -> JournalEntry:
+    def journal_row(self, incoming: IncomingRequest, http: int, size: int) -> JournalEntry:
         """Return the journal row."""
         fault, usage = self.fault, self.usage
         more: dict[str, Any] = {"input": usage.input, "output": usage.output} if usage is not None else {}
@@ -286,10 +286,10 @@ class AuxRequest:
             **more,
         )
 
-    def leave(self, cost: float) -> None:
+    def release_slot(self, cost: float) -> None:
         """Free the slot of the caller's limits."""
         if self.slot is not None:
-            self.slot.leave(self.usage, cost)
+            self.slot.release(self.usage, cost)
 
 
 def refused_row(incoming: IncomingRequest, protocol: str, http: int, fault: Fault) -> JournalEntry:

@@ -30,7 +30,7 @@ PREFIX = "pk-penstock-"
 FILE = "keys.json"
 VARIABLE = "PENSTOCK_GATEWAY_KEY"  # a key of the program that starts the server, such as an editor
 REFRESH_INTERVAL = 0.25  # seconds between two checks of the file
-SHOWN_PREFIX_LENGTH = "started-with"  # the name of the key in VARIABLE
+STARTER_KEY_NAME = "started-with"  # the name of the key in VARIABLE
 MARKER = ".required"  # appended to the name of the key file
 _MARKER_CONTENT = (
     b"Gateway keys have been in use here, so one is required. `penstock keys reset` deletes all keys and this file.\n"
@@ -118,7 +118,7 @@ class KeyRing:
         self._rows: list[tuple[bytes, str, Key]] = []
         self._file: KeyFile | None = None
         self._stamp: Stamp = ()
-        self._look = 0.0
+        self._next_check = 0.0
         self.reload(config)
 
     def reload(self, config: GatewayConfig) -> None:
@@ -147,10 +147,10 @@ class KeyRing:
         found = (self._env.get(key.env, "") for key in self._configured_keys(self._config).values() if key.env)
         return tuple(filter(None, found))
 
-    def find(self, given: str) -> KeyMatch | None:
+    def find(self, secret: str) -> KeyMatch | None:
         """Find a key in constant time."""
         self.refresh()
-        hashed = hash_key(given)
+        hashed = hash_key(secret)
         wanted = hashed.encode()
         found: KeyMatch | None = None
         for known, name, key in self._rows:
@@ -167,9 +167,9 @@ class KeyRing:
     def refresh(self) -> None:
         """Read the file again if it has changed. Checks at most every `REFRESH_INTERVAL` seconds."""
         now = time.monotonic()
-        if now < self._look:
+        if now < self._next_check:
             return
-        self._look = now + REFRESH_INTERVAL
+        self._next_check = now + REFRESH_INTERVAL
         stamp = _file_stamp(self._file)
         if stamp == self._stamp:
             return
@@ -183,7 +183,7 @@ class KeyRing:
             )
 
     def _set_rows(self, rows: list[tuple[bytes, str, Key]], stamp: Stamp, problem: str = "") -> None:
-        self._rows, self._stamp, self._look = rows, stamp, time.monotonic() + REFRESH_INTERVAL
+        self._rows, self._stamp, self._next_check = rows, stamp, time.monotonic() + REFRESH_INTERVAL
         self.problem = problem
         self.version += 1
         self._required = self._required or bool(rows) or (self._file is not None and self._file.required)
@@ -203,7 +203,7 @@ class KeyRing:
 
     def _configured_keys(self, config: GatewayConfig) -> Mapping[str, Key]:
         """Return the keys of the configuration, and the one from VARIABLE."""
-        own = {SHOWN_PREFIX_LENGTH: Key(env=VARIABLE, inspect="all")} if self._env.get(VARIABLE) else {}
+        own = {STARTER_KEY_NAME: Key(env=VARIABLE, inspect="all")} if self._env.get(VARIABLE) else {}
         return {**own, **config.keys}
 
     def _hash_rows(self, kept: Mapping[str, Key], config: GatewayConfig) -> list[tuple[bytes, str, Key]]:

@@ -77,7 +77,7 @@ class Reloader:
     overrides: Callable[[GatewayConfig], GatewayConfig] = lambda config: config
     count: int = 0  # reloads that took effect
 
-    def now(self) -> bool:
+    def reload(self) -> bool:
         """Reload now. Returns False and keeps the old configuration if the file is invalid."""
         try:
             config = self.overrides(load_config(self.path, self.env))
@@ -89,13 +89,13 @@ class Reloader:
         log_reload.warning("the configuration was reloaded from %s", config.path or "nowhere: there is no file")
         return True
 
-    def listen(self, on_signal: Callable[[], object] | None = None) -> bool:
+    def reload_on_signal(self, on_signal: Callable[[], object] | None = None) -> bool:
         """Reload, or call `on_signal`, on SIGHUP. Returns False if the system has no SIGHUP."""
         number = getattr(signal, "SIGHUP", None)
         if number is None:
             return False
         try:
-            asyncio.get_running_loop().add_signal_handler(number, on_signal or self.now)
+            asyncio.get_running_loop().add_signal_handler(number, on_signal or self.reload)
         except (NotImplementedError, RuntimeError, ValueError):
             return False
         return True
@@ -148,10 +148,6 @@ class LoopWatchdog:
             self._thread.join(1.0)
             self._thread = None
 
-    def counts(self) -> Mapping[tuple[str, ...], float]:
-        """Return how often the loop was blocked, for the metrics."""
-        return {(): float(self.blocks)}
-
     def _beat(self) -> None:
         self._last = time.monotonic()
         if self._loop is not None:
@@ -162,9 +158,9 @@ class LoopWatchdog:
     def _watch(self) -> None:
         while not self._stopped.wait(max(self._last + self._limit - time.monotonic(), self._limit / BEATS_PER_LIMIT)):
             if time.monotonic() - self._last > self._limit:
-                self._blocked(self._last)
+                self._log_block(self._last)
 
-    def _blocked(self, since: float) -> None:
+    def _log_block(self, since: float) -> None:
         """Wait until the loop runs again, and log the block."""
         stack, told = _format_thread_stack(self._watched), False
         while self._last == since and not self._stopped.wait(self._limit / BEATS_PER_LIMIT):
@@ -218,7 +214,7 @@ def _format_problem(problem: ConfigProblem, place: TomlLocations | None) -> str:
         return f"environment: {problem.message}"
     if place is None:
         return f"{'.'.join(problem.keys)}: {problem.message}"
-    return place.say(problem.keys, problem.message)
+    return place.format_message(problem.keys, problem.message)
 
 
 def _key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[ConfigProblem]:

@@ -48,32 +48,33 @@ class LimitSlot:
     _spent: CallerUsage
     _left: bool = False
 
-    def leave(self, usage: Usage | None = None, cost: float = 0.0) -> None:
+    def release(self, usage: Usage | None = None, cost: float = 0.0) -> None:
         if not self._left:
             self._left = True
-            self._limits.left(self._spent, (usage.input or 0) + (usage.output or 0) if usage is not None else 0, cost)
+            tokens = (usage.input or 0) + (usage.output or 0) if usage is not None else 0
+            self._limits.release_slot(self._spent, tokens, cost)
 
 
 class CallerLimits:
     """The usage of all callers. `clock`: seconds since the epoch. `most`: open requests of all callers together."""
 
-    def __init__(self, clock: Callable[[], float], most: int = 0) -> None:
-        self.most = most
+    def __init__(self, clock: Callable[[], float], max_open: int = 0) -> None:
+        self.max_open = max_open
         self.open: int = 0
         self._clock = clock
         self._callers: OrderedDict[str, CallerUsage] = OrderedDict()
 
     def seed(self, key: str, requests: int, tokens: int, cost: float) -> None:
         """Set what a key has used today, from the journal."""
-        spent = self._of(key)
+        spent = self._usage_of(key)
         spent.day_requests, spent.day_tokens, spent.cost = requests, tokens, cost
 
-    def enter(self, caller: Caller, model: str = "") -> LimitSlot:
+    def take_slot(self, caller: Caller, model: str = "") -> LimitSlot:
         """Take a slot for one request, or raise a refusal with the time to wait."""
-        if self.most and self.open >= self.most:
+        if self.max_open and self.open >= self.max_open:
             raise make_refusal(503, "overloaded", f"{self.open} requests are open already", retry_after=1.0)
         # By gateway key. Callers without one are distinguished by their provider key.
-        spent = self._of(caller.tenant if caller.key == ANONYMOUS else caller.key)
+        spent = self._usage_of(caller.tenant if caller.key == ANONYMOUS else caller.key)
         self._check(caller.limits, spent, caller.key)
         spent.open += 1
         spent.requests += 1
@@ -81,25 +82,25 @@ class CallerLimits:
         self.open += 1
         return LimitSlot(self, spent)
 
-    def left(self, spent: CallerUsage, tokens: int, cost: float) -> None:
+    def release_slot(self, spent: CallerUsage, tokens: int, cost: float) -> None:
         spent.open -= 1
         self.open -= 1
         spent.tokens += tokens
         spent.day_tokens += tokens
         spent.cost += cost
 
-    def _of(self, name: str) -> CallerUsage:
+    def _usage_of(self, name: str) -> CallerUsage:
         now = self._clock()
         spent = self._callers.get(name)
         if spent is None:
             spent = self._callers[name] = CallerUsage(now, int(now // DAY))
-            self._forget()
+            self._drop_idle_caller()
         self._callers.move_to_end(name)
         if spent.day != int(now // DAY):
             spent.day, spent.day_requests, spent.day_tokens, spent.cost = int(now // DAY), 0, 0, 0.0
         return spent
 
-    def _forget(self) -> None:
+    def _drop_idle_caller(self) -> None:
         """Drop the caller that was idle longest. Callers with open requests stay."""
         if len(self._callers) > MAX_CALLERS:
             idle = next((name for name, spent in self._callers.items() if not spent.open), None)

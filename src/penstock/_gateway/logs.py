@@ -54,14 +54,14 @@ class _TextFormatter(logging.Formatter):
         said = f"{_format_time(record.created)} {record.levelname.lower():<7} {record.name}: {record.getMessage()}"
         more = " ".join(f"{name}={value}" for name, value in _extra_fields(record).items())
         lines = [f"{said} {more}".rstrip(), *self._stack(record)]
-        return "\n".join(self.shown(line) for line in lines)
+        return "\n".join(self.redact_line(line) for line in lines)
 
     def _stack(self, record: logging.LogRecord) -> list[str]:
         lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
         more = len(lines) - 2 * _MAX_STACK_LINES
         return [*lines[:_MAX_STACK_LINES], f"… [{more} more lines]", *lines[-_MAX_STACK_LINES:]] if more > 0 else lines
 
-    def shown(self, text: str) -> str:
+    def redact_line(self, text: str) -> str:
         return redact_cut(text, _MAX_LINE, self._secrets()).replace("\r", "␍").replace("\n", "⏎")
 
 
@@ -73,12 +73,12 @@ class _JsonFormatter(_TextFormatter):
             "time": _format_time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self.shown(record.getMessage()),
+            "message": self.redact_line(record.getMessage()),
         }
-        said |= {name: self.shown(str(value)) for name, value in _extra_fields(record).items()}
+        said |= {name: self.redact_line(str(value)) for name, value in _extra_fields(record).items()}
         stack = self._stack(record)
         if stack:
-            said["stack"] = [self.shown(line) for line in stack]
+            said["stack"] = [self.redact_line(line) for line in stack]
         return msgspec.json.encode(said).decode()
 
 
@@ -135,7 +135,7 @@ class TraceLog:
         self._secrets = (*secrets, *((caller.secret,) if caller.secret else ()))
         self._raw = True
         self._tracer: Tracer | None = None
-        self._shown = 0  # steps that are logged
+        self._logged_steps = 0  # steps that are logged
         self._names: dict[int, str] = {}  # of steps
         self._frames = 0
         self._write(f"request: {turn.incoming.raw.decode('utf-8', 'replace')}")
@@ -190,9 +190,9 @@ class TraceLog:
             self._write(f"the trace ends here: {error}")
             self._tracer = None
             return
-        for number, step in enumerate(tracer.steps[self._shown :], self._shown):
+        for number, step in enumerate(tracer.steps[self._logged_steps :], self._logged_steps):
             self._write(self._format_step(number, step))
-        self._shown = len(tracer.steps)
+        self._logged_steps = len(tracer.steps)
 
     def _format_step(self, number: int, step: Step) -> str:
         """Format a step with its cause: `frame 3 → TextDelta 5 → output …`."""

@@ -49,8 +49,8 @@ _OTHER: ModelLabel = (OTHER, SeriesBudget.CONFIGURED)
 class CounterMetric:
     """A counter with labels."""
 
-    def __init__(self, name: str, about: str, labels: Labels = ()) -> None:
-        self.name, self._about, self._labels = name, about, labels
+    def __init__(self, name: str, help_text: str, labels: Labels = ()) -> None:
+        self.name, self._help, self._labels = name, help_text, labels
         self._model = labels.index("model") if "model" in labels else -1
         self._provider = labels.index("provider") if "provider" in labels else -1
         self._values: dict[Labels, float] = {}
@@ -58,10 +58,10 @@ class CounterMetric:
 
     def add(self, labels: Labels = (), amount: float = 1.0, budget: SeriesBudget = SeriesBudget.LISTED) -> None:
         if labels not in self._values:
-            labels = self._admitted(labels, budget)
+            labels = self._limit_series(labels, budget)
         self._values[labels] = self._values.get(labels, 0.0) + amount
 
-    def _admitted(self, labels: Labels, budget: SeriesBudget) -> Labels:
+    def _limit_series(self, labels: Labels, budget: SeriesBudget) -> Labels:
         """Return the labels of a new series, or of the `other` series if the budget is used up."""
         if budget is SeriesBudget.CONFIGURED:
             return labels
@@ -71,8 +71,8 @@ class CounterMetric:
             return labels
         return tuple([OTHER if self._model in {place, -1} else one for place, one in enumerate(labels)])
 
-    def lines(self) -> Iterable[str]:
-        yield from _metric_header(self.name, self._about, "counter")
+    def render_lines(self) -> Iterable[str]:
+        yield from _metric_header(self.name, self._help, "counter")
         for labels, value in sorted(self._values.items()):
             yield f"{self.name}{_format_labels(self._labels, labels)} {_format_number(value)}"
 
@@ -80,8 +80,8 @@ class CounterMetric:
 class HistogramMetric:
     """A histogram with labels."""
 
-    def __init__(self, name: str, about: str, bounds: tuple[float, ...], labels: Labels = ()) -> None:
-        self.name, self._about, self._bounds, self._labels = name, about, bounds, labels
+    def __init__(self, name: str, help_text: str, bounds: tuple[float, ...], labels: Labels = ()) -> None:
+        self.name, self._help, self._bounds, self._labels = name, help_text, bounds, labels
         self._values: dict[Labels, tuple[list[int], list[float]]] = {}
 
     def add(self, labels: Labels, value: float) -> None:
@@ -91,8 +91,8 @@ class HistogramMetric:
         counts[bisect_left(self._bounds, value)] += 1
         total[0] += value
 
-    def lines(self) -> Iterable[str]:
-        yield from _metric_header(self.name, self._about, "histogram")
+    def render_lines(self) -> Iterable[str]:
+        yield from _metric_header(self.name, self._help, "histogram")
         names = (*self._labels, "le")
         for labels, (counts, total) in sorted(self._values.items()):
             running = 0
@@ -116,25 +116,25 @@ class Metrics:
         self._duration = HistogramMetric(
             "penstock_turn_seconds", "Time of whole turns.", DURATION_BUCKETS, ("provider",)
         )
-        self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
-        self._counts: dict[str, tuple[str, Labels, Callable[[], Mapping[Labels, float]]]] = {}
+        self._gauges: dict[str, Callable[[], float]] = {}
+        self._external: dict[str, Callable[[], Mapping[Labels, float]]] = {}
         self._ended: list[JournalEntry] = []  # not counted yet
         self.open_streams: int = 0
-        self.gauge("penstock_open_streams", "Streams that are open now.", lambda: self.open_streams)
+        self.add_gauge("open_streams", lambda: self.open_streams)
 
-    def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """Add a gauge."""
-        self._gauges[name] = (about, value)
+    def add_gauge(self, name: str, value: Callable[[], float]) -> None:
+        """Add a gauge of `tables.toml`."""
+        self._gauges[name] = value
 
-    def counts(self, name: str, about: str, labels: Labels, values: Callable[[], Mapping[Labels, float]]) -> None:
-        """Add counters that are kept elsewhere, such as the router's decisions."""
-        self._counts[name] = (about, labels, values)
+    def add_counters(self, name: str, values: Callable[[], Mapping[Labels, float]]) -> None:
+        """Add counters of `tables.toml` that are counted elsewhere, such as the router's decisions."""
+        self._external[name] = values
 
-    def refused(self, status: int, reason: str) -> None:
+    def count_refusal(self, status: int, reason: str) -> None:
         """Count a refused request."""
         self._counters["refused"].add((str(status), reason))
 
-    def turn(self, row: JournalEntry) -> None:
+    def count_turn(self, row: JournalEntry) -> None:
         """Count a finished turn. Turns are counted in batches, which is several times cheaper."""
         self._ended.append(row)
         if len(self._ended) >= BATCH_SIZE:
@@ -143,12 +143,12 @@ class Metrics:
     def _count_ended(self) -> None:
         ended, self._ended = self._ended, []
         for row in ended:
-            self._count_turn(row)
+            self._count_row(row)
 
-    def _count_turn(self, row: JournalEntry) -> None:
+    def _count_row(self, row: JournalEntry) -> None:
         counters, reason = self._counters, row.finish or row.fault
         if row.status == "refused":
-            self.refused(row.http, reason)
+            self.count_refusal(row.http, reason)
             return
         model, budget = self.models.label(row.provider, row.model, answered=row.status == "finish")
         if row.operation in AUX_OPERATIONS:
@@ -171,17 +171,19 @@ class Metrics:
     def render(self) -> bytes:
         """Render the page."""
         self._count_ended()
-        made: list[str] = []
+        lines, tables = list[str](), read_tables()
         metrics: list[CounterMetric | HistogramMetric] = [*self._counters.values(), self._ttft, self._duration]
         for metric in metrics:
-            made += metric.lines()
-        for name, (about, value) in self._gauges.items():
-            made += [*_metric_header(name, about, "gauge"), f"{name} {_format_number(value())}"]
-        for name, (about, labels, values) in self._counts.items():
-            made += _metric_header(name, about, "counter")
-            rows = sorted(values().items())
-            made += [f"{name}{_format_labels(labels, key)} {_format_number(value)}" for key, value in rows]
-        return ("\n".join(made) + "\n").encode("utf-8", "replace")
+            lines += metric.render_lines()
+        for name, value in self._gauges.items():
+            header = _metric_header(f"penstock_{name}", tables["gauges"][name], "gauge")
+            lines += [*header, f"penstock_{name} {_format_number(value())}"]
+        for name, values in self._external.items():
+            row, full_name = tables["external_counters"][name], f"penstock_{name}_total"
+            lines += _metric_header(full_name, row["help"], "counter")
+            for labels, count in sorted(values().items()):
+                lines.append(f"{full_name}{_format_labels(tuple(row['labels']), labels)} {_format_number(count)}")
+        return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 
 
 def _metric_header(name: str, about: str, kind: str) -> list[str]:

@@ -51,14 +51,14 @@ class RecordingSession:
     _began: float = field(default_factory=time.perf_counter)
     _closed: bool = False
 
-    def answered(self, reply: ModelReply, spoken: str) -> None:
+    def set_reply(self, reply: ModelReply, client_protocol: str) -> None:
         """Set the head of the answer. `spoken` is the client's protocol, recorded if the engine has no bytes."""
         header = self.header
         header.status, header.headers = reply.status, dict(reply.headers)
         header.provider, header.model = reply.provider, reply.model
-        header.protocol = reply.protocol if reply.raw else spoken
+        header.protocol = reply.protocol if reply.raw else client_protocol
 
-    def chunk(self, data: bytes) -> None:
+    def add_chunk(self, data: bytes) -> None:
         """Add bytes. Bytes over the size limit are dropped, and the header says so."""
         if self._size + len(data) > self._recorder.size:
             self.header.cut = True

@@ -56,7 +56,7 @@ class StreamRelay:
                     await self._send_unsent()
         last = self.writer.finish()
         if self.recording is not None and not reply.raw:
-            self.recording.chunk(last)
+            self.recording.add_chunk(last)
         await out.end(self._unsent + last)
 
     def take_unsent(self) -> bytes:
@@ -93,7 +93,7 @@ class StreamRelay:
             self.observer.on_read((chunk, events))  # it keeps the bytes; an engine without bytes emits no text runs
         data = self.writer.feed((chunk, events))
         if self.recording is not None:
-            self.recording.chunk(chunk if self.reply.raw else data)
+            self.recording.add_chunk(chunk if self.reply.raw else data)
         end = self.reply.end
         self._ended = end is not None and bool(events) and events[-1] is end
         return data
@@ -169,13 +169,13 @@ class ReasoningCapture:
 class CiphertextCapture:
     """Captures only the encrypted content of an answer that is passed through unchanged."""
 
-    __slots__ = ("found",)
+    __slots__ = ("ciphertexts",)
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.ciphertexts: list[str] = []
 
     def add(self, batch: Sequence[ev.AnyEvent]) -> None:
-        self.found += ciphertexts_of(batch)
+        self.ciphertexts += ciphertexts_of(batch)
 
 
 def _kind_and_index(event: ev.AnyEvent) -> tuple[type, int]:

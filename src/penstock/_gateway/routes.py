@@ -17,7 +17,7 @@ import msgspec
 
 from penstock._gateway.access import check_size
 from penstock._gateway.endpoints import (
-    Endpoint,
+    ClientEndpoint,
     Headers,
     IncomingRequest,
     chat,
@@ -55,7 +55,7 @@ _ERROR_PROTOCOLS = (
 _MAX_REWRITES = 8  # of one path; known prefixes need at most three
 _UNVERSIONED = ("/chat/", "/completions", "/fim/", "/responses", "/messages", "/embeddings", "/models", "/rerank")
 
-ENDPOINTS: Mapping[str, Endpoint] = {
+ENDPOINTS: Mapping[str, ClientEndpoint] = {
     "/v1/chat/completions": chat.CHAT,
     "/v1/completions": chat.COMPLETIONS,
     "/v1/fim/completions": chat.FIM,
@@ -66,7 +66,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "/vscode/chat": vscode.CHAT,
 }
 # Gemini's paths end in a method. The model may contain slashes; an SDK then omits `models/`.
-GEMINI_ENDPOINTS: Mapping[str, Endpoint] = dict.fromkeys(("generateContent", "streamGenerateContent"), chat.GEMINI)
+GEMINI_ENDPOINTS: dict[str, ClientEndpoint] = dict.fromkeys(["generateContent", "streamGenerateContent"], chat.GEMINI)
 _GEMINI_VERSIONS = ("/v1beta/", "/v1/", "/v1alpha/", "/v1beta1/")
 _MODELS_PREFIX = "models/"
 
@@ -79,7 +79,7 @@ def client_protocols() -> set[str]:
 class Route(msgspec.Struct):
     """The result of a lookup. `known`: the path exists, but not for this method."""
 
-    endpoint: Endpoint | None = None
+    endpoint: ClientEndpoint | None = None
     handler: Handler | None = None
     params: dict[str, str] = {}
     known: bool = False
@@ -102,7 +102,7 @@ def find_route(method: str, path: str) -> Route:
     return Route()
 
 
-def _endpoint_route(method: str, endpoint: Endpoint) -> Route:
+def _endpoint_route(method: str, endpoint: ClientEndpoint) -> Route:
     return Route(endpoint) if method == "POST" else Route(known=True)
 
 
@@ -286,7 +286,7 @@ def _build_page(
     if incoming.path == "/readyz":
         return _readiness_page(services)
     if incoming.path == "/metrics":
-        services.access.watch(scope)
+        services.access.admit_metrics(scope)
         return 200, services.metrics.render(), ((b"content-type", CONTENT_TYPE),)
     if incoming.path == "/":
         services.access.admit(scope, key=False)

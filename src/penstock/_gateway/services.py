@@ -29,7 +29,7 @@ from penstock._gateway.limits import CallerLimits, LimitSlot
 from penstock._gateway.logs import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, TraceLog, log_trace
 from penstock._gateway.request_body import ConversionThread
 from penstock._gateway.telemetry import Telemetry
-from penstock._gateway.upstream import Upstream, engine_config
+from penstock._gateway.upstream import GatewayUpstream, engine_config
 from penstock._http.response_channel import SMALL_BODY
 from penstock._providers.registry import ClientProfile, client, clients
 from penstock._redaction import is_secret_name
@@ -81,7 +81,8 @@ class Services:
         self.response_store: StoredResponses = StoredResponses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
         self.background: BackgroundResponses = BackgroundResponses()
         self.conversion_thread: ConversionThread = ConversionThread()
-        self.upstream: Upstream = Upstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
+        upstream = GatewayUpstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
+        self.upstream: GatewayUpstream = upstream
         self.catalogue: ModelCatalogue = ModelCatalogue(self.upstream)
         self.estimates: TurnEstimates = TurnEstimates(self.config, self.journal.rows)
         self.active: set[CancellableTask] = set()  # requests that are not answered yet
@@ -89,8 +90,7 @@ class Services:
         self.stopped: bool = False  # unfinished answers have been ended
         self.ready: bool = True
         self.watch: Any = None  # the inspector, while somebody watches turns live
-        self._secrets: tuple[str, ...] | None = None
-        self._stored_keys: dict[str, str] = {}  # stored provider keys that `_secrets` contains
+        self._secrets: tuple[dict[str, str], tuple[str, ...]] | None = None  # stored provider keys, all secrets
         self._warned_of_trace = False
         self._clients: dict[tuple[str, ...], ClientProfile] = {}
         self._client_headers = tuple({name for row in clients().values() for name in row.headers})
@@ -99,15 +99,10 @@ class Services:
 
     def _register_metrics(self) -> None:
         metrics, upstream = self.metrics, self.upstream
-        metrics.gauge("penstock_body_bytes", "Bytes of requests over HTTP that are held.", lambda: self.body_bytes.used)
-        metrics.gauge("penstock_background", "Responses made in the background.", lambda: len(self.background))
-        metrics.gauge("penstock_circuits_open", "Circuits that are open now.", upstream.count_open_circuits)
-        metrics.counts(
-            "penstock_decisions_total",
-            "What was decided on the way.",
-            ("what", "code", "provider"),
-            lambda: {(*key,): float(count) for key, count in upstream.router.counts.items()},
-        )
+        metrics.add_gauge("body_bytes", lambda: self.body_bytes.used)
+        metrics.add_gauge("background", lambda: len(self.background))
+        metrics.add_gauge("circuits_open", lambda: float(upstream.router.breakers.open_count()))
+        metrics.add_counters("decisions", lambda: {(*key,): count for key, count in upstream.router.counts.items()})
         metrics.models.configured, metrics.models.listed = self.catalogue.is_configured, self.catalogue.is_listed
 
     # ── start and end ─────────────────────────────────────────────────────────────────────────────
@@ -136,7 +131,7 @@ class Services:
     def reload(self, config: GatewayConfig) -> None:
         """Use another configuration from the next request on. Listening addresses and storage paths stay."""
         self.access.reload(config)
-        self.limits.most = config.serve.streams
+        self.limits.max_open = config.serve.streams
         self.websocket_bytes.limit = config.serve.websocket_total
         self.body_bytes.limit = _body_total(config)
         self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
@@ -150,14 +145,14 @@ class Services:
         """Secrets that are known by value. They are redacted in everything that is written."""
         stored = stored_keys(self.env)
         # Cached: the environment is large, and a row is written for every turn.
-        if self._secrets is None or stored != self._stored_keys:
-            self._stored_keys = dict(stored)
+        if self._secrets is None or stored != self._secrets[0]:
             accounts = self.config.engine.providers.values()
             keys = [account.key or self.env.get(account.env, "") for account in accounts]
             keys += [value for name, value in self.env.items() if is_secret_name(name)]
-            keys += self._stored_keys.values()
-            self._secrets = (*self.access.ring.secrets, *(key for key in keys if len(key) >= MIN_SECRET_LENGTH))
-        return self._secrets
+            keys += stored.values()
+            known = (*self.access.ring.secrets, *(key for key in keys if len(key) >= MIN_SECRET_LENGTH))
+            self._secrets = (dict(stored), known)
+        return self._secrets[1]
 
     # ── admission ─────────────────────────────────────────────────────────────────────────────────
 
@@ -171,19 +166,19 @@ class Services:
         incoming.client = self._find_client(incoming.headers)
         incoming.services = self
 
-    def enter(self, incoming: IncomingRequest, model: str) -> LimitSlot:
+    def take_slot(self, incoming: IncomingRequest, model: str) -> LimitSlot:
         """Take a slot of the caller's limits for a request, or raise the refusal."""
         if self.stopped:
             raise StreamFault(SHUTTING_DOWN)
         caller: Caller = incoming.caller
-        caller.check(model)
-        return self.limits.enter(caller, model)
+        caller.check_model(model)
+        return self.limits.take_slot(caller, model)
 
     def record_refusal(self, incoming: IncomingRequest, protocol: str, fault: Fault) -> None:
         """Count and journal a request that was not admitted."""
         status = error_status(fault, protocol)
-        self.metrics.refused(status, fault.code or fault.kind)
-        self.telemetry.throttle.note(refused_row(incoming, protocol, status, fault))
+        self.metrics.count_refusal(status, fault.code or fault.kind)
+        self.telemetry.throttle.write_row(refused_row(incoming, protocol, status, fault))
 
     def _find_client(self, headers: dict[str, str]) -> ClientProfile:
         key = tuple([headers.get(name, "") for name in self._client_headers])
@@ -223,9 +218,9 @@ class Services:
     def finish_aux_request(self, incoming: IncomingRequest, http: int, size: int) -> None:
         """Journal a request that was not a turn, and free its slot."""
         aux_request: AuxRequest = incoming.aux_request
-        row = aux_request.row(incoming, http, size)
-        aux_request.leave(row.cost or 0.0)
-        self.telemetry.note(row, incoming.headers, throttle=aux_request.is_throttled)
+        row = aux_request.journal_row(incoming, http, size)
+        aux_request.release_slot(row.cost or 0.0)
+        self.telemetry.add_turn(row, incoming.headers, throttle=aux_request.is_throttled)
         if self.watch is not None:
             self.watch.on_journal_row(row)
 

@@ -42,20 +42,18 @@ class Telemetry:
         self, config: GatewayConfig, env: Mapping[str, str], secrets: Callable[[], Iterable[str]] = tuple
     ) -> None:
         self.journal: Journal = Journal.open(config, secrets)
-        self.throttle: JournalThrottle = JournalThrottle(self.journal.note)
+        self.throttle: JournalThrottle = JournalThrottle(self.journal.write_row)
         self.state: StateStore = StateStore.open(config)
         self.recorder: Recorder = Recorder(config.record, secrets)
         self.metrics: Metrics = Metrics(secrets)
         self.spans: SpanExporter | None = _open_spans(env, secrets)
-        self.metrics.gauge("penstock_journal_waiting", "Rows not yet written.", lambda: self.journal.waiting)
-        self.metrics.gauge(
-            "penstock_journal_lost", "The number of rows that were not written.", lambda: self.journal.lost
-        )
+        self.metrics.add_gauge("journal_waiting", lambda: self.journal.waiting)
+        self.metrics.add_gauge("journal_lost", lambda: self.journal.lost)
 
-    def note(self, row: JournalEntry, headers: Mapping[str, str] | None = None, *, throttle: bool = False) -> None:
+    def add_turn(self, row: JournalEntry, headers: Mapping[str, str] | None = None, *, throttle: bool = False) -> None:
         """Record a finished turn. `throttle`: thousands of the kind may come, so only a few get a row."""
-        (self.throttle if throttle else self.journal).note(row)
-        self.metrics.turn(row)
+        (self.throttle if throttle else self.journal).write_row(row)
+        self.metrics.count_turn(row)
         if self.spans is not None:
             self.spans.turn(row, headers)
 

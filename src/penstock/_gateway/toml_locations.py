@@ -47,18 +47,18 @@ class TomlLocations:
         self._lines: dict[tuple[str, ...], int] | None = None
 
     @contextmanager
-    def at(self, *keys: str) -> Generator[None]:
+    def locate_errors(self, *keys: str) -> Generator[None]:
         """Add the location of a key to errors that are raised inside."""
         try:
             yield
         except InputError as error:
-            raise InputError(self.say(keys, str(error))) from None
+            raise InputError(self.format_message(keys, str(error))) from None
 
-    def say(self, keys: tuple[str, ...], message: str) -> str:
-        line = self.line(keys)
+    def format_message(self, keys: tuple[str, ...], message: str) -> str:
+        line = self.line_number(keys)
         return f"{self._path}{f':{line}' if line else ''}: {'.'.join(keys) or 'the file'}: {message}"
 
-    def line(self, keys: tuple[str, ...]) -> int:
+    def line_number(self, keys: tuple[str, ...]) -> int:
         """Return the line of a key, or of its closest parent; 0 if there is none."""
         if self._lines is None:
             self._lines = index_lines(self._text)
@@ -117,11 +117,11 @@ def locate_error(
     match = _AT.match(str(error))
     assert match is not None  # noqa: S101 — it matches any text
     keys = tuple(name or f"[{number}]" for name, number in _STEPS.findall(match["path"] or ""))
-    keys, what = _suggest_names(_closest_name(keys, tomllib.loads(text), type), match["what"], type)
-    return TomlLocations(text, path).say(keys, what)
+    keys, what = _explain_error(_find_failing_key(keys, tomllib.loads(text), type), match["what"], type)
+    return TomlLocations(text, path).format_message(keys, what)
 
 
-def _closest_name(keys: tuple[str, ...], raw: dict[str, Any], type: Any) -> tuple[str, ...]:
+def _find_failing_key(keys: tuple[str, ...], raw: dict[str, Any], type: Any) -> tuple[str, ...]:
     """Replace `...` in a path by the key whose value fails to validate."""
     if ANY not in keys:
         return keys
@@ -136,11 +136,11 @@ def _closest_name(keys: tuple[str, ...], raw: dict[str, Any], type: Any) -> tupl
         try:
             msgspec.convert(alone, type)
         except msgspec.ValidationError:
-            return _closest_name((*keys[:depth], name, *keys[depth + 1 :]), alone, type)
+            return _find_failing_key((*keys[:depth], name, *keys[depth + 1 :]), alone, type)
     return keys
 
 
-def _suggest_names(keys: tuple[str, ...], what: str, type: Any) -> tuple[tuple[str, ...], str]:
+def _explain_error(keys: tuple[str, ...], what: str, type: Any) -> tuple[tuple[str, ...], str]:
     unknown = _UNKNOWN.fullmatch(what)
     if unknown is None:
         return keys, what[:1].lower() + what[1:].replace(", got ", ", found ").replace("`", "")

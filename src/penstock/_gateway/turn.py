@@ -19,7 +19,7 @@ from penstock._fold import Fold
 from penstock._framing import WRITERS
 from penstock._gateway import error_responses
 from penstock._gateway.client_stream import Passthrough, Translation, can_pass_through, client_stream, encode_body
-from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest
+from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest
 from penstock._gateway.journal import request_columns, usage_cost
 from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, StreamRelay
 from penstock._http.disconnect import DisconnectWatch
@@ -50,11 +50,11 @@ _NO_END = ev.Fault("truncated", "the turn has no end")
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
+class ActiveTurn:
     """A turn while it is answered; afterwards its result, for the journal and the inspector."""
 
     services: Services
-    endpoint: Endpoint
+    endpoint: ClientEndpoint
     incoming: IncomingRequest
     out: ResponseWriter
     turn_request: TurnRequest | None = None
@@ -88,7 +88,7 @@ class Turn:
             if not gone.absorb_cancellation():
                 raise
             if gone.fault is not None:
-                await self._end_with(gone.fault)
+                await self._end_with_error(gone.fault)
         except PenstockError as error:
             await self._refuse(self._convert_error(error))
         except Exception as error:
@@ -108,7 +108,7 @@ class Turn:
         if turn_request.wrap_send is not None:
             self.out.wrap_send(turn_request.wrap_send)
         turn_request.request.model = turn_request.request.model or services.catalogue.default_model
-        self.slot = services.enter(incoming, turn_request.request.model)
+        self.slot = services.take_slot(incoming, turn_request.request.model)
         self.recording = services.record(incoming, turn_request)
         self.observer = services.observe(self)
         if turn_request.request.stream:
@@ -116,7 +116,7 @@ class Turn:
         reply = self.reply = await services.upstream.open(incoming, turn_request, self)
         incoming.release_body()  # it is converted and sent; a long answer must not block the budget
         if self.recording is not None:
-            self.recording.answered(reply, turn_request.protocol)
+            self.recording.set_reply(reply, turn_request.protocol)
         if self.observer is not None:
             self.observer.on_reply(reply)
         self.first_content = time.monotonic() - incoming.started
@@ -158,7 +158,7 @@ class Turn:
                 self.observer.on_read(pair)
         data = b"".join(raw)
         if self.recording is not None and reply.raw:
-            self.recording.chunk(data)
+            self.recording.add_chunk(data)
         if isinstance(reply.end, ev.Fault):
             await self._refuse(reply.end)
             return
@@ -172,7 +172,7 @@ class Turn:
             self._log_file_problems(files)
         body = data if self.passthrough else encode_body(turn_request, events, reply.cleared)
         if self.recording is not None and not reply.raw:
-            self.recording.chunk(body)
+            self.recording.add_chunk(body)
         await self.out.send_response(
             200, body, (error_responses.JSON, *turn_request.headers, *self._id_header(), *self.out.late_headers)
         )
@@ -236,7 +236,7 @@ class Turn:
         self.out.late_headers = (*self.out.late_headers, *error_responses.error_headers(fault))
         return True
 
-    async def _end_with(self, fault: ev.Fault) -> None:
+    async def _end_with_error(self, fault: ev.Fault) -> None:
         """End an unfinished answer with an error. Releases the provider first; gives up if the client does not read."""
         if self.reply is not None:
             await self.reply.aclose()
@@ -247,8 +247,8 @@ class Turn:
     def _remember(self) -> None:
         """Store state that the client cannot send back with its next request. Also after a broken answer."""
         capture, reply = self._capture, self.reply
-        if self._ciphertexts is not None and reply is not None and self._ciphertexts.found:
-            rows = encrypted_rows(self._ciphertexts.found, reply.provider)
+        if self._ciphertexts is not None and reply is not None and self._ciphertexts.ciphertexts:
+            rows = encrypted_rows(self._ciphertexts.ciphertexts, reply.provider)
             self.services.reasoning_store.put(self.incoming.caller.tenant, rows)
         if capture is None or reply is None or not capture.has(STATE_EVENTS):  # most turns have none
             return
@@ -266,12 +266,12 @@ class Turn:
         if row.malformed:
             log.warning("%s: %d malformed frames from %s were left out", row.request_id, row.malformed, row.provider)
         if self.slot is not None:
-            self.slot.leave(reply.usage if reply is not None else None, row.cost or 0.0)
+            self.slot.release(reply.usage if reply is not None else None, row.cost or 0.0)
         if self.recording is not None:
             self.recording.close()
-        services.telemetry.note(row, self.incoming.headers, throttle=self.slot is None)
+        services.telemetry.add_turn(row, self.incoming.headers, throttle=self.slot is None)
         if self.turn_request is not None and reply is not None:
-            services.estimates.note(self.turn_request.request, len(self.incoming.raw), reply.usage, row)
+            services.estimates.sample_turn(self.turn_request.request, len(self.incoming.raw), reply.usage, row)
         if self.observer is not None:
             self.observer.on_end(self, row)
         if services.watch is not None:
@@ -335,14 +335,19 @@ def _has_state(event: ev.AnyEvent) -> bool:
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from penstock._gateway.endpoints import Endpoint, IncomingRequest
+    from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest
 
     Send = Callable[[Any], Awaitable[None]]
 
 
 async def run_internal_turn(
-    endpoint: Endpoint, incoming: IncomingRequest, send: Send, off: asyncio.Event | None = None, *, begun: bool = False
-) -> Turn:
+    endpoint: ClientEndpoint,
+    incoming: IncomingRequest,
+    send: Send,
+    off: asyncio.Event | None = None,
+    *,
+    begun: bool = False,
+) -> ActiveTurn:
     """Run a turn until it ends or `off` is set. `begun`: errors are sent inside the stream from the start."""
     serve = incoming.services.config.serve
     watched = off or asyncio.Event()
@@ -355,7 +360,7 @@ async def run_internal_turn(
     try:
         out = ResponseWriter(send, gone, keep_alive=serve.ping if off is not None else 0, stuck_limit=serve.write)
         out.started = begun
-        turn = Turn(incoming.services, endpoint, incoming, out)
+        turn = ActiveTurn(incoming.services, endpoint, incoming, out)
         with incoming.services.revocations.guard(incoming.caller, gone.cancel_with):
             await turn.run(gone)
     finally:

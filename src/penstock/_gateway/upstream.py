@@ -39,7 +39,7 @@ MAX_RETRY_WAIT = 60.0  # seconds that all pauses before retries of a request may
 STRICT_HEADER = "x-penstock-strict"  # asks to refuse a request that cannot be converted without loss
 
 
-class Upstream:
+class GatewayUpstream:
     """Opens requests at providers. `env` is the live environment: keys may be stored while the gateway runs."""
 
     config: GatewayConfig
@@ -57,16 +57,16 @@ class Upstream:
     ) -> None:
         self.env = env
         self._store, self._threads = store, threads
-        self._use(config, router)
+        self._apply_config(config, router)
         self.fetch_limits: FetchLimits = fetch_limits(config)
 
     def reload(self, config: GatewayConfig) -> None:
         """Use another configuration from the next request on. Overrides of the fetch limits stay."""
-        self._use(config, self.router.renewed(engine_config(config)))
+        self._apply_config(config, self.router.renewed(engine_config(config)))
         old = self.fetch_limits
         self.fetch_limits = replace(fetch_limits(config), allow=old.allow, resolve=old.resolve, ports=old.ports)
 
-    def _use(self, config: GatewayConfig, router: Router) -> None:
+    def _apply_config(self, config: GatewayConfig, router: Router) -> None:
         self.config, self.router = config, router
         self.client = Client(router=router)
         self.price_list = PriceList(router.config)
@@ -115,10 +115,6 @@ class Upstream:
         if value.lower() not in ("true", "false"):
             raise InputError(f"{STRICT_HEADER}: expected true or false, found {value!r}")
         return value.lower() == "true"
-
-    def count_open_circuits(self) -> float:
-        """Return the number of open circuits, for the metrics."""
-        return self.router.breakers.open_count()
 
     @cached_property
     def estimator(self) -> HybridTokenEstimator:

@@ -51,14 +51,14 @@ class WebSocketServer:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.open = 0
-        services.metrics.gauge("penstock_websockets_open", "WebSockets that are open.", lambda: self.open)
+        services.metrics.add_gauge("websockets_open", lambda: self.open)
 
     async def serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         await receive()  # the connect message
         incoming = IncomingRequest({**scope, "method": "GET"})
         incoming.path = path
-        fault = self._refusal(incoming, scope)
+        fault = self._find_refusal(incoming, scope)
         if fault is not None:
             self._services.record_refusal(incoming, "responses", fault)
             await _refuse_connection(fault, scope, send)
@@ -75,7 +75,7 @@ class WebSocketServer:
             if own:
                 account.close()
 
-    def _refusal(self, incoming: IncomingRequest, scope: Scope) -> Fault | None:
+    def _find_refusal(self, incoming: IncomingRequest, scope: Scope) -> Fault | None:
         services = self._services
         try:
             services.admit(scope, incoming)
@@ -103,25 +103,25 @@ class WebSocketConnection:
     ) -> None:
         self._incoming, self._scope, self._receive, self._send = incoming, scope, receive, send
         self._bytes = account
-        account.give_up, account.lost = self._give_up, self._lost
+        account.give_up, account.on_disconnect = self._give_up, self._mark_disconnected
         self._memory = ResponseMemory(account)
         self._inbox: deque[bytes] = deque()
         self._room = asyncio.Event()  # set while there is room for a request
         self._room.set()
-        self._news = asyncio.Event()  # a request came, or the connection ends
+        self._wakeup = asyncio.Event()  # a request came, or the connection ends
         self._gone = asyncio.Event()
         self._ending = False  # no more requests are accepted
         self._lock = asyncio.Lock()
-        self._close, self._why = 0, ""  # the close code, if the gateway closes
-        self._old = time.monotonic() + (incoming.services.config.serve.websocket_age or float("inf"))
+        self._close_code, self._close_reason = 0, ""  # the close code, if the gateway closes
+        self._expires_at = time.monotonic() + (incoming.services.config.serve.websocket_age or float("inf"))
 
     async def run(self) -> None:
         """Answer requests until the connection ends."""
         loop = asyncio.get_running_loop()
         listening, stopping = loop.create_task(self._listen()), loop.create_task(self._stop_with_server())
         try:
-            with self._incoming.services.revocations.guard(self._incoming.caller, self._revoked, open_ended=True):
-                while (raw := await self._next()) is not None:
+            with self._incoming.services.revocations.guard(self._incoming.caller, self._close_revoked, open_ended=True):
+                while (raw := await self._next_request()) is not None:
                     size = len(raw)
                     self._bytes.begin(size)
                     await self._answer(raw)
@@ -130,15 +130,16 @@ class WebSocketConnection:
                     self._make_room()
         except Exception:
             log.exception("a WebSocket at %s failed", self._incoming.path)
-            self._close = INTERNAL
+            self._close_code = INTERNAL
         finally:
             listening.cancel()
             stopping.cancel()
-            self._bytes.give_up = self._bytes.lost = None
-        if self._close:
+            self._bytes.give_up = self._bytes.on_disconnect = None
+        if self._close_code:
             with suppress(Exception):  # the client may have disconnected
                 async with asyncio.timeout(CLOSE_TIMEOUT):
-                    await self._send({"type": "websocket.close", "code": self._close, "reason": self._why})
+                    reason = self._close_reason
+                    await self._send({"type": "websocket.close", "code": self._close_code, "reason": reason})
 
     async def _listen(self) -> None:
         """Receive requests while there is room; else the server stops reading."""
@@ -152,61 +153,61 @@ class WebSocketConnection:
             message.clear()  # frees the memory before the next message
             self._bytes.deliver(len(raw))
             if len(raw) > largest:
-                self._close = TOO_BIG
+                self._close_code = TOO_BIG
                 break
             self._inbox.append(raw)
             raw = b""
             self._make_room()
-            self._news.set()
-        self._lost()
+            self._wakeup.set()
+        self._mark_disconnected()
 
-    def _lost(self) -> None:
+    def _mark_disconnected(self) -> None:
         """Mark the client as disconnected. Its messages may still wait."""
         self._gone.set()
-        self._news.set()
+        self._wakeup.set()
 
     def _make_room(self) -> None:
-        if self._bytes.full or len(self._inbox) >= MAX_WAITING:
+        if self._bytes.is_full or len(self._inbox) >= MAX_WAITING:
             self._room.clear()
         else:
             self._room.set()
 
-    async def _next(self) -> bytes | None:
+    async def _next_request(self) -> bytes | None:
         """Return the next request; None if the connection ends."""
         while not (self._gone.is_set() or self._ending):
-            left = self._old - time.monotonic()
+            left = self._expires_at - time.monotonic()
             if left <= 0:
                 await self._expire(_AGE_MESSAGE)
             elif self._inbox:
                 return self._inbox.popleft()
             else:
-                self._news.clear()
+                self._wakeup.clear()
                 try:
                     async with asyncio.timeout(min(IDLE_TIMEOUT, left)):
-                        await self._news.wait()
+                        await self._wakeup.wait()
                 except TimeoutError:
                     await self._expire(_IDLE_MESSAGE if left > IDLE_TIMEOUT else _AGE_MESSAGE)
         return None
 
-    async def _expire(self, said: str) -> None:
-        await self._tell(responses_error(said, code="websocket_connection_limit_reached").fault)
-        self._end(NORMAL)
+    async def _expire(self, message: str) -> None:
+        await self._send_error(responses_error(message, code="websocket_connection_limit_reached").fault)
+        self._begin_close(NORMAL)
 
     # ── why it ends ───────────────────────────────────────────────────────────────────────────────
 
-    def _end(self, code: int, why: str = "") -> None:
-        self._close, self._why = code, why
+    def _begin_close(self, code: int, why: str = "") -> None:
+        self._close_code, self._close_reason = code, why
         self._ending = True
-        self._news.set()
+        self._wakeup.set()
 
-    def _revoked(self, fault: Fault) -> None:
+    def _close_revoked(self, fault: Fault) -> None:
         """Close the connection because its key was revoked. A running turn ends with its own error."""
-        self._end(POLICY, fault.message)
+        self._begin_close(POLICY, fault.message)
 
     async def _stop_with_server(self) -> None:
         """Close the connection after its turn when the server stops."""
         await self._incoming.services.closing.wait()
-        self._end(RESTART, "the gateway is shutting down")
+        self._begin_close(RESTART, "the gateway is shutting down")
 
     def _give_up(self) -> None:
         """Free bytes because the budget is full: drop remembered responses, or close the connection."""
@@ -215,34 +216,34 @@ class WebSocketConnection:
             return
         self._inbox.clear()
         self._bytes.abandon()
-        self._end(TRY_LATER, "too many bytes wait on all WebSockets (serve.websocket_total)")
+        self._begin_close(TRY_LATER, "too many bytes wait on all WebSockets (serve.websocket_total)")
         self._gone.set()
 
     # ── a request ─────────────────────────────────────────────────────────────────────────────────
 
     async def _answer(self, raw: bytes) -> None:
-        incoming = self._visited(raw)
+        incoming = self._build_incoming(raw)
         try:
             self._incoming.services.admit(self._scope, incoming)
         except PenstockError as error:
             fault = error_responses.fault_from_error(error, "responses")
             self._incoming.services.record_refusal(incoming, "responses", fault)
-            await self._tell(fault)
-            self._end(POLICY, fault.message)
+            await self._send_error(fault)
+            self._begin_close(POLICY, fault.message)
             return
         try:
             body = await incoming.offload(lambda: self._read(incoming))
         except PenstockError as error:
-            await self._tell(error_responses.fault_from_error(error, "responses"))
+            await self._send_error(error_responses.fault_from_error(error, "responses"))
             return
-        sender = WebSocketSender(self.text, self.pause, body.get("stream_id"))
+        sender = WebSocketSender(self.send_text, self.wait_for_sends, body.get("stream_id"))
         turn = WebSocketTurn(incoming, body, sender, self._memory, self._gone)
         await (turn.remember if body.get("generate") is False else turn.run)()
         if not turn.done and isinstance(body.get(PREVIOUS_ID), str):
             self._memory.drop(body[PREVIOUS_ID])  # after a failure the client must send the whole conversation
         incoming.raw = b""
 
-    def _visited(self, raw: bytes) -> IncomingRequest:
+    def _build_incoming(self, raw: bytes) -> IncomingRequest:
         came = self._incoming
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in came.headers.items()]
         incoming = IncomingRequest({"method": "WEBSOCKET", "path": came.path, "query_string": b"", "headers": headers})
@@ -259,10 +260,10 @@ class WebSocketConnection:
             raise responses_error("background: not on a WebSocket, which is a stream by itself", param="background")
         return {**body, "stream": True}
 
-    async def _tell(self, fault: Fault) -> None:
-        await self.text(error_event(*error_responses.error_response("responses", fault)))
+    async def _send_error(self, fault: Fault) -> None:
+        await self.send_text(error_event(*error_responses.error_response("responses", fault)))
 
-    async def text(self, data: bytes) -> None:
+    async def send_text(self, data: bytes) -> None:
         """Send one message. Messages do not interleave."""
         async with self._lock:
             if self._gone.is_set():
@@ -272,7 +273,7 @@ class WebSocketConnection:
             except OSError:  # the client has disconnected
                 self._gone.set()
 
-    async def pause(self) -> None:
+    async def wait_for_sends(self) -> None:
         """Wait until the last message is sent. Detects clients that do not read."""
         async with self._lock:
             return

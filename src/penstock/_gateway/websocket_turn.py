@@ -14,7 +14,7 @@ from penstock import _protocols as protocols
 from penstock._framing.sse import SseParser
 from penstock._gateway import error_responses
 from penstock._gateway.client_stream import Translation
-from penstock._gateway.endpoints import Endpoint, Headers, IncomingRequest, TurnRequest
+from penstock._gateway.endpoints import ClientEndpoint, Headers, IncomingRequest, TurnRequest
 from penstock._gateway.endpoints.responses import ResponseSaver, build_turn_request, check_model, resolve_request
 from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, ResolvedInput
 from penstock._gateway.turn import run_internal_turn
@@ -163,7 +163,7 @@ class ResponseMemory:
         found = self._responses.get(id)
         return found.past if found is not None else None
 
-    def keep(self, id: str, past: ConversationPast, size: int, previous: str = "") -> None:
+    def add(self, id: str, past: ConversationPast, size: int, previous: str = "") -> None:
         """Remember a response. `size`: the bytes that this turn added to those of `previous`."""
         before = self._responses.get(previous)
         segments = (*(before.segments if before else ()), _Segment(size, object()))
@@ -199,7 +199,7 @@ class WebSocketTurn:
 
     async def run(self) -> None:
         """Answer the request with a turn."""
-        endpoint = Endpoint("responses", self._read)
+        endpoint = ClientEndpoint("responses", self._read)
         await run_internal_turn(endpoint, self.incoming, self.sender.send, self.gone)
 
     async def remember(self) -> None:
@@ -235,5 +235,5 @@ class WebSocketTurn:
         size = len(self.incoming.raw) + len(msgspec.json.encode(output))
         if past and memory.find(previous) is None:  # it came from the store
             size += len(msgspec.json.encode(past))
-        memory.keep(response["id"], ConversationPast([*past, *resolved.new, *output], chain), size, previous)
+        memory.add(response["id"], ConversationPast([*past, *resolved.new, *output], chain), size, previous)
         self.done = True

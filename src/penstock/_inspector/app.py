@@ -132,7 +132,7 @@ class Inspector:
         told["models"] = [
             {"id": entry.name, "provider": entry.model.provider}
             for entry in await self._models()
-            if caller.may(entry.name)
+            if caller.may_use(entry.name)
         ]
         if recorder.folder is not None and caller.sees == "all":
             told["recording"] |= {"dir": str(recorder.folder), "size": recorder.size, "total": recorder.total}

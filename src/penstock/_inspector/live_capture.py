@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock._engines.interface import ChunkEvents
     from penstock._engines.reply import ModelReply
     from penstock._gateway.endpoints import TurnRequest
-    from penstock._gateway.turn import Turn
+    from penstock._gateway.turn import ActiveTurn
     from penstock._store.journal import JournalEntry as Noted
 
 MAX_TURN_BYTES = 4 * 2**20  # bytes of one turn
@@ -67,14 +67,14 @@ class TurnCapture:
         "size", "teed", "tenant", "time", "turn",
     )  # fmt: skip
 
-    def __init__(self, turn: Turn, store: CaptureStore) -> None:
+    def __init__(self, turn: ActiveTurn, store: CaptureStore) -> None:
         visit = turn.incoming
         assert turn.turn_request is not None  # noqa: S101 — a turn is watched from when it is known what is asked
         self.id: str = visit.id
         self.tenant: str = visit.caller.tenant
         self.secret: str = visit.caller.secret
         self.time: float = time.time() - (time.monotonic() - visit.started)
-        self.turn: Turn | None = turn
+        self.turn: ActiveTurn | None = turn
         self.row: Noted | None = None
         self.asked: TurnRequest = turn.turn_request
         self.request: bytes = visit.raw[:MAX_REQUEST_BYTES]
@@ -136,7 +136,7 @@ class TurnCapture:
         self.size += size
         self._store.on_growth(self, size)
 
-    def on_end(self, turn: Turn, row: Noted) -> None:
+    def on_end(self, turn: ActiveTurn, row: Noted) -> None:
         """The turn is over; what only it needed is let go of. That it is over is said last: others may look."""
         self._measure()
         reply = turn.reply
@@ -290,7 +290,7 @@ class LiveCaptures:
         made = TurnListener(tenant)
         self._listeners.add(made)
         self._services.watch = self
-        self._services.estimates.told = self._on_estimate
+        self._services.estimates.on_estimate = self._on_estimate
         if self._timer is not None:
             self._timer.cancel()
         return made
@@ -299,7 +299,7 @@ class LiveCaptures:
         """Somebody has gone. What is held stays a while for those who come back."""
         self._listeners.discard(listener)
         if not self._listeners:
-            self._services.watch = self._services.estimates.told = None
+            self._services.watch = self._services.estimates.on_estimate = None
             self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self.clear)
 
     def clear(self) -> None:
@@ -318,7 +318,7 @@ class LiveCaptures:
 
     # ── what goes by ──────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, turn: Turn) -> TurnCapture | None:
+    def begin(self, turn: ActiveTurn) -> TurnCapture | None:
         """A turn has begun. Where there are too many to be shown, it is only counted in the end."""
         tenant = turn.incoming.caller.tenant
         for listener in self._listeners:
@@ -326,7 +326,7 @@ class LiveCaptures:
                 return self._start_capture(turn)
         return None
 
-    def _start_capture(self, turn: Turn) -> TurnCapture:
+    def _start_capture(self, turn: ActiveTurn) -> TurnCapture:
         tap = self.captures[turn.incoming.id] = TurnCapture(turn, self)
         if len(self.captures) > MAX_TURNS:
             self._drop_oldest()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock._diagnostics import Diagnostic
-    from penstock._gateway.turn import Turn as Going
+    from penstock._gateway.turn import ActiveTurn as Going
     from penstock._store.journal import JournalEntry
     from penstock._tracing import Step, Tracer
 

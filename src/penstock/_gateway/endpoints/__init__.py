@@ -147,7 +147,7 @@ class TurnRequest(msgspec.Struct):
     encode_notice: Callable[[RetryWait | Cleared], bytes] | None = None  # encodes a notice beside the answer
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class ClientEndpoint(msgspec.Struct, frozen=True):
     """A route of a client protocol. `read` returns the turn; it is awaited if it must look something up first.
 
     `find_alternative` returns the handler of a request that needs no turn, or None.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, read_request
+from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, read_request
 
 if TYPE_CHECKING:
     from penstock import request as rq
@@ -56,9 +56,9 @@ def _build_chat_request(incoming: IncomingRequest, request: rq.Request) -> TurnR
     )
 
 
-CHAT = Endpoint("openai-chat", read_chat)
-FIM = Endpoint("openai-chat", read_fim)
-COMPLETIONS = Endpoint("completions", read_completions)
+CHAT = ClientEndpoint("openai-chat", read_chat)
+FIM = ClientEndpoint("openai-chat", read_fim)
+COMPLETIONS = ClientEndpoint("completions", read_completions)
 
 
 def read_messages(incoming: IncomingRequest) -> TurnRequest:
@@ -68,7 +68,7 @@ def read_messages(incoming: IncomingRequest) -> TurnRequest:
     return TurnRequest(request, "anthropic", options=options, headers=((b"request-id", f"req_{incoming.id}".encode()),))
 
 
-MESSAGES = Endpoint("anthropic", read_messages)
+MESSAGES = ClientEndpoint("anthropic", read_messages)
 
 
 def read_gemini(incoming: IncomingRequest) -> TurnRequest:
@@ -82,4 +82,4 @@ def read_gemini(incoming: IncomingRequest) -> TurnRequest:
     return TurnRequest(request, "gemini", framing=framing, options=options, allow_passthrough=framing != "jsonarray")
 
 
-GEMINI = Endpoint("gemini", read_gemini)
+GEMINI = ClientEndpoint("gemini", read_gemini)

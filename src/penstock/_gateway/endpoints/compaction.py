@@ -10,7 +10,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest
+from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest
 from penstock._gateway.endpoints.responses import resolve_request
 from penstock._gateway.endpoints.stored_responses import input_items, pack_summary
 from penstock._gateway.turn import ResponseCollector, run_internal_turn
@@ -63,7 +63,7 @@ async def _request_summary(incoming: IncomingRequest, model: str, script: str) -
         request, "responses", operation="responses", options={"model": model}, allow_passthrough=False
     )
     caught = ResponseCollector()
-    turn = await run_internal_turn(Endpoint("responses", lambda _: turn_request), incoming, caught.send)
+    turn = await run_internal_turn(ClientEndpoint("responses", lambda _: turn_request), incoming, caught.send)
     if turn.fault is not None:
         raise StreamFault(turn.fault)
     response = lenient.as_object(decode_deep(caught.body, trusted=True))

@@ -80,7 +80,7 @@ async def count_request(
 ) -> tuple[int, bool]:
     """Return the count, and whether it is the provider's."""
     request.model = request.model or services.catalogue.default_model
-    incoming.caller.check(request.model)
+    incoming.caller.check_model(request.model)
     target = services.catalogue.target(request.model)
     if target.provider.endpoint("count", target.model) is not None:
         found, record = await _ask_provider(services, incoming, request, source)
@@ -101,7 +101,7 @@ def _record_count(
     aux_request: AuxRequest | None = incoming.aux_request
     if aux_request is not None:
         aux_request.requested_model, aux_request.counted = name, count
-        aux_request.answered_by(target.provider.name, target.model, None, record)
+        aux_request.set_answer(target.provider.name, target.model, None, record)
 
 
 async def _ask_provider(

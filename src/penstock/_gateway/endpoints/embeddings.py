@@ -86,7 +86,7 @@ async def rerank_documents(services: Services, incoming: IncomingRequest) -> byt
     found = await services.upstream.client.rerank(
         model, query, documents, top, options=services.upstream.options(incoming), **more
     )
-    aux_request.answered_by(found.provider, found.model, found.usage, found.record)
+    aux_request.set_answer(found.provider, found.model, found.usage, found.record)
     rows: list[Object] = [{"index": one.index, "relevance_score": one.score} for one in found.results[:top]]
     if body.get("return_documents"):
         for row in rows:
@@ -102,7 +102,7 @@ async def _embed_texts(
 ) -> Embeddings:
     aux_request = _take_slot(services, incoming, model)
     found = await services.upstream.client.embed(model, texts, options=services.upstream.options(incoming), **more)
-    aux_request.answered_by(found.provider, found.model, found.usage, found.record)
+    aux_request.set_answer(found.provider, found.model, found.usage, found.record)
     return found
 
 
@@ -110,7 +110,7 @@ def _take_slot(services: Services, incoming: IncomingRequest, model: str) -> Aux
     """Take a slot of the caller's limits. The application frees it."""
     aux_request: AuxRequest = incoming.aux_request
     aux_request.requested_model = model
-    aux_request.slot = services.enter(incoming, model)
+    aux_request.slot = services.take_slot(incoming, model)
     return aux_request
 
 

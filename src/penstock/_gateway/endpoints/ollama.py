@@ -16,7 +16,7 @@ from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._gateway import read_tables
 from penstock._gateway.callers import make_refusal
-from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, is_replay, read_body
+from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, is_replay, read_body
 from penstock._input_limits import decode_deep
 from penstock._jsontext import decode_or_keep_raw
 from penstock._messages.request_codecs import reader
@@ -56,7 +56,7 @@ class OllamaEncoder:
     def finish(self) -> list[Frame]:
         return []
 
-    def _say(self, message: Object, **more: Any) -> None:
+    def _write_line(self, message: Object, **more: Any) -> None:
         self._first = self._first or time.monotonic_ns()
         if self._generate:
             said = {"response": message.pop("content", ""), **message}
@@ -65,17 +65,17 @@ class OllamaEncoder:
         self._out.append((b"", msgspec.json.encode({**self._head, **said, "done": False, **more})))
 
     def _text(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
-        self._say({"content": event.text})
+        self._write_line({"content": event.text})
 
-    def _thought(self, event: ev.ReasoningDelta) -> None:
-        self._say({"thinking": event.text})
+    def _reasoning(self, event: ev.ReasoningDelta) -> None:
+        self._write_line({"thinking": event.text})
 
     def _call(self, event: ev.CallEnd) -> None:
         if event.by == "client" and not event.broken:
             value: Any = decode_or_keep_raw(event.json or "{}") if event.form == "json" else {"input": event.json}
-            self._say({"tool_calls": [{"id": event.id, "function": {"name": event.name, "arguments": value}}]})
+            self._write_line({"tool_calls": [{"id": event.id, "function": {"name": event.name, "arguments": value}}]})
 
-    def _counted(self, event: ev.Usage) -> None:
+    def _store_usage(self, event: ev.Usage) -> None:
         self._usage = self._usage if event.step else event
 
     def _finish(self, event: ev.Finish) -> None:
@@ -89,7 +89,7 @@ class OllamaEncoder:
             "eval_count": self._usage.output or 0,
             "eval_duration": now - first,
         }
-        self._say({"content": ""}, done=True, done_reason=_FINISH_REASONS.get(event.reason, "stop"), **counts)
+        self._write_line({"content": ""}, done=True, done_reason=_FINISH_REASONS.get(event.reason, "stop"), **counts)
 
     def _fault(self, event: ev.Fault) -> None:
         self._out.append((b"", msgspec.json.encode({"error": event.message})))
@@ -97,9 +97,9 @@ class OllamaEncoder:
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ev.TextDelta: _text,
         ev.RefusalDelta: _text,
-        ev.ReasoningDelta: _thought,
+        ev.ReasoningDelta: _reasoning,
         ev.CallEnd: _call,
-        ev.Usage: _counted,
+        ev.Usage: _store_usage,
         ev.Finish: _finish,
         ev.Fault: _fault,
     }
@@ -167,7 +167,7 @@ def find_load_handler(incoming: IncomingRequest) -> Any:
     return answer_load_request if loads else None
 
 
-GENERATE = Endpoint("ollama", read_generate, find_load_handler)
+GENERATE = ClientEndpoint("ollama", read_generate, find_load_handler)
 
 
 OLLAMA_VERSION = "0.12.6"  # the Ollama version whose API is implemented; clients check it
@@ -197,7 +197,7 @@ async def show_ollama_model(services: Services, incoming: IncomingRequest) -> by
     """`POST /api/show`."""
     name = read_model_name(incoming.json_body())
     entry = await services.catalogue.find(incoming.caller, name)
-    incoming.caller.check(name)
+    incoming.caller.check_model(name)
     model, family = entry.model, entry.model.family or entry.model.provider
     info: Object = {"general.architecture": family, "general.basename": model.name or name}
     if model.context or model.max_input:
@@ -259,7 +259,7 @@ async def answer_load_request(services: Services, incoming: IncomingRequest) -> 
     """Answer a load request. Nothing is loaded, but the model must exist."""
     body = incoming.json_body()
     name = read_model_name(body)
-    incoming.caller.check(name)
+    incoming.caller.check_model(name)
     services.catalogue.target(name)
     gone = body.get("keep_alive") in (0, "0", "0s", "0m")
     message = {"role": "assistant", "content": ""}
@@ -296,4 +296,4 @@ def _read_api_chat_body(incoming: IncomingRequest, body: Object) -> TurnRequest:
     return TurnRequest(request, "uistream", options=options, headers=UI_STREAM_HEADERS)
 
 
-API_CHAT = Endpoint("uistream", read_api_chat, find_load_handler)
+API_CHAT = ClientEndpoint("uistream", read_api_chat, find_load_handler)

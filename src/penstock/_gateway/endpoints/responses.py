@@ -17,7 +17,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock._framing.sse import SseParser
 from penstock._gateway.background import BackgroundResponse
-from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, is_replay
+from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, is_replay
 from penstock._gateway.endpoints import stored_responses as stored
 from penstock._gateway.endpoints.count_tokens import count_request
 from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, ResolvedInput
@@ -114,7 +114,7 @@ def check_model(incoming: IncomingRequest, turn_request: TurnRequest) -> None:
     """Set the default model, and raise if the model is unknown or the caller may not use it."""
     catalogue: ModelCatalogue = incoming.services.catalogue
     model = turn_request.request.model = turn_request.request.model or catalogue.default_model
-    incoming.caller.check(model)
+    incoming.caller.check_model(model)
     if not catalogue.is_known(model):
         raise StreamFault(unknown_model_fault(ValueError(f"{model[:200]!r} is no model that is known here")))
 
@@ -137,7 +137,7 @@ async def start_background_response(services: Services, incoming: IncomingReques
     if body.get("store") is False:
         reason = "background: a response that is not stored could not be asked for"
         raise stored.responses_error(reason, param="background")
-    if services.background.full:
+    if services.background.is_full:
         raise StreamFault(Fault("rate-limit", "too many responses are being made in the background", retry_after=5))
     known = await resolve_request(incoming, body)
     saver, live = ResponseSaver(incoming, known), BackgroundResponse({})
@@ -156,8 +156,8 @@ async def start_background_response(services: Services, incoming: IncomingReques
     async def work(live: BackgroundResponse) -> None:
         live.response = {**live.response, "status": "in_progress"}
         try:
-            endpoint = Endpoint("responses", lambda _: turn_request)
-            await run_internal_turn(endpoint, incoming, live.send, live.off, begun=True)
+            endpoint = ClientEndpoint("responses", lambda _: turn_request)
+            await run_internal_turn(endpoint, incoming, live.send, live.cancel_event, begun=True)
         finally:
             release_body()
         if live.response["status"] in stored.UNFINISHED:
@@ -169,7 +169,7 @@ async def start_background_response(services: Services, incoming: IncomingReques
     return EventStream(stored.frames_after(live.follow(), -1)) if follow else first
 
 
-def find_alternative(incoming: IncomingRequest) -> Any:
+def find_background_handler(incoming: IncomingRequest) -> Any:
     """Return the handler of a background request."""
     if b'"background"' not in incoming.raw:
         return None
@@ -179,7 +179,7 @@ def find_alternative(incoming: IncomingRequest) -> Any:
         return None  # the turn reports the error
 
 
-RESPONSES = Endpoint("responses", read_responses, find_alternative)
+RESPONSES = ClientEndpoint("responses", read_responses, find_background_handler)
 
 
 _NOT_ECHOED = frozenset({"background", "completed_at", "error", "incomplete_details", "store"})  # set by the gateway

@@ -239,7 +239,7 @@ async def list_input_items(services: Services, incoming: IncomingRequest) -> byt
     found = await services.telemetry.state.read(lambda: services.response_store.asked(tenant, id))
     if found is None:
         raise _response_not_found(id)
-    items = [_list_item(item, f"{id.removeprefix('resp_')}_{place}") for place, item in enumerate(found)]
+    items = [_format_input_item(item, f"{id.removeprefix('resp_')}_{place}") for place, item in enumerate(found)]
     if incoming.query.get("order", "desc") != "asc":
         items.reverse()
     names = [item["id"] for item in items]
@@ -276,7 +276,7 @@ def _response_not_found(id: str) -> StreamFault:
     return responses_error(f"Response with id {id[:200]!r} not found.", code="response_not_found", status=404)
 
 
-def _list_item(item: Any, name: str) -> Object:
+def _format_input_item(item: Any, name: str) -> Object:
     """Format an item for a list: content as parts, and an id."""
     made: Object = {"type": "message", **item} if "role" in item else dict(item)
     if made.get("type") == "message" and isinstance(made.get("content"), str):

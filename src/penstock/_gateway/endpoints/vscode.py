@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock._gateway.endpoints import Endpoint, IncomingRequest, TurnRequest, read_request
+from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, read_request
 from penstock._gateway.journal import COUNT
 from penstock._messages.context import Cleared
 from penstock._protocols.vscode import wire
@@ -47,7 +47,7 @@ def encode_notice(told: RetryWait | Cleared) -> bytes:
     )
 
 
-CHAT = Endpoint("vscode", read_chat)
+CHAT = ClientEndpoint("vscode", read_chat)
 
 
 async def report_usage(services: Services, incoming: IncomingRequest) -> bytes:
