@@ -145,7 +145,7 @@ def _trust_file(store: config_trust.TrustStore, path: Path) -> None:
     text, raw = parse_config(data, path)
     locations = TomlLocations(text, path)
     for keys in config_trust.sensitive_settings(raw):
-        print(f"{path}:{locations.line(keys)}: {'.'.join(keys)}", file=sys.stderr)
+        print(f"{path}:{locations.line_number(keys)}: {'.'.join(keys)}", file=sys.stderr)
     store.add(path, data)  # the bytes whose settings were shown
     print_message(f"{config_trust.locate_settings(path)} is trusted as it is now")
 
