@@ -202,10 +202,12 @@ def split_results(parts: list[rq.AnyPart]) -> tuple[list[rq.AnyPart], list[rq.An
     """Splits a user message into tool results and other parts. Returns also the positions of the other parts, unless
     they follow the results.
     """
-    results = [part for part in parts if type(part) is rq.Result]
-    places = [position for position, part in enumerate(parts) if type(part) is not rq.Result]
-    mixed = places if places and places[0] < len(results) else None
-    return [*results], [parts[position] for position in places], mixed
+    results: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Result]
+    if len(results) == len(parts):
+        return results, [], None
+    positions = [position for position, part in enumerate(parts) if type(part) is not rq.Result]
+    others = [parts[position] for position in positions]
+    return results, others, positions if positions[0] < len(results) else None
 
 
 def unknown_fields(source: Object, known: AbstractSet[str]) -> Object:

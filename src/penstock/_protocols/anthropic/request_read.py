@@ -22,7 +22,7 @@ from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from penstock._lenient_fields import Object
 
@@ -218,7 +218,7 @@ def read_content(content: Any, key: str, role: str) -> list[rq.AnyPart]:
         return [rq.Text(content)] if content else []
     if not isinstance(content, list):
         raise BadRequest("a string or a list of blocks", content, key)
-    return strict.read_each(content, partial(_read_block, role=role), key)  # pyright: ignore[reportUnknownArgumentType]
+    return strict.read_each(content, _READERS[role], key)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def read_cache_control(source: Object) -> tuple[str, Object | None]:
@@ -363,18 +363,28 @@ _ASSISTANT_CONTENT = _CONTENT | {
     "redacted_thinking": _read_redacted_thinking,
     "tool_use": _read_call,
     **dict.fromkeys(("server_tool_use", "mcp_tool_use"), _read_provider_call),
-}
-_READERS: dict[str, dict[str, Callable[[Object], rq.AnyPart]]] = {
-    "system": {"text": _read_text},
-    "user": _CONTENT | {"tool_result": _read_result},
-    "assistant": _ASSISTANT_CONTENT,
-    "result": _CONTENT,
+    "*_tool_result": _read_provider_result,
 }
 
 
-def _read_block(block: Object, role: str) -> rq.AnyPart:
-    kind = strict.require_text(block, "type")
-    read = _READERS[role].get(kind)
-    if read is None:
-        read = _read_provider_result if role == "assistant" and kind.endswith("_tool_result") else _keep_block
-    return read(block)
+def _build_reader(table: Mapping[str, Callable[[Object], rq.AnyPart]]) -> Callable[[Object], rq.AnyPart]:
+    """Returns a function that reads a block by its type. `*_tool_result` stands for all results of provider tools."""
+    read_provider_result = table.get("*_tool_result", _keep_block)
+
+    def read_block(block: Object) -> rq.AnyPart:
+        kind = block.get("type")
+        if not isinstance(kind, str):
+            raise BadRequest("a string", kind, "type")
+        if kind in table:
+            return table[kind](block)
+        return read_provider_result(block) if kind.endswith("_tool_result") else _keep_block(block)
+
+    return read_block
+
+
+_READERS = {
+    "system": _build_reader({"text": _read_text}),
+    "user": _build_reader(_CONTENT | {"tool_result": _read_result}),
+    "assistant": _build_reader(_ASSISTANT_CONTENT),
+    "result": _build_reader(_CONTENT),
+}

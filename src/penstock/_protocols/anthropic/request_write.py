@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LACKS", "LOSSES", "NAME", "AnthropicRequestWriter", "Quirks", "write_request"]
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
-_LOST_SETTINGS = "seed frequency_penalty presence_penalty choices logprobs top_logprobs verbosity cache_key store"
+_LOST_NAMES = "seed frequency_penalty presence_penalty choices logprobs top_logprobs verbosity cache_key store"
+_LOST_SETTINGS = _LOST_NAMES.split()
 _NEAREST_EFFORTS = {"minimal": "low", "none": ""}
 _TIERS = {canonical: native for native, canonical in request_read.SERVICE_TIERS.items()} | {"auto": "auto"}
 _MIN_BUDGET = 1024  # tokens
@@ -44,7 +45,7 @@ class AnthropicRequestWriter(BlockWriter):
         native, marks = self.split_extra(request.extra)
         messages = embed_markers(request.messages, self.holds, self.report_carried, self.report_loss)
         first = next((position for position, message in enumerate(messages) if _is_turn(message)), len(messages))
-        body = drop_empty(model=request.model, system=self._write_system(messages[:first]))
+        body = drop_empty(model=request.model, system=self._write_system(messages[:first]) if first else "")
         written: list[Object] = []
         body["messages"] = written
         for message in messages[first:]:
@@ -53,7 +54,8 @@ class AnthropicRequestWriter(BlockWriter):
             else:
                 self._write_message(message, written)
         tools = [tool for original in request.tools if (tool := self._build_tool(original)) is not None]
-        body |= drop_empty(tools=tools)
+        if tools:
+            body["tools"] = tools
         self._write_choice(request, body)
         if request.stream:
             body["stream"] = True
@@ -74,7 +76,7 @@ class AnthropicRequestWriter(BlockWriter):
 
     def _write_results(self, message: rq.Message, written: list[Object]) -> None:
         """Writes all results of a round into one user message."""
-        native, _ = self.split_extra(message.extra)
+        native = self.split_extra(message.extra)[0] if message.extra else {}
         if self._results is None or native:
             self._results = {"role": "user", "content": [], **native}
             written.append(self._results)
@@ -121,7 +123,7 @@ class AnthropicRequestWriter(BlockWriter):
     # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
     def _write_settings(self, settings: rq.Settings, marks: Object, body: Object) -> None:
-        self.report_settings(settings, _LOST_SETTINGS.split())
+        self.report_settings(settings, _LOST_SETTINGS)
         if settings.max_output is not None:
             body["max_tokens"] = settings.max_output
         elif "unlimited" not in marks:
@@ -210,10 +212,14 @@ class AnthropicRequestWriter(BlockWriter):
             self.report_loss("tool", tool.name)
             return None
         else:
-            written = drop_empty(name=tool.name, description=tool.description)
+            written = {"name": tool.name}
+            if tool.description:
+                written["description"] = tool.description
             is_untyped = "untyped" in marks and tool.schema is not None
             written["input_schema"] = tool.schema if is_untyped else self.write_object_schema(tool)
-            written |= drop_empty(strict=tool.strict) | native
+            if tool.strict is not None:
+                written["strict"] = tool.strict
+            written.update(native)
             if "kind" in marks:
                 written["type"] = marks["kind"]
         if tool.cache:

@@ -117,10 +117,17 @@ class BlockWriter(request_writer.RequestDraft):
         return [block]
 
     def _write_result(self, result: rq.Result) -> list[Object]:
+        block: Object = {"type": "tool_result", "tool_use_id": result.call}
+        if result.extra is None:
+            if result.content:
+                block["content"] = self.write_content(result.content)
+            if result.failed:
+                block["is_error"] = True
+            return [block]
         native, marks = self.split_extra(result.extra)
         if result.by == "provider" and native:
             return [{**native, "content": decode_or_keep_raw(result.json)}]
-        block: Object = {"type": "tool_result", "tool_use_id": result.call, **native}
+        block.update(native)
         if result.content or "listed" in marks:
             block["content"] = self.write_content(result.content, listed="listed" in marks)
         if result.failed or "said" in marks:

@@ -13,16 +13,15 @@ from penstock._protocols.bedrock import request_read
 from penstock._protocols.bedrock.request_parts import LOSSES, ConverseBlockWriter, Quirks, build_cache_point
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock._lenient_fields import Object
 
 __all__ = ["LOSSES", "BedrockRequestWriter", "Quirks", "write_request"]
 # Roles of neighbours that join one message without a loss: (last, next).
 _JOINED_ROLES = {*(("tool", role) for role in ("tool", "user", "system")), ("user", "system"), ("system", "user")}
 _EMPTY_BLOCK: Object = {"text": EMPTY_MARK}
-_LOST_SETTINGS = """seed frequency_penalty presence_penalty choices logprobs top_logprobs parallel_calls verbosity user
+_LOST_NAMES = """seed frequency_penalty presence_penalty choices logprobs top_logprobs parallel_calls verbosity user
     cache_key store"""
+_LOST_SETTINGS = _LOST_NAMES.split()
 _NEAREST_EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
 _MIN_BUDGET = 1024  # the smallest accepted budget
 # Additional fields of model families that do not use Claude's field, by a part of the model id.
@@ -66,7 +65,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
-    def _write_messages(self, messages: Iterable[rq.Message]) -> list[Object]:
+    def _write_messages(self, messages: list[rq.Message]) -> list[Object]:
         written: list[Object] = []
         for message in messages:
             native, marks = self.split_extra(message.extra)
@@ -146,7 +145,9 @@ class BedrockRequestWriter(ConverseBlockWriter):
         if tool.description or marks.get("empty"):
             spec["description"] = tool.description
         spec["inputSchema"] = {"json": self.write_object_schema(tool)}
-        return spec | request_writer.drop_empty(strict=tool.strict)
+        if tool.strict is not None:
+            spec["strict"] = tool.strict
+        return spec
 
     def _build_choice(self, choice: rq.ToolChoice) -> Object:
         native: dict[str, Object] = self.split_extra(choice.extra)[0]
@@ -161,7 +162,7 @@ class BedrockRequestWriter(ConverseBlockWriter):
     # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
     def _write_settings(self, settings: rq.Settings, marks: Object, body: Object, model: str) -> None:
-        self.report_settings(settings, _LOST_SETTINGS.split())
+        self.report_settings(settings, _LOST_SETTINGS)
         names = {marks.get("limit") or "maxTokens": "max_output", **request_read.SETTINGS}
         config = {**request_writer.write_settings(settings, names), **marks.get("config", {})}
         request_writer.add_missing(config, marks.get("unsaid"))

@@ -12,14 +12,13 @@ from penstock._jsontext import GrowingText, decode_or_keep_raw, decode_trusted, 
 from penstock._lenient_fields import as_object
 from penstock._protocols.gemini.decode_calls import METADATA_ONLY
 from penstock._protocols.gemini.decode_metadata import FINISH_REASONS
-from penstock._protocols.gemini.wire import NAME, drop_none, get_gemini_fields
+from penstock._protocols.gemini.wire import ENUMS, NAME, drop_none, get_gemini_fields
 from penstock._vendor_errors import provider_error_object, read_errors, refused_by, vendor_error, vendor_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock._framing.frame import Frame
-    from penstock.events import Fault, Reason, Source
 
 # ── the non-stream body ───────────────────────────────────────────────────────────────────────────
 
@@ -109,7 +108,7 @@ class CandidateState:
     texts: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])  # part, text of one delta
     queries: list[str] = field(default_factory=list[str])  # of searches that another provider ran
     refused: bool = False
-    sources: list[Source] = field(default_factory=list["Source"])
+    sources: list[ev.Source] = field(default_factory=list["ev.Source"])
 
     def add_text(self, part: int, text: str) -> None:
         self.texts.append((part, text))
@@ -195,12 +194,7 @@ def _build_grounding_chunk(url: str, title: str, quote: str) -> dict[str, Any]:
 
 # ── finish and usage ──────────────────────────────────────────────────────────────────────────────
 
-_FINISH_NAMES: dict[Reason, str] = {
-    **dict.fromkeys(("stop", "calls", "pause"), "STOP"),
-    **dict.fromkeys(("filter", "refusal"), "SAFETY"),
-    "length": "MAX_TOKENS",
-    "other": "OTHER",
-}
+_FINISH_NAMES: dict[ev.Reason, str] = ENUMS["finish_names"]
 _METADATA_FIELDS = """finishMessage safetyRatings citationMetadata groundingMetadata urlContextMetadata avgLogprobs
     logprobsResult tokenCount"""
 _USAGE_FIELDS = frozenset({"promptTokenCount", "candidatesTokenCount", "totalTokenCount"})
@@ -232,7 +226,7 @@ def build_payload_before_error(states: dict[int, CandidateState], usage: dict[st
 
 
 def _build_finished_candidate(
-    choice: int, reason: Reason, raw: str, native: dict[str, Any], states: dict[int, CandidateState]
+    choice: int, reason: ev.Reason, raw: str, native: dict[str, Any], states: dict[int, CandidateState]
 ) -> dict[str, Any]:
     """Builds one candidate. It has an empty text as Gemini's, because some clients require a part."""
     finished: dict[str, Any] = {
@@ -251,7 +245,7 @@ def _build_finished_candidate(
     return finished
 
 
-def _get_finish_reason(reason: Reason, raw: str, native: dict[str, Any]) -> str:
+def _get_finish_reason(reason: ev.Reason, raw: str, native: dict[str, Any]) -> str:
     """Returns Gemini's original finish reason if it means the same; a stop with calls is STOP."""
     meaning = FINISH_REASONS.get(raw, "stop" if native.get("finishReason") == raw else None)
     return raw if meaning == reason or (meaning == "stop" and reason == "calls") else _FINISH_NAMES[reason]
@@ -279,7 +273,7 @@ ERRORS = read_errors(__name__)
 _STATUS_TYPES: dict[int, str] = {401: "UNAUTHENTICATED", 501: "UNIMPLEMENTED"}  # of refusals by the gateway itself
 
 
-def build_error_body(fault: Fault) -> dict[str, Any]:
+def build_error_body(fault: ev.Fault) -> dict[str, Any]:
     """Builds the body of an HTTP error, which is also the payload of an error in a stream."""
     original = provider_error_object(fault, NAME)
     if isinstance(original.get("code"), int) and isinstance(original.get("status"), str):  # not of the Interactions API

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock._ledger import Ledger, Part
-    from penstock.events import AnyEvent, Extra, Reason
 
 _MAX_CANDIDATES = 256  # a higher index is garbage; events need a place for every lower index
 _EMPTY_CANDIDATE = wire.Candidate()  # equals a candidate that only had content
@@ -171,7 +170,7 @@ class GeminiDecoder(Decoder):
             candidate.content = None
         self._on_chunk(payload)
 
-    def finish(self) -> list[AnyEvent]:
+    def finish(self) -> list[ev.AnyEvent]:
         self._catch_up()
         first = self._candidates.get(0)
         has_ended = first is not None and first.reason is not None
@@ -214,7 +213,7 @@ class GeminiDecoder(Decoder):
         extra = None if candidate.index else self._build_finish_extra(candidate)
         self.ledger.finish(reason, name, choice=candidate.index, extra=extra)
 
-    def _build_finish_extra(self, first: CandidateDecoder) -> Extra | None:
+    def _build_finish_extra(self, first: CandidateDecoder) -> ev.Extra | None:
         """Collects the metadata of all candidates, because only the first one has a finish event."""
         others = [
             {"index": other.index, "finishReason": other.reason_name, **other.metadata, **other.grounding.metadata}
@@ -246,7 +245,7 @@ class CandidateDecoder:
         self.calls = CallDecoder(ledger, index, lambda kind, number: f"{kind}_{turn}_{index}_{number}")
         self.grounding = decode_metadata.GroundingDecoder(ledger, index)
         self.metadata: dict[str, Any] = {}  # for the finish event
-        self.reason: Reason | None = None
+        self.reason: ev.Reason | None = None
         self.reason_name = ""
         self.resumed = False  # more parts came after a finish reason
 

@@ -20,14 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock._ledger import Ledger, Part
-    from penstock.events import Reason
 
-_STATUS_REASONS: dict[str, Reason] = {
-    "completed": "stop",
-    "requires_action": "calls",
-    **dict.fromkeys(("incomplete", "budget_exceeded"), "length"),
-    **dict.fromkeys(("requires_continuation", "in_progress", "queued"), "pause"),
-}
+_STATUS_REASONS: dict[str, ev.Reason] = wire.ENUMS["interaction_statuses"]
 _USER_INPUT = "user_input"  # echo of the request; not part of the answer
 _FILE_TYPES = frozenset({"image", "audio", "video", "document"})
 
@@ -149,7 +143,7 @@ class InteractionDecoder:
         elif content.text is not None:
             self._append_text(current, "text", content.text)
             self._report_sources(current, content.annotations or ())
-            self._close_text(current)
+            self._ledger.close((*current.key, "text"))
 
     def _on_step_delta(self, chunk: wire.Chunk) -> None:
         delta, index = chunk.delta or wire.StepDelta(), chunk.index or 0
@@ -188,9 +182,6 @@ class InteractionDecoder:
                 self._ledger.open_reasoning(key, form="summary")
         self._ledger.append_text(key, text)
 
-    def _close_text(self, current: OpenStep) -> None:
-        self._ledger.close((*current.key, "text"))
-
     def _add_file(self, kind: str, file: wire.StepContent | wire.StepDelta) -> None:
         key = ("step", "file")
         self._ledger.open_file(key, file.mime_type or f"{kind}/*", file.uri or "")
@@ -215,7 +206,7 @@ class InteractionDecoder:
         current = self._steps.pop(index, None)
         if current is None:
             return
-        self._close_text(current)
+        self._ledger.close((*current.key, "text"))
         self._close_thought(current)
         step, signature = current.step, current.step.signature or None
         if current.type.endswith("_call"):

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     from penstock._ledger import Ledger, Part
     from penstock._protocols.gemini.decode_calls import CallDecoder
-    from penstock.events import Reason
 
-FINISH_REASONS: dict[str, Reason] = {
+FINISH_REASONS: dict[str, ev.Reason] = {
     name: reason for reason, names in ENUMS["finish_reasons"].items() for name in names
 }
 

@@ -27,7 +27,6 @@ from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.events import Extra
 
 LOSSES = read_losses(__name__, "answers")
 _encode = msgspec.json.Encoder().encode
@@ -157,7 +156,7 @@ class GeminiEncoder(Encoder):
         self._start_text(event)
         self._parts[event.index].candidate.refused = True
 
-    def _report_foreign(self, extra: Extra | None, loss: str) -> None:
+    def _report_foreign(self, extra: ev.Extra | None, loss: str) -> None:
         if extra and not get_gemini_fields(extra):
             self.report_loss(loss)
 

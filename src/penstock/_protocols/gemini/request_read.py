@@ -52,8 +52,8 @@ def read_request(body: Object) -> rq.Request:
     tools = read_tools(body)
     messages = [*reader.read_system(body.get("systemInstruction")), *reader.read_contents(body.get("contents"))]
     restore_free_text_calls(messages, tools)
-    config: Object = {"generationConfig": {} if body.get("generationConfig") is None else body["generationConfig"]}
-    settings, other_settings, marks = strict.read_object(config, "generationConfig", read_settings)
+    config = strict.read_optional(body, "generationConfig", read_settings)
+    settings, other_settings, marks = config or (rq.Settings(), {}, {})
     choice, other_config = read_choice(to_camel_keys(strict.get_object(body, "toolConfig")))
     model = strict.get_text(body, "model") or strict.get_text(wrapper, "model")
     fields = unknown_fields(body, _REQUEST) | drop_empty(generationConfig=other_settings, toolConfig=other_config)
@@ -125,7 +125,8 @@ class ContentReader:
         marks: Object = {"single": True} if isinstance(content.get("parts"), dict) else {}
         if misplaced or wire_role not in ("user", "model"):
             marks["role"] = wire_role or "none"
-        return self._split_messages(role, parts, unknown_fields(content, _CONTENT), marks)
+        unknown = unknown_fields(content, _CONTENT) if content.keys() - _CONTENT else {}
+        return self._split_messages(role, parts, unknown, marks)
 
     def _split_messages(
         self, role: rq.Role, parts: list[rq.AnyPart], unknown: Object, marks: Object
@@ -134,7 +135,7 @@ class ContentReader:
         follows_results, self._has_results = self._has_results, bool(results)
         if results:
             return _split_results(role, parts, results, build_extra(NAME, unknown, **marks, apart=follows_results))
-        extra = build_extra(NAME, unknown, **marks)
+        extra = build_extra(NAME, unknown, **marks) if unknown or marks else None
         if role == "assistant":
             return [rq.Message(role, parts, extra=extra)]
         first, *more = split_system_parts(parts, SYSTEM_SEAL)
@@ -163,7 +164,7 @@ class ContentReader:
     def _read_call(self, _: str, call: Object, part_fields: Object) -> rq.Call:
         sent_id, name, args = strict.get_text(call, "id"), strict.require_text(call, "name"), _get_object(call, "args")
         id = self._calls.call(sent_id, name, self._mint_id("call"))  # noqa: A001 — as the part calls it
-        fields = {**part_fields, **drop_empty(functionCall=unknown_fields(call, {"id", "name", "args"}))}
+        fields = {**part_fields, **_nest_fields("functionCall", unknown_fields(call, {"id", "name", "args"}))}
         extra = build_extra(NAME, fields, minted=not sent_id, bare=args is None)
         return rq.Call(id, name, "{}" if args is None else input_json(args), extra=extra)
 
@@ -176,7 +177,7 @@ class ContentReader:
         files = strict.read_objects(result, "parts", _read_result_part)
         content, failed, marks = read_response(_get_object(result, "response"), files)
         unknown = unknown_fields(result, {"id", "name", "response", "parts"})
-        fields = {**part_fields, **drop_empty(functionResponse=unknown)}
+        fields = {**part_fields, **_nest_fields("functionResponse", unknown)}
         extra = build_extra(NAME, fields, minted=not sent_id, id=sent_id if sent_id != id else "", **marks)
         return rq.Result(id, name, content, failed, extra=extra)
 
@@ -235,7 +236,7 @@ def _read_file(kind: str, file: Object, part_fields: Object) -> rq.File:
         data = data.translate(_TO_STANDARD)
         data += "=" * (-len(data) % 4)
     unknown = unknown_fields(file, {"mimeType", "displayName", "fileUri" if is_link else "data"})
-    fields = {**part_fields, **drop_empty(**{kind: unknown})}
+    fields = {**part_fields, **_nest_fields(kind, unknown)}
     extra = build_extra(NAME, fields, web=url_safe, untyped=is_link and not media)
     media = media or (data and sniff_media_type(data)) or "application/octet-stream"
     return rq.File(media, url, data, name=strict.get_text(file, "displayName"), extra=extra)
@@ -261,6 +262,10 @@ def _split_results(role: rq.Role, parts: list[rq.AnyPart], results: list[int], e
     results_first = positions == list(range(len(results), len(parts)))
     others.extra = build_extra(NAME, {}, joined=True, places=[] if results_first else positions)
     return [tool, others]
+
+
+def _nest_fields(key: str, fields: Object) -> Object:
+    return {key: fields} if fields else {}
 
 
 def _get_object(source: Object, key: str) -> Object | None:

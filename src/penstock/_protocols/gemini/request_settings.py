@@ -36,10 +36,8 @@ _CONFIG = _FORMAT_FIELDS | _SETTINGS.keys() | {"thinkingConfig"}
 def read_settings(config: Object) -> tuple[rq.Settings, Object, Object]:
     """Returns the settings, the fields without a canonical setting, and marks of how some were spelled."""
     config = to_camel_keys(config)
-    thinking: Object = {}
-    budget, level, thoughts = None, "", None
-    if config.get("thinkingConfig") is not None:
-        thinking, budget, level, thoughts = strict.read_object(config, "thinkingConfig", _read_thinking)
+    read_config = strict.read_optional(config, "thinkingConfig", _read_thinking)
+    thinking, budget, level, thoughts = read_config or ({}, None, "", None)
     format_, marks = _read_format(config)
     effort = level.lower() if level.lower() in LEVELS else ""
     budget = budget if budget is not None and budget >= 0 else None  # -1 lets the model decide

@@ -91,10 +91,8 @@ def _read_parameters(function: Object) -> tuple[Object | None, Any]:
 def read_choice(config: Object) -> tuple[rq.ToolChoice | None, Object]:
     """Returns the tool choice, and the other fields of `toolConfig`."""
     others = unknown_fields(config, {"functionCallingConfig"})
-    if config.get("functionCallingConfig") is None:
-        return None, others
     try:
-        return strict.read_object(config, "functionCallingConfig", _read_mode), others
+        return strict.read_optional(config, "functionCallingConfig", _read_mode), others
     except BadRequest as error:
         raise error.at("toolConfig") from None
 

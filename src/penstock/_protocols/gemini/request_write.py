@@ -86,7 +86,7 @@ class GeminiRequestWriter(request_writer.RequestDraft):
         for call in (part for part in parts if type(part) is rq.Call):
             self._call_positions[call.id] = len(self._call_positions)
             self._call_names[call.id] = call.name
-            if any(one.get("minted") for one in request_writer.split_extra(call.extra, NAME)):
+            if call.extra and any(one.get("minted") for one in request_writer.split_extra(call.extra, NAME)):
                 self._minted.add(call.id)
 
     # ── contents ──────────────────────────────────────────────────────────────────────────────────

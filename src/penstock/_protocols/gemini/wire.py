@@ -269,8 +269,10 @@ def sum_counts(counts: dict[str, Any], *names: str) -> int | None:
 
 
 def _convert_count(value: Any) -> int | None:
+    if value is None or type(value) is int:
+        return value
     try:
-        return msgspec.convert(value, int | None, strict=False)
+        return msgspec.convert(value, int, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError):
         return None
 
