@@ -66,7 +66,7 @@ OTHERS = {
     "model_resolution._MAX_ALIAS_DEPTH",
     "models._DEFAULT_MAX_OUTPUT",
     "oauth_tokens._LIMIT",
-    "plan_cache._MAX_CACHED",
+    "request_plan._MAX_CACHED",
     "pool.MAX_IDLE",
     "pool._MAX_SESSIONS",
     "proxy_and_tls.MAX_CONTEXTS",

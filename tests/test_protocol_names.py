@@ -36,7 +36,7 @@ ALLOWED = (
     ("penstock._openai_errors", "the error object that OpenAI's three protocols share"),
     ("penstock._vendor_errors", "shapes that are not protocols of turns"),
     ("penstock._engines.sdk_vendors", "vendors' SDKs: the types that parse a protocol's stream"),
-    ("penstock._engines.missing_endpoints", "the operation `responses`"),
+    ("penstock._engines.retries", "the operation `responses`"),
     ("penstock._engines.request_plan", "the operation `responses`"),
     ("penstock._gateway.telemetry", "the table `responses`"),
     ("penstock._providers.registry", "vendors' shapes of the list of models"),

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from penstock._engines.options import RequestOptions
 from penstock._gateway.config import ConfigFile
+from penstock._http.request_options import RequestOptions
 
 PLACE = Path(__file__).resolve().parents[1] / "docs" / "penstock.schema.json"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from penstock._client.api import Client, LlmApi, SyncClient
     from penstock._detect import guess
     from penstock._diagnostics import Diagnostic
-    from penstock._engines.options import RequestOptions
     from penstock._fold import fold, unfold
+    from penstock._http.request_options import RequestOptions
     from penstock._messages.convert import convert
     from penstock._pipeline import Hop, Pipe, Stage
     from penstock._protocols import decoder, encoder

@@ -11,7 +11,7 @@ from penstock._client.api import Client, LlmApi, SyncClient
 from penstock._client.embeddings import Embeddings, Ranked, Ranking
 from penstock._client.stream import Answer, Stream
 from penstock._engines.config import Config
-from penstock._engines.options import ClientCertificate, RequestOptions, Timeouts
+from penstock._http.request_options import ClientCertificate, RequestOptions, Timeouts
 
 __all__ = [
     "Answer",

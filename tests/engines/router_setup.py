@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._engines.options import RequestOptions
 from penstock._engines.router import Router
 from penstock._fold import fold
+from penstock._http.request_options import RequestOptions
 from penstock._replay import play
 from penstock.request import Message, Request, Text
 from penstock.testing import Reply as Scripted

@@ -17,10 +17,10 @@ import pytest
 
 from penstock._engines.interface import HttpRequest
 from penstock._engines.native import NativeEngine
-from penstock._engines.options import RequestOptions
 from penstock._http.connection import INFLATE_CHUNK
 from penstock._http.pool import DirectPool, split_url
 from penstock._http.proxy_and_tls import tls_context
+from penstock._http.request_options import RequestOptions
 from penstock.errors import ProviderError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from penstock._engines.interface import HttpRequest
 from penstock._engines.native import NativeEngine
-from penstock._engines.options import RequestOptions
 from penstock._http.connection import INFLATE_CHUNK, LINES, MEMBERS
+from penstock._http.request_options import RequestOptions
 from penstock.errors import ProviderError
 from tests.engines.test_direct_http import HEAD, ask, packed, sent, serving
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._engines.missing_endpoints import MISSING_SECONDS, MissingEndpoints, is_missing_endpoint
 from penstock._engines.model_resolution import resolve_targets
+from penstock._engines.retries import MISSING_SECONDS, MissingEndpoints, is_missing_endpoint
 from penstock._engines.router import Router
 from penstock._http_errors import read_http_error
 from penstock._replay import play
@@ -102,10 +102,10 @@ def test_what_was_learned_is_forgotten_after_an_hour() -> None:
     now = [0.0]
     learned = MissingEndpoints(lambda: now[0])
     (target,) = resolve_targets("openai/gpt-5", router({}, env={}).config, {"OPENAI_API_KEY": "x"})
-    learned.learn(target, "responses")
-    assert (learned.known(target, "responses"), learned.known(target, "chat")) == (True, False)
+    learned.learn(target.provider, "responses")
+    assert (learned.known(target.provider, "responses"), learned.known(target.provider, "chat")) == (True, False)
     now[0] = MISSING_SECONDS
-    assert not learned.known(target, "responses")
+    assert not learned.known(target.provider, "responses")
 
 
 def test_only_an_address_that_is_not_there_counts() -> None:

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from penstock._engines.config import Account, Config
 from penstock._engines.model_resolution import resolve_targets
-from penstock._engines.options import RequestOptions
 from penstock._engines.router import Router
 from penstock._http.proxy_and_tls import proxy_for
+from penstock._http.request_options import RequestOptions
 from penstock.errors import AuthError, InputError
 from tests.engines.router_setup import KEY, asking, no_wait, run
 

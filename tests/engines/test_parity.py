@@ -230,8 +230,8 @@ def test_mistral_is_read_by_the_client_of_those_it_imitates(stream: bool) -> Non
 def test_a_version_that_was_not_tried_is_not_used(name: str, major: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An older one never; a newer one where only what is public is used."""
     monkeypatch.setattr(sdk_vendors, "_major", lambda _: major)
-    can = CLIENTS[name].ability
-    said = can.unknown(name)
+    can = CLIENTS[name].capabilities
+    said = can.version_problem(name)
     assert bool(said) == (major < can.oldest or can.newest is not None)
     assert not said or f"version {major} of {name} is not known" in said
 
@@ -240,7 +240,7 @@ def test_the_floors_are_what_was_tried() -> None:
     """What pyproject.toml asks for is what the engine takes."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     floors = dict(re.findall(r"([a-z-]+)>=(\d+)", " ".join(project["project"]["optional-dependencies"]["sdk"])))
-    assert floors == {name: str(kind.ability.oldest) for name, kind in CLIENTS.items()}
+    assert floors == {name: str(kind.capabilities.oldest) for name, kind in CLIENTS.items()}
 
 
 # ── the recorded ones ─────────────────────────────────────────────────────────────────────────────

@@ -6,16 +6,18 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
-from penstock._engines.auth.base import Signed
 from penstock._engines.environ import LIVE, EnvironmentChanges
-from penstock._engines.options import RequestOptions
 from penstock._engines.router import Router
+from penstock._http.request_options import RequestOptions
 from penstock.testing import Upstream
 from tests.engines.router_setup import asking, good, no_wait, run, turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from penstock._engines.interface import HttpRequest
 
 
 async def ask(router: Router, **said: Any) -> None:
@@ -105,12 +107,11 @@ def test_changes_are_told_once(env: dict[str, str] | None, monkeypatch: pytest.M
 class Fleeting:
     """Signs every request otherwise, as those do whose tokens run out."""
 
-    scheme = "fleeting"
     count = 0
 
-    async def sign(self, method: str, url: str, headers: Any, body: bytes = b"", fetch: Any = None) -> Signed:
+    async def sign(self, request: HttpRequest, fetch: Any) -> HttpRequest:
         self.count += 1
-        return Signed(url, {**headers, "authorization": f"Bearer {self.count}"})
+        return replace(request, headers={**request.headers, "authorization": f"Bearer {self.count}"})
 
     def secrets(self) -> tuple[str, ...]:
         return (str(self.count),)

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock._engines.config import Config
 from penstock._engines.model_resolution import Target
-from penstock._engines.options import RequestOptions
 from penstock._engines.request_plan import RequestPlan, build_request, plan_request
+from penstock._http.request_options import RequestOptions
 from penstock._providers.registry import providers
 from penstock.errors import PenstockError
 from tests.engines.router_setup import asking

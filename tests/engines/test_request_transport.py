@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._engines.options import RequestOptions, Timeouts
+from penstock._http.request_options import RequestOptions, Timeouts
 from penstock._replay import play
 from penstock.errors import InputError, NetworkError
 from penstock.testing import Reply, Upstream

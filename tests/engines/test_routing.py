@@ -18,7 +18,7 @@ from penstock.testing import Reply, Upstream
 from tests.engines.router_setup import asking, each_engine, events, good, quick, router, run, turn
 
 if TYPE_CHECKING:
-    from penstock._engines.decisions import Decision
+    from penstock._engines.interface import Decision
     from penstock.testing import ReceivedRequest
 
 GOOD = Reply.of("openai-chat", play("text"))
@@ -40,7 +40,7 @@ def test_the_next_provider_is_asked_and_the_record_says_why(caplog: pytest.LogCa
         bad, good = Upstream(BUSY), Upstream(Reply.of("anthropic", play("text")))
         async with bad, good:
             way = router({"openai": bad, "anthropic": good}, fallbacks={"openai/gpt-4o": ["anthropic/claude-x"]})
-            way._recorder._report = seen.append
+            way._on_decision = seen.append
             reply = await way.open(asking(), options=quick())
             got = await events(reply)
             assert sum(isinstance(event, Start) for event in got) == 1

@@ -17,6 +17,6 @@ def test_the_page_names_the_supported_versions() -> None:
     said = re.search(r"Supported are (.*?)\. ", " ".join(PAGE.read_text().split()))
     assert said is not None
     for name, vendor in VENDOR_SDKS.items():
-        ability = vendor.ability
+        ability = vendor.capabilities
         words = f"{ability.oldest} alone" if ability.newest == ability.oldest else f"from version {ability.oldest} on"
         assert f"`{name}` {words}" in said[1]

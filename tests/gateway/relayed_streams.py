@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock._engines.decisions import DecisionLog
-from penstock._engines.options import Timeouts
+from penstock._engines.interface import DecisionLog
 from penstock._engines.reading import NativeSource
 from penstock._engines.reply import ModelReply
 from penstock._gateway.client_stream import client_stream
@@ -14,6 +13,7 @@ from penstock._gateway.endpoints import TurnRequest
 from penstock._gateway.relay import ReasoningCapture, StreamRelay
 from penstock._http.connection import UpstreamConnection
 from penstock._http.pool import load_httptools
+from penstock._http.request_options import Timeouts
 from penstock._http.response import UpstreamResponse
 from penstock._http.response_writer import ResponseWriter
 from penstock.request import Request

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
-from penstock._engines.options import RequestOptions
 from penstock._gateway.config import ConfigFile, GatewayConfig, load_config
 from penstock._gateway.config_trust import (
     ANY,
@@ -29,6 +28,7 @@ from penstock._gateway.config_trust import (
     sensitive_settings,
 )
 from penstock._gateway.lifecycle import Reloader
+from penstock._http.request_options import RequestOptions
 from penstock.errors import InputError
 from tests.cli.command_runner import environment, inside
 from tests.gateway import process

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._bridge import parser
-from penstock._engines.decisions import DecisionLog
-from penstock._engines.interface import UpstreamRequest
+from penstock._engines.interface import DecisionLog, UpstreamRequest
 from penstock._engines.reading import NativeSource
 from penstock._engines.reply import ModelReply
 from penstock._gateway.client_stream import Passthrough, client_stream

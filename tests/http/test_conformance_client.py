@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock._engines.options import RequestOptions
 from penstock._http.connection import LINES, MAX_HEAD, READ_AHEAD, UpstreamConnection
 from penstock._http.pool import DirectPool
 from penstock._http.proxy_and_tls import tls_context
+from penstock._http.request_options import RequestOptions
 from tests.http.conformance import (
     REJECTED,
     Message,

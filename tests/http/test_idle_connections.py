@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from penstock._engines.options import RequestOptions
 from penstock._http.pool import DirectPool
 from penstock._http.proxy_and_tls import tls_context
+from penstock._http.request_options import RequestOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

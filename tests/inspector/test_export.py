@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._inspector import export
+from penstock._inspector import single_file
 from penstock._inspector.api import StaticFiles
-from penstock._inspector.export import export_html
+from penstock._inspector.single_file import export_html
 from penstock._inspector.traces import CONSUMERS, read_trace, source_from_file
 from penstock.testing import Reply
 from tests.cli.command_runner import inside
@@ -167,7 +167,7 @@ def test_the_built_page_is_made_one_file() -> None:
 
 
 def test_consumers_for_which_there_is_no_room_are_left_out(pages: StaticFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "MAX_EXPORT_BYTES", 100)
+    monkeypatch.setattr(single_file, "MAX_EXPORT_BYTES", 100)
     _, data = opened(export_html(stream("Hello"), pages))
     assert list(data["traces"]) == ["vscode"]
 

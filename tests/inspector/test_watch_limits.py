@@ -11,7 +11,7 @@ import pytest
 from penstock._gateway.callers import Refusal
 from penstock._inspector import live_capture as tapping
 from penstock._inspector import live_capture as watches
-from penstock._inspector import live_stream, single_file
+from penstock._inspector import single_file, turns
 from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
@@ -102,7 +102,7 @@ def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:
 
 def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "MAX_UNREAD", 2)
-    monkeypatch.setattr(live_stream, "LIST_INTERVAL", 60.0)
+    monkeypatch.setattr(turns, "LIST_INTERVAL", 60.0)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(5)]
         held = set(gateway.inspector.watch.captures)

@@ -8,8 +8,8 @@ import pytest
 
 from penstock._engines.config import Config
 from penstock._engines.model_resolution import resolve_targets
-from penstock._engines.options import RequestOptions
 from penstock._engines.request_plan import build_request, plan_request
+from penstock._http.request_options import RequestOptions
 from penstock._messages.request_codecs import reader
 from penstock.errors import InputError
 from penstock.messages import convert, profile_of

@@ -12,6 +12,7 @@ import pytest
 from yarl import URL
 
 from penstock._engines.auth import Auth, Secret, auth_for, choose_credential
+from penstock._engines.interface import HttpRequest
 from penstock.errors import AuthError, InputError, MissingExtra, NetworkError
 from penstock.providers import provider, providers
 from penstock.testing import ReceivedRequest, Reply, Upstream
@@ -34,12 +35,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BODY = b'{"model":"tide-1"}'
+REQUEST = HttpRequest(url="https://x.example")
 
 
 async def _send(auth: Auth, up: Upstream, path: str = "/v1/x") -> ReceivedRequest:
     """A request as the engines would send it."""
     headers = {"content-type": "application/json", "x-mine": "1"}
-    signed = await auth.sign("POST", up.url + path, headers, BODY, fetch)
+    signed = await auth.sign(HttpRequest(url=up.url + path, headers=headers, body=BODY), fetch)
     assert signed.headers["x-mine"] == "1"
     async with (
         aiohttp.ClientSession() as session,
@@ -135,7 +137,7 @@ def test_no_aws_keys_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     async def work() -> None:
         with pytest.raises(InputError, match="AWS_PROFILE"):
-            await auth_for(provider("bedrock"), env=ENV).sign("POST", "https://x.example", {})
+            await auth_for(provider("bedrock"), env=ENV).sign(REQUEST, fetch)
 
     _run(work())
 
@@ -178,7 +180,7 @@ def test_what_the_machine_offers_to_google(tmp_path: Path, monkeypatch: pytest.M
                 assert url == "https://oauth2.googleapis.com/token"
                 return await fetch(method, f"{tokens.url}/token", headers, body)
 
-            signed = await auth_for(provider("vertexai"), env=ENV).sign("POST", up.url, {}, BODY, there)
+            signed = await auth_for(provider("vertexai"), env=ENV).sign(HttpRequest(url=up.url, body=BODY), there)
         assert signed.headers == {"authorization": f"Bearer {TOKEN}", "x-goog-user-project": "isle"}
 
     _run(work())
@@ -191,10 +193,10 @@ def test_google_says_no(tmp_path: Path) -> None:
             env = environment(tokens, tmp_path / "account.json")
             auth = auth_for(provider("vertexai"), env={**ENV, **env})
             with pytest.raises(AuthError, match="invalid_grant"):
-                await auth.sign("POST", "https://x.example", {}, b"", fetch)
+                await auth.sign(REQUEST, fetch)
         env["GOOGLE_APPLICATION_CREDENTIALS"] = str(tmp_path / "none.json")
         with pytest.raises(InputError, match="GOOGLE_APPLICATION_CREDENTIALS"):
-            await auth_for(provider("vertexai"), env={**ENV, **env}).sign("POST", "https://x.example", {}, b"", fetch)
+            await auth_for(provider("vertexai"), env={**ENV, **env}).sign(REQUEST, fetch)
 
     _run(work())
 
@@ -213,9 +215,7 @@ def test_a_token_server_that_is_gone(tmp_path: Path) -> None:
             env = environment(tokens, tmp_path / "account.json")
         for name, key in (("vertexai", ""), ("watsonx", KEY)):
             with pytest.raises(NetworkError):
-                await auth_for(provider(name), key=key, env={**ENV, **env}).sign(
-                    "POST", "https://x.example", {}, b"", gone
-                )
+                await auth_for(provider(name), key=key, env={**ENV, **env}).sign(REQUEST, gone)
 
     _run(work())
 
@@ -224,7 +224,7 @@ def test_ibm_keys_are_exchanged_once() -> None:
     async def work() -> None:
         async with Upstream(exchange) as tokens, Upstream(Reply.body({})) as up:
             auth = auth_for(provider("watsonx"), key=KEY, env={**ENV, "WATSONX_IAM_URL": tokens.url})
-            signed = await asyncio.gather(*(auth.sign("POST", up.url, {}, b"", fetch) for _ in range(5)))
+            signed = await asyncio.gather(*(auth.sign(HttpRequest(url=up.url), fetch) for _ in range(5)))
             assert {one.headers["authorization"] for one in signed} == {f"Bearer {TOKEN}"}
             assert [seen.path for seen in tokens.requests] == ["/identity/token"]
 
@@ -236,7 +236,7 @@ def test_ibm_says_no() -> None:
         async with Upstream(exchange) as tokens:
             auth = auth_for(provider("watsonx"), key=KEY + "x", env={**ENV, "WATSONX_IAM_URL": tokens.url})
             with pytest.raises(AuthError) as caught:
-                await auth.sign("POST", "https://x.example", {}, b"", fetch)
+                await auth.sign(REQUEST, fetch)
         assert caught.value.code == "BXNIM0415E"
         assert KEY not in str(caught.value).replace(KEY + "x", "")
 

@@ -144,7 +144,7 @@ def _run_page(data: bytes, options: Namespace) -> int:
 
 def _write_page(source: TraceSource, path: Path) -> None:
     from penstock._inspector.api import StaticFiles
-    from penstock._inspector.export import export_html
+    from penstock._inspector.single_file import export_html
 
     data = export_html(source, StaticFiles())
     path.write_bytes(data)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from penstock._client.embeddings import EMBEDDINGS, RANKINGS, Embeddings, Ranking, WireFormat, decode_answer
 from penstock._client.stream import Answer, Stream, UsageTracker
 from penstock._engines.model_resolution import REPLAY, Target, list_configured_providers
-from penstock._engines.options import RequestOptions
 from penstock._engines.router import Router
+from penstock._http.request_options import RequestOptions
 from penstock._messages.request_codecs import reader
 from penstock._providers.listing import read_model_list
 from penstock._providers.models import Model

@@ -28,7 +28,7 @@ class Embeddings(msgspec.Struct, omit_defaults=True):
     usage: Usage | None = None
     raw: Any = None
     provider: str = ""
-    record: Any = None  # how the answer came to be: `penstock._engines.decisions.DecisionLog`
+    record: Any = None  # how the answer came to be: `penstock._engines.interface.DecisionLog`
 
 
 class Ranked(msgspec.Struct):

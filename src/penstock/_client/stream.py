@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from penstock import _protocols as protocols
 from penstock._bridge import encoding, write_body
 from penstock._diagnostics import Diagnostic
-from penstock._engines.decisions import DecisionLog  # noqa: TC001 — msgspec reads the annotation
+from penstock._engines.interface import DecisionLog  # noqa: TC001 — msgspec reads the annotation
 from penstock._fold import Fold, unfold
 from penstock._input_limits import decode_deep
 from penstock._messages.state import remember

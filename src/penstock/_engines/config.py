@@ -21,20 +21,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from penstock._engines.options import RequestOptions
 from penstock._engines.retries import BreakerPolicy
 from penstock._http.header_fields import check_headers, check_key, check_text, check_url
+from penstock._http.request_options import RequestOptions
 from penstock._option_checks import read_toml
 from penstock._providers.registry import COMPATIBLE, ConfiguredModel, Provider, custom, provider, providers
 from penstock._redaction import MARK
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Mapping
 
-GATEWAY_TABLES = frozenset(
-    {"serve", "keys", "limits", "access", "journal", "record", "state", "features", "fetch", "log"}
-)
+GATEWAY_TABLES = frozenset("serve keys limits access journal record state features fetch log".split())
 """Tables of `penstock.toml` that only the gateway reads. Clients read the same file and ignore them."""
 
 
@@ -92,11 +90,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             except tomllib.TOMLDecodeError as error:
                 raise InputError(f"{where}: {error}") from None
         try:
-            made = msgspec.convert(value or {}, cls)
+            config = msgspec.convert(value or {}, cls)
         except msgspec.ValidationError as error:
             raise InputError(f"{where}: {error}") from None
-        made.check()
-        return made
+        config.check()
+        return config
 
     def check(self) -> None:
         """Raises errors that otherwise only the first request would show."""
@@ -114,11 +112,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def provider(self, name: str) -> Provider:
         """Returns a provider by name: a custom one, or one of the built-in table."""
         account = self.providers.get(name)
-        if account is None:
-            return provider(name)
-        if account.base_url and (account.like or name not in providers()):
-            return _build_custom(name, account)
-        return _with_models(provider(name), account.models) if isinstance(account.models, dict) else provider(name)
+        return provider(name) if account is None else _configured_provider(name, account)
 
     def has(self, name: str) -> bool:
         """True if a provider has this name."""
@@ -155,31 +149,24 @@ _provider_cache: dict[tuple[str, str, str, bytes], Provider] = {}  # custom prov
 _MAX_CACHED = 1000
 
 
-def _build_custom(name: str, own: Account) -> Provider:
-    """Returns a custom provider. Cached: each request needs it several times, and building it is slow."""
-    models = own.models if isinstance(own.models, dict) else {}
-    fields = {**own.fields, "models": models} if models else own.fields
-    key = (name, own.base_url, own.like, msgspec.json.encode(fields) if fields else b"")
+def _configured_provider(name: str, account: Account) -> Provider:
+    """Returns a custom provider, or a built-in one with the configured facts about its models.
 
-    def make() -> Provider:
-        made = custom(name, own.base_url, like=own.like or COMPATIBLE, **own.fields)
-        return replace(made, models=models) if models else made
-
-    return _get_cached(key, make)
-
-
-def _with_models(row: Provider, models: dict[str, ConfiguredModel]) -> Provider:
-    """Returns a built-in provider with the configured facts about its models."""
-    return _get_cached((row.name, "", "", msgspec.json.encode(models)), lambda: replace(row, models=models))
-
-
-def _get_cached(key: tuple[str, str, str, bytes], make: Callable[[], Provider]) -> Provider:
-    found = _provider_cache.get(key)
-    if found is None:
+    Cached: each request needs it several times, and building it is slow.
+    """
+    is_custom = bool(account.base_url and (account.like or name not in providers()))
+    models = account.models if isinstance(account.models, dict) else {}
+    if not is_custom and not models:
+        return provider(name)
+    facts = msgspec.json.encode([account.fields, models]) if account.fields or models else b""
+    key = (name, account.base_url, account.like, facts)
+    if key not in _provider_cache:
         if len(_provider_cache) >= _MAX_CACHED:
             _provider_cache.clear()
-        found = _provider_cache[key] = make()
-    return found
+        like, base_url = account.like or COMPATIBLE, account.base_url
+        row = custom(name, base_url, like=like, **account.fields) if is_custom else provider(name)
+        _provider_cache[key] = replace(row, models=models) if models else row
+    return _provider_cache[key]
 
 
 ENGINES = ("native", "sdk")
@@ -198,36 +185,29 @@ def choose_engine(provider: str, config: Config, env: Mapping[str, str], request
 
     A wrong value in a call raises. A wrong variable or setting is logged, and native is used.
     """
+    variable = engine_variable(provider)
+    settings = (
+        (requested, "the call"),
+        (env.get(variable, ""), variable),
+        (env.get(ENGINE_VARIABLE, ""), ENGINE_VARIABLE),
+        (config.account(provider).engine, f"providers.{provider}.engine"),
+        (config.engine, "engine"),
+    )
+    value, setting = next((row for row in settings if row[0]), (ENGINES[0], "the default"))
+    if is_engine_name(value):
+        return value.strip().lower(), setting
     if requested:
-        if not is_engine_name(requested):
-            raise InputError(f"the call: expected {' or '.join(ENGINES)}, found {requested!r}")
-        return _normalize(requested), "the call"
-    for value, setting in _engine_settings(provider, config, env):
-        if value:
-            if not is_engine_name(value):
-                _warn_once(setting, value)
-                return ENGINES[0], f"the default, because {setting} is neither {' nor '.join(ENGINES)}"
-            return _normalize(value), setting
-    return ENGINES[0], "the default"
+        raise InputError(f"the call: expected {' or '.join(ENGINES)}, found {requested!r}")
+    _warn_once(setting, value)
+    return ENGINES[0], f"the default, because {setting} is neither {' nor '.join(ENGINES)}"
 
 
 def is_engine_name(value: str) -> bool:
     """True if the value names an engine."""
-    return _normalize(value) in ENGINES
-
-
-def _normalize(value: str) -> str:
-    return value.strip().lower()
+    return value.strip().lower() in ENGINES
 
 
 @lru_cache(1000)
 def _warn_once(setting: str, value: str) -> None:
     """Logs a wrong engine setting; each value once."""
     log.warning("%s: expected %s, found %r; native is used", setting, " or ".join(ENGINES), value)
-
-
-def _engine_settings(provider: str, config: Config, env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    yield env.get(engine_variable(provider), ""), engine_variable(provider)
-    yield env.get(ENGINE_VARIABLE, ""), ENGINE_VARIABLE
-    yield config.account(provider).engine, f"providers.{provider}.engine"
-    yield config.engine, "engine"

@@ -11,18 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from penstock._engines import model_resolution as resolution
 from penstock._engines.config import ENGINE_VARIABLE, ENGINES, Config, engine_variable, is_engine_name
 from penstock._engines.credentials import find_stored_key
-from penstock._engines.model_resolution import (
-    REPLAY,
-    WILDCARD,
-    best_pattern,
-    find_alias,
-    is_pattern,
-    list_configured_providers,
-    list_known_models,
-    resolve_targets,
-)
 from penstock._providers.address import fill_template
 from penstock._providers.registry import Provider, providers
 from penstock._replay import describe_scripts
@@ -64,7 +55,7 @@ def find_missing_keys(config: Config, env: Mapping[str, str]) -> list[ConfigProb
             problems.append(ConfigProblem(keys, missing))
     for name in config.aliases:
         try:
-            targets = resolve_targets(_sample(name), config, env)
+            targets = resolution.resolve_targets(_sample(name), config, env)
         except InputError:
             continue  # reported as an unknown name
         missing_keys = [describe_missing_key(target.provider, config, env) for target in targets]
@@ -83,9 +74,8 @@ def describe_missing_key(row: Provider, config: Config, env: Mapping[str, str]) 
         return "" if stored.key else stored.refusal or f"{account.env} is not set: {row.name} needs it as its key"
     if row.engine != "native" or stored.key or any(env.get(name) for name in row.env):
         return ""
-    if any(one.optional or one.ambient for one in row.credentials):
-        return ""
-    if all(one.scheme == "none" for one in row.credentials):
+    rows = row.credentials
+    if any(one.optional or one.ambient for one in rows) or all(one.scheme == "none" for one in rows):
         return ""
     return stored.refusal or f"{' or '.join(row.env)} is not set: {row.name} needs it as its key"
 
@@ -127,36 +117,43 @@ def _check_names(config: Config, env: Mapping[str, str], table: str) -> Iterator
     rows: Mapping[str, str | list[str]] = getattr(config, table)
     for name, given in rows.items():
         keys = (table, name)
-        if table == "fallbacks" and not is_pattern(name):
+        if table == "fallbacks" and not resolution.is_pattern(name):
             yield from _check_name(name, config, env, keys)
         for one in [given] if isinstance(given, str) else given:
-            if is_pattern(one) and not is_pattern(name):
+            if resolution.is_pattern(one) and not resolution.is_pattern(name):
                 yield ConfigProblem(keys, f"{one!r} has a * that nothing fills in: {name!r} has none")
-            elif is_pattern(one) and _matches_any_model(one, config, env):
+            elif resolution.is_pattern(one) and _matches_any_model(one, config, env):
                 continue  # what the wildcard stands for is not known here; some model matches
             else:
-                filled_in = (find_alias(_sample(name), {name: one}) or [one])[0]
+                filled_in = (resolution.find_alias(_sample(name), {name: one}) or [one])[0]
                 yield from _check_name(filled_in, config, env, keys)
 
 
 def _check_name(name: str, config: Config, env: Mapping[str, str], keys: tuple[str, ...]) -> Iterator[ConfigProblem]:
     try:
-        resolve_targets(name, replace(config, fallbacks={}), env)  # a wrong fallback is reported once, for its own key
+        resolution.resolve_targets(
+            name, replace(config, fallbacks={}), env
+        )  # a wrong fallback is reported once, for its own key
     except InputError as error:
         yield ConfigProblem(keys, f"{name!r} means no model{_suggest_model(name, config, env) or f': {error}'}")
 
 
 def _matches_any_model(pattern: str, config: Config, env: Mapping[str, str]) -> bool:
     """True if a target with a wildcard, such as `*` or `replay/*`, matches an alias or a known model."""
-    rows = [*list_configured_providers(config, env), config.provider(REPLAY)]
-    names = (f"{who}{one}" for row in rows for one in list_known_models(row, config) for who in ("", f"{row.name}/"))
-    exact = (one for one in config.aliases if not is_pattern(one))
-    scripts = (f"{REPLAY}/{one}" for one in describe_scripts())
-    return any(best_pattern(one, [pattern]) for one in (*exact, *names, *scripts))
+    rows = [*resolution.list_configured_providers(config, env), config.provider(resolution.REPLAY)]
+    names = (
+        f"{who}{one}"
+        for row in rows
+        for one in resolution.list_known_models(row, config)
+        for who in ("", f"{row.name}/")
+    )
+    exact = (one for one in config.aliases if not resolution.is_pattern(one))
+    scripts = (f"{resolution.REPLAY}/{one}" for one in describe_scripts())
+    return any(resolution.best_pattern(one, [pattern]) for one in (*exact, *names, *scripts))
 
 
 def _sample(name: str) -> str:
-    return name.replace(WILDCARD, _SAMPLE)
+    return name.replace(resolution.WILDCARD, _SAMPLE)
 
 
 def _suggest_model(name: str, config: Config, env: Mapping[str, str]) -> str:
@@ -165,7 +162,11 @@ def _suggest_model(name: str, config: Config, env: Mapping[str, str]) -> str:
     if slash:
         near = difflib.get_close_matches(who, [*config.providers, *providers()], 1)
         return f"; did you mean {near[0]}/{rest}?" if near else ""
-    models = (one for row in list_configured_providers(config, env) for one in list_known_models(row, config))
+    models = (
+        one
+        for row in resolution.list_configured_providers(config, env)
+        for one in resolution.list_known_models(row, config)
+    )
     return _suggest(name, [*config.aliases, *models])
 
 

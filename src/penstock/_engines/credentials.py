@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec.structs import replace
 
 from penstock._engines.auth import Auth, auth_for
 from penstock._engines.environ import stored_origin
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock._engines.config import Account, Config
-    from penstock._engines.options import RequestOptions
+    from penstock._http.request_options import RequestOptions
 
 
 class AuthCache:
@@ -117,18 +116,14 @@ class RequestSigner:
     def __init__(self, auth: Auth, options: RequestOptions, native: Any) -> None:
         self.same_signature: bool = getattr(auth, "same_signature", False)
         self.secrets: Callable[[], tuple[str, ...]] = auth.secrets  # a function: tokens change
-        self._auth = auth
-        self._options = options
-        self._native = native
+        self._auth, self._options, self._native = auth, options, native
 
     async def __call__(self, out: HttpRequest) -> HttpRequest:
-        signed = await self._auth.sign(out.method, out.url, out.headers, out.body, self._fetch)
-        return replace(out, url=signed.url, headers=signed.headers)
+        return await self._auth.sign(out, self._fetch)
 
     async def _fetch(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
-        incoming = await self._native.send(
-            HttpRequest(url=url, method=method, headers=dict(headers), body=body), self._options
-        )
-        return incoming.status, incoming.headers, await incoming.read_all(2**20)
+        request = HttpRequest(url=url, method=method, headers=dict(headers), body=body)
+        response = await self._native.send(request, self._options)
+        return response.status, response.headers, await response.read_all(2**20)

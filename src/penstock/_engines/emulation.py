@@ -80,25 +80,23 @@ def apply_emulations(
         carried = [*carried, "stop"]
         upstream.transforms = (*upstream.transforms, _stops(request, client))
     upstream.losses = tuple(names)
-    if strict:
-        _refuse_losses(
-            upstream, [name for name in changed_meaning(upstream.diagnostics, request.settings) if name in names]
-        )
+    changed = (
+        [name for name in changed_meaning(upstream.diagnostics, request.settings) if name in names] if strict else []
+    )
+    if changed:
+        why = f"{provider} cannot carry what changes the result: {', '.join(changed)}"
+        raise _refusal(upstream, f"{why}; leave it out, or switch strict off")
     if carried:
         rows = [row for row in upstream.diagnostics if (row.name or row.code.removeprefix(LOSS)) not in carried]
-        emulated = [Diagnostic(f"carried-{name}", EMULATIONS[name], upstream.provider.name) for name in carried]
+        emulated = [Diagnostic(f"carried-{name}", EMULATIONS[name], provider) for name in carried]
         upstream.diagnostics = [*rows, *emulated]
-
-
-def _refuse_losses(upstream: UpstreamRequest, names: Sequence[str]) -> None:
-    """Raises if lost settings change the meaning of the answer. Only for callers who ask for `strict`."""
-    if names:
-        why = f"{upstream.provider.name} cannot carry what changes the result: {', '.join(names)}"
-        fault = Fault("invalid", f"{why}; leave it out, or switch strict off", status=400, code=UNSUPPORTED)
-        raise provider_error(fault, provider=upstream.provider.name, model=upstream.model)
 
 
 def multiple_answers_error(upstream: UpstreamRequest, why: str) -> ProviderError:
     """Returns the error for a request for several answers: a single one could be taken for all."""
-    fault = Fault("invalid", f"{why}; send a request for each", status=400, code=UNSUPPORTED)
+    return _refusal(upstream, f"{why}; send a request for each")
+
+
+def _refusal(upstream: UpstreamRequest, message: str) -> ProviderError:
+    fault = Fault("invalid", message, status=400, code=UNSUPPORTED)
     return provider_error(fault, provider=upstream.provider.name, model=upstream.model)

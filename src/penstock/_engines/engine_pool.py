@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock._engines.config import Config, choose_engine
@@ -36,16 +37,16 @@ class EnginePool:
         row = upstream.provider
         if row.engine != "native":
             return self.get(row.engine), ""
-        if requested:
-            name, who = choose_engine(row.name, self._config, self._env, requested)
-        else:
-            if plan.engine_choice is None:
-                plan.engine_choice = choose_engine(row.name, self._config, self._env, "")
-            name, who = plan.engine_choice
+        choice = None if requested else plan.engine_choice
+        if choice is None:
+            choice = choose_engine(row.name, self._config, self._env, requested)
+            if not requested:
+                plan.engine_choice = choice
+        name, setting = choice
         engine = self.get(name)
-        lacks = engine.unsupported_reason(upstream)
-        if lacks:
-            return self.get("native"), f"native in place of {name}, which {who} wishes for: {lacks}"
+        problem = engine.unsupported_reason(upstream)
+        if problem:
+            return self.get("native"), f"native in place of {name}, which {setting} wishes for: {problem}"
         return engine, ""
 
     def sign(self, upstream: UpstreamRequest, plan: RequestPlan) -> None:
@@ -63,16 +64,10 @@ class EnginePool:
             await engine.aclose()
 
 
+_ENGINES = {"native": "NativeEngine", "sdk": "SdkEngine", "replay": "ReplayEngine"}  # module → class
+
+
 def create_engine(name: str) -> Engine:
-    """Returns a new engine."""
-    if name == "native":
-        from penstock._engines.native import NativeEngine  # noqa: PLC0415 — aiohttp takes a tenth of a second to import
-
-        return NativeEngine()
-    if name == "sdk":
-        from penstock._engines.sdk import SdkEngine  # noqa: PLC0415 — the SDKs take seconds to import
-
-        return SdkEngine()
-    from penstock._engines.replay import ReplayEngine  # noqa: PLC0415 — it reads the packaged streams
-
-    return ReplayEngine()
+    """Returns a new engine. Its module is imported now: aiohttp and the SDKs take up to seconds to import."""
+    engine: Engine = getattr(import_module(f"penstock._engines.{name}"), _ENGINES[name])()
+    return engine

@@ -43,11 +43,6 @@ class ProcessEnvironment(Mapping[str, str]):
     def __len__(self) -> int:
         return len(os.environ)
 
-    def __contains__(self, name: object) -> bool:
-        if isinstance(name, str) and name.startswith(STORED):
-            return name.removeprefix(STORED) in self.stored
-        return name in os.environ
-
     def get(self, key: str, /, default: Any = None) -> Any:  # Mapping's overloads are too many to repeat
         if key.startswith(STORED):
             return self.stored.get(key.removeprefix(STORED), default)

@@ -1,20 +1,58 @@
-"""The interface of engines: the request they take, the response they return. Plain values and two Protocols; no I/O."""
+"""The interface of engines: the request they take, the response they return, and the record of the router's decisions.
+
+Plain values and two Protocols; no I/O. The record is on the result, in the log, and counted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from penstock._diagnostics import Diagnostic
-from penstock._engines.options import RequestOptions
+from penstock._http.request_options import RequestOptions
 from penstock._messages.context import Cleared
 from penstock._providers.registry import Endpoint, Provider
 from penstock.request import Request
 
 if TYPE_CHECKING:
     from penstock.events import AnyEvent, Fault
+
+# route: the provider that a name resolves to · operation: another operation is used · engine: another engine than the
+# configured one is used · retry: the same provider again · fallback: the next provider or endpoint · skip: the circuit
+# breaker is open · give-up: no more attempts · open: a response began
+DecisionKind: TypeAlias = Literal["route", "operation", "engine", "retry", "fallback", "skip", "give-up", "open"]
+INFO_KINDS = frozenset({"engine", "retry", "fallback", "skip", "give-up"})
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One decision. `code` is for metrics, `why` is a sentence for people."""
+
+    what: DecisionKind
+    code: str
+    why: str
+    provider: str = ""
+    model: str = ""
+    engine: str = ""
+    wait: float = 0.0
+
+
+class DecisionLog(msgspec.Struct, omit_defaults=True):
+    """All decisions of one request, in order. `tries` counts the attempts."""
+
+    asked: str
+    decisions: list[Decision] = []
+    tries: int = 0
+
+    def total_wait(self) -> float:
+        """Returns the seconds of all waits before retries."""
+        return sum(one.wait for one in self.decisions)
+
+    def lines(self) -> list[str]:
+        """Returns one line for each decision."""
+        return [f"{one.what}: {one.why}" for one in self.decisions]
+
 
 ChunkEvents: TypeAlias = "tuple[bytes, list[AnyEvent]]"
 ChunkHandler: TypeAlias = "Callable[[bytes, list[AnyEvent]], bool]"  # returns False to stop

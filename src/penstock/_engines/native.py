@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock._engines.interface import HttpRequest, UpstreamRequest
-    from penstock._engines.options import RequestOptions
+    from penstock._http.request_options import RequestOptions
     from penstock._http.response import UpstreamResponse
 
 AGENT = f"penstock/{__version__}"

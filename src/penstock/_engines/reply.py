@@ -25,27 +25,13 @@ if TYPE_CHECKING:
 
     from penstock._codec import Decoder
     from penstock._diagnostics import Diagnostic
-    from penstock._engines.decisions import DecisionLog
-    from penstock._engines.interface import ChunkEvents, ChunkHandler, ResponseSource, UpstreamRequest
+    from penstock._engines.interface import ChunkEvents, ChunkHandler, DecisionLog, ResponseSource, UpstreamRequest
     from penstock._messages.context import Cleared
     from penstock.request import Turn
 
 # What may be thrown away and asked for again: it says nothing yet.
-PREAMBLE = frozenset(
-    {
-        ev.Start,
-        ev.Step,
-        ev.Usage,
-        ev.Unknown,
-        ev.TextStart,
-        ev.TextEnd,
-        ev.ReasoningStart,
-        ev.ReasoningEnd,
-        ev.RefusalStart,
-        ev.RefusalEnd,
-        ev.Fault,
-    }
-)
+_PREAMBLE = """Start Step Usage Unknown TextStart TextEnd ReasoningStart ReasoningEnd RefusalStart RefusalEnd Fault"""
+PREAMBLE = frozenset(getattr(ev, name) for name in _PREAMBLE.split())
 _ENDS = frozenset({ev.Finish, ev.Fault})
 _NOTED = _ENDS | {ev.Usage}
 MAX_PREAMBLE_BYTES = 2**16  # bytes of preamble that are held back at most
@@ -62,11 +48,15 @@ class ModelReply:
         self.operation: str = job.operation
         self.engine = engine
         self.record = record
-        self.raw: bool = source.raw
+        self.raw: bool = source.raw  # reads hold the provider's bytes
+        self.verbatim: bool = source.raw and job.verbatim  # the bytes may be passed through unchanged
+        self.secrets: tuple[str, ...] = job.secrets  # the credentials of the request, by value
+        self.transforms: tuple[Any, ...] = job.transforms  # the stages behind the decoder
+        self.losses: tuple[str, ...] = job.losses  # names of settings that the provider cannot take
+        self.cleared: Cleared | None = job.cleared  # what context management removed from the conversation
         self.usage: ev.Usage | None = None
         self.end: ev.Finish | ev.Fault | None = None
-        self._source = source
-        self._job = job
+        self._source, self._job = source, job
         self._held: deque[ChunkEvents] = deque()
         self._over = False
 
@@ -150,37 +140,29 @@ class ModelReply:
 
     async def pairs(self) -> AsyncIterator[ChunkEvents]:
         """Bytes and events together: what a tee wants."""
-        try:
+        async with self:
             while (pair := await self.read()) is not None:
                 yield pair
-        finally:
-            await self.aclose()
 
     async def batches(self) -> AsyncIterator[list[ev.AnyEvent]]:
         """The events, a list for each read."""
-        try:
+        async with self:
             while (pair := await self.read()) is not None:
                 if pair[1]:
                     yield pair[1]
-        finally:
-            await self.aclose()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The upstream's own bytes; nothing where the engine has none (`raw`)."""
-        try:
+        async with self:
             while (pair := await self.read()) is not None:
                 if pair[0]:
                     yield pair[0]
-        finally:
-            await self.aclose()
 
     async def __aiter__(self) -> AsyncIterator[ev.AnyEvent]:
-        try:
+        async with self:
             while (pair := await self.read()) is not None:
                 for event in pair[1]:
                     yield event
-        finally:
-            await self.aclose()
 
     async def turn(self) -> Turn:
         """The whole answer. A fault is raised: a turn that was asked for whole is whole."""
@@ -216,7 +198,7 @@ class ModelReply:
         """One turn is what was asked for: what comes after its end is not read."""
         last: ev.Finish | ev.Fault = events[place]
         if isinstance(last, ev.Fault):
-            last = redact_fault(last, self._job.secrets)
+            last = redact_fault(last, self.secrets)
         self.end, self._over = last, True
         self._source.complete()
         return [*events[:place], last]
@@ -226,17 +208,12 @@ class ModelReply:
     @cached_property
     def headers(self) -> Mapping[str, str]:
         """The head of the answer, fit to be shown."""
-        return redact_headers(self._source.headers, self._job.secrets)
+        return redact_headers(self._source.headers, self.secrets)
 
     @property
     def media(self) -> str:
         """The content type of the answer."""
         return self._source.headers.get("content-type", "")
-
-    @property
-    def verbatim(self) -> bool:
-        """Whether its bytes may be handed on as they are: nothing was renamed on the way, and nothing needs repair."""
-        return self.raw and self._job.verbatim
 
     @property
     def framing(self) -> str:
@@ -259,29 +236,9 @@ class ModelReply:
         return getattr(self._source, "malformed", 0)
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """The credentials of this request, by value."""
-        return self._job.secrets
-
-    @property
-    def shaping(self) -> tuple[Any, ...]:
-        """The stages behind the decoder. Whoever reads the bytes once more has copies of them made."""
-        return self._job.transforms
-
-    @property
     def diagnostics(self) -> list[Diagnostic]:
         """What was found in the request and in the answer so far."""
         return [*self._job.diagnostics, *self._source.diagnostics]
-
-    @property
-    def losses(self) -> tuple[str, ...]:
-        """Names of what was asked for and could not be carried."""
-        return self._job.losses
-
-    @property
-    def cleared(self) -> Cleared | None:
-        """What context management took away of the conversation, if anything."""
-        return self._job.cleared
 
     async def aclose(self) -> None:
         """Let go. An answer that is not at its end loses its connection at once."""

@@ -1,13 +1,15 @@
 """Builds the request for a provider: operation, URL, headers and body, from the provider's row.
 
-`plan_request` computes what all requests to a model share, `build_request` adds the converted body. `RequestFiles` and
-`load_state` do the I/O that must come first: files given by URL, and the stored state of earlier turns.
+`plan_request` computes what all requests to a model share, `build_request` adds the converted body. `PlanCache` keeps
+plans, targets and options. `RequestFiles` and `load_state` do the I/O that must come first: files given by URL, and the
+stored state of earlier turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -16,9 +18,10 @@ from msgspec.structs import replace
 from penstock._diagnostics import Diagnostic
 from penstock._engines import emulation
 from penstock._engines.credentials import RequestSigner
-from penstock._engines.emulation import REFUSED
+from penstock._engines.environ import EnvironmentChanges
 from penstock._engines.interface import UpstreamRequest
-from penstock._engines.options import RequestOptions, merge_headers
+from penstock._engines.model_resolution import Target, resolve_targets
+from penstock._http.request_options import RequestOptions, merge_headers
 from penstock._messages.convert import convert_request, state_keys
 from penstock._messages.options import ConvertOptions
 from penstock._messages.request_codecs import profile_of, quirks_type
@@ -30,8 +33,7 @@ from penstock.events import Fault
 from penstock.fetch import FetchLimits, fetch_files
 
 if TYPE_CHECKING:
-    from penstock._engines.config import Account
-    from penstock._engines.model_resolution import Target
+    from penstock._engines.config import Account, Config
     from penstock._engines.retries import RouteObserver
     from penstock._providers.registry import Endpoint, Provider
     from penstock.request import Request
@@ -139,7 +141,7 @@ def _write_body(
         canonical = emulation.request_json_by_prompt(canonical)
         converted = convert_request(canonical, source, endpoint.protocol, **options)
     body, dropped = drop_refused_fields(converted.body, row, endpoint)
-    upstream.body = merge_bodies(merge_bodies(body, upstream.body), upstream.options.extra_body)
+    upstream.body = merge_bodies(body, upstream.body, upstream.options.extra_body)
     upstream.diagnostics, upstream.cleared = [*converted.diagnostics, *dropped], converted.cleared
     upstream.transforms = converted.restore.stages()
     if upstream.diagnostics or json_by_prompt:
@@ -194,7 +196,7 @@ def drop_refused_fields(
     refused = [name for name in row.refuses if name in body]
     gone = {*endpoint.drop, *refused}
     diagnostics = [
-        Diagnostic(REFUSED, f"{name} is left out: {row.name} answers it with an error", row.name, name=name)
+        Diagnostic(emulation.REFUSED, f"{name} is left out: {row.name} answers it with an error", row.name, name=name)
         for name in refused
     ]
     return ({name: value for name, value in body.items() if name not in gone} if gone else body), diagnostics
@@ -209,34 +211,20 @@ def drop_optional_field(upstream: UpstreamRequest, error: ProviderError) -> str:
     return field
 
 
-def merge_bodies(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `body` with the fields of `more` over it; objects are merged."""
-    if not more:
-        return body
-    merged = dict(body)
-    for name, value in more.items():
-        below = merged.get(name)
-        merged[name] = merge_bodies(below, value) if isinstance(value, dict) and isinstance(below, dict) else value  # pyright: ignore[reportUnknownArgumentType]
+def merge_bodies(body: dict[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `body` with the fields of the others over it, the last on top; objects are merged."""
+    merged = body
+    for fields in filter(None, others):
+        merged = dict(merged)
+        for name, value in fields.items():
+            below = merged.get(name)
+            merged[name] = merge_bodies(below, value) if isinstance(value, dict) and isinstance(below, dict) else value  # pyright: ignore[reportUnknownArgumentType]
     return merged
 
 
-# ── profiles ───────────────────────────────────────────────────────────────────────────────
-
-_profiles: dict[tuple[str, str, str], Profile] = {}
-
-
+@lru_cache(1000)
 def request_profile(row: Provider, protocol: str) -> Profile:
     """Returns what a provider requires of a request in a protocol."""
-    key = (row.name, row.base_url, protocol)
-    found = _profiles.get(key)
-    if found is None:
-        if len(_profiles) > 1000:  # noqa: PLR2004 — configured providers may change often
-            _profiles.clear()
-        found = _profiles[key] = _build_profile(row, protocol)
-    return found
-
-
-def _build_profile(row: Provider, protocol: str) -> Profile:
     base = profile_of(protocol)
     try:
         fields = {name: msgspec.convert(value, _SHAPES.get(name, Any)) for name, value in row.profile.items()}
@@ -262,15 +250,12 @@ class RoutedRequest:
     options: RequestOptions | None
     convert: ConvertOptions
     observer: RouteObserver | None
-    run: RunInThread | None
+    run: RunInThread
     files: RequestFiles | None
 
     async def build(self, request: Request, plan: RequestPlan, convert: ConvertOptions) -> UpstreamRequest:
         """Builds the request of one attempt, with the diagnostics of fetched files."""
-        if self.run is None:
-            upstream = build_request(request, plan, source=self.source, convert=convert)
-        else:
-            upstream = await self.run(lambda: build_request(request, plan, source=self.source, convert=convert))
+        upstream = await self.run(lambda: build_request(request, plan, source=self.source, convert=convert))
         if self.files is not None:
             self.files.report(upstream)
         return upstream
@@ -313,8 +298,13 @@ RunInThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function elsewhere, such as in a thread, and returns its result."""
 
 
+async def run_inline(work: Callable[[], Any]) -> Any:
+    """Runs a function here, as a `RunInThread`."""
+    return work()
+
+
 async def load_state(
-    request: Request, source: str, convert: ConvertOptions, run: RunInThread | None = None
+    request: Request, source: str, convert: ConvertOptions, run: RunInThread = run_inline
 ) -> ConvertOptions:
     """Returns the options with the rows found (`state`) in place of the store, so that conversion does no I/O.
 
@@ -325,12 +315,73 @@ async def load_state(
         return convert
     options = convert.copy()
     del options["store"]
-    if run is None:
-        keys = state_keys(request, source, **options)
-    else:
-        keys = await run(lambda: state_keys(request, source, **options))
+    keys = await run(lambda: state_keys(request, source, **options))
     if keys:
         tenant = options.get("tenant", "")
         aget = getattr(store, "aget", None)
         options["state"] = store.get(tenant, keys) if aget is None else await aget(tenant, keys)
     return options
+
+
+_MAX_CACHED = 200  # model names, and plans
+_TIMEOUT_SLACK = 0.05  # seconds that may pass before a first attempt without a shorter timeout
+
+
+class PlanCache:
+    """Targets, options and plans of one configuration. They are made anew when the environment has changed."""
+
+    def __init__(self, config: Config, env: Mapping[str, str]) -> None:
+        self._config, self._env = config, env
+        self._env_changes = EnvironmentChanges(env)
+        self._default_options = RequestOptions.read(config.options)
+        self._provider_options: dict[str, RequestOptions] = {}  # over the default options
+        self._targets: dict[str, list[Target]] = {}
+        self._plans: dict[tuple[str, str, str, bool], RequestPlan] = {}
+
+    def targets(self, name: str) -> list[Target]:
+        """Returns the targets of a model name, as `resolve_targets` does."""
+        if self._env_changes.any():
+            self._targets.clear()
+            self._plans.clear()
+        if name not in self._targets:
+            targets = resolve_targets(name, self._config, self._env)
+            if len(self._targets) >= _MAX_CACHED:
+                self._targets.clear()
+            self._targets[name] = targets
+        return self._targets[name]
+
+    def total_timeout(self, options: RequestOptions | None) -> float:
+        """Returns the seconds that a call may take, all attempts together."""
+        chosen = self._default_options if options is None else options.over(self._default_options)
+        return chosen.timeouts.total
+
+    def options(self, target: Target, options: RequestOptions | None, left: float) -> RequestOptions:
+        """Returns the call's options over the provider's over the configuration's. `left` limits the total timeout."""
+        name = target.provider.name
+        merged = self._provider_options.get(name)
+        if merged is None:
+            configured = RequestOptions.read(self._config.account(name).options)
+            merged = self._provider_options[name] = configured.over(self._default_options)
+        if options is not None:
+            merged = options.over(merged)
+        if left < merged.timeouts.total - _TIMEOUT_SLACK:
+            merged = replace(merged, timeouts=replace(merged.timeouts, total=max(left, 0.001)))
+        return merged
+
+    def plan(
+        self, target: Target, operation: str, options: RequestOptions | None, left: float, *, stream: bool
+    ) -> RequestPlan:
+        """Returns the plan for a target. A plan with a call's own options, or with a shorter timeout, is not cached."""
+        name = target.provider.name
+        chosen = self.options(target, options, left)
+        cacheable = chosen is self._provider_options.get(name)
+        key = (name, target.model, operation, stream)
+        found = self._plans.get(key) if cacheable else None
+        if found is None:
+            account = self._config.account(name)
+            found = plan_request(target, operation, options=chosen, account=account, env=self._env, stream=stream)
+            if cacheable:
+                if len(self._plans) >= _MAX_CACHED:
+                    self._plans.clear()
+                self._plans[key] = found
+        return found

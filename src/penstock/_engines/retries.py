@@ -1,26 +1,71 @@
-"""Circuit breakers, the retry budget, retry delays, and which errors allow a retry or a fallback. Nothing here waits.
+"""Circuit breakers, the retry budget, retry delays, missing endpoints, and which errors allow a retry or a fallback.
 
 There is one circuit for each provider, model and credential. It opens after consecutive failures that are the
 provider's fault, and lets a single request through after a while: after `cool` seconds if there is a fallback, else
 after `first` seconds, doubled each time that request fails. The retry budget limits retries to a share of the requests,
-so that retries do not overload a provider that recovers.
+so that retries do not overload a provider that recovers. Nothing here waits.
+
+Many OpenAI-compatible servers have no `/responses`: `MissingEndpoints` remembers such servers.
 """
 
 from __future__ import annotations
 
+import re
+import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from penstock._engines.emulation import UNSUPPORTED
+from penstock._lenient_fields import as_object, get_object, get_text
+from penstock._vendor_errors import HTTP, normalize_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock._engines.interface import UpstreamRequest
-    from penstock._providers.registry import Retry
+    from penstock._providers.registry import Provider, Retry
     from penstock.errors import ProviderError
+
+ALTERNATIVE_OPERATIONS: dict[str, str] = {"responses": "chat"}  # operation → the one to use if its endpoint is missing
+MISSING_SECONDS = 3600.0  # seconds
+_STATUSES = frozenset({404, 405})
+# Error codes and types that add nothing to the status, unlike `model_not_found` and `previous_response_not_found`.
+_BARE = frozenset({"", "notfound", "notfounderror", "methodnotallowed", "invalidrequesterror", "unknownurl"})
+_MODEL = re.compile(r"(?i)\bmodels?\b")
+
+
+def is_missing_endpoint(error: ProviderError) -> bool:
+    """True if the server has no such endpoint, as opposed to no such model."""
+    if error.status not in _STATUSES or normalize_code(error.code) not in _BARE or _MODEL.search(error.message):
+        return False
+    body = as_object(as_object((error.fault.extra or {}).get(HTTP)).get("body"))
+    return get_text(get_object(body, "error"), "param") != "model"
+
+
+class MissingEndpoints:
+    """Endpoints that answered 404 or 405, by provider and URL. Forgotten after an hour: servers are upgraded."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[tuple[str, str, str], float] = {}
+
+    def substitute(self, row: Provider, model: str, operation: str) -> str:
+        """Returns the operation to use instead; empty if there is none."""
+        other = ALTERNATIVE_OPERATIONS.get(operation, "")
+        return other if other and row.endpoint(other, model) and not row.only_responses(model) else ""
+
+    def known(self, row: Provider, operation: str) -> bool:
+        """True if the provider is known to lack the operation."""
+        return self._clock() < self._until.get((row.name, row.base_url, operation), 0.0)
+
+    def learn(self, row: Provider, operation: str) -> None:
+        self._until[row.name, row.base_url, operation] = self._clock() + MISSING_SECONDS
+
+    def forget(self, row: Provider, operation: str) -> None:
+        self._until.pop((row.name, row.base_url, operation), None)
+
 
 PROVIDER_FAULTS = frozenset({"server", "overloaded", "timeout", "network", "truncated", "malformed"})
 """Kinds of failures that the provider or the network causes."""

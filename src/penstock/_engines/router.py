@@ -1,62 +1,58 @@
 """Sends a request to its targets: retries, falls back to the next target, records each decision with its reason.
 
 A request is sent again, or to another target, only before the first content of its answer. After that, `ModelReply`
-handles failures. `plan_cache` says what is sent, `engine_pool` which engine sends it, `retries` whether to try again.
+handles failures. `request_plan` says what is sent, `engine_pool` which engine sends it, `retries` whether to try again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import random
 import time
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from penstock._engines import request_plan, retries
 from penstock._engines.config import Config
-from penstock._engines.decisions import Decision, DecisionLog, DecisionRecorder
 from penstock._engines.engine_pool import EnginePool
 from penstock._engines.environ import live
-from penstock._engines.missing_endpoints import MissingEndpoints, is_missing_endpoint
-from penstock._engines.plan_cache import PlanCache
+from penstock._engines.interface import INFO_KINDS, Decision, DecisionKind, DecisionLog
 from penstock._engines.reply import ModelReply
-from penstock._engines.request_plan import (
-    RequestFiles,
-    RequestPlan,
-    RoutedRequest,
-    RunInThread,
-    drop_optional_field,
-    find_endpoint,
-    forward_headers,
-    load_state,
-    merge_bodies,
-    start_request,
-)
-from penstock._engines.retries import (
-    CircuitBreakers,
-    CircuitKey,
-    RetryWait,
-    RouteObserver,
-    compute_retry_delay,
-    describe_open_circuit,
-    is_transient,
-    may_fall_back,
-)
+from penstock._engines.request_plan import RequestPlan, RoutedRequest
 from penstock._protocols import DEFAULT
+from penstock._redaction import redact
 from penstock.errors import InvalidRequest, ProviderError, TooLarge, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from penstock._engines.interface import Engine, ResponseSource, UpstreamRequest
+    from penstock._engines.interface import Engine, UpstreamRequest
     from penstock._engines.model_resolution import Target
-    from penstock._engines.options import RequestOptions
+    from penstock._engines.request_plan import RequestFiles, RunInThread
+    from penstock._engines.retries import RouteObserver
+    from penstock._http.request_options import RequestOptions
     from penstock._messages.options import ConvertOptions
     from penstock.request import Request
 
 
 T = TypeVar("T")
+log = logging.getLogger("penstock.routing")
+
+
+@dataclass(slots=True)
+class RoutedCall(Generic[T]):
+    """A call while its targets are tried. `attempt` sends it to a target, in the seconds that are left."""
+
+    attempt: Callable[[Target, DecisionLog, float], Awaitable[T]]
+    options: RequestOptions | None
+    observer: RouteObserver | None
+    record: DecisionLog
+    deadline: float  # by the monotonic clock
 
 
 class Router:
@@ -78,18 +74,17 @@ class Router:
         self.config: Config = Config.read(config)
         self.env: Mapping[str, str] = live(env)
         self.counts: Counter[tuple[str, str, str]] = Counter()
-        self.breakers: CircuitBreakers = CircuitBreakers(time.monotonic, self.config.breaker)
+        self.config: Config = Config.read(config)
+        self.env: Mapping[str, str] = live(env)
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        self.breakers: retries.CircuitBreakers = retries.CircuitBreakers(time.monotonic, self.config.breaker)
         self.engines: EnginePool = EnginePool(self.config, self.env, dict(engines or {}))
-        self.missing: MissingEndpoints = MissingEndpoints()
-        self._recorder = DecisionRecorder(self.counts, on_decision)
-        self._cache = PlanCache(self.config, self.env)
-        self._sleep = sleep
-        self._chance = chance
+        self.missing: retries.MissingEndpoints = retries.MissingEndpoints()
 
     def renewed(self, config: Config | Mapping[str, Any] | None) -> Router:
         """Returns a router with another configuration and the same connections and counts. Open requests keep this."""
-        result = Router(config, env=self.env, sleep=self._sleep, chance=self._chance)
-        result.counts, result._recorder, result.missing = self.counts, self._recorder, self.missing
+        result = Router(config, env=self.env, on_decision=self._on_decision, sleep=self._sleep, chance=self._chance)
+        result.counts, result.missing = self.counts, self.missing
         result.engines.by_name = self.engines.by_name
         return result
 
@@ -117,8 +112,9 @@ class Router:
         `run` runs the slow work of a large request, for example in a thread; without it the work runs inline. `files`
         fetches the files that a request names by URL, for targets that do not take URLs.
         """
-        given = await load_state(request, source, convert or {}, run)
-        turn = RoutedRequest(request, operation, source, engine, options, given, watch, run, files)
+        run = run or request_plan.run_inline
+        convert = await request_plan.load_state(request, source, convert or {}, run)
+        turn = RoutedRequest(request, operation, source, engine, options, convert, watch, run, files)
         # Not a nested function that calls itself: that is a reference cycle, which keeps the turn in memory.
         return await self._try_targets(request.model, options, partial(self._attempt, turn), watch)
 
@@ -133,22 +129,23 @@ class Router:
         try:
             return await self._send_turn(turn, target, record, left)
         except ProviderError as error:
-            if is_missing_endpoint(error):  # both are missing: the URL is wrong
-                self.missing.forget(target, learned)
+            if retries.is_missing_endpoint(error):  # both are missing: the URL is wrong
+                self.missing.forget(target.provider, learned)
             raise
 
     async def _send_turn(self, turn: RoutedRequest, target: Target, record: DecisionLog, left: float) -> ModelReply:
         """Plans, builds and sends a request. Shortens a conversation that is too long, once."""
-        known = self.missing.known(target, turn.operation) and self.missing.substitute(target, turn.operation)
-        plan = self._cache.plan(target, known or turn.operation, turn.options, left, stream=turn.request.stream)
+        known = self.missing.known(target.provider, turn.operation)
+        other = self.missing.substitute(target.provider, target.model, turn.operation) if known else ""
+        plan = self._cache.plan(target, other or turn.operation, turn.options, left, stream=turn.request.stream)
         request = turn.request if turn.files is None else await turn.files.fill(turn.request, plan)
         upstream = await turn.build(request, plan, turn.convert)
         if plan.operation_reason:
-            self._note(record, "operation", upstream.operation, plan.operation_reason, target)
-        elif known:
-            self._note(record, "operation", known, f"{target.provider.name} has no {turn.operation}", target)
+            self._record(record, "operation", upstream.operation, plan.operation_reason, target)
+        elif other:
+            self._record(record, "operation", other, f"{target.provider.name} has no {turn.operation}", target)
         try:
-            return await self._reply(upstream, plan, target, record, turn.engine, turn.observer)
+            return await self._reply(turn, upstream, plan, target, record)
         except TooLarge as error:
             if not turn.convert.get("context_management") or upstream.cleared is not None:
                 raise
@@ -156,56 +153,46 @@ class Router:
             if upstream.cleared is None:
                 raise
             why = f"shortened from about {upstream.cleared.before} to {upstream.cleared.after} tokens: {error}"
-            self._note(record, "retry", "context", why, target)
-        return await self._reply(upstream, plan, target, record, turn.engine, turn.observer)
+            self._record(record, "retry", "context", why, target)
+        return await self._reply(turn, upstream, plan, target, record)
 
     async def _reply(
-        self,
-        upstream: UpstreamRequest,
-        plan: RequestPlan,
-        target: Target,
-        record: DecisionLog,
-        engine: str,
-        watch: RouteObserver | None,
+        self, turn: RoutedRequest, upstream: UpstreamRequest, plan: RequestPlan, target: Target, record: DecisionLog
     ) -> ModelReply:
-        """Signs and sends a request. Returns the reply once it has begun."""
-        if watch is not None:
-            watch.request_built(upstream)
-        self.engines.sign(upstream, plan)
-        sender = self._choose_engine(upstream, plan, record, engine)
-        answer = await self._ask(sender, upstream, record, target)
-        reply = ModelReply(answer, upstream, record, sender.name)
-        await reply.begin()
-        self._note(
-            record, "open", sender.name, f"{sender.name} is answering, status {reply.status}", target, sender.name
-        )
-        return reply
+        """Signs and sends a request. Returns the reply once it has begun.
 
-    async def _ask(
-        self, sender: Engine, upstream: UpstreamRequest, record: DecisionLog, target: Target
-    ) -> ResponseSource:
-        """Sends a request. If the provider refuses a field that penstock added, sends it again without the field."""
+        If the provider refuses a field that penstock added, sends the request again without the field.
+        """
+        if turn.observer is not None:
+            turn.observer.request_built(upstream)
+        engine = self._prepare(upstream, plan, target, record, turn.engine)
         try:
-            return await sender.open(upstream)
+            source = await engine.open(upstream)
         except InvalidRequest as error:
-            field = drop_optional_field(upstream, error)
+            field = request_plan.drop_optional_field(upstream, error)
             if not field:
                 raise
-            self._note(record, "retry", "field", f"without {field}: {error}", target)
-            return await sender.open(upstream)
+            self._record(record, "retry", "field", f"without {field}: {error}", target)
+            source = await engine.open(upstream)
+        reply = ModelReply(source, upstream, record, engine.name)
+        await reply.begin()
+        why = f"{engine.name} is answering, status {reply.status}"
+        self._record(record, "open", engine.name, why, target, engine.name)
+        return reply
 
     def _learn_missing(self, error: ProviderError, target: Target, operation: str, record: DecisionLog) -> str:
         """Remembers that the server lacks the endpoint of an operation. Returns the operation; else an empty text."""
-        if self.missing.known(target, operation) or not is_missing_endpoint(error):
+        row = target.provider
+        if self.missing.known(row, operation) or not retries.is_missing_endpoint(error):
             return ""
-        other = self.missing.substitute(target, operation)
+        other = self.missing.substitute(row, target.model, operation)
         # A target without an endpoint for the operation was sent another operation already.
-        if not other or not target.provider.endpoint(operation, target.model):
+        if not other or not row.endpoint(operation, target.model):
             return ""
-        self.missing.learn(target, operation)
+        self.missing.learn(row, operation)
         record.tries += 1
-        why = f"{target.provider.name} has no {operation}, {other} is asked in its place: {error}"
-        self._note(record, "fallback", "no-endpoint", why, target)
+        why = f"{row.name} has no {operation}, {other} is asked in its place: {error}"
+        self._record(record, "fallback", "no-endpoint", why, target)
         return operation
 
     async def fetch(
@@ -227,18 +214,18 @@ class Router:
             target: Target, record: DecisionLog, left: float
         ) -> tuple[UpstreamRequest, bytes, DecisionLog]:
             chosen = self._cache.options(target, options, left)
-            _, endpoint, _ = find_endpoint(target, operation)
+            _, endpoint, _ = request_plan.find_endpoint(target, operation)
             account = self.config.account(target.provider.name)
-            upstream = start_request(target, operation, endpoint, options=chosen, account=account, env=self.env)
+            upstream = request_plan.start_request(
+                target, operation, endpoint, options=chosen, account=account, env=self.env
+            )
             fields = body(target, endpoint.protocol)
             accepted = {name: value for name, value in fields.items() if name not in endpoint.drop}
-            upstream.body = merge_bodies(merge_bodies(accepted, upstream.body), chosen.extra_body)
-            forward_headers(upstream, headers or {})
-            plan = RequestPlan(template=upstream)
-            self.engines.sign(upstream, plan)
-            sender = self._choose_engine(upstream, plan, record, engine)
+            upstream.body = request_plan.merge_bodies(accepted, upstream.body, chosen.extra_body)
+            request_plan.forward_headers(upstream, headers or {})
+            sender = self._prepare(upstream, RequestPlan(template=upstream), target, record, engine)
             _, data = await sender.fetch(upstream)
-            self._note(record, "open", sender.name, f"{sender.name} has answered", target, sender.name)
+            self._record(record, "open", sender.name, f"{sender.name} has answered", target, sender.name)
             return upstream, data, record
 
         return await self._try_targets(model, options, attempt)
@@ -254,62 +241,50 @@ class Router:
     ) -> T:
         """Tries the targets of a name in order. Returns the first result."""
         record = DecisionLog(name if isinstance(name, str) else name.provider.name)
-        failed: list[ProviderError] = []
         deadline = time.monotonic() + self._cache.total_timeout(options)
+        call = RoutedCall(attempt, options, watch, record, deadline)
+        failed: list[ProviderError] = []
         targets = self._cache.targets(name) if isinstance(name, str) else [name]
-        for number, target in enumerate(targets):
-            self._note(record, "route", "first" if not number else "next", target.why, target)
+        for number, target in enumerate(targets, 1):
+            self._record(record, "route", "first" if number == 1 else "next", target.why, target)
             try:
-                circuit = CircuitKey.of(target.provider.name, target.model, options.key if options is not None else "")
-                self._check_circuit(target, circuit, record, alternative=number + 1 < len(targets))
-                patience = self._cache.options(target, options, deadline - time.monotonic()).timeouts.retry_wait
-                return await self._try_target(target, circuit, record, deadline, attempt, watch, patience)
+                return await self._try_target(call, target, alternative=number < len(targets))
             except ProviderError as error:
                 error.provider, error.model = error.provider or target.provider.name, error.model or target.model
                 error.attempts = [*failed, *error.attempts]
-                if number + 1 == len(targets) or not may_fall_back(error):
-                    self._note(record, "give-up", error.kind, f"no more to try after: {error}", target)
+                if number == len(targets) or not retries.may_fall_back(error):
+                    self._record(record, "give-up", error.kind, f"no more to try after: {error}", target)
                     raise
-                self._note(
-                    record, "fallback", error.kind, f"{targets[number + 1].provider.name} is next: {error}", target
-                )
+                following = targets[number].provider.name
+                self._record(record, "fallback", error.kind, f"{following} is next: {error}", target)
                 failed = [*error.attempts, _without_frames(error)]
         raise AssertionError  # the last target returned or raised
 
-    async def _try_target(
-        self,
-        target: Target,
-        circuit: CircuitKey,
-        record: DecisionLog,
-        deadline: float,
-        attempt: Callable[[Target, DecisionLog, float], Awaitable[T]],
-        watch: RouteObserver | None,
-        patience: float,
-    ) -> T:
-        """Tries one target until it answers or a retry is pointless. `patience` limits the sum of its waits."""
-        name, policy = target.provider.name, target.provider.retry
-        max_tries = 1 + self.config.retries if self.config.retries is not None else policy.attempts
+    async def _try_target(self, call: RoutedCall[T], target: Target, *, alternative: bool) -> T:
+        """Tries one target until it answers or a retry is pointless. `alternative`: another target follows."""
+        row, record = target.provider, call.record
+        circuit = retries.CircuitKey.of(row.name, target.model, call.options.key if call.options is not None else "")
+        self._check_circuit(target, circuit, record, alternative=alternative)
         failed: list[ProviderError] = []
         while True:
             record.tries += 1
             try:
-                result = await attempt(target, record, deadline - time.monotonic())
+                result = await call.attempt(target, record, call.deadline - time.monotonic())
             except ProviderError as error:
                 self.breakers.record_failure(circuit, error.kind, str(error))
                 error.attempts = list(failed)
                 tries = len(failed) + 1
-                wait = compute_retry_delay(error, tries, policy, self._chance)
-                why = self._reason_to_stop(
-                    error, target, circuit, tries >= max_tries, wait, deadline, patience - record.total_wait()
-                )
+                wait = retries.compute_retry_delay(error, tries, row.retry, self._chance)
+                why = self._reason_to_stop(call, target, circuit, error, tries, wait)
                 if why:
-                    self._note(record, "give-up", error.kind, f"{why}: {error}", target)
+                    self._record(record, "give-up", error.kind, f"{why}: {error}", target)
                     raise
                 failed.append(_without_frames(error))
-                self._note(record, "retry", error.kind, f"after {wait:.2f} s: {error}", target, wait=wait or 0)
-                if watch is not None:
-                    await watch.retry_waits(RetryWait(wait or 0, error.kind, target.provider.title or name))
-                await self._sleep(wait or 0)
+                wait = wait or 0.0
+                self._record(record, "retry", error.kind, f"after {wait:.2f} s: {error}", target, wait=wait)
+                if call.observer is not None:
+                    await call.observer.retry_waits(retries.RetryWait(wait, error.kind, row.title or row.name))
+                await self._sleep(wait)
             except BaseException:
                 self.breakers.record_cancelled(circuit)
                 raise
@@ -319,51 +294,70 @@ class Router:
 
     def _reason_to_stop(
         self,
-        error: ProviderError,
+        call: RoutedCall[Any],
         target: Target,
-        circuit: CircuitKey,
-        last: bool,  # noqa: FBT001
+        circuit: retries.CircuitKey,
+        error: ProviderError,
+        tries: int,
         wait: float | None,
-        deadline: float,
-        patience: float,
     ) -> str:
         """Returns why there is no retry; empty if there is one."""
-        if not is_transient(error, target.provider.retry):
+        policy, configured = target.provider.retry, self.config.retries
+        if not retries.is_transient(error, policy):
             return "asking again would not help"
-        if last:
+        if tries >= (policy.attempts if configured is None else 1 + configured):
             return "it was asked often enough"
         if wait is None:
             return f"it asks for a wait of {error.retry_after:g} s, which is too long"
-        if wait > patience:
-            return f"a wait of {wait:.1f} s is longer than the {patience:.1f} s that timeouts.retry_wait leaves"
-        if time.monotonic() + wait >= deadline:
+        allowed = self._cache.options(target, call.options, math.inf).timeouts.retry_wait - call.record.total_wait()
+        if wait > allowed:
+            return f"a wait of {wait:.1f} s is longer than the {allowed:.1f} s that timeouts.retry_wait leaves"
+        if time.monotonic() + wait >= call.deadline:
             return "there is no time left"
         return "" if self.breakers.take_retry(circuit) else "the budget of retries is spent"
 
-    def _check_circuit(self, target: Target, circuit: CircuitKey, record: DecisionLog, *, alternative: bool) -> None:
+    def _check_circuit(
+        self, target: Target, circuit: retries.CircuitKey, record: DecisionLog, *, alternative: bool
+    ) -> None:
         """Raises if the circuit is open."""
         left = self.breakers.closed_for(circuit, alternative=alternative)
         if left:
-            why = describe_open_circuit(target.provider.name, left, self.breakers.last_message(circuit))
-            self._note(record, "skip", "circuit", why, target)
+            why = retries.describe_open_circuit(target.provider.name, left, self.breakers.last_message(circuit))
+            self._record(record, "skip", "circuit", why, target)
             fault = Fault("overloaded", why, code="circuit-open", retry_after=left)
             raise provider_error(fault, provider=target.provider.name)
 
-    def _choose_engine(
-        self, upstream: UpstreamRequest, plan: RequestPlan, record: DecisionLog, requested: str
+    def _prepare(
+        self, upstream: UpstreamRequest, plan: RequestPlan, target: Target, record: DecisionLog, requested: str
     ) -> Engine:
-        """Returns the engine for a request. Records if it is not the preferred one."""
+        """Gives a request its signature. Returns its engine, and records if it is not the preferred one."""
+        self.engines.sign(upstream, plan)
         engine, why = self.engines.choose(upstream, plan, requested)
         if why:
-            decision = Decision("engine", "lacks", why, upstream.provider.name, upstream.model, "native")
-            self._recorder.add(record, decision)
+            self._record(record, "engine", "lacks", why, target, "native")
         return engine
 
-    def _note(
-        self, record: DecisionLog, what: Any, code: str, why: str, target: Target, engine: str = "", wait: float = 0.0
+    def _record(
+        self,
+        record: DecisionLog,
+        kind: DecisionKind,
+        code: str,
+        why: str,
+        target: Target,
+        engine: str = "",
+        wait: float = 0.0,
     ) -> None:
-        decision = Decision(what, code, why, target.provider.name, target.model, engine, wait)
-        self._recorder.add(record, decision)
+        """Adds a decision to the record of a request, to the counters and to the log."""
+        name, level = target.provider.name, logging.DEBUG
+        if kind in INFO_KINDS:  # these quote errors, which may hold secrets; the others hold names only
+            why, level = redact(why), logging.INFO
+        decision = Decision(kind, code, why, name, target.model, engine, wait)
+        record.decisions.append(decision)
+        self.counts[kind, code, name] += 1
+        if log.isEnabledFor(level):
+            log.log(level, "%s %s: %s: %s", name or "-", record.asked, kind, why)
+        if self._on_decision is not None:
+            self._on_decision(decision)
 
 
 def _without_frames(error: ProviderError) -> ProviderError:

@@ -1,7 +1,7 @@
-"""The SDK engine: the vendors' own clients ask, and what they parse goes through the same decoders (`take`).
+"""The SDK engine: the vendors' SDKs send the requests, and our decoders read the payloads that they parse.
 
-Their HTTP client is built from the same request options; retries are ours. Errors are read from the same bytes as the
-native engine's, and so are the same. `vendors` knows the clients; here is what is true of all of them.
+The SDKs use an HTTP client with the same request options as the native engine; penstock does the retries. Errors are
+read from the response's bytes, so both engines raise the same ones. `sdk_vendors` knows the SDKs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
     from penstock._diagnostics import Diagnostic
     from penstock._engines.interface import ChunkEvents, HttpRequest, UpstreamRequest
-    from penstock._engines.options import RequestOptions
+    from penstock._http.request_options import RequestOptions
 
 T = TypeVar("T")
-_MOMENT = 1.0  # seconds that the end of a whole answer is waited for
-_settling: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
+_DRAIN_SECONDS = 1.0  # for the rest of a complete response
+_tasks: set[asyncio.Task[None]] = set()  # the loop holds tasks weakly
 
 
 class SdkEngine:
-    """Asks by the vendors' clients. What they lack it says, so that another engine is asked."""
+    """Sends requests with the vendors' SDKs. `unsupported_reason` says what they lack; then another engine is used."""
 
     name = "sdk"
 
@@ -48,11 +48,11 @@ class SdkEngine:
         await self.clients.aclose()
 
     def unsupported_reason(self, upstream: UpstreamRequest) -> str:
-        """Why no client can do this; nothing where one can."""
+        """Returns why no SDK can send this request; empty if one can."""
         vendor = VENDOR_SDKS.get(upstream.provider.sdk)
         if vendor is None:
             return f"no SDK is used for {upstream.provider.name}"
-        can = vendor.ability
+        can = vendor.capabilities
         turn = upstream.operation in can.operations
         if not turn and upstream.protocol not in can.fetches:
             return f"the SDK is not used for {upstream.operation}"
@@ -62,46 +62,46 @@ class SdkEngine:
             return f"the SDK cannot sign as {upstream.provider.auth} does"
         if not find_spec(can.package.partition(".")[0]) or not find_spec(can.package):
             return f"{can.package} is not installed: pip install 'penstock[sdk]'"
-        return can.unknown(upstream.provider.sdk) or vendor.missing(upstream)
+        return can.version_problem(upstream.provider.sdk) or vendor.url_problem(upstream.url)
 
     async def open(self, job: UpstreamRequest) -> SdkSource:
-        """Ask, and wait for the answer to begin."""
+        """Sends a turn and waits for the response's head."""
         client = await self._client(job)
-        source = SdkSource(_vendor(client, job), job, lambda: self.clients.give_back(client))
+        source = SdkSource(client.vendor_sdk(job), job, lambda: self.clients.give_back(client))
         try:
-            await _in_time(source.begin(), job)
+            await _with_timeout(source.begin(), job)
         except BaseException:
             source.release()
             raise
         return source
 
     async def fetch(self, job: UpstreamRequest) -> tuple[Mapping[str, str], bytes]:
-        """Ask for something that is no turn."""
+        """Sends a request that is not a turn. Returns headers and body."""
         client = await self._client(job)
 
-        async def asked() -> tuple[Any, bytes]:
-            out = await _signed(job)
+        async def send() -> tuple[Any, bytes]:
+            out = await _sign(job)
             try:
-                return await _vendor(client, job).fetch(out, job)
+                return await client.vendor_sdk(job).fetch(out, job)
             except Exception as error:
-                raise await _told(error, job) from error
+                raise await _typed_error(error, job) from error
 
         try:
-            response, body = await _in_time(asked(), job)
+            response, body = await _with_timeout(send(), job)
         finally:
             self.clients.give_back(client)
         return _headers(response), body
 
     async def _client(self, job: UpstreamRequest) -> SdkClient:
-        """The HTTP client for these options, which keeps the connections."""
+        """Returns the HTTP client for the job's options. It keeps the connections."""
         kind = VENDOR_SDKS[job.provider.sdk]
         if (kind, job.protocol) not in self._loaded:
-            await asyncio.to_thread(kind.load, job)  # others go on meanwhile, and no limit counts it
+            await asyncio.to_thread(kind.load, job)  # takes seconds, which count for no timeout
             self._loaded.add((kind, job.protocol))
-        options, web = job.options, kind.web()
+        options, web = job.options, kind.http_library()
         check_url(job.url)
         proxy = proxy_for(job.url, options, LIVE)
-        limits = options.timeouts  # the total is watched elsewhere, and is another for each try
+        limits = options.timeouts  # without the total, which differs between attempts and is checked elsewhere
         waits = (limits.connect, limits.first_byte, limits.between_bytes)
         key = (asyncio.get_running_loop(), web, proxy, waits, *tls_key(options))
         return self.clients.borrow(key, lambda: _http_client(web, options, proxy))
@@ -109,80 +109,64 @@ class SdkEngine:
 
 def _http_client(web: Any, options: RequestOptions, proxy: str | None) -> Any:
     limits = options.timeouts
-    patience = web.Timeout(
-        connect=limits.connect,
-        read=max(limits.first_byte, limits.between_bytes),
-        write=limits.first_byte,
-        pool=limits.connect,
-    )
+    read = max(limits.first_byte, limits.between_bytes)
+    timeout = web.Timeout(connect=limits.connect, read=read, write=limits.first_byte, pool=limits.connect)
     return web.AsyncClient(
         verify=tls_context(options),
         proxy=proxy,
         trust_env=False,
-        timeout=patience,
+        timeout=timeout,
         follow_redirects=False,
         limits=web.Limits(max_connections=None, max_keepalive_connections=None),
         event_hooks={"response": [capture_response]},
     )
 
 
-def _vendor(client: SdkClient, job: UpstreamRequest) -> VendorSdk:
-    kind = VENDOR_SDKS[job.provider.sdk]
-    found = client.vendors.get(kind)
-    if found is None:
-        found = client.vendors[kind] = kind(client.http)
-    made: VendorSdk = found
-    return made
-
-
 class SdkSource:
-    """The source of the SDK engine: payloads that somebody else parsed."""
+    """The source of the SDK engine: payloads that an SDK parsed."""
 
     raw = False
 
-    def __init__(self, vendor: VendorSdk, job: UpstreamRequest, released: Callable[[], None] | None = None) -> None:
-        self._released = released  # called once, when the client is not needed any more
+    def __init__(self, vendor: VendorSdk, job: UpstreamRequest, on_release: Callable[[], None]) -> None:
+        self._on_release: Callable[[], None] | None = on_release  # called once, when the client is not needed any more
         self.status = 0
         self.headers: Mapping[str, str] = {}
-        self._vendor = vendor
-        self._job = job
+        self._vendor, self._job = vendor, job
         self._decoding = ReplyDecoder(job)
         self._payloads: AsyncIterator[Any] | None = None
-        self._whole: Any = None
-        self._response: Any = None
+        self._body = self._response = None
         now, limits = asyncio.get_running_loop().time(), job.options.timeouts
-        self._first, self._ends = now + limits.first_byte, now + limits.total
+        self._first_byte_due, self._total_due = now + limits.first_byte, now + limits.total
         self._begun = self._done = False
 
     async def begin(self) -> None:
         job = self._job
-        out = await _signed(job)
+        out = await _sign(job)
         try:
             if job.stream:
                 self._response, self._payloads = await self._vendor.stream(out, job)
             else:
-                self._response, self._whole = await self._vendor.whole(out, job)
+                self._response, self._body = await self._vendor.send(out, job)
         except Exception as error:
-            raise await _told(error, job) from error
-        self.status = self._response.status_code
-        self.headers = _headers(self._response)
+            raise await _typed_error(error, job) from error
+        self.status, self.headers = self._response.status_code, _headers(self._response)
 
     async def read(self) -> ChunkEvents | None:
         if self._done:
             return None
         if self._payloads is None:
             self._done = True
-            return b"", self._decoding.whole(self._decoding.decoder.take(self._whole))
+            return b"", self._decoding.whole(self._decoding.decoder.take(self._body))
         try:
-            async with asyncio.timeout_at(self._limit()):
+            async with asyncio.timeout_at(self._due()):
                 payload = await anext(self._payloads, None)
         except TimeoutError:
             await self.aclose()
-            if self._decoding.pending:  # the answer has said how it ends
+            if self._decoding.pending:  # only optional frames are missing
                 return b"", self._decoding.finish()
-            raise provider_error(Fault("timeout", self._late())) from None
-        except Exception as error:  # noqa: BLE001 — each vendor has a tree of its own
-            return b"", await self._trouble(error)
+            raise provider_error(Fault("timeout", self._timeout_message())) from None
+        except Exception as error:  # noqa: BLE001 — each SDK has its own exceptions
+            return b"", await self._finish_with_error(error)
         if payload is None:
             self._done = True
             return b"", self._decoding.finish()
@@ -191,27 +175,28 @@ class SdkSource:
         self._decoding.watch_end()
         return b"", events
 
-    def _limit(self) -> float:
-        """When the wait that begins now is too long. Up to the first payload it began with the request."""
+    def _due(self) -> float:
+        """Returns when the wait that begins now is too long. The wait for the first payload began with the request."""
         now = asyncio.get_running_loop().time()
         if self._decoding.pending:
-            return min(self._ends, self._decoding.until)
-        return min(self._ends, now + self._job.options.timeouts.between_bytes if self._begun else max(now, self._first))
+            return min(self._total_due, self._decoding.until)
+        between_bytes = self._job.options.timeouts.between_bytes
+        return min(self._total_due, now + between_bytes if self._begun else max(now, self._first_byte_due))
 
-    def _late(self) -> str:
+    def _timeout_message(self) -> str:
         limits = self._job.options.timeouts
-        if asyncio.get_running_loop().time() >= self._ends:
+        if asyncio.get_running_loop().time() >= self._total_due:
             return f"no end within {limits.total:g} s (timeouts.total)"
         if not self._begun:
             return f"no answer within {limits.first_byte:g} s (timeouts.first_byte)"
         return f"nothing more within {limits.between_bytes:g} s (timeouts.between_bytes)"
 
-    async def _trouble(self, error: Exception) -> list[AnyEvent]:
-        """An error that stood in the stream is read like any other payload; anything else is trouble on the way."""
-        payload = self._vendor.in_band(error, begun=True)
+    async def _finish_with_error(self, error: Exception) -> list[AnyEvent]:
+        """Decodes an error that was part of the stream like any payload; raises any other error."""
+        payload = self._vendor.error_payload(error)
         await self.aclose()
         if payload is None:
-            raise await _told(error, self._job) from error
+            raise await _typed_error(error, self._job) from error
         return self._decoding.finish(self._decoding.decoder.take(payload))
 
     def end_with(self, fault: Fault) -> list[AnyEvent]:
@@ -219,35 +204,37 @@ class SdkSource:
         return self._decoding.end_with(fault)
 
     def release(self) -> None:
-        """Let go of the client."""
-        released, self._released = self._released, None
-        if released is not None:
-            released()
+        """Gives the client back to the pool."""
+        on_release, self._on_release = self._on_release, None
+        if on_release is not None:
+            on_release()
 
     def complete(self) -> None:
         self._done = True
         if self._payloads is None:
             self.release()
-        else:
-            task = asyncio.get_running_loop().create_task(self.aclose() if self._decoding.over else self._rest())
-            _settling.add(task)
-            task.add_done_callback(_settling.discard)
+            return
+        closing = self.aclose() if self._decoding.over else self._drain(self._payloads)
+        task = asyncio.get_running_loop().create_task(closing)
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
 
-    async def _rest(self) -> None:
-        """What is left of a whole answer is taken in passing, so that its connection can be used again."""
+    async def _drain(self, payloads: AsyncIterator[Any]) -> None:
+        """Reads the rest of a complete response, so that its connection can be reused."""
         with contextlib.suppress(Exception):
-            async with asyncio.timeout(_MOMENT):
-                while await anext(self._payloads or _nothing(), None) is not None:
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                async for _ in payloads:
                     pass
         await self.aclose()
 
     async def aclose(self) -> None:
         self._done = True
-        payloads, self._payloads = self._payloads, None
+        streams: tuple[Any, ...] = (self._payloads, self._response)
+        self._payloads = None
         try:
-            for thing in (payloads, self._response):
-                with contextlib.suppress(Exception):  # it is of no more interest
-                    await getattr(thing, "aclose", _none)()
+            for stream in streams:
+                with contextlib.suppress(Exception):  # None, or closed already
+                    await stream.aclose()
         finally:
             self.release()
 
@@ -256,8 +243,8 @@ class SdkSource:
         return self._decoding.diagnostics
 
 
-async def _signed(job: UpstreamRequest) -> HttpRequest:
-    """The request as it leaves, with a head that may be sent: what the clients check differs from one to the next."""
+async def _sign(job: UpstreamRequest) -> HttpRequest:
+    """Returns the signed request. Its head is checked here, because each SDK checks it differently."""
     out = job.to_http()
     if job.sign is not None:
         out = await job.sign(out)
@@ -265,25 +252,25 @@ async def _signed(job: UpstreamRequest) -> HttpRequest:
     return out
 
 
-async def _in_time(asked: Coroutine[Any, Any, T], job: UpstreamRequest) -> T:
-    """What is asked for, within the limit on the first byte."""
+async def _with_timeout(work: Coroutine[Any, Any, T], job: UpstreamRequest) -> T:
+    """Returns the result of a coroutine. Raises if it takes longer than the timeout of the first byte."""
     limits = job.options.timeouts
     try:
         async with asyncio.timeout(min(limits.first_byte, limits.total)):
-            return await asked
+            return await work
     except TimeoutError as error:
         raise timeout_error(error, limits) from error
 
 
-async def _told(error: Exception, job: UpstreamRequest) -> ProviderError:
-    """A vendor's error as ours, from the bytes it came from."""
+async def _typed_error(error: Exception, job: UpstreamRequest) -> ProviderError:
+    """Returns our error for an SDK's error, read from the response's bytes."""
     if isinstance(error, ProviderError):
         return error
     response: Any = getattr(error, "response", None)
     status: Any = getattr(response, "status_code", None) or getattr(error, "code", None)
     if not isinstance(status, int):
         return connection_error(error)
-    body = await _bytes(response, error)
+    body = await _error_body(response, error)
     return response_error(status, _headers(response), body, job.secrets, job.protocol, job.provider.name, job.model)
 
 
@@ -291,17 +278,8 @@ def _headers(response: Any) -> dict[str, str]:
     return {name.lower(): value for name, value in getattr(response, "headers", {}).items()}
 
 
-async def _none() -> None:
-    """There is nothing to close."""
-
-
-async def _nothing() -> AsyncIterator[Any]:
-    return
-    yield
-
-
-async def _bytes(response: Any, error: Exception) -> bytes:
-    """The body behind an error, as it was sent where it is still to be had."""
+async def _error_body(response: Any, error: Exception) -> bytes:
+    """Returns the body of an error response; if it cannot be read, the fields that the SDK parsed."""
     with contextlib.suppress(Exception):
         return bytes(await response.aread())
     details = getattr(error, "details", None) or getattr(error, "body", None)
@@ -312,17 +290,23 @@ MAX_IDLE_CLIENTS = 64
 
 
 class SdkClient:
-    """An HTTP client and the SDK objects made over it. `idle_since`: when its last user gave it back."""
+    """An HTTP client and the SDK objects that use it. `idle_since`: when its last user gave it back."""
 
     def __init__(self, key: tuple[object, ...], http: Any, clients: SdkClientPool) -> None:
         self.key, self.http = key, http
-        self.vendors: dict[Any, Any] = {}
-        self.users = 0
-        self.idle_since = 0.0
+        self.users, self.idle_since = 0, 0.0
+        self._sdks: dict[type[VendorSdk], VendorSdk] = {}
         self._clients = clients
 
+    def vendor_sdk(self, job: UpstreamRequest) -> VendorSdk:
+        """Returns the SDK of the job's provider over this client."""
+        kind = VENDOR_SDKS[job.provider.sdk]
+        if kind not in self._sdks:
+            self._sdks[kind] = kind(self.http)
+        return self._sdks[kind]
+
     def close(self) -> None:
-        """Called by the timer, in the event loop."""
+        """Called by the idle timer."""
         self._clients.close(self)
 
 
@@ -338,20 +322,20 @@ class SdkClientPool:
     def __len__(self) -> int:
         return len(self._open)
 
-    def borrow(self, key: tuple[object, ...], make: Callable[[], Any]) -> SdkClient:
-        """The client for a way of connecting, new or used before."""
-        found = self._open.get(key)
-        if found is None:
-            found = self._open[key] = SdkClient(key, make(), self)
-        elif not found.users:
-            self._of(key).discard(found)
-        found.users += 1
-        return found
+    def borrow(self, key: tuple[object, ...], create: Callable[[], Any]) -> SdkClient:
+        """Returns the client with this key; creates its HTTP client if there is none."""
+        client = self._open.get(key)
+        if client is None:
+            client = self._open[key] = SdkClient(key, create(), self)
+        elif not client.users:
+            self._idle_clients(key).discard(client)
+        client.users += 1
+        return client
 
     def give_back(self, client: SdkClient) -> None:
         client.users -= 1
         if not client.users and self._open.get(client.key) is client:
-            self._of(client.key).add(client.key, client)
+            self._idle_clients(client.key).add(client.key, client)
 
     def close(self, client: SdkClient) -> None:
         del self._open[client.key]
@@ -360,17 +344,16 @@ class SdkClientPool:
         task.add_done_callback(self._closing.discard)
 
     async def aclose(self) -> None:
-        """Close all clients, those in use too."""
-        found, self._open = list(self._open.values()), {}
-        for client in found:
-            self._of(client.key).discard(client)
+        """Closes all clients, also those in use."""
+        clients, self._open = list(self._open.values()), {}
+        for client in clients:
+            self._idle_clients(client.key).discard(client)
             await client.http.aclose()
         await asyncio.gather(*self._closing)
         self._idle = {}
 
-    def _of(self, key: tuple[object, ...]) -> IdleConnections[SdkClient]:
+    def _idle_clients(self, key: tuple[object, ...]) -> IdleConnections[SdkClient]:
         loop: Any = key[0]
-        found = self._idle.get(loop)
-        if found is None:
-            found = self._idle[loop] = IdleConnections(loop, self._idle_seconds, MAX_IDLE_CLIENTS)
-        return found
+        if loop not in self._idle:
+            self._idle[loop] = IdleConnections(loop, self._idle_seconds, MAX_IDLE_CLIENTS)
+        return self._idle[loop]

@@ -1,16 +1,18 @@
-"""The vendors' own clients, each behind the same few words: make one, ask it, read its objects as plain JSON.
+"""The vendors' SDKs behind one interface: create a client, send a request, return its objects as plain JSON.
 
-What each can do is data (`VENDORS`). Only this file knows their names for things; the packages are the extra `sdk`.
+`sdk_vendors.toml` says what each SDK can do. Only this module knows their API; the packages are the extra `sdk`.
 """
 
 from __future__ import annotations
 
+import tomllib
 import warnings
 from abc import ABC, abstractmethod
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
+from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -27,48 +29,56 @@ if TYPE_CHECKING:
 
     from penstock._engines.interface import HttpRequest, UpstreamRequest
 
-_KEY = "held-by-penstock"  # the clients want one; the real one comes with the signed headers
-
-_THEIRS = ("Authorization", "X-Api-Key")
-_PLACE = "/models"  # where Google's addresses part into a root and a path
-_kept: ContextVar[list[Any] | None] = ContextVar("kept", default=None)
+_KEY = "held-by-penstock"  # the clients require a key; the real one is in the signed headers
+_SDK_HEADERS = ("Authorization", "X-Api-Key")
+_MODELS_PATH = "/models"  # where Google's URLs are split into a base URL and a path
+_captured: ContextVar[list[Any] | None] = ContextVar("captured", default=None)
 
 
 async def capture_response(response: Any) -> None:
-    """A hook for an HTTP client: the response of the request that this task is making."""
-    kept = _kept.get()
-    if kept is not None:
-        kept.append(response)
+    """The hook of an HTTP client: keeps the response of the request that this task sends."""
+    captured = _captured.get()
+    if captured is not None:
+        captured.append(response)
+
+
+def start_capture() -> list[Any]:
+    """Returns the list that `capture_response` appends this task's responses to from now on."""
+    captured: list[Any] = []
+    _captured.set(captured)
+    return captured
 
 
 class SdkCapabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a vendor's client can do: the types of payloads and bodies by protocol; no type: it is read as it is.
-
-    `fetches` are the shapes of what is no turn. `oldest` and `newest` are the major versions that the parity tests were
-    run with, `newest` only where what is used is not public.
-    """
+    """What a vendor's SDK can do. `sdk_vendors.toml` describes the fields."""
 
     package: str
+    client: str = ""
     streams: dict[str, str]
-    wholes: dict[str, str]
+    bodies: dict[str, str]
     fetches: dict[str, str]
     operations: frozenset[str]
     schemes: frozenset[str] = frozenset({"none", "bearer", "header", "google", "ibm"})
     oldest: int
     newest: int | None = None
 
-    def types(self, protocol: str) -> list[str]:
-        """All types of a protocol or shape."""
-        found = (rows.get(protocol) for rows in (self.streams, self.wholes, self.fetches))
-        return [place for place in found if place]
+    def type_names(self, protocol: str) -> list[str]:
+        """Returns all types of a protocol."""
+        return list(filter(None, (names.get(protocol) for names in (self.streams, self.bodies, self.fetches))))
 
-    def unknown(self, distribution: str) -> str:
-        """Why the version that is installed will not do; nothing where it will."""
+    def version_problem(self, distribution: str) -> str:
+        """Returns why the installed version cannot be used; empty if it can."""
         major = _major(distribution)
         if self.oldest <= major <= (major if self.newest is None else self.newest):
             return ""
         known = f"{self.oldest}" if self.newest == self.oldest else f"{self.oldest} and later"
         return f"version {major} of {distribution} is not known, only {known}"
+
+
+_CAPABILITIES = msgspec.convert(
+    tomllib.loads(files("penstock._engines").joinpath("sdk_vendors.toml").read_text("utf-8")),
+    dict[str, SdkCapabilities],
+)
 
 
 @cache
@@ -79,131 +89,111 @@ def _major(package: str) -> int:
 class VendorSdk(ABC):
     """One vendor's client over one HTTP client."""
 
-    ability: ClassVar[SdkCapabilities]
+    capabilities: ClassVar[SdkCapabilities]
 
-    def __init__(self, http: Any) -> None:
-        self._http = http
+    @abstractmethod
+    def __init__(self, http: Any) -> None: ...
 
     @classmethod
-    def web(cls) -> Any:
-        """The HTTP library that the client is built on."""
+    def http_library(cls) -> Any:
+        """Returns the HTTP library that the client is built on."""
         return import_module("httpx2" if find_spec("httpx2") else "httpx")
 
     @classmethod
-    def load(cls, job: UpstreamRequest) -> None:  # noqa: ARG003 — what is imported may depend on it
-        """Import what the job needs: seconds, the first time."""
-        import_module(cls.ability.package)
+    @abstractmethod
+    def load(cls, job: UpstreamRequest) -> None:
+        """Imports what the job needs, which takes seconds the first time."""
 
     @abstractmethod
     async def stream(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, AsyncIterator[Any]]:
-        """The HTTP response, and the payloads as they come."""
+        """Returns the HTTP response and an iterator of its payloads."""
 
     @abstractmethod
-    async def whole(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, Any]:
-        """The HTTP response, and the one payload."""
+    async def send(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, Any]:
+        """Returns the HTTP response and the payload of a turn that is not streamed."""
 
     @abstractmethod
     async def fetch(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, bytes]:
-        """The HTTP response, and the body of something that is no turn."""
+        """Returns the HTTP response and the body of a request that is not a turn."""
 
     @classmethod
-    def missing(cls, job: UpstreamRequest) -> str:  # noqa: ARG003 — the same
-        """Why this address will not do; nothing where it will."""
+    def url_problem(cls, url: str) -> str:  # noqa: ARG003 — for subclasses
+        """Returns why the client cannot send to this URL; empty if it can."""
         return ""
 
-    def in_band(self, error: Exception, *, begun: bool) -> Any:
-        """The payload behind an error that stood in the stream; None where it did not."""
-        return None
+    @abstractmethod
+    def error_payload(self, error: Exception) -> Any:
+        """Returns the payload of an error that was part of the stream; None for any other error."""
 
 
-class _Generated(VendorSdk):
-    """OpenAI's and Anthropic's clients are made by the same generator, and share its ways."""
-
-    module: ClassVar[str]
-    client: ClassVar[str]
-    types: ClassVar[str]
+class GeneratedSdk(VendorSdk):
+    """OpenAI's and Anthropic's clients: the same generator made them."""
 
     def __init__(self, http: Any) -> None:
-        super().__init__(http)
-        self._sdk = import_module(self.module)
-        self._client = getattr(self._sdk, self.client)(
+        self._sdk = import_module(self.capabilities.package)
+        self._client = getattr(self._sdk, self.capabilities.client)(
             api_key=_KEY, base_url="http://unused.invalid", http_client=http, max_retries=0
         )
 
     @classmethod
     def load(cls, job: UpstreamRequest) -> None:
-        import_module(cls.module)
-        for place in cls.ability.types(job.protocol):
-            _build(_found(cls.types, place))
+        import_module(cls.capabilities.package)
+        for name in cls.capabilities.type_names(job.protocol):
+            _build_type(cls._find_type(name))
 
     @classmethod
-    def web(cls) -> Any:
-        kinds = import_module(cls.module).DefaultAsyncHttpxClient.__mro__
-        roots = (kind.__module__.partition(".")[0] for kind in kinds)
-        return import_module(next(root for root in roots if root.startswith("httpx")))
+    def http_library(cls) -> Any:
+        classes = import_module(cls.capabilities.package).DefaultAsyncHttpxClient.__mro__
+        packages = (one.__module__.partition(".")[0] for one in classes)
+        return import_module(next(name for name in packages if name.startswith("httpx")))
+
+    @classmethod
+    def _find_type(cls, name: str) -> Any:
+        module, _, name = name.partition(":")
+        return getattr(import_module(f"{cls.capabilities.package}.types.{module}".rstrip(".")), name)
 
     async def stream(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, AsyncIterator[Any]]:
-        shape = _found(self.types, self.ability.streams[job.protocol])
-        made = await self._ask(out, job, cast_to=shape, stream=True, stream_cls=self._sdk.AsyncStream[shape])
-        return made.response, _plainly(made)
+        shape = self._find_type(self.capabilities.streams[job.protocol])
+        stream = await self._send(out, job, cast_to=shape, stream=True, stream_cls=self._sdk.AsyncStream[shape])
+        return stream.response, _iterate_json(stream)
 
-    async def whole(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, Any]:
-        return await self._read(out, job, self.ability.wholes[job.protocol])
+    async def send(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, Any]:
+        return await self._read(out, job, self.capabilities.bodies[job.protocol])
 
     async def fetch(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, bytes]:
-        response, made = await self._read(out, job, self.ability.fetches[job.protocol])
-        return response, msgspec.json.encode(made)
+        response, payload = await self._read(out, job, self.capabilities.fetches[job.protocol])
+        return response, msgspec.json.encode(payload)
 
-    async def _read(self, out: HttpRequest, job: UpstreamRequest, place: str) -> tuple[Any, Any]:
-        kept = start_capture()
-        made = await self._ask(out, job, cast_to=_found(self.types, place) if place else object)
-        return kept[-1], _plain(made)
+    async def _read(self, out: HttpRequest, job: UpstreamRequest, type_name: str) -> tuple[Any, Any]:
+        captured = start_capture()
+        payload = await self._send(out, job, cast_to=self._find_type(type_name) if type_name else object)
+        return captured[-1], _to_json(payload)
 
-    async def _ask(self, out: HttpRequest, job: UpstreamRequest, **more: Any) -> Any:
-        # An authorization of our own or none: theirs would be the made-up key.
-        without: dict[str, str | None] = {name: None for name in _THEIRS if name.lower() not in out.headers}
-        options = {"headers": _omitted(self._sdk, {**without, **out.headers})}
+    async def _send(self, out: HttpRequest, job: UpstreamRequest, **more: Any) -> Any:
+        # `Omit` removes the headers that the SDK would fill with the made-up key.
+        omitted = dict.fromkeys((name for name in _SDK_HEADERS if name.lower() not in out.headers), self._sdk.Omit())
+        options = {"headers": {**omitted, **out.headers}}
         if out.method == "GET":
             return await self._client.get(out.url, options=options, **more)
         return await self._client.post(out.url, body=replace_deep_inputs(job.body), options=options, **more)
 
 
-class OpenAiSdk(_Generated):
-    """Chat Completions, Responses and Completions, of OpenAI and of all who imitate it."""
+class OpenAiSdk(GeneratedSdk):
+    """Chat Completions, Responses and Completions, of OpenAI and compatible providers."""
 
-    module, client, types = "openai", "AsyncOpenAI", "openai.types"
-    ability = SdkCapabilities(
-        package="openai",
-        oldest=3,
-        streams={
-            "openai-chat": "chat:ChatCompletionChunk",
-            "responses": "responses:ResponseStreamEvent",
-            "completions": ":Completion",
-        },
-        wholes={"openai-chat": "chat:ChatCompletion", "responses": "responses:Response", "completions": ":Completion"},
-        fetches={"openai-embeddings": ":CreateEmbeddingResponse", "openai-models": ""},
-        operations=frozenset({"chat", "responses", "completions", "fim"}),
-    )
+    capabilities = _CAPABILITIES["openai"]
 
-    def in_band(self, error: Exception, *, begun: bool) -> Any:
+    def error_payload(self, error: Exception) -> Any:
         body: Any = getattr(error, "body", None)
         return {"error": body} if body is not None and getattr(error, "response", None) is None else None
 
 
-class AnthropicSdk(_Generated):
+class AnthropicSdk(GeneratedSdk):
     """Messages."""
 
-    module, client, types = "anthropic", "AsyncAnthropic", "anthropic.types"
-    ability = SdkCapabilities(
-        package="anthropic",
-        oldest=2,
-        streams={"anthropic": "beta:BetaRawMessageStreamEvent"},
-        wholes={"anthropic": "beta:BetaMessage"},
-        fetches={"anthropic-models": ""},
-        operations=frozenset({"chat"}),
-    )
+    capabilities = _CAPABILITIES["anthropic"]
 
-    def in_band(self, error: Exception, *, begun: bool) -> Any:
+    def error_payload(self, error: Exception) -> Any:
         response: Any = getattr(error, "response", None)
         return getattr(error, "body", None) if response is not None and response.status_code // 100 == 2 else None  # noqa: PLR2004
 
@@ -211,115 +201,82 @@ class AnthropicSdk(_Generated):
 class GoogleSdk(VendorSdk):
     """generateContent, of Gemini and of Vertex.
 
-    Its typed layer drops what it has no field for, errors in a stream included, so the layer below it is used, which is
-    not public: only the versions that were tried are used, and for others the native engine is asked.
+    The SDK's typed layer drops fields that it does not know, errors in a stream included. So the private layer below it
+    is used, and only in the versions that were tested; for other versions the native engine is used.
     """
 
-    ability = SdkCapabilities(
-        package="google.genai",
-        oldest=3,
-        newest=3,
-        streams={"gemini": ""},
-        wholes={"gemini": ""},
-        fetches={"gemini-embeddings": "", "vertex-embeddings": "", "gemini-models": ""},
-        operations=frozenset({"chat"}),
-    )
+    capabilities = _CAPABILITIES["google-genai"]
 
     def __init__(self, http: Any) -> None:
-        super().__init__(http)
         sdk, types = import_module("google.genai"), import_module("google.genai.types")
         self._options = types.HttpOptions
         client = sdk.Client(api_key=_KEY, vertexai=False, http_options=types.HttpOptions(httpx_async_client=http))
-        self._below = client._api_client  # noqa: SLF001 — see above
-        self._below._http_options.headers.pop("x-goog-api-key", None)  # noqa: SLF001 — made up; ours is signed
-        self._client = client  # it closes what it made when it goes
+        self._api = client._api_client  # noqa: SLF001 — see above
+        self._api._http_options.headers.pop("x-goog-api-key", None)  # noqa: SLF001 — made up; ours is signed
+        self._client = client  # its destructor closes what it created
 
     @classmethod
-    def load(cls, job: UpstreamRequest) -> None:  # noqa: ARG003
+    def load(cls, job: UpstreamRequest) -> None:  # noqa: ARG003 — as the others
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns about its own source, once, when it is compiled
+            warnings.simplefilter("ignore")  # its source causes warnings when it is compiled
             import_module("google.genai.types")
 
     @classmethod
-    def missing(cls, job: UpstreamRequest) -> str:
-        return "" if _PLACE in job.url else "the SDK cannot be sent to that address"
+    def url_problem(cls, url: str) -> str:
+        return "" if _MODELS_PATH in url else "the SDK cannot be sent to that address"
 
     async def stream(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, AsyncIterator[Any]]:
-        kept = start_capture()
-        made = await self._below.async_request_streamed(*self._asked(out, job))
-        return kept[-1], _bodies(made)
+        captured = start_capture()
+        stream = await self._api.async_request_streamed(*self._request(out, job))
+        return captured[-1], _iterate_bodies(stream)
 
-    async def whole(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, Any]:
+    async def send(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, Any]:
         response, body = await self.fetch(out, job)
         return response, msgspec.json.decode(body)
 
     async def fetch(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, bytes]:
-        kept = start_capture()
-        made = await self._below.async_request(*self._asked(out, job))
-        return kept[-1], made.body.encode()
+        captured = start_capture()
+        response = await self._api.async_request(*self._request(out, job))
+        return captured[-1], response.body.encode()
 
-    def _asked(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, ...]:
-        root, _, rest = out.url.rpartition(_PLACE)
-        options = self._options(base_url=root, api_version="", headers=out.headers)
+    def _request(self, out: HttpRequest, job: UpstreamRequest) -> tuple[Any, ...]:
+        base_url, _, rest = out.url.rpartition(_MODELS_PATH)
+        options = self._options(base_url=base_url, api_version="", headers=out.headers)
         body = dict(replace_deep_inputs(job.body)) if out.method == "POST" else {}
-        return out.method.lower(), _PLACE[1:] + rest, body, options
+        return out.method.lower(), _MODELS_PATH[1:] + rest, body, options
 
-    def in_band(self, error: Exception, *, begun: bool) -> Any:
-        details = as_object(getattr(error, "details", None))
-        return details if begun and details else None
+    def error_payload(self, error: Exception) -> Any:
+        return as_object(getattr(error, "details", None)) or None
 
 
 VENDOR_SDKS: Mapping[str, type[VendorSdk]] = {"openai": OpenAiSdk, "anthropic": AnthropicSdk, "google-genai": GoogleSdk}
 
 
-def _found(types: str, place: str) -> Any:
-    folder, _, name = place.partition(":")
-    return getattr(import_module(f"{types}.{folder}" if folder else types), name)
-
-
-def _build(shape: Any) -> None:
-    """Types build themselves when they are first used, for seconds: now, rather than in the middle of an answer."""
+def _build_type(shape: Any) -> None:
+    """Builds a type's validators now: built on first use, they would delay an answer by seconds."""
     if hasattr(shape, "model_rebuild"):
         shape.model_rebuild()
     for one in get_args(shape):
-        _build(one)
+        _build_type(one)
 
 
-def _plain(payload: Any) -> Any:
+def _to_json(payload: Any) -> Any:
     return payload.to_dict(mode="json", warnings=False) if hasattr(payload, "to_dict") else payload
 
 
-async def _plainly(made: Any) -> AsyncIterator[Any]:
+async def _iterate_json(stream: Any) -> AsyncIterator[Any]:
     try:
-        async for one in made:
-            yield _plain(one)
+        async for one in stream:
+            yield _to_json(one)
     finally:
-        await made.close()
+        await stream.close()
 
 
-def _decoded(data: str) -> Any:
+async def _iterate_bodies(stream: Any) -> AsyncIterator[Any]:
     try:
-        return decode_bounded(data)
+        async for one in stream:
+            yield decode_bounded(one.body)
     except NestingError as error:
         raise provider_error(Fault("malformed", f"the provider's answer cannot be read: {error}")) from None
-
-
-async def _bodies(made: Any) -> AsyncIterator[Any]:
-    try:
-        async for one in made:
-            yield _decoded(one.body)
     finally:
-        await made.aclose()
-
-
-def start_capture() -> list[Any]:
-    """Where `keep` puts what this task gets from now on."""
-    made: list[Any] = []
-    _kept.set(made)
-    return made
-
-
-def _omitted(sdk: Any, headers: dict[str, str | None]) -> dict[str, Any]:
-    """The way these clients are told to leave out a header of theirs."""
-    omit = sdk.Omit()
-    return {name: omit if value is None else value for name, value in headers.items()}
+        await stream.aclose()

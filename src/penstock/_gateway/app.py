@@ -18,9 +18,8 @@ from penstock._gateway.routes import Handler, Route
 from penstock._gateway.services import Services
 from penstock._gateway.turn import ActiveTurn
 from penstock._gateway.websocket import WebSocketServer
-from penstock._http.disconnect import CancellableTask, DisconnectWatch
 from penstock._http.response_channel import ResponseChannel, find_channel
-from penstock._http.response_writer import EventStream, ResponseWriter, end_with_error
+from penstock._http.response_writer import CancellableTask, DisconnectWatch, EventStream, ResponseWriter, end_with_error
 from penstock._input_limits import MAX_PATH
 from penstock._protocols import DEFAULT
 from penstock.errors import PenstockError

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from penstock._engines.config import Config, check_account
-from penstock._engines.options import RequestOptions
 from penstock._gateway import HOST, PORT
 from penstock._gateway.config_trust import TrustStore, check_trust
 from penstock._gateway.toml_locations import TomlLocations, locate_error
+from penstock._http.request_options import RequestOptions
 from penstock._input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
 from penstock._option_checks import read_toml
 from penstock._providers.models import Model, Policy, max_input_tokens

@@ -150,7 +150,7 @@ class TraceLog:
         self._raw = reply.raw
         protocol, framing = (reply.protocol, reply.framing) if reply.raw else ("events", "ndjson")
         parse: Any = Whole() if framing == Whole.framing else parser(framing)
-        shaping = deepcopy(reply.shaping) if reply.raw else ()
+        shaping = deepcopy(reply.transforms) if reply.raw else ()
         front = Pipe(parse, protocols.decoder(protocol), Guard(), *shaping)
         passthrough = client_stream.can_pass_through(turn_request, reply)
         stages = client_stream.replay_stages(turn_request, passthrough=passthrough, cleared=reply.cleared)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock._gateway.byte_budget import ByteBudget, ConnectionBytes
     from penstock._gateway.endpoints import IncomingRequest
-    from penstock._http.disconnect import CancellableTask
+    from penstock._http.response_writer import CancellableTask
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]

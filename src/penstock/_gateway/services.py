@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock._gateway.journal import Journal
     from penstock._gateway.metrics import Metrics
     from penstock._gateway.recordings import Recorder
-    from penstock._http.disconnect import CancellableTask
+    from penstock._http.response_writer import CancellableTask
     from penstock.events import Fault
     from penstock.stores import ReasoningStore
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from penstock._client.api import Client
 from penstock._engines.config import Account, Config
 from penstock._engines.model_resolution import REPLAY
-from penstock._engines.options import RequestOptions
 from penstock._engines.request_plan import RequestFiles
 from penstock._gateway.endpoints import LARGE_BODY, IncomingRequest, TurnRequest
 from penstock._gateway.journal import PriceList
+from penstock._http.request_options import RequestOptions
 from penstock._protocols import protocol
 from penstock._transforms.remote_files import RemoteFiles
 from penstock.errors import InputError

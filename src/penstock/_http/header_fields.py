@@ -20,10 +20,7 @@ from penstock._input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADER
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     Fields = Iterable[tuple[bytes, bytes]]
 
@@ -37,10 +34,9 @@ _VALID_LINES = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9a-z]++: (?![ \t])[\t -~]*+(?<
 _LINE_BREAKS = frozenset("\r\n")
 # These decide where a message ends and which host it is for. Only the code that writes the head may set them: a second
 # Content-Length, or one beside Transfer-Encoding, is how requests are smuggled (RFC 9112, section 11.2).
-MANAGED = frozenset({
-    "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer",
-    "transfer-encoding", "upgrade",
-})  # fmt: skip
+MANAGED = frozenset(
+    "connection content-length expect host keep-alive proxy-connection te trailer transfer-encoding upgrade".split()
+)
 
 
 class InvalidHeaderError(InputError):
@@ -150,10 +146,8 @@ def _prefix(where: str) -> str:
 
 
 KEY_HEADERS = ("x-penstock-key", "authorization", "x-api-key", "x-goog-api-key", "api-key")
-UNIQUE_HEADERS = frozenset({
-    *KEY_HEADERS, "host", "origin", "content-length", "content-type", "sec-fetch-site", "sec-fetch-mode",
-    "access-control-request-method",
-})  # fmt: skip
+_UNIQUE = "host origin content-length content-type sec-fetch-site sec-fetch-mode access-control-request-method"
+UNIQUE_HEADERS = frozenset((*KEY_HEADERS, *_UNIQUE.split()))
 
 
 def read_headers(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:

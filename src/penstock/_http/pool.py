@@ -18,15 +18,17 @@ from urllib.parse import urlsplit
 
 from penstock._http.connection import UpstreamConnection
 from penstock._http.header_fields import check_request, encode_request_head
-from penstock._http.proxy_and_tls import ConnectionOptions, tls_context, tls_key
+from penstock._http.proxy_and_tls import tls_context, tls_key
 from penstock._http.response import UpstreamResponse
-from penstock._http.transport_errors import WaitLimits, connection_error, timeout_error
+from penstock._http.transport_errors import connection_error, timeout_error
 from penstock._redaction import redact
 from penstock.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Hashable, Mapping
+
+    from penstock._http.request_options import RequestOptions, Timeouts
 
 UrlParts: TypeAlias = tuple[str, int, bool, str, str]  # host, port, whether TLS, target, authority
 Address: TypeAlias = tuple[object, ...]  # event loop, host, port, whether TLS, TLS context
@@ -271,13 +273,6 @@ class DirectPool:
             connection.close()
 
 
-class RequestOptionsLike(ConnectionOptions, Protocol):
-    """The part of the request options that the client reads."""
-
-    @property
-    def timeouts(self) -> WaitLimits: ...
-
-
 class UpstreamClient:
     """Sends requests over our own connections or aiohttp; with `direct=False` over aiohttp only."""
 
@@ -293,12 +288,12 @@ class UpstreamClient:
         self._errors: tuple[type[Exception], ...] = (TimeoutError, self._aiohttp.ClientError, OSError, ValueError)
 
     def prepare(
-        self, method: str, url: str, headers: Mapping[str, str], options: ConnectionOptions
+        self, method: str, url: str, headers: Mapping[str, str], options: RequestOptions
     ) -> PreparedRequest | None:
         """Encodes a request without its body, for `send_prepared`; None: use `send`."""
         return self._direct.prepare(method, url, headers, tls_context(options)) if self._direct is not None else None
 
-    async def send_prepared(self, request: PreparedRequest, body: bytes, limits: WaitLimits) -> UpstreamResponse:
+    async def send_prepared(self, request: PreparedRequest, body: bytes, limits: Timeouts) -> UpstreamResponse:
         """Sends a request over one of our own connections and waits for the response's head."""
         assert self._direct is not None  # noqa: S101 — it prepared the request
         loop = asyncio.get_running_loop()
@@ -316,7 +311,7 @@ class UpstreamClient:
         url: str,
         headers: Mapping[str, str],
         body: bytes,
-        options: RequestOptionsLike,
+        options: RequestOptions,
         proxy: str | None,
     ) -> UpstreamResponse:
         """Sends a request over aiohttp and waits for the response's head."""
@@ -341,7 +336,7 @@ class UpstreamClient:
             raise self._typed_error(error, limits, url) from error
         return UpstreamResponse(response, limits, loop, started)
 
-    def _typed_error(self, error: Exception, limits: WaitLimits, url: str = "") -> Exception:
+    def _typed_error(self, error: Exception, limits: Timeouts, url: str = "") -> Exception:
         if isinstance(error, InputError):
             return error
         if isinstance(error, TimeoutError):
@@ -350,7 +345,7 @@ class UpstreamClient:
             return InputError(f"{redact(url)!r} is no address to ask at")
         return connection_error(error)
 
-    def _session(self, loop: asyncio.AbstractEventLoop, options: ConnectionOptions) -> Any:
+    def _session(self, loop: asyncio.AbstractEventLoop, options: RequestOptions) -> Any:
         key = (loop, *tls_key(options))
         found = self._sessions.get(key)
         if found is None or found.closed:

@@ -11,7 +11,7 @@ import re
 import ssl
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from penstock._http.header_fields import check_url
@@ -20,37 +20,13 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-
-class ClientCertificateFiles(Protocol):
-    """A client certificate: PEM files and the passphrase of the key."""
-
-    @property
-    def cert(self) -> str: ...
-    @property
-    def key(self) -> str: ...
-    @property
-    def passphrase(self) -> str: ...
-
-
-class ConnectionOptions(Protocol):
-    """The part of the request options that decides how a connection is made."""
-
-    @property
-    def proxy(self) -> str: ...
-    @property
-    def no_proxy(self) -> tuple[str, ...]: ...
-    @property
-    def ca_bundle(self) -> tuple[str, ...]: ...
-    @property
-    def client_certificate(self) -> ClientCertificateFiles | None: ...
-    @property
-    def verify_ssl(self) -> bool: ...
+    from penstock._http.request_options import ClientCertificate, RequestOptions
 
 
 _HOST_WITH_PORT = re.compile(r"(\[.+\]|[^:]+):(\d+)")
 
 
-def proxy_for(url: str, options: ConnectionOptions, env: Mapping[str, str]) -> str | None:
+def proxy_for(url: str, options: RequestOptions, env: Mapping[str, str]) -> str | None:
     """Returns the URL of the proxy, None for a direct connection."""
     if options.proxy == "none":
         return None
@@ -110,7 +86,7 @@ MAX_CONTEXTS = 64  # contexts at most
 _contexts: dict[TlsKey, ssl.SSLContext] = {}
 
 
-def tls_key(options: ConnectionOptions) -> TlsKey:
+def tls_key(options: RequestOptions) -> TlsKey:
     """Returns the cache key of a context: the options and the state of their files."""
     own = options.client_certificate
     return (
@@ -120,13 +96,13 @@ def tls_key(options: ConnectionOptions) -> TlsKey:
     )
 
 
-def certificate_files(options: ConnectionOptions) -> list[str]:
+def certificate_files(options: RequestOptions) -> list[str]:
     """Returns the certificate files that the options name. They may be renewed at any time."""
     own = options.client_certificate
     return [name for name in (*options.ca_bundle, *((own.cert, own.key) if own else ())) if name]
 
 
-def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
+def tls_context(options: RequestOptions) -> ssl.SSLContext:
     """Returns the TLS context for these options."""
     key = tls_key(options)
     found = _contexts.get(key)
@@ -145,7 +121,7 @@ def _file_state(name: str) -> tuple[int, int]:
     return (found.st_mtime_ns, found.st_size)
 
 
-def _create_context(options: ConnectionOptions) -> ssl.SSLContext:
+def _create_context(options: RequestOptions) -> ssl.SSLContext:
     made = ssl.create_default_context()
     for name in options.ca_bundle:
         try:
@@ -160,7 +136,7 @@ def _create_context(options: ConnectionOptions) -> ssl.SSLContext:
     return made
 
 
-def _load_client_certificate(made: ssl.SSLContext, own: ClientCertificateFiles) -> None:
+def _load_client_certificate(made: ssl.SSLContext, own: ClientCertificate) -> None:
     try:
         # A function: without a passphrase OpenSSL would ask at the terminal.
         made.load_cert_chain(own.cert, own.key or None, lambda: own.passphrase)

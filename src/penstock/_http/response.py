@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock._http.transport_errors import WaitLimits, connection_error
+from penstock._http.transport_errors import connection_error
 from penstock.errors import provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
+
+    from penstock._http.request_options import Timeouts
 
 
 MAX_BODY = 64 * 2**20  # bytes of a body that is read at once
@@ -25,7 +27,7 @@ _draining: set[asyncio.Task[None]] = set()  # the loop holds tasks weakly
 class UpstreamResponse:
     """One response. `read()` returns what arrived since the last read, b"" at the end."""
 
-    def __init__(self, response: Any, limits: WaitLimits, loop: asyncio.AbstractEventLoop, started: float) -> None:
+    def __init__(self, response: Any, limits: Timeouts, loop: asyncio.AbstractEventLoop, started: float) -> None:
         self.status: int = response.status
         headers: Mapping[str, str] = response.headers
         # The dict of an UpstreamConnection has lower-case names already.

@@ -23,8 +23,7 @@ from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import Headers, IncomingRequest
 from penstock._gateway.request_body import read_request_body
 from penstock._gateway.routes import mounted_path
-from penstock._http.disconnect import CancellableTask, DisconnectWatch
-from penstock._http.response_writer import EventStream, ResponseWriter, end_with_error
+from penstock._http.response_writer import CancellableTask, DisconnectWatch, EventStream, ResponseWriter, end_with_error
 from penstock._input_limits import MAX_BODY_TOTAL_BYTES
 from penstock._jsontext import replace_surrogates
 from penstock._redaction import MARK, find_secrets

@@ -103,8 +103,8 @@ class TurnCapture:
         self.engine, self.raw, self.cleared = reply.engine, reply.raw, reply.cleared
         self.protocol = reply.protocol if reply.raw else "events"
         self.framing = reply.framing if reply.raw else "ndjson"
-        if reply.raw and reply.shaping:
-            self.shaping = deepcopy(reply.shaping)
+        if reply.raw and reply.transforms:
+            self.shaping = deepcopy(reply.transforms)
         self._store.on_change(self)
         self.wake_followers()
 

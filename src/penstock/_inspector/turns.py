@@ -5,24 +5,130 @@ Whose turns a caller sees is decided once, in `_tenant`. What takes its time is 
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import IncomingRequest, query_decimal, query_integer
 from penstock._http.response_writer import EventStream
-from penstock._inspector import live_stream, schemas, usage_series
-from penstock._inspector.api import ApiResponse, encode_redacted, sse_event
-from penstock._inspector.traces import RecordingFolder, TraceSource, file_stamps
+from penstock._inspector import schemas, usage_series
+from penstock._inspector.api import ApiResponse, contains_secret, encode_public, encode_redacted, sse_event
+from penstock._inspector.traces import RecordingFolder, TraceReader, TraceSource, file_stamps
 from penstock._store.history import JournalHistory, UsageGroup
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from penstock._gateway.services import Services
-    from penstock._inspector.live_capture import LiveCaptures
+    from penstock._inspector.live_capture import LiveCaptures, TurnCapture, TurnListener
+    from penstock._inspector.schemas import TurnRow
     from penstock._inspector.single_file import FileRoutes, WorkerSlots
+
+LIST_INTERVAL = 0.25  # seconds between two looks at the list
+TURN_INTERVAL = 0.05  # and at a turn
+MAX_INLINE_BYTES = 256 * 1024  # bytes that are traced in the loop: less than a thread would take to be asked
+log = logging.getLogger("penstock.inspector")
+
+
+async def stream_turns(
+    watch: LiveCaptures, listener: TurnListener, first: Iterable[TurnRow], secrets: Callable[[], Iterable[str]]
+) -> AsyncIterator[bytes]:
+    """The list: what there is, then what changes."""
+    try:
+        yield sse_event("turns", encode_redacted({"rows": list(first), "first": True}, secrets()))
+        while not watch.closed:
+            await listener.news.wait()
+            found = [watch.row(name, noted) for name, noted in listener.take_changes().items()]
+            rows = [row for row in found if row is not None]
+            missed, listener.missed = listener.missed, 0
+            if rows:
+                yield sse_event("turns", encode_rows(rows, missed, tuple(secrets())))
+            await asyncio.sleep(LIST_INTERVAL)
+    finally:
+        watch.remove_listener(listener)
+
+
+async def stream_turn(
+    watch: LiveCaptures, tap: TurnCapture, consumer: str, work: WorkerSlots, secrets: Callable[[], Iterable[str]]
+) -> AsyncIterator[bytes]:
+    """One turn: all of it so far, then more, until it is over."""
+    news = asyncio.Event()
+    tap.followers.append(news)
+    try:
+        while not tap.engine and not tap.finished and not watch.closed:  # nobody has answered yet
+            await news.wait()
+            news.clear()
+        following = TurnFollower(tap, consumer, secrets())
+        yield sse_event("trace", await work.run(following.first_trace))
+        while not following.done and not watch.closed:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), 1.0)
+            news.clear()
+            made = (
+                following.take_update()
+                if following.waiting_bytes < MAX_INLINE_BYTES
+                else await work.run(following.take_update)
+            )
+            if made:
+                yield sse_event("more", made)
+            await asyncio.sleep(TURN_INTERVAL)
+    finally:
+        tap.followers.remove(news)
+
+
+def encode_rows(rows: list[TurnRow], missed: int, secrets: tuple[str, ...]) -> bytes:
+    """Rows as JSON, and how many there were besides. Most have nothing in them that could be a secret."""
+    made = {"rows": rows, "missed": missed} if missed else {"rows": rows}
+    if any(contains_secret(row.searchable_text, secrets) for row in rows):
+        return encode_redacted(made, secrets)
+    return encode_public(made)
+
+
+class TurnFollower:
+    """A tap being read, as far as it has come."""
+
+    def __init__(self, tap: TurnCapture, consumer: str, secrets: Iterable[str]) -> None:
+        self._tap = tap
+        self._source = tap.to_source()
+        self._secrets = [*secrets, *self._source.secrets]
+        self._reading = TraceReader(self._source, consumer)
+        self._place = 0
+        self.done = False
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that are not looked at yet."""
+        return sum(map(len, self._tap.chunks[self._place :]))
+
+    def first_trace(self) -> bytes:
+        """All there is."""
+        self._feed_chunks()
+        trace = self._reading.trace(done=self.done)
+        trace.row = self._tap.to_row()
+        return encode_redacted(trace, self._secrets)
+
+    def take_update(self) -> bytes:
+        """What is new; nothing where nothing is."""
+        self._feed_chunks()
+        made = self._reading.take_update(done=self.done)
+        said = self.done or made.frames or made.events or made.outputs or made.marks
+        return encode_redacted(made, self._secrets) if said else b""
+
+    def _feed_chunks(self) -> None:
+        over = self._tap.finished  # before the chunks: none comes after it
+        chunks = self._tap.chunks_from(self._place)
+        self._place += len(chunks)
+        self._reading.feed(chunks)
+        if over:
+            self._source.end = self._tap.fault
+            self._source.left = self._tap.client_left
+            self._reading.finish()
+            self.done = True
+
 
 DEFAULT_ROWS = 200  # rows
 MAX_ROWS = 1_000  # rows at most
@@ -59,7 +165,7 @@ class TurnRoutes:
             self._watch.remove_listener(listener)
             raise
         known = {row.id: row for row in past} | {row.id: row for row in self._watch.running_rows(tenant)}
-        return EventStream(live_stream.stream_turns(self._watch, listener, known.values(), self.secrets))
+        return EventStream(stream_turns(self._watch, listener, known.values(), self.secrets))
 
     async def turns(self, visit: IncomingRequest) -> ApiResponse:
         """`GET /inspector/turns`: what there was."""
@@ -118,7 +224,7 @@ class TurnRoutes:
         if tap is not None:
             if consumer and consumer not in tap.to_source().consumers:
                 raise InputError(f"as: nobody is called {consumer[:100]!r}")
-            return EventStream(live_stream.stream_turn(self._watch, tap, consumer, self._work, self.secrets))
+            return EventStream(stream_turn(self._watch, tap, consumer, self._work, self.secrets))
         return EventStream(_single_event(await self.turn(visit)))
 
     def _source(self, visit: IncomingRequest) -> TraceSource:

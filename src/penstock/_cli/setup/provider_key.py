@@ -157,7 +157,7 @@ def _advice(row: Provider, error: ProviderError) -> str:
 
 async def _send_check(row: Provider, key: str, config: Config) -> str:
     from penstock._client.api import Client
-    from penstock._engines.options import RequestOptions, Timeouts
+    from penstock._http.request_options import RequestOptions, Timeouts
 
     account = replace(config.account(row.name), key=key)
     once = replace(config, providers={**config.providers, row.name: account}, retries=0)

@@ -1,0 +1,166 @@
+"""Request options: headers, extra body fields, timeouts, proxy, TLS. Every call may set them; every engine obeys them.
+
+These are plain values. `proxy_and_tls` chooses the proxy of a URL and creates the TLS context.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from penstock._http.header_fields import check_headers, check_key, check_url
+from penstock._lenient_fields import as_object
+from penstock._redaction import MARK, redact, redact_headers
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CHOICES = frozenset({"environment", "none"})
+_EXPLICIT = "explicit"
+
+
+class ExplicitFieldsMeta(msgspec.StructMeta):
+    """Records which fields a struct is created with: a field that is set to its default counts as set."""
+
+    if not TYPE_CHECKING:  # type checkers see the normal signature
+
+        def __call__(self, **fields: Any) -> Any:
+            return super().__call__(**{_EXPLICIT: frozenset(fields), **fields})
+
+
+class ExplicitFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=ExplicitFieldsMeta):
+    """A struct that knows which of its fields were set. `explicit`: their names."""
+
+    explicit: frozenset[str] = frozenset()
+
+    def explicit_values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.explicit}
+
+
+class Timeouts(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds. Every wait has a limit: a slow model gets a long one, never none.
+
+    `first_byte` runs from the request to the first byte of the response's body, `between_bytes` between any two later
+    bytes; the time that a slow consumer takes is not counted. `retry_wait` limits the sum of the pauses before retries:
+    if a provider asks for more, there is no retry.
+    """
+
+    connect: float = 10.0
+    first_byte: float = 600.0
+    between_bytes: float = 300.0
+    total: float = 3600.0
+    retry_wait: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name, value in self.shown().items():
+            if not value > 0:
+                raise InputError(f"timeouts.{name}: expected seconds greater than 0, found {value}")
+
+    def over(self, below: Timeouts) -> Timeouts:
+        """Returns these timeouts; those that are not set are taken from `below`."""
+        return replace(below, **self.explicit_values(), explicit=self.explicit | below.explicit)
+
+    def shown(self) -> dict[str, float]:
+        """Returns the timeouts by name."""
+        return {name: value for name, value in asdict(self).items() if name != _EXPLICIT}
+
+
+class ClientCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """PEM files. `key` may be empty if the certificate's file holds the key."""
+
+    cert: str
+    key: str = ""
+    passphrase: str = ""
+
+    def __repr__(self) -> str:
+        hidden = MARK if self.passphrase else ""
+        return f"ClientCertificate(cert={self.cert!r}, key={self.key!r}, passphrase={hidden!r})"
+
+    def __rich_repr__(self) -> Any:
+        yield from (("cert", self.cert), ("key", self.key))
+
+
+class RequestOptions(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of a call. An option that is not set comes from the client, then from the default.
+
+    `proxy` is a URL, `environment` (use HTTPS_PROXY and the like) or `none`. `no_proxy` lists hosts, domains, networks
+    or `*`. CA bundles are trusted in addition to the system's.
+    """
+
+    headers: dict[str, str] = {}
+    extra_body: dict[str, Any] = {}
+    timeouts: Timeouts = Timeouts()
+    proxy: str = "environment"
+    no_proxy: tuple[str, ...] = ()
+    ca_bundle: tuple[str, ...] = ()
+    client_certificate: ClientCertificate | None = None
+    verify_ssl: bool = True
+    key: str = ""  # replaces the provider's key
+
+    def __post_init__(self) -> None:
+        if self.proxy not in _CHOICES:
+            if not self.proxy.lower().startswith(("http://", "https://")):
+                found = redact(self.proxy)
+                raise InputError(f"proxy: expected an http(s):// address, 'environment' or 'none', found {found!r}")
+            check_url(self.proxy, "proxy")
+        check_headers(self.headers, "headers")
+        check_key(self.key, "key")
+
+    @classmethod
+    def read(cls, value: Mapping[str, Any] | RequestOptions | None) -> RequestOptions:
+        """Returns options from plain values. The error of a wrong value names its field."""
+        if isinstance(value, RequestOptions):
+            return value
+        fields = dict(value or {})
+        limits = as_object(fields.get("timeouts"))
+        if _EXPLICIT in fields or _EXPLICIT in limits:
+            raise InputError(f"request options: Object contains unknown field `{_EXPLICIT}`")
+        for name in ("ca_bundle", "no_proxy"):
+            if isinstance(fields.get(name), str):
+                fields[name] = [one.strip() for one in fields[name].split(",") if one.strip()]
+        if isinstance(fields.get("client_certificate"), str):
+            fields["client_certificate"] = {"cert": fields["client_certificate"]}
+        try:
+            options = msgspec.convert(fields, cls)
+        except msgspec.ValidationError as error:
+            raise InputError(f"request options: {error}") from None
+        if limits:
+            options = replace(options, timeouts=replace(options.timeouts, explicit=frozenset(limits)))
+        return replace(options, explicit=frozenset(fields))
+
+    def over(self, below: RequestOptions) -> RequestOptions:
+        """Returns these options; those that are not set are taken from `below`. Headers and body fields are merged."""
+        if not below.explicit:
+            return self
+        merged = self.explicit_values()
+        merged["headers"] = merge_headers(below.headers, self.headers)
+        merged["extra_body"] = {**below.extra_body, **self.extra_body}
+        merged["timeouts"] = self.timeouts.over(below.timeouts)
+        return replace(below, **merged, explicit=self.explicit | below.explicit)
+
+    def shown(self) -> dict[str, Any]:
+        """Returns the options without secrets."""
+        hidden = {
+            "headers": redact_headers(self.headers),
+            "proxy": redact(self.proxy),
+            "extra_body": sorted(self.extra_body),
+            "timeouts": self.timeouts.shown(),
+            "key": MARK if self.key else "",
+        }
+        return {name: hidden.get(name, value) for name, value in asdict(self).items() if name != _EXPLICIT}
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self.shown().items() if name in self.explicit)
+        return f"RequestOptions({', '.join(shown)})"
+
+    def __rich_repr__(self) -> Any:
+        yield from self.shown().items()
+
+
+def merge_headers(*rows: Mapping[str, str]) -> dict[str, str]:
+    """Returns all headers; later ones replace earlier ones of the same name. An empty value removes a header."""
+    merged = {name.lower(): (name, value) for row in rows for name, value in row.items()}
+    return {name: value for name, value in merged.values() if value}
