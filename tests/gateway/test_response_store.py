@@ -114,7 +114,7 @@ def test_the_table_is_bounded_in_number_and_age() -> None:
     assert table.past("ann", "resp_4") is None  # its beginning is forgotten
     assert table.get("ann", "resp_0") is None
     assert table.get("ann", "resp_4") == stored(4)
-    assert table.asked("ann", "resp_4") == [*stored(3).input, *stored(3).response["output"], *stored(4).input]
+    assert table.input_items("ann", "resp_4") == [*stored(3).input, *stored(3).response["output"], *stored(4).input]
     assert table.items("ann", ["msg_4", "msg_0", "msg_x"]) == {"msg_4": stored(4).response["output"][0]}
     assert table.get("ben", "resp_4") is None
     now[0] += 200

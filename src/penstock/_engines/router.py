@@ -74,12 +74,12 @@ class Router:
         self.config: Config = Config.read(config)
         self.env: Mapping[str, str] = live(env)
         self.counts: Counter[tuple[str, str, str]] = Counter()
-        self.config: Config = Config.read(config)
-        self.env: Mapping[str, str] = live(env)
-        self.counts: Counter[tuple[str, str, str]] = Counter()
         self.breakers: retries.CircuitBreakers = retries.CircuitBreakers(time.monotonic, self.config.breaker)
         self.engines: EnginePool = EnginePool(self.config, self.env, dict(engines or {}))
         self.missing: retries.MissingEndpoints = retries.MissingEndpoints()
+        self._on_decision = on_decision
+        self._cache = request_plan.PlanCache(self.config, self.env)
+        self._sleep, self._chance = sleep, chance
 
     def renewed(self, config: Config | Mapping[str, Any] | None) -> Router:
         """Returns a router with another configuration and the same connections and counts. Open requests keep this."""

@@ -100,7 +100,7 @@ class TurnEstimates:
             pause = IDLE_FACTOR * (time.monotonic() - began) * bool(self._interval)
             self._next = max(self._next, time.monotonic() + pause)
         if self._history is not None:
-            self._history.estimated(estimated)
+            self._history.add_estimate(estimated)
         if self.on_estimate is not None:
             self.on_estimate(estimated)
 

@@ -11,13 +11,13 @@ import msgspec
 
 from penstock import events as ev
 from penstock._redaction import redact
+from penstock._store.journal import JournalEntry, TurnFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock._diagnostics import Diagnostic
     from penstock._gateway.turn import ActiveTurn as Going
-    from penstock._store.journal import JournalEntry
     from penstock._tracing import Step, Tracer
 
 VERSION = 1
@@ -189,43 +189,16 @@ _DESCRIBE: dict[type, Callable[[Any], tuple[Level, str, str]]] = {
 TurnState: TypeAlias = Literal["open", "streaming", "finish", "fault", "cancelled", "refused"]
 
 
-class TurnRow(msgspec.Struct, kw_only=True):
-    """One turn. `held`: its frames can be looked at."""
+class TurnRow(TurnFacts, frozen=True, kw_only=True, omit_defaults=False):
+    """A turn in the list. `held`: its frames can be shown."""
 
     id: str
-    time: float
-    client: str
-    route: str
-    key: str
-    asked: str
-    model: str
-    provider: str
-    engine: str
     decisions: list[str]
-    protocol: str
-    upstream: str
-    operation: str
-    stream: bool
-    tee: bool
     state: TurnState
-    finish: str
-    fault: str
-    message: str
-    http: int
-    ttft: float | None
-    duration: float | None
-    rate: float | None
-    input: int | None
-    output: int | None
-    cached: int | None
-    reasoning: int | None
-    cost: float | None
-    estimate: int | None
-    low: int | None
-    high: int | None
+    message: str = ""
+    duration: float | None = None
+    rate: float | None = None  # tokens per second
     held: bool
-    times: int = 1
-    malformed: int = 0  # frames that could not be read
 
     @property
     def searchable_text(self) -> str:
@@ -234,9 +207,8 @@ class TurnRow(msgspec.Struct, kw_only=True):
         return "\0".join((*texts, *self.decisions))
 
 
-_COMPUTED = {"id", "decisions", "state", "message", "rate", "held"}
-_COPIED = tuple(name for name in TurnRow.__struct_fields__ if name not in _COMPUTED)
-"""Columns of the journal that the list shows as they are."""
+_COPIED = (*TurnFacts.__struct_fields__, "duration")
+"""Columns of the journal that the list shows unchanged."""
 
 
 def row_from_journal(turn: JournalEntry, *, held: bool) -> TurnRow:
@@ -259,8 +231,6 @@ def row_from_turn(turn: Going, time: float, *, held: bool) -> TurnRow:
     usage = reply.usage if reply is not None else None
     known: dict[str, Any] = {name: getattr(reply, name, "") for name in ("model", "provider", "engine")}
     known |= {name: getattr(usage, name, None) for name in ("input", "output", "cached", "reasoning")}
-    known |= dict.fromkeys(("duration", "rate", "cost", "estimate", "low", "high"))
-    known |= dict.fromkeys(("finish", "fault", "message"), "")
     return TurnRow(
         id=visit.id,
         time=time,

@@ -159,7 +159,7 @@ def source_from_file(data: bytes, name: str = "", protocol: str = "") -> TraceSo
     if not data.strip():
         raise InputError("there is nothing in it")
     if recordings.is_recording(data[:200]):
-        return source_from_recording(recordings.parse(data, name or "the recording"), name, protocol)
+        return source_from_recording(recordings.parse_recording(data, name or "the recording"), name, protocol)
     body = _without_head(data)
     return TraceSource(
         protocol=_known_protocol(protocol) or guess(body), chunks=[(None, body)], title=name or "a stream"

@@ -297,7 +297,7 @@ class TurnRoutes:
     ) -> usage_series.UsageReport:
         self._services.journal.flush()
         history = self._history
-        found = history.spent(by, since, until, tenant) if history is not None else []
+        found = history.usage(by, since, until, tenant) if history is not None else []
         return usage_series.build_usage(found, by, since, until, step)
 
     async def tokens(self, visit: IncomingRequest) -> ApiResponse:
@@ -309,7 +309,7 @@ class TurnRoutes:
     def _read_accuracy(self, since: float, tenant: str | None) -> list[usage_series.ModelAccuracy]:
         self._services.journal.flush()
         history = self._history
-        return usage_series.build_accuracy(history.points(since, tenant)) if history is not None else []
+        return usage_series.build_accuracy(history.estimates(since, tenant)) if history is not None else []
 
 
 async def _single_event(said: ApiResponse) -> AsyncIterator[bytes]:

@@ -1,7 +1,7 @@
-"""Recordings: files that hold one exchange, its request and the bytes of its answer with the time of each chunk.
+"""Recordings: files with one request and the bytes of its response, with the time of each chunk.
 
-The first line is a JSON object (`Header`), every further line a chunk: `[seconds since the first line, "text"]`, or
-`[seconds, null, "base64"]` for bytes that are no UTF-8. The joined chunks are the answer, byte for byte.
+The first line is a JSON object (`RecordingHeader`). Every further line is a chunk: `[seconds, "text"]`, or
+`[seconds, null, "base64"]` for bytes that are not UTF-8. The joined chunks are the response, byte for byte.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
 FORM = "penstock-recording"
@@ -24,7 +24,7 @@ SUFFIX = ".tape"
 
 
 class RecordingHeader(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="form", tag=FORM):
-    """What was asked of whom, and how the answer began. `cut`: the answer was longer than what is kept of it."""
+    """The request and the head of the response. `cut`: the response was longer than the recording."""
 
     version: int = VERSION
     id: str = ""  # of the turn, as the journal has it
@@ -39,7 +39,7 @@ class RecordingHeader(msgspec.Struct, kw_only=True, omit_defaults=True, tag_fiel
     request: Any = None  # the body: a JSON value, or a text
     status: int = 200
     headers: dict[str, str] = {}
-    hidden: int = 0  # secrets that were taken out
+    hidden: int = 0  # secrets that were removed
     cut: bool = False
     note: str = ""
 
@@ -52,65 +52,61 @@ class Recording(msgspec.Struct):
 
     @property
     def data(self) -> bytes:
-        """The answer."""
+        """The body of the response."""
         return b"".join(chunk for _, chunk in self.chunks)
 
 
 def write_recording(path: Path, header: RecordingHeader, chunks: Iterable[tuple[float, bytes]]) -> None:
-    """Put a recording in a file, which is there as a whole or not at all.
+    """Writes a recording to a file, which appears when it is complete.
 
-    Another process may be writing to the same name: the unfinished file has the process's number in its own.
+    Another process may write to the same path, so the name of the temporary file holds the process id.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.part")
     fresh.unlink(missing_ok=True)
     fresh.touch(0o600)
     with fresh.open("wb") as file:
         file.write(msgspec.json.encode(header) + b"\n")
-        for line in map(_line, chunks):
-            file.write(line)
+        file.writelines(map(_encode_chunk, chunks))
     fresh.replace(path)
 
 
-def _line(chunk: tuple[float, bytes]) -> bytes:
-    at, data = round(chunk[0], 6), chunk[1]
+def _encode_chunk(chunk: tuple[float, bytes]) -> bytes:
+    seconds, data = round(chunk[0], 6), chunk[1]
     try:
-        return msgspec.json.encode([at, data.decode()]) + b"\n"
+        return msgspec.json.encode([seconds, data.decode()]) + b"\n"
     except UnicodeDecodeError:
-        return msgspec.json.encode([at, None, b64encode(data).decode()]) + b"\n"
+        return msgspec.json.encode([seconds, None, b64encode(data).decode()]) + b"\n"
 
 
 def read_recording(path: Path) -> Recording:
-    """A recording from its file. What is wrong with one is an `InputError` that names the line."""
+    """Reads a recording from its file. An `InputError` names the line that is wrong."""
     with path.open("rb") as file:
-        header = _header(path, file.readline())
-        return Recording(header, list(_chunks(path, file)))
+        return _read_lines(file, path)
 
 
-def parse(data: bytes, name: str) -> Recording:
-    """The same from the bytes of one; `name` is what it is called in errors."""
-    first, *rest = data.lstrip().split(b"\n")
-    return Recording(_header(name, first), list(_chunks(name, filter(bytes.strip, rest))))
+def parse_recording(data: bytes, name: str) -> Recording:
+    """Reads a recording from its bytes; errors call it `name`."""
+    return _read_lines(filter(bytes.strip, data.split(b"\n")), name)
 
 
 def is_recording(beginning: bytes) -> bool:
-    """Whether a file that begins so is one."""
+    """True if a file that begins so is a recording."""
     return beginning.lstrip().startswith(b'{"form":"penstock-recording"')
 
 
-def _header(path: Path | str, line: bytes) -> RecordingHeader:
+def _read_lines(lines: Iterable[bytes], path: Path | str) -> Recording:
+    first, *rest = list(lines) or [b""]
     try:
-        header = msgspec.json.decode(line, type=RecordingHeader)
+        header = msgspec.json.decode(first, type=RecordingHeader)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}:1: not a recording of penstock: {error}") from None
     if header.version > VERSION:
         raise InputError(f"{path}:1: a recording of version {header.version}, and {VERSION} is the newest known here")
-    return header
-
-
-def _chunks(path: Path | str, lines: Iterable[bytes]) -> Iterator[tuple[float, bytes]]:
-    for number, line in enumerate(lines, 2):
+    chunks: list[tuple[float, bytes]] = []
+    for number, line in enumerate(rest, 2):
         try:
-            at, text, *data = msgspec.json.decode(line, type=list[Any])
-            yield float(at), b64decode(data[0], validate=True) if text is None else text.encode()
+            seconds, text, *data = msgspec.json.decode(line, type=list[Any])
+            chunks.append((float(seconds), b64decode(data[0], validate=True) if text is None else text.encode()))
         except (msgspec.MsgspecError, ValueError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{path}:{number}: not a chunk of a recording: {error}") from None
+    return Recording(header, chunks)

@@ -1,12 +1,12 @@
-"""A thread that writes to a database, so that nobody else waits for a disk.
+"""A thread that writes to a database, so that no other thread waits for the disk.
 
-Jobs run in the order they were given, many to a transaction; what a job gives back is called once it is committed.
-`flush` waits for those given so far; `close` for all.
+Jobs run in the order in which they are submitted, many in a transaction. A job may return a function, which is called
+after the commit. `flush` waits for the jobs submitted so far, `close` for all.
 
-A job is committed within `PAUSE` seconds after it was given, and a commit outlives the process, `kill -9` included. A
-power cut or a crash of the system may cost the commits since the last checkpoint (`synchronous=NORMAL`), but does not
-damage the file. If the database cannot be written (locked, disk full, read-only, I/O error), jobs are held and tried
-again until they succeed; the log says so, and says again what was not written when the writer is closed.
+A job is committed within `COMMIT_SECONDS`. A commit survives the end of the process, `kill -9` included. A power cut
+or a crash of the system may lose the commits since the last checkpoint (`synchronous=NORMAL`), but does not damage the
+file. If the database cannot be written (locked, disk full, read-only, I/O error), jobs wait and are tried again until
+they succeed. The log says so, and says what was not written when the writer is closed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 COMMIT_SECONDS = 0.25  # a job is committed within this time, unless the database cannot be written: documented
-GATHER_SECONDS = 0.15  # seconds of it that jobs gather for; the rest is for the transaction itself
-JOBS_PER_COMMIT = 500  # jobs to a transaction
-MAX_WAITING_JOBS = 100_000  # new jobs are refused beyond it: the disk has been stuck for long
-CLOSE_TIMEOUT = 10.0  # seconds that a close or flush waits
-LARGE_WAL = 4 * WAL_SIZE  # bytes: a WAL beyond it is emptied even if readers must wait for that
-FILE_CHECK_INTERVAL = 5.0  # seconds between two looks at the files
-_READERS_END = 100  # milliseconds that the emptying of a WAL waits for readers to end
+GATHER_SECONDS = 0.15  # of it, in which jobs are collected; the rest is for the transaction
+JOBS_PER_COMMIT = 500
+MAX_WAITING_JOBS = 100_000  # beyond it new jobs are refused: the disk has been stuck for long
+CLOSE_TIMEOUT = 10.0  # seconds that `close` and `flush` wait
+LARGE_WAL = 4 * WAL_SIZE  # bytes: a larger WAL is emptied even if readers must wait for that
+FILE_CHECK_INTERVAL = 5.0  # seconds
+_READER_TIMEOUT = 100  # milliseconds that the emptying of a WAL waits for readers
 log = logging.getLogger("penstock.store")
 
 
@@ -50,43 +50,42 @@ class SqliteWriter:
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         self.connection: sqlite3.Connection = connect(path, create=create)
-        self.refused: int = 0  # jobs that there was no room for
-        self.failed: int = 0  # jobs that could not be done
-        self.on_failure: Callable[[], None] = lambda: None  # called for each, in the writer's thread
+        self.refused: int = 0  # jobs, because too many waited
+        self.failed: int = 0  # jobs
+        self.on_failure: Callable[[], None] = lambda: None  # called for each failed job, in the writer's thread
         self._jobs: deque[WriteJob] = deque()
-        # Readers of a file have a connection of their own, and wait for no batch; one in memory has no other.
+        # A file has a second connection for readers, so they wait for no transaction. Memory has only one.
         try:
             self._reader = connect(path, create=create) if path != IN_MEMORY else self.connection
         except BaseException:
             self.connection.close()
             raise
-        self.connection.execute("PRAGMA busy_timeout=0")  # `Held` asks again, sooner than SQLite would
+        self.connection.execute("PRAGMA busy_timeout=0")  # `WriteBackoff` tries again, sooner than SQLite would
         self._lock = threading.Lock()  # around the reader
         self._readers: ThreadPoolExecutor | None = None
-        self._given = threading.Condition()
-        self._todo = self._done = self._wanted = 0
-        self._due = 0.0  # when the first job that waits is to be written
+        self._condition = threading.Condition()
+        self._submitted = self._finished = self._flush_goal = 0  # numbers of jobs
+        self._due = 0.0  # when the first waiting job is to be written
         self._closing = self._forked = False
-        self._held = WriteBackoff(path, lambda: self._todo - self._done)
+        self._backoff = WriteBackoff(path, lambda: self._submitted - self._finished)
         self._name = os.path.realpath(path)
-        self._inode = _inode(self._name)
-        self._checked = 0.0
+        self._inode, self._checked_at = _inode(self._name), 0.0
         self._thread = threading.Thread(target=self._run, name=f"penstock-writer-{path.name}", daemon=True)
         self._thread.start()
         _writers.add(self)
-        atexit.register(self.close)  # a process that ends without a word still writes what it was given
+        atexit.register(self.close)  # a process that ends without `close` still writes its jobs
 
     def submit(self, job: WriteJob) -> bool:
-        """Have a job done soon. False: refused, because too many wait or the writer is closed."""
-        with self._given:
+        """Runs a job soon. False: refused, because too many wait or the writer is closed."""
+        with self._condition:
             if self._closing or len(self._jobs) >= MAX_WAITING_JOBS:
                 self.refused += 1
                 return False
             self._jobs.append(job)
-            self._todo += 1
+            self._submitted += 1
             if len(self._jobs) == 1:
                 self._due = time.monotonic() + GATHER_SECONDS
-                self._given.notify_all()
+                self._condition.notify_all()
         return True
 
     @property
@@ -94,49 +93,49 @@ class SqliteWriter:
         return len(self._jobs)
 
     def create(self, statements: str) -> None:
-        """Create tables, in the caller's thread: statements apart by semicolons.
+        """Creates tables, in the caller's thread. The statements are separated by semicolons.
 
         Raises an `OSError` that names the file. Processes that do this at the same time wait for each other.
         """
         self.change(lambda database: [database.execute(statement) for statement in statements.split(";")])
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something at once, in the caller's thread; errors are as in `create`. Not for the event loop."""
+        """Runs a function now, in the caller's thread; errors are as in `create`. Not for the event loop."""
         with self._lock:
             try:
-                return work(self._own_reader())
+                return work(self._check_reader())
             except sqlite3.Error as error:
                 raise open_error(self.path, error) from None
 
     def read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
-        """The rows of a query, as far as they are written. Not for the event loop: see `in_thread`."""
+        """Returns the rows of a query, as far as they are written. Not for the event loop: see `in_thread`."""
         with self._lock:
-            return self._own_reader().execute(query, values).fetchall()
+            return self._check_reader().execute(query, values).fetchall()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Do something that reads, in a thread that is there for it, while the event loop goes on."""
+        """Runs a function that reads in the reader's thread, for the event loop."""
         if self._readers is None:
             self._readers = ThreadPoolExecutor(1, f"penstock-reader-{self.path.name}")
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    def flush(self, patience: float = CLOSE_TIMEOUT) -> bool:
-        """Wait until all that was given before now is written. False if it is not: too slow, or held."""
-        with self._given:
-            goal = self._wanted = self._todo
-            self._given.notify_all()
-            self._given.wait_for(lambda: self._done >= goal or self._held.told, patience)
-            return self._given.wait_for(lambda: self._done >= goal, min(SHORT_LOCK, patience))
+    def flush(self, timeout: float = CLOSE_TIMEOUT) -> bool:
+        """Waits until all jobs submitted so far are written. False if they are not: too slow, or not writable."""
+        with self._condition:
+            goal = self._flush_goal = self._submitted
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: self._finished >= goal or self._backoff.reported, timeout)
+            return self._condition.wait_for(lambda: self._finished >= goal, min(SHORT_LOCK, timeout))
 
     def close(self) -> None:
-        """Write what waits, then let go of the file. A second close does nothing."""
-        with self._given:
+        """Writes the jobs that wait, then closes the file. A second call does nothing."""
+        with self._condition:
             if self._closing:
                 return
             self._closing = True
-            self._held.give_up_at = time.monotonic() + CLOSE_TIMEOUT - 1
-            self._given.notify_all()
+            self._backoff.give_up_at = time.monotonic() + CLOSE_TIMEOUT - 1
+            self._condition.notify_all()
         self._thread.join(CLOSE_TIMEOUT)
-        left = self._todo - self._done
+        left = self._submitted - self._finished
         if left:
             log.error("%s: %d changes were not written within %g s and are lost", self.path, left, CLOSE_TIMEOUT)
         if self._thread.is_alive():
@@ -147,45 +146,45 @@ class SqliteWriter:
         self.connection.close()
         atexit.unregister(self.close)
 
-    def _own_reader(self) -> sqlite3.Connection:
+    def _check_reader(self) -> sqlite3.Connection:
         if self._forked:
             raise RuntimeError(f"{self.path} was opened before a fork: open it again in this process")
         return self._reader
 
     def abandon(self) -> None:
-        """In the child of a fork: the connections are the parent's, and neither used nor closed here."""
+        """Called in the child of a fork: the connections belong to the parent, and are neither used nor closed here."""
         self._closing = self._forked = True
-        self._given, self._lock = threading.Condition(), threading.Lock()  # the old ones may be held for ever
+        self._condition, self._lock = threading.Condition(), threading.Lock()  # the old ones may be locked for ever
         atexit.unregister(self.close)
 
     # ── in the writer's thread ────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
         while True:
-            with self._given:
-                self._given.wait_for(lambda: self._jobs or self._closing)
+            with self._condition:
+                self._condition.wait_for(lambda: self._jobs or self._closing)
                 gather = max(self._due - time.monotonic(), 0)
-                self._given.wait_for(lambda: self._closing or self._wanted > self._done, gather)
+                self._condition.wait_for(lambda: self._closing or self._flush_goal > self._finished, gather)
                 batch = [self._jobs.popleft() for _ in range(min(JOBS_PER_COMMIT, len(self._jobs)))]
-                self._due = 0.0  # those that are left have waited long enough
+                self._due = 0.0  # the jobs that are left have waited long enough
                 if not batch:
                     return
             if not self._write(batch):
                 return
-            with self._given:
-                self._done += len(batch)
-                self._given.notify_all()
+            with self._condition:
+                self._finished += len(batch)
+                self._condition.notify_all()
             self._check_files()
 
     def _write(self, batch: list[WriteJob]) -> bool:
-        """All in one transaction; where that fails, one by one, so that a bad row takes no other with it.
+        """Commits all jobs in one transaction; if that fails, one by one, so that a bad row costs no other.
 
-        False: given up, because the writer is closed and the database still cannot be written.
+        False: the writer is closed, and the database still cannot be written.
         """
         while is_retryable(error := self._commit(batch)):
-            if not self._held.wait(error, self._tell_waiters):
+            if not self._backoff.wait(error, self._notify):
                 return False
-        self._held.clear()
+        self._backoff.clear()
         if error is None:
             return True
         if len(batch) > 1:
@@ -195,33 +194,29 @@ class SqliteWriter:
         self.on_failure()
         return True
 
-    def _tell_waiters(self) -> None:
-        with self._given:
-            self._given.notify_all()
+    def _notify(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
 
     def _commit(self, batch: list[WriteJob]) -> Exception | None:
-        """The error that kept a transaction from being committed; None where it was."""
+        """Runs jobs in one transaction. Returns the error that kept it from being committed."""
         with self._lock if self._reader is self.connection else nullcontext():
             try:
-                self.connection.execute("BEGIN IMMEDIATE")
-                after = [job(self.connection) for job in batch]
-                self.connection.execute("COMMIT")
-            except Exception as error:  # noqa: BLE001 — whatever a job raises must not end the thread
-                with suppress(sqlite3.Error):  # some errors end the transaction by themselves
-                    if self.connection.in_transaction:
-                        self.connection.execute("ROLLBACK")
+                with self.connection:  # commits, or rolls back after an error
+                    self.connection.execute("BEGIN IMMEDIATE")
+                    callbacks = [job(self.connection) for job in batch]
+            except Exception as error:  # noqa: BLE001 — an error of a job must not end the thread
                 return error
-        for call in after:
-            if call is not None:
-                call()
+        for callback in filter(None, callbacks):
+            callback()
         return None
 
     def _check_files(self) -> None:
-        """Look at the files from time to time, by their names only: they are never opened beside SQLite."""
+        """Checks the files from time to time, by their names only: only SQLite may open them."""
         now = time.monotonic()
-        if self.path == IN_MEMORY or now - self._checked < FILE_CHECK_INTERVAL:
+        if self.path == IN_MEMORY or now - self._checked_at < FILE_CHECK_INTERVAL:
             return
-        self._checked = now
+        self._checked_at = now
         if _inode(self._name) != self._inode:
             log.error(
                 "%s was moved, replaced or deleted while it is in use: what is written from now on is in a file "
@@ -233,9 +228,9 @@ class SqliteWriter:
                 self._empty_wal()
 
     def _empty_wal(self) -> None:
-        """Empty a WAL that readers have kept from being emptied, one after the other."""
+        """Empties a WAL that grew because there was always a reader."""
         try:
-            self.connection.execute(f"PRAGMA busy_timeout={_READERS_END}")
+            self.connection.execute(f"PRAGMA busy_timeout={_READER_TIMEOUT}")
             if self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 log.warning("%s: a long read keeps the WAL above %d MiB", self.path, LARGE_WAL // 2**20)
         except sqlite3.Error as error:
@@ -247,9 +242,9 @@ class SqliteWriter:
 def ensure_table(
     writer: SqliteWriter, table: str, statements: str, columns: Mapping[str, str], *, create: bool
 ) -> bool:
-    """Create a table and add the columns it lacks (name → type). Writes only where it must; true if the table exists.
+    """Creates a table and adds the columns that it lacks (name → type). True if the table exists.
 
-    Where `create` is false a missing table is not created. Errors are an `OSError` that names the file.
+    Without `create` a missing table is not created. Writes only if needed. Errors are an `OSError` that names the file.
     """
     known = writer.change(lambda database: column_names(database, table))
     if not known and create:
@@ -261,26 +256,20 @@ def ensure_table(
 
 
 def column_names(database: sqlite3.Connection, table: str) -> set[str]:
-    """The columns of a table; empty if there is no such table."""
+    """Returns the columns of a table; empty if there is no such table."""
     return {str(row[1]) for row in database.execute(f"PRAGMA table_info({table})")}
 
 
 def _add_columns(database: sqlite3.Connection, table: str, columns: Mapping[str, str]) -> None:
-    """The missing columns are looked for under the write lock: another process may have added them by now."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        known = column_names(database, table)
-        for name, kind in columns.items():
-            if name not in known:
-                database.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
+    """Adds the missing columns under the write lock: another process may add them at the same time."""
+    with database:
+        database.execute("BEGIN IMMEDIATE")
+        for name in sorted(columns.keys() - column_names(database, table)):
+            database.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
 
 
 def _inode(name: str) -> int:
-    """The number of a file; 0 if there is none. Windows does not let go of a file in use."""
+    """Returns the inode of a file; 0 if there is none. Windows does not let a file in use be moved."""
     try:
         return os.stat(name).st_ino  # noqa: PTH116 — as above
     except OSError:
@@ -299,52 +288,43 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_all)
 
 
-BUSY_DELAY = 0.005  # seconds until a lock is asked for again: other writers hold it for milliseconds
-OTHER_DELAY = 0.5  # seconds until a full disk and the like are tried again
-SHORT_LOCK = 1.0  # seconds that a lock may be held by others before it is worth a line in the log
-LOG_INTERVAL = 60.0  # seconds until the log says it again
-
+BUSY_DELAY = 0.005  # seconds until the next attempt to get a lock: other writers hold it for milliseconds
+OTHER_DELAY = 0.5  # seconds until the next attempt after other errors, such as a full disk
+SHORT_LOCK = 1.0  # seconds that others may hold the lock before it is logged
+LOG_INTERVAL = 60.0  # seconds until the same error is logged again
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-# What is wrong with the database rather than with a row. https://www.sqlite.org/rescode.html
-_DATABASE = _BUSY | {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_PROTOCOL,
-    sqlite3.SQLITE_INTERRUPT,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_NOLFS,
-}
+# Errors of the database, not of a row. https://www.sqlite.org/rescode.html
+_CODES = "FULL IOERR READONLY CANTOPEN PERM NOMEM PROTOCOL INTERRUPT CORRUPT NOTADB NOLFS"
+_DATABASE = _BUSY | {getattr(sqlite3, f"SQLITE_{name}") for name in _CODES.split()}
 
 
 def is_retryable(error: BaseException | None) -> bool:
-    """Whether the same transaction may succeed later."""
+    """True if the same transaction may succeed later."""
     return error is not None and error_code(error) in _DATABASE
 
 
 class WriteBackoff:
-    """The wait of one writer. `told`: it has lasted so long that the log says so."""
+    """The waits of one writer. `reported`: the current wait is so long that it is in the log."""
 
-    def __init__(self, path: Path, waiting: Callable[[], int]) -> None:
-        self.told = False
+    def __init__(self, path: Path, count_waiting: Callable[[], int]) -> None:
+        self.reported = False
         self.give_up_at = float("inf")
-        self._path, self._waiting = path, waiting
-        self._since = self._said = 0.0
+        self._path, self._count_waiting = path, count_waiting
+        self._since = self._reported_at = 0.0
 
-    def wait(self, error: BaseException | None, on_told: Callable[[], None]) -> bool:
-        """Wait a little. False: there is no more time, and what is held is lost."""
+    def wait(self, error: BaseException | None, on_report: Callable[[], None]) -> bool:
+        """Waits until the next attempt. False: there is no more time, and the jobs are lost."""
         now = time.monotonic()
         self._since = self._since or now
         busy = error is not None and error_code(error) in _BUSY
-        if (not busy or now - self._since >= SHORT_LOCK) and (not self.told or now - self._said >= LOG_INTERVAL):
-            self._say(error)
-            self.told, self._said = True, now
-            on_told()
+        due = not self.reported or now - self._reported_at >= LOG_INTERVAL
+        if due and (not busy or now - self._since >= SHORT_LOCK):
+            hint = f"; {repair_hint(self._path)}" if error is not None and is_damaged(error) else ""
+            count = self._count_waiting()
+            log.error("%s: rows are held back, %d changes wait: %s%s", self._path, count, error, hint)
+            self.reported, self._reported_at = True, now
+            on_report()
         if now >= self.give_up_at:
             return False
         time.sleep(BUSY_DELAY if busy else OTHER_DELAY)
@@ -352,10 +332,6 @@ class WriteBackoff:
 
     def clear(self) -> None:
         """The database can be written again."""
-        if self.told:
+        if self.reported:
             log.warning("%s: rows that were held back are written again", self._path)
-        self.told, self._since = False, 0.0
-
-    def _say(self, error: BaseException | None) -> None:
-        hint = f"; {repair_hint(self._path)}" if error is not None and is_damaged(error) else ""
-        log.error("%s: rows are held back, %d changes wait: %s%s", self._path, self._waiting(), error, hint)
+        self.reported, self._since = False, 0.0

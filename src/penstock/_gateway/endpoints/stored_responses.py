@@ -236,7 +236,7 @@ async def cancel_response(services: Services, incoming: IncomingRequest) -> byte
 async def list_input_items(services: Services, incoming: IncomingRequest) -> bytes:
     """`GET /v1/responses/{id}/input_items`: the input with its history, the latest first."""
     id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
-    found = await services.telemetry.state.read(lambda: services.response_store.asked(tenant, id))
+    found = await services.telemetry.state.read(lambda: services.response_store.input_items(tenant, id))
     if found is None:
         raise _response_not_found(id)
     items = [_format_input_item(item, f"{id.removeprefix('resp_')}_{place}") for place, item in enumerate(found)]
