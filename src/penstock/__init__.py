@@ -39,7 +39,7 @@ _NAMES = {
     "PenstockError": "errors",
     "Pipe": "_pipeline",
     "ProviderError": "errors",
-    "RequestOptions": "_engines.options",
+    "RequestOptions": "_http.request_options",
     "Stage": "_pipeline",
     "StreamFault": "errors",
     "SyncClient": "_client.api",

@@ -17,7 +17,7 @@ from penstock.events import Fault, FaultKind
 
 if TYPE_CHECKING:
     from penstock._gateway.endpoints import Headers
-    from penstock._http.disconnect import CancellableTask
+    from penstock._http.response_writer import CancellableTask
 
 STATUSES: dict[FaultKind, int] = read_tables()["statuses"]  # for protocols without a vendor
 REFUSED_BY = b"x-penstock-refused-by"  # `gateway` or `provider`

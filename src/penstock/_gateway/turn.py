@@ -22,8 +22,7 @@ from penstock._gateway.client_stream import Passthrough, Translation, can_pass_t
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest
 from penstock._gateway.journal import request_columns, usage_cost
 from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, StreamRelay
-from penstock._http.disconnect import DisconnectWatch
-from penstock._http.response_writer import BODY, ResponseWriter
+from penstock._http.response_writer import BODY, DisconnectWatch, ResponseWriter
 from penstock._http_errors import redact_fault
 from penstock._messages import foreign_state
 from penstock._messages.state import encrypted_rows, remember
