@@ -191,7 +191,7 @@ def test_every_golden_stream_makes_a_file(pages: StaticFiles) -> None:
 
 def test_over_http_it_is_saved_not_shown(pages: StaticFiles) -> None:
     with inspected() as gateway:
-        gateway.inspector._serving.pages._folder = pages._folder
+        gateway.inspector._router.pages._folder = pages._folder
         body = b"".join(Reply.of("openai-chat", [ev.Start(), ev.TextStart(0), ev.TextDelta(0, "Hi")]).chunks)
         reply = post(f"{gateway.url}/inspector/export?name=odd%20%22name%22.sse&as=responses", content=body)
     assert reply.headers["content-disposition"] == 'attachment; filename="odd-name-.sse.html"'
@@ -200,7 +200,7 @@ def test_over_http_it_is_saved_not_shown(pages: StaticFiles) -> None:
 
 def test_without_a_page_it_is_said(tmp_path: Path) -> None:
     with inspected() as gateway:
-        gateway.inspector._serving.pages._folder = tmp_path / "nothing"
+        gateway.inspector._router.pages._folder = tmp_path / "nothing"
         reply = post(f"{gateway.url}/inspector/export", content=b'data: {"type":"message_start","message":{}}\n\n')
     assert reply.status_code == 400
     assert "make web" in reply.json()["error"]["message"]

@@ -76,7 +76,7 @@ def test_no_query_is_an_internal_error(
     served: tuple[Inspected, httpx.Client, dict[str, str]], data: st.DataObject
 ) -> None:
     running, client, ids = served
-    routes = [path for method, path in running.inspector._serving._routes if method == "GET"]
+    routes = [path for method, path in running.inspector._router._routes if method == "GET"]
     assert len(routes) > 10
     known = [f"inspector/{route.replace('*', ids['turn'], 1).replace('*', '0')}" for route in routes]
     stored = [path.format(**ids) for path in NUMBERS]

@@ -38,8 +38,8 @@ def made(tmp_path: Path) -> Path:
 
 
 def put(gateway: Inspected, folder: Path) -> None:
-    gateway.inspector._serving.pages._folder = folder
-    gateway.inspector._serving.pages._files = {}
+    gateway.inspector._router.pages._folder = folder
+    gateway.inspector._router.pages._files = {}
 
 
 @pytest.mark.row("G3")

@@ -132,7 +132,7 @@ def _run_page(data: bytes, options: Namespace) -> int:
 
     name = "standard input" if options.file == "-" else PurePath(options.file).name
     source = source_from_file(data, name, "" if options.source == "auto" else options.source)
-    source.own = options.target
+    source.consumer = options.target
     if options.framing != "auto":
         source.framing = options.framing
     if options.html is not None:

@@ -1,4 +1,4 @@
-"""The inspector: a page that shows streams, live and recorded, and what it asks the server for. docs/inspector.md.
+"""The inspector: a web page that shows live and recorded streams, and its API. docs/inspector.md.
 
-`Inspector` stands before a gateway's application; `alone` shows one file without any gateway.
+`app.Inspector` wraps a gateway's application; `single_file.SingleFileApp` shows one file without a gateway.
 """

@@ -1,7 +1,7 @@
-"""Addresses below `/inspector` → answers, over ASGI: what the page asks for, and the page itself.
+"""The inspector's ASGI router: its API below `/inspector` and the files of its page.
 
-Knows neither turns nor files: routes are handed in. A body is bounded in size and time; a flow ends when its reader
-leaves. Every answer has the headers of `answers.SAFE`.
+The routes are given. Request bodies are limited in size and time; a stream ends when its reader leaves. Every response
+has `SECURITY_HEADERS`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import Headers, IncomingRequest
 from penstock._gateway.request_body import read_request_body
 from penstock._gateway.routes import mounted_path
-from penstock._http.response_writer import CancellableTask, DisconnectWatch, EventStream, ResponseWriter, end_with_error
+from penstock._http.response_writer import (
+    CancellableTask,
+    DisconnectWatch,
+    EventStream,
+    ResponseWriter,
+    end_with_error,
+    send_response,
+)
 from penstock._input_limits import MAX_BODY_TOTAL_BYTES
 from penstock._jsontext import replace_surrogates
 from penstock._redaction import MARK, find_secrets
@@ -36,11 +43,12 @@ if TYPE_CHECKING:
     from penstock.events import Fault
 
 PREFIX = "/inspector"
-MAX_BODY_BYTES = 32 * 2**20  # bytes that may be sent to be looked at
-BODY_TIMEOUT = 120.0  # seconds that they may take
-KEEP_ALIVE_SECONDS = 15.0  # silence after which a reader is sent a comment
-WRITE_TIMEOUT = 60.0  # seconds that a reader may take nothing
+MAX_BODY_BYTES = 32 * 2**20
+BODY_TIMEOUT = 120.0  # seconds
+KEEP_ALIVE_SECONDS = 15.0  # of silence, after which a comment is sent
+WRITE_TIMEOUT = 60.0  # seconds without reading, after which a stream is aborted
 READ_METHODS = frozenset({"GET", "HEAD"})
+# Only our own scripts and styles, only from here; nothing may frame the page, and it sends no form.
 CONTENT_SECURITY_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src data: blob:; "
     b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -60,7 +68,7 @@ log = logging.getLogger("penstock.inspector")
 
 
 class ApiResponse(NamedTuple):
-    """An answer in one piece."""
+    """A response that is not a stream."""
 
     body: bytes
     headers: Headers = JSON_HEADERS
@@ -68,9 +76,9 @@ class ApiResponse(NamedTuple):
 
 
 class ApiRouter:
-    """The page and its routes. `admit` lets a visit in, or raises why not: it is told whether a key is asked for.
+    """The page and its routes. `admit(scope, request, keyed)` raises if a request is refused; `keyed`: it needs a key.
 
-    A route is named by its method and its address, in which every second word is a name: `("GET", "turns/*/frames/*")`.
+    Routes are found by method and path; every second segment is a parameter: `("GET", "turns/*/frames/*")`.
     """
 
     def __init__(
@@ -83,86 +91,87 @@ class ApiRouter:
         self.pages = pages or StaticFiles()
         self._routes = routes
         self._admit = admit
-        self._bytes = ByteBudget(MAX_BODY_TOTAL_BYTES)  # where there is no gateway
-        self._free = free  # addresses that ask for no key
+        self._bytes = ByteBudget(MAX_BODY_TOTAL_BYTES)  # if there is no gateway
+        self._free = free  # paths that need no key
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        visit = IncomingRequest(scope)
-        visit.path = mounted_path(scope)
+        incoming = IncomingRequest(scope)
+        incoming.path = mounted_path(scope)
         try:
-            await self._answer(visit, scope, receive, send)
+            await self._answer(incoming, scope, receive, send)
         finally:
-            visit.release_body()
+            incoming.release_body()
 
-    async def _answer(self, visit: IncomingRequest, scope: Any, receive: Any, send: Any) -> None:
+    async def _answer(self, incoming: IncomingRequest, scope: Any, receive: Any, send: Any) -> None:
         try:
-            said = await self._route(visit, scope, receive)
-        except PenstockError as error:
-            said = _error_response(error_responses.fault_from_error(error))
+            response = await self._route(incoming, scope, receive)
         except Exception as error:
-            log.exception("the inspector failed at %s", visit.path)
-            said = _error_response(error_responses.fault_from_error(error))
-        if isinstance(said, EventStream):
-            await self._stream(said, visit, receive, send)
+            if not isinstance(error, PenstockError):
+                log.exception("the inspector failed at %s", incoming.path)
+            response = _error_response(error_responses.fault_from_error(error))
+        if isinstance(response, EventStream):
+            await self._stream(response, incoming, receive, send)
         else:
-            await _send_response(said, send, head=visit.method == "HEAD")
+            await _send_response(response, send, head=incoming.method == "HEAD")
 
-    async def _route(self, visit: IncomingRequest, scope: Any, receive: Any) -> ApiResponse | EventStream:
-        self._admit(scope, visit, False)  # noqa: FBT003 — size, Host and Origin, before anything is looked up
-        page = self._page(visit)
+    async def _route(self, incoming: IncomingRequest, scope: Any, receive: Any) -> ApiResponse | EventStream:
+        self._admit(scope, incoming, False)  # noqa: FBT003 — size, Host and Origin first
+        page = self._page(incoming)
         if page is not None:
             return page
-        words = visit.path.removeprefix(PREFIX).strip("/").split("/")
-        shape = "/".join("*" if place % 2 else word for place, word in enumerate(words))
+        segments = incoming.path.removeprefix(PREFIX).strip("/").split("/")
+        shape = "/".join("*" if number % 2 else segment for number, segment in enumerate(segments))
         if shape not in self._free:
-            self._admit(scope, visit, True)  # noqa: FBT003 — and its key
-        route = self._routes.get(("GET" if visit.method == "HEAD" else visit.method, shape))
+            self._admit(scope, incoming, True)  # noqa: FBT003 — then its key
+        route = self._routes.get(("GET" if incoming.method == "HEAD" else incoming.method, shape))
         if route is None:
-            known = any(where == shape for _, where in self._routes)
-            said = "this address takes another method" if known else "nothing is served at this address"
-            raise make_refusal(405, "invalid", said) if known else make_refusal(404, "not-found", said)
-        visit.params = dict(zip(("one", "two"), words[1::2], strict=False))
-        if visit.method == "POST":
-            budget = cast("Services", visit.services).body_bytes if visit.services is not None else self._bytes
+            if any(path == shape for _, path in self._routes):
+                raise make_refusal(405, "invalid", "this address takes another method")
+            raise make_refusal(404, "not-found", "nothing is served at this address")
+        incoming.params = dict(zip(("one", "two"), segments[1::2], strict=False))
+        if incoming.method == "POST":
+            budget = cast("Services", incoming.services).body_bytes if incoming.services is not None else self._bytes
             await read_request_body(
-                visit, receive, CancellableTask(), budget, limit=MAX_BODY_BYTES, patience=BODY_TIMEOUT
+                incoming, receive, CancellableTask(), budget, limit=MAX_BODY_BYTES, patience=BODY_TIMEOUT
             )
-        return await route(visit)
+        return await route(incoming)
 
-    def _page(self, visit: IncomingRequest) -> ApiResponse | None:
-        """A file of the page, if that is what is asked for. It needs no key: there is nothing of anybody's in it."""
-        name = INDEX if visit.path == "/" else visit.path.removeprefix(f"{PREFIX}/")
-        found = self.pages.get(name) if visit.method in READ_METHODS else None
+    def _page(self, incoming: IncomingRequest) -> ApiResponse | None:
+        """Returns a file of the page, if the path names one. It needs no key: it holds no data."""
+        name = INDEX if incoming.path == "/" else incoming.path.removeprefix(f"{PREFIX}/")
+        found = self.pages.get(name) if incoming.method in READ_METHODS else None
         return ApiResponse(*found) if found is not None else None
 
-    async def _stream(self, flow: EventStream, visit: IncomingRequest, receive: Any, send: Any) -> None:
-        gone = DisconnectWatch(receive)
-        out = ResponseWriter(send, gone, keep_alive=KEEP_ALIVE_SECONDS, stuck_limit=WRITE_TIMEOUT)
+    async def _stream(self, stream: EventStream, incoming: IncomingRequest, receive: Any, send: Any) -> None:
+        disconnect = DisconnectWatch(receive)
+        out = ResponseWriter(send, disconnect, keep_alive=KEEP_ALIVE_SECONDS, stuck_limit=WRITE_TIMEOUT)
         try:
-            with _watch_disconnect(visit, gone):
-                await flow.send_to(out, SECURITY_HEADERS)
+            with _watch_disconnect(incoming, disconnect):
+                await stream.send_to(out, SECURITY_HEADERS)
         except asyncio.CancelledError:
-            if not gone.absorb_cancellation():
+            if not disconnect.absorb_cancellation():
                 raise
-            if gone.fault is not None:
-                await end_with_error(out, *error_responses.error_response("", gone.fault))
+            if disconnect.fault is not None:
+                await end_with_error(out, *error_responses.error_response("", disconnect.fault))
         finally:
-            gone.close()
-            close: Any = getattr(flow.chunks, "aclose", None)
+            disconnect.close()
+            close: Any = getattr(stream.chunks, "aclose", None)
             if close is not None:
                 await close()
 
 
-def _watch_disconnect(visit: IncomingRequest, gone: DisconnectWatch) -> AbstractContextManager[None]:
-    """End a feed whose reader is no longer let in."""
-    if visit.services is None:
+def _watch_disconnect(incoming: IncomingRequest, disconnect: DisconnectWatch) -> AbstractContextManager[None]:
+    """Ends a stream when its reader's key is revoked."""
+    if incoming.services is None:
         return nullcontext()
-    return cast("Services", visit.services).revocations.guard(visit.caller, gone.cancel_with, open_ended=True)
+    return cast("Services", incoming.services).revocations.guard(
+        incoming.caller, disconnect.cancel_with, open_ended=True
+    )
 
 
-def text_response(said: str) -> ApiResponse:
-    """A text by itself."""
-    return ApiResponse(said.encode("utf-8", "replace"), TEXT_HEADERS)
+def text_response(text: str) -> ApiResponse:
+    """Returns a response of plain text."""
+    return ApiResponse(text.encode("utf-8", "replace"), TEXT_HEADERS)
 
 
 def _error_response(fault: Fault) -> ApiResponse:
@@ -172,31 +181,27 @@ def _error_response(fault: Fault) -> ApiResponse:
     )
 
 
-async def _send_response(said: ApiResponse, send: Any, *, head: bool) -> None:
-    made = [*said.headers, *SECURITY_HEADERS, (b"content-length", b"%d" % len(said.body))]
-    await send({"type": "http.response.start", "status": said.status, "headers": made})
-    await send({"type": "http.response.body", "body": b"" if head else said.body, "more_body": False})
-
-
-# Scripts and styles of our own only, from here only; nothing may frame the page, and it sends no form anywhere.
+async def _send_response(response: ApiResponse, send: Any, *, head: bool) -> None:
+    headers = (*response.headers, *SECURITY_HEADERS)
+    await send_response(send, response.status, response.body, headers, head_only=head)
 
 
 @lru_cache(1000)
 def contains_secret(text: str, secrets: tuple[str, ...]) -> bool:
-    """Whether there is a secret in it. Remembered: many rows are alike."""
+    """True if the text holds a secret. Cached: many rows are equal."""
     return bool(find_secrets(text, secrets))
 
 
 def encode_public(value: Any) -> bytes:
-    """A value as JSON, as it is."""
+    """Returns a value as JSON, unchanged."""
     try:
         return _encode(value)
-    except UnicodeEncodeError:  # half a character, which some programs send
+    except UnicodeEncodeError:  # a lone surrogate, which some programs send
         return _encode(replace_surrogates(msgspec.to_builtins(value)))
 
 
 def encode_redacted(value: Any, secrets: Iterable[str] = ()) -> bytes:
-    """A value as JSON, without secrets."""
+    """Returns a value as JSON, without secrets."""
     data = encode_public(value)
     text = data.decode()
     hidden = redact_text(text, _secret_spellings(secrets))
@@ -204,25 +209,21 @@ def encode_redacted(value: Any, secrets: Iterable[str] = ()) -> bytes:
 
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text, of JSON or of anything else, with a mark in place of secrets: its form is kept."""
+    """Returns a text with a mark in place of each secret. JSON stays valid."""
     spans = find_secrets(text, secrets)
     if not spans:
         return text
-    pieces: list[str] = []
-    place = 0
-    for first, last in spans:
-        pieces += [text[place:first], MARK]
-        place = last
-    return "".join([*pieces, text[place:]])
+    starts, ends = [0, *(last for _, last in spans)], [*(first for first, _ in spans), len(text)]
+    return MARK.join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def _secret_spellings(secrets: Iterable[str]) -> list[str]:
-    """Secrets as JSON spells them, and as it spells them in a text that is JSON itself."""
-    made: list[str] = []
+    """Returns secrets as they are, as in a JSON string, and as in a JSON text within a JSON string."""
+    spellings: list[str] = []
     for secret in secrets:
         once = _json_inside(secret)
-        made += dict.fromkeys((secret, once, _json_inside(once)))
-    return made
+        spellings += dict.fromkeys((secret, once, _json_inside(once)))
+    return spellings
 
 
 def _json_inside(text: str) -> str:
@@ -230,26 +231,27 @@ def _json_inside(text: str) -> str:
 
 
 def sse_event(name: str, data: bytes) -> bytes:
-    """A server-sent event."""
+    """Returns a server-sent event."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
-_SAME_SITE = frozenset({"", "none", "same-origin"})  # of Sec-Fetch-Site: no browser, the address bar, our own page
+_SAME_SITE = frozenset(
+    {"", "none", "same-origin"}
+)  # values of Sec-Fetch-Site: no browser, the address bar, our own page
 
 
-def check_origin(headers: Mapping[str, str], welcome: frozenset[str]) -> None:
-    """Raise where another page asks. `welcome` are origins that may."""
+def check_origin(headers: Mapping[str, str], allowed: frozenset[str]) -> None:
+    """Raises if another page sends the request. `allowed`: origins that may."""
     origin = headers.get("origin", "").lower()
-    if "*" in welcome or (origin and origin in welcome):
+    if "*" in allowed or (origin and origin in allowed):
         return
-    own = (
-        _origin_host(origin) == headers.get("host", "").lower()
-        if origin
-        else headers.get("sec-fetch-site", "") in _SAME_SITE
-    )
-    if not own:
-        said = "only the inspector's own page may ask here, or one that access.origins in penstock.toml names"
-        raise make_refusal(403, "permission", said, code="origin_not_allowed")
+    if origin:
+        same_site = _origin_host(origin) == headers.get("host", "").lower()
+    else:
+        same_site = headers.get("sec-fetch-site", "") in _SAME_SITE
+    if not same_site:
+        message = "only the inspector's own page may ask here, or one that access.origins in penstock.toml names"
+        raise make_refusal(403, "permission", message, code="origin_not_allowed")
 
 
 def _origin_host(origin: str) -> str:
@@ -276,7 +278,7 @@ _IMMUTABLE = b"public, max-age=31536000, immutable"  # a built file's name chang
 
 
 class StaticFiles:
-    """All files by their names. Names come from the folder, never from a request: no path leads out of it."""
+    """The files of the page by name. Names come from the folder, so no request can read a file outside of it."""
 
     def __init__(self, folder: Traversable | None = None) -> None:
         self._folder = folder or files("penstock._inspector") / "static"
@@ -287,20 +289,20 @@ class StaticFiles:
         return self._find(INDEX) is not None
 
     def text(self, name: str) -> str:
-        """A file that is there."""
+        """Returns the text of a file."""
         found = self._find(name)
         if found is None:
             raise InputError(NOT_BUILT)
         return found.read_text("utf-8")
 
     def get(self, name: str) -> tuple[bytes, Headers] | None:
-        """A file and what is said of it; None where there is none."""
+        """Returns a file and its headers; None if there is no such file."""
         found = self._find(name)
         if found is None:
             return None
         kind = CONTENT_TYPES.get(name.rpartition(".")[2], b"application/octet-stream")
-        kept = b"no-cache" if name == INDEX else _IMMUTABLE
-        return found.read_bytes(), ((b"content-type", kind), (b"cache-control", kept))
+        caching = b"no-cache" if name == INDEX else _IMMUTABLE
+        return found.read_bytes(), ((b"content-type", kind), (b"cache-control", caching))
 
     def _find(self, name: str) -> Traversable | None:
         found = self._files.get(name)
@@ -311,8 +313,8 @@ class StaticFiles:
 
 
 def _list_files(folder: Traversable, before: str = "") -> list[tuple[str, Traversable]]:
-    made: list[tuple[str, Traversable]] = []
+    files: list[tuple[str, Traversable]] = []
     for entry in folder.iterdir():
         name = before + entry.name
-        made += _list_files(entry, f"{name}/") if entry.is_dir() else [(name, entry)]
-    return made
+        files += _list_files(entry, f"{name}/") if entry.is_dir() else [(name, entry)]
+    return files

@@ -1,7 +1,7 @@
-"""What is kept of a turn while somebody watches: its chunks and when they came, in memory, within bounds.
+"""Captures running turns in memory while somebody watches: their chunks with times, within bounds.
 
-`read` is on the way of every read of an answer: it appends to two lists. What the chunks mean is found out when
-somebody looks. Leans on nothing of the gateway but the turn it is given.
+`on_read` runs for every read of an answer, so it only appends to two lists. Chunks are decoded when somebody looks at
+the turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -25,18 +25,16 @@ from penstock._inspector.traces import TraceSource
 from penstock.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock._engines.interface import ChunkEvents
     from penstock._engines.reply import ModelReply
     from penstock._gateway.endpoints import TurnRequest
     from penstock._gateway.turn import ActiveTurn
-    from penstock._store.journal import JournalEntry as Noted
+    from penstock._store.journal import JournalEntry
 
 MAX_TURN_BYTES = 4 * 2**20  # bytes of one turn
-LOOK, LARGE = 32, 4096  # chunks between two looks at their size; bytes of one that is looked at at once
-CHUNK_OVERHEAD = 64  # bytes that a chunk takes besides its own
-MAX_NOTICES = 100  # that are told before an answer
+LOOK, LARGE = 32, 4096  # chunks between two measurements; bytes of a chunk that is measured at once
+CHUNK_OVERHEAD = 64  # bytes of memory per chunk, in addition to its data
+MAX_NOTICES = 100  # sent to the client before the answer
 MAX_REQUEST_BYTES = 2**20  # bytes of a request's body
 _LOST_REST = "only the beginning is here: a turn is kept in memory up to {most} MB while somebody watches"
 _LOST_ALL = "its frames were dropped: too much was going on at once for the memory that watching may take"
@@ -46,38 +44,20 @@ _now = time.monotonic
 _encode = msgspec.json.Encoder().encode_lines
 
 
-class CaptureStore(Protocol):
-    """What all taps have their memory from."""
-
-    def on_growth(self, tap: TurnCapture, size: int) -> None:
-        """A tap has grown by so much."""
-        ...
-
-    def on_change(self, tap: TurnCapture) -> None:
-        """Its row is another now."""
-        ...
-
-
 class TurnCapture:
-    """One turn. `turn` while it goes on, `row` when it is over; `reply` once there is one."""
+    """The capture of one turn. `turn` is set while it runs, `entry` (its row of the journal) after its end."""
 
-    __slots__ = (
-        "_began", "_store", "_times", "_unmeasured", "asked", "chunks", "cleared", "cut", "dropped", "engine",
-        "fault", "followers", "framing", "id", "notices", "protocol", "raw", "request", "row", "secret", "shaping",
-        "size", "teed", "tenant", "time", "turn",
-    )  # fmt: skip
-
-    def __init__(self, turn: ActiveTurn, store: CaptureStore) -> None:
-        visit = turn.incoming
-        assert turn.turn_request is not None  # noqa: S101 — a turn is watched from when it is known what is asked
-        self.id: str = visit.id
-        self.tenant: str = visit.caller.tenant
-        self.secret: str = visit.caller.secret
-        self.time: float = time.time() - (time.monotonic() - visit.started)
+    def __init__(self, turn: ActiveTurn, store: LiveCaptures) -> None:
+        incoming = turn.incoming
+        assert turn.turn_request is not None  # noqa: S101 — captured turns have a request
+        self.id: str = incoming.id
+        self.tenant: str = incoming.caller.tenant
+        self.secret: str = incoming.caller.secret
+        self.time: float = time.time() - (time.monotonic() - incoming.started)
         self.turn: ActiveTurn | None = turn
-        self.row: Noted | None = None
-        self.asked: TurnRequest = turn.turn_request
-        self.request: bytes = visit.raw[:MAX_REQUEST_BYTES]
+        self.entry: JournalEntry | None = None
+        self.turn_request: TurnRequest = turn.turn_request
+        self.request: bytes = incoming.raw[:MAX_REQUEST_BYTES]
         self.chunks: list[bytes] = []
         self.size: int = len(self.request)
         self.cut: bool = False
@@ -87,33 +67,33 @@ class TurnCapture:
         self.protocol: str = ""
         self.framing: str = "auto"
         self.raw: bool = True
-        self.teed: bool = False
-        self.shaping: tuple[Any, ...] = ()
+        self.passthrough: bool = False
+        self.transforms: tuple[Any, ...] = ()
         self.cleared: Any = None
         self.notices: tuple[bytes, ...] = ()
         self.fault: ev.Fault | None = None
-        self._began, self._store = visit.started, store
+        self._began, self._store = incoming.started, store
         self._times, self._unmeasured = array("d"), 0  # chunks
         store.on_growth(self, self.size)
 
-    # ── while it goes on ──────────────────────────────────────────────────────────────────────────
+    # ── called by the turn ──────────────────────────────────────────────────────────────────────────
 
     def on_reply(self, reply: ModelReply) -> None:
-        """An answer has begun."""
+        """The answer begins."""
         self.engine, self.raw, self.cleared = reply.engine, reply.raw, reply.cleared
         self.protocol = reply.protocol if reply.raw else "events"
         self.framing = reply.framing if reply.raw else "ndjson"
         if reply.raw and reply.transforms:
-            self.shaping = deepcopy(reply.transforms)
+            self.transforms = deepcopy(reply.transforms)
         self._store.on_change(self)
         self.wake_followers()
 
-    def on_notice(self, said: bytes) -> None:
-        """The client was told something before its answer: a frame's payload."""
-        self.notices = (*self.notices, said)[:MAX_NOTICES]
+    def on_notice(self, payload: bytes) -> None:
+        """The client got a frame before the answer."""
+        self.notices = (*self.notices, payload)[:MAX_NOTICES]
 
     def on_read(self, pair: ChunkEvents) -> None:
-        """What one read gave. Its size is looked at now and then, that of a large one at once."""
+        """Keeps the bytes of one read. Sizes are measured from time to time, that of a large chunk at once."""
         data = pair[0] if self.raw else _encode(pair[1])
         if not data or self.cut:
             return
@@ -129,27 +109,27 @@ class TurnCapture:
         fresh = self.chunks[-self._unmeasured :] if self._unmeasured else []
         size = sum(map(len, fresh)) + CHUNK_OVERHEAD * len(fresh)
         self._unmeasured = 0
-        if self.size + size > MAX_TURN_BYTES:  # what is too much goes again
+        if self.size + size > MAX_TURN_BYTES:  # removes the chunks that are too much
             self.cut = True
             self.chunks, self._times = self.chunks[: -len(fresh)], self._times[: -len(fresh)]
             return
         self.size += size
         self._store.on_growth(self, size)
 
-    def on_end(self, turn: ActiveTurn, row: Noted) -> None:
-        """The turn is over; what only it needed is let go of. That it is over is said last: others may look."""
+    def on_end(self, turn: ActiveTurn, row: JournalEntry) -> None:
+        """The turn ends. `turn` is reset last: other threads read it."""
         self._measure()
         reply = turn.reply
         end = turn.fault or (reply.end if reply is not None else None)
         self.fault = end if isinstance(end, ev.Fault) else None
-        slim = Request(model=self.asked.request.model, stream=self.asked.request.stream)
-        self.asked = replace(self.asked, request=slim, wrap_send=None)
-        self.row, self.teed = row, turn.passthrough
+        slim = Request(model=self.turn_request.request.model, stream=self.turn_request.request.stream)
+        self.turn_request = replace(self.turn_request, request=slim, wrap_send=None)
+        self.entry, self.passthrough = row, turn.passthrough
         self.turn = None
         self.wake_followers()
 
     def drop(self) -> int:
-        """Forget the chunks; gives the bytes that are free now."""
+        """Deletes the chunks. Returns the bytes that are freed."""
         freed, self.size = self.size, 0
         self.chunks, self._times, self.request = [], array("d"), b""
         self.dropped = self.cut = True
@@ -157,11 +137,11 @@ class TurnCapture:
         return freed
 
     def wake_followers(self) -> None:
-        """Whoever follows has something to look at."""
+        """Wakes the streams that follow this turn."""
         for follower in self.followers:
             follower.set()
 
-    # ── for those who look ────────────────────────────────────────────────────────────────────────
+    # ── for the inspector ────────────────────────────────────────────────────────────────────────
 
     @property
     def finished(self) -> bool:
@@ -169,50 +149,48 @@ class TurnCapture:
 
     @property
     def client_left(self) -> bool:
-        """Whether the client was no longer there to get an end."""
+        """True if the client disconnected before the end."""
         return self.fault is not None and self.fault.kind == "cancelled"
 
     def to_row(self) -> schemas.TurnRow:
-        """The turn as a row of the list. Any thread may ask: a turn has its row before it is let go of."""
-        going, held = self.turn, not self.dropped
-        if going is not None:
-            return schemas.row_from_turn(going, self.time, held=held)
-        assert self.row is not None  # noqa: S101 — one of the two
-        return schemas.row_from_journal(self.row, held=held)
+        """Returns the row of the list. Any thread may call it: `entry` is set before `turn` is reset."""
+        turn, held = self.turn, not self.dropped
+        if turn is not None:
+            return schemas.row_from_turn(turn, self.time, held=held)
+        assert self.entry is not None  # noqa: S101 — one of the two
+        return schemas.row_from_journal(self.entry, held=held)
 
-    def chunks_from(self, place: int) -> list[tuple[float | None, bytes]]:
-        """The chunks from that one on, with their times."""
-        return list(self._iterate_chunks(place))
-
-    def _iterate_chunks(self, place: int) -> Iterator[tuple[float | None, bytes]]:
-        for at, chunk in zip(islice(self._times, place, None), islice(self.chunks, place, None), strict=False):
-            yield round(at - self._began, 6), chunk
+    def chunks_from(self, start: int) -> list[tuple[float | None, bytes]]:
+        """Returns the chunks from an index on, with their times."""
+        pairs = zip(islice(self._times, start, None), islice(self.chunks, start, None), strict=False)
+        return [(round(at - self._began, 6), chunk) for at, chunk in pairs]
 
     def to_source(self) -> TraceSource:
-        """What there is to trace."""
-        asked, cleared, going = self.asked, self.cleared, self.turn
-        teed = self.teed if going is None else going.passthrough
-        refused = not self.engine  # nobody answered: the client was told so in one piece
+        """Returns the source of the turn's trace."""
+        request, cleared, turn = self.turn_request, self.cleared, self.turn
+        passthrough = self.passthrough if turn is None else turn.passthrough
+
+        def client_stages() -> Any:
+            if not self.engine:  # no provider answered: the client got an error response
+                return client_stream.refusal_stages(request)
+            return client_stream.replay_stages(request, passthrough=passthrough, cleared=cleared)
+
         return TraceSource(
-            protocol=self.protocol or asked.protocol,
+            protocol=self.protocol or request.protocol,
             chunks=self.chunks_from(0),
             framing=self.framing,
-            title=f"{asked.request.model} · {asked.protocol}",
-            own=asked.protocol,
+            title=f"{request.request.model} · {request.protocol}",
+            consumer=request.protocol,
             request=self.request.decode("utf-8", "replace"),
             row=self.to_row(),
             lost=self._lost_reason(),
             note="" if self.raw else _EVENTS_NOTE.format(engine=self.engine),
-            shaping=lambda: deepcopy(self.shaping),
+            make_transforms=lambda: deepcopy(self.transforms),
+            client_stages=client_stages,
             end=self.fault,
-            left=self.client_left,
+            client_left=self.client_left,
             secrets=(self.secret,) if self.secret else (),
-            before=self.notices,
-            way=lambda: (
-                client_stream.refusal_stages(asked)
-                if refused
-                else client_stream.replay_stages(asked, passthrough=teed, cleared=cleared)
-            ),
+            notices=self.notices,
         )
 
     def _lost_reason(self) -> str:
@@ -223,51 +201,51 @@ class TurnCapture:
         return "" if self.engine else _NO_ANSWER
 
 
-MAX_TURNS = 200  # that are over and still held
-MAX_TOTAL_BYTES = 64 * 2**20  # bytes of all of them
-KEEP_SECONDS = 300.0  # seconds that turns are held for when nobody watches any more
-MAX_UNREAD = 100  # turns that wait for one listener: nobody reads more at once, and the rest is only counted
+MAX_TURNS = 200  # captures, finished ones included
+MAX_TOTAL_BYTES = 64 * 2**20  # of all captures
+KEEP_SECONDS = 300.0  # that captures are kept after the last listener left
+MAX_UNREAD = 100  # turns that wait for one listener; further ones are only counted
 
 
 class TurnListener:
-    """One who watches the list. `news` is set when there is something to fetch."""
+    """A page that watches the list. `news` is set when there are changes."""
 
     def __init__(self, tenant: str | None) -> None:
         self.tenant = tenant
         self.news: asyncio.Event = asyncio.Event()
-        self.missed: int = 0  # turns that went by too fast to be told of, since the last time
-        self._fresh: dict[str, Noted | None] = {}
-        self._going: set[str] = set()  # that it was told are going on: it will be told of their end
+        self.missed: int = 0  # turns since the last update that were too many to report
+        self._fresh: dict[str, JournalEntry | None] = {}
+        self._running: set[str] = set()  # running turns that were reported: their end will be reported too
 
     def may_see(self, tenant: str) -> bool:
-        """Whether it may see the turns of a tenant."""
+        """True if it may see the turns of a tenant."""
         return self.tenant is None or self.tenant == tenant
 
     def has_room(self, tenant: str) -> bool:
-        """Whether a turn that begins now will be told of: only such a turn is worth being held."""
+        """True if a turn that begins now will be reported: only such turns are captured."""
         return len(self._fresh) < MAX_UNREAD and self.may_see(tenant)
 
-    def on_turn(self, id: str, tenant: str, row: Noted | None = None) -> None:
-        """A turn has changed. `row`: it is over."""
+    def on_turn(self, id: str, tenant: str, row: JournalEntry | None = None) -> None:
+        """A turn changes. `row`: its row of the journal, at its end."""
         if not self.may_see(tenant):
             return
-        if len(self._fresh) >= MAX_UNREAD and id not in self._fresh and id not in self._going:
+        if len(self._fresh) >= MAX_UNREAD and id not in self._fresh and id not in self._running:
             self.missed += row is not None
             return
         self._fresh[id] = row
         self.news.set()
 
-    def take_changes(self) -> dict[str, Noted | None]:
-        """All that changed since the last time."""
+    def take_changes(self) -> dict[str, JournalEntry | None]:
+        """Returns the turns that changed since the last call."""
         fresh, self._fresh = self._fresh, {}
         self.news.clear()
         for name, row in fresh.items():
-            (self._going.add if row is None else self._going.discard)(name)
+            (self._running.add if row is None else self._running.discard)(name)
         return fresh
 
 
 class LiveCaptures:
-    """All taps, the oldest first, and all listeners."""
+    """All captures, the oldest first, and all listeners."""
 
     def __init__(self, services: Any) -> None:
         self.captures: OrderedDict[str, TurnCapture] = OrderedDict()
@@ -278,85 +256,81 @@ class LiveCaptures:
         self._listeners: set[TurnListener] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    # ── who watches ───────────────────────────────────────────────────────────────────────────────
+    # ── listeners ───────────────────────────────────────────────────────────────────────────────
 
     @property
     def listeners(self) -> int:
         return len(self._listeners)
 
     def add_listener(self, tenant: str | None) -> TurnListener:
-        """Somebody watches. `tenant`: whose turns; None is everybody's."""
+        """Adds a listener. `tenant`: whose turns; None means all."""
         self._loop = asyncio.get_running_loop()
-        made = TurnListener(tenant)
-        self._listeners.add(made)
+        listener = TurnListener(tenant)
+        self._listeners.add(listener)
         self._services.watch = self
         self._services.estimates.on_estimate = self._on_estimate
         if self._timer is not None:
             self._timer.cancel()
-        return made
+        return listener
 
     def remove_listener(self, listener: TurnListener) -> None:
-        """Somebody has gone. What is held stays a while for those who come back."""
+        """Removes a listener. Captures stay for a while, for listeners that come back."""
         self._listeners.discard(listener)
         if not self._listeners:
             self._services.watch = self._services.estimates.on_estimate = None
             self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self.clear)
 
     def clear(self) -> None:
-        """Forget all that is over."""
-        for tap in list(self.captures.values()):
-            if tap.finished:
-                self._drop_capture(tap)
+        """Deletes all captures of finished turns."""
+        for capture in list(self.captures.values()):
+            if capture.finished:
+                self._drop_capture(capture)
 
     def close(self) -> None:
-        """The gateway stops: whoever listens is let go."""
+        """Ends all streams, because the gateway stops."""
         self.closed = True
         for listener in self._listeners:
             listener.news.set()
-        for tap in self.captures.values():
-            tap.wake_followers()
+        for capture in self.captures.values():
+            capture.wake_followers()
 
-    # ── what goes by ──────────────────────────────────────────────────────────────────────────────
+    # ── turns ──────────────────────────────────────────────────────────────────────────────
 
     def begin(self, turn: ActiveTurn) -> TurnCapture | None:
-        """A turn has begun. Where there are too many to be shown, it is only counted in the end."""
+        """A turn begins. Returns None if too many turns wait to be shown."""
         tenant = turn.incoming.caller.tenant
-        for listener in self._listeners:
-            if listener.has_room(tenant):
-                return self._start_capture(turn)
-        return None
-
-    def _start_capture(self, turn: ActiveTurn) -> TurnCapture:
-        tap = self.captures[turn.incoming.id] = TurnCapture(turn, self)
+        if not any(listener.has_room(tenant) for listener in self._listeners):
+            return None
+        capture = self.captures[turn.incoming.id] = TurnCapture(turn, self)
         if len(self.captures) > MAX_TURNS:
             self._drop_oldest()
-        self._notify(tap.id, tap.tenant)
-        return tap
+        self._notify(capture.id, capture.tenant)
+        return capture
 
-    def on_change(self, tap: TurnCapture) -> None:
-        """Its answer has begun."""
-        self._notify(tap.id, tap.tenant)
+    def on_change(self, capture: TurnCapture) -> None:
+        """The answer of a turn begins."""
+        self._notify(capture.id, capture.tenant)
 
-    def on_journal_row(self, row: Noted) -> None:
-        """Something is over, or more is known of it."""
-        tap = self.captures.get(row.request_id)
-        if tap is not None and tap.row is not None:
-            tap.row = row
+    def on_journal_row(self, row: JournalEntry) -> None:
+        """A turn ends, or its row changes."""
+        capture = self.captures.get(row.request_id)
+        if capture is not None and capture.entry is not None:
+            capture.entry = row
         self._notify(row.request_id, row.tenant, row)
 
-    def _on_estimate(self, row: Noted) -> None:
-        """In the thread that estimates."""
+    def _on_estimate(self, row: JournalEntry) -> None:
+        """Called in the thread that estimates."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.on_journal_row, row)
 
-    def _notify(self, id: str, tenant: str, row: Noted | None = None) -> None:
+    def _notify(self, id: str, tenant: str, row: JournalEntry | None = None) -> None:
         for listener in self._listeners:
             listener.on_turn(id, tenant, row)
 
     # ── bounds ────────────────────────────────────────────────────────────────────────────────────
 
-    def on_growth(self, tap: TurnCapture, size: int) -> None:
-        """A tap has grown. The oldest that are over make room; if none is, the one that grew is dropped."""
+    def on_growth(self, capture: TurnCapture, size: int) -> None:
+        """A capture grows. The oldest finished captures are deleted; if none is finished, this one is dropped."""
         self.size += size
         if self.size > MAX_TOTAL_BYTES:
             for old in list(self.captures.values()):
@@ -365,36 +339,36 @@ class LiveCaptures:
                 if old.finished:
                     self._drop_capture(old)
             if self.size > MAX_TOTAL_BYTES:
-                self.size -= tap.drop()
+                self.size -= capture.drop()
 
     def _drop_oldest(self) -> None:
-        """No more turns than there is room for; those that go on stay."""
-        first = next(iter(self.captures.values()))
-        if first.finished:  # as most often
-            self._drop_capture(first)
-            return
-        over = next((tap for tap in self.captures.values() if tap.finished), None)
-        if over is not None:
-            self._drop_capture(over)
+        """Deletes the oldest capture of a finished turn."""
+        oldest = next((capture for capture in self.captures.values() if capture.finished), None)
+        if oldest is not None:
+            self._drop_capture(oldest)
 
-    def _drop_capture(self, tap: TurnCapture) -> None:
-        self.size -= tap.drop()
-        del self.captures[tap.id]
+    def _drop_capture(self, capture: TurnCapture) -> None:
+        self.size -= capture.drop()
+        del self.captures[capture.id]
 
-    # ── for those who look ────────────────────────────────────────────────────────────────────────
+    # ── for the inspector ────────────────────────────────────────────────────────────────────────
 
     def get(self, id: str, tenant: str | None) -> TurnCapture | None:
-        """A turn that is held, if it is one that may be seen."""
-        tap = self.captures.get(id)
-        return tap if tap is not None and tenant in {None, tap.tenant} else None
+        """Returns the capture of a turn, if the tenant may see it."""
+        capture = self.captures.get(id)
+        return capture if capture is not None and tenant in {None, capture.tenant} else None
 
-    def row(self, id: str, noted: Noted | None) -> schemas.TurnRow | None:
-        """A turn as it is now."""
-        tap = self.captures.get(id)
-        if tap is not None:
-            return tap.to_row()
-        return schemas.row_from_journal(noted, held=False) if noted is not None else None
+    def row(self, id: str, entry: JournalEntry | None) -> schemas.TurnRow | None:
+        """Returns the current row of a turn."""
+        capture = self.captures.get(id)
+        if capture is not None:
+            return capture.to_row()
+        return schemas.row_from_journal(entry, held=False) if entry is not None else None
 
     def running_rows(self, tenant: str | None) -> list[schemas.TurnRow]:
-        """Those that go on now."""
-        return [tap.to_row() for tap in self.captures.values() if not tap.finished and tenant in {None, tap.tenant}]
+        """Returns the rows of all running turns."""
+        return [
+            capture.to_row()
+            for capture in self.captures.values()
+            if not capture.finished and tenant in {None, capture.tenant}
+        ]

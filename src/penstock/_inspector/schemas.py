@@ -1,6 +1,6 @@
-"""What the page is sent, as Structs: frames, events, outputs, marks. docs/inspector.md has the form.
+"""What the inspector's page gets: frames, events, outputs, marks and rows of turns. docs/inspector.md describes it.
 
-Made from a tracer's steps, as many as are new each time. Long texts are cut here, and only here.
+`TraceFormatter` makes them from the steps of a tracer. Only here are long texts cut.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ from penstock._redaction import redact
 from penstock._store.journal import JournalEntry, TurnFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock._diagnostics import Diagnostic
-    from penstock._gateway.turn import ActiveTurn as Going
+    from penstock._gateway.turn import ActiveTurn
     from penstock._tracing import Step, Tracer
 
 VERSION = 1
-MAX_FRAME_CHARACTERS = 64 * 1024  # letters of one frame that are sent; all of it is an address of its own
-MAX_TRACE_CHARACTERS = 24 * 2**20  # letters of all frames and outputs together; those beyond it are cut to
-MIN_FRAME_CHARACTERS = 256  # letters
-MAX_FILE_CHARACTERS = 8 * 2**20  # letters of a file's data
+MAX_FRAME_CHARACTERS = 64 * 1024  # of one frame; a route of its own returns the whole frame
+MAX_TRACE_CHARACTERS = 24 * 2**20  # of all frames and outputs; later ones are cut to MIN_FRAME_CHARACTERS
+MIN_FRAME_CHARACTERS = 256
+MAX_FILE_CHARACTERS = 8 * 2**20  # of a file's data
 Level: TypeAlias = Literal["info", "warning", "error"]
 
 
 class FrameRow(msgspec.Struct, omit_defaults=True, gc=False):
-    """A frame of the upstream. `t`: seconds since the turn began."""
+    """A frame of the provider. `t`: seconds since the turn began."""
 
     t: float | None
     name: str
@@ -39,7 +37,7 @@ class FrameRow(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class EventRow(msgspec.Struct, gc=False):
-    """A canonical event; `frame` None: the end of input brought it about."""
+    """A canonical event. `frame` is None if the end of the input caused it."""
 
     frame: int | None
     type: str
@@ -47,7 +45,7 @@ class EventRow(msgspec.Struct, gc=False):
 
 
 class OutputRow(msgspec.Struct, omit_defaults=True, gc=False):
-    """What the consumer got. `event`: what it says. `frame`: what had come when it left."""
+    """A frame that the consumer got. `event`: the event it encodes. `frame`: the last frame received before it."""
 
     event: int | None
     frame: int | None
@@ -58,7 +56,7 @@ class OutputRow(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class MarkRow(msgspec.Struct, gc=False):
-    """A finding, a loss or a fault, and where."""
+    """A diagnostic, a loss or a fault, and where it belongs."""
 
     level: Level
     code: str
@@ -69,7 +67,7 @@ class MarkRow(msgspec.Struct, gc=False):
 
 
 class TraceUpdate(msgspec.Struct):
-    """What is new."""
+    """What is new in a trace."""
 
     frames: list[FrameRow]
     events: list[EventRow]
@@ -79,7 +77,7 @@ class TraceUpdate(msgspec.Struct):
 
 
 class Trace(TraceUpdate, kw_only=True, omit_defaults=True):
-    """A turn, or a file, as one consumer sees it. `lost`: what is missing, and why."""
+    """A turn or a file as one consumer sees it. `lost`: what is missing, and why."""
 
     version: int = 0
     row: TurnRow | None
@@ -95,29 +93,29 @@ class Trace(TraceUpdate, kw_only=True, omit_defaults=True):
 
 
 class TraceFormatter:
-    """A tracer's steps as the page wants them. `more` gives what is new since the last time."""
+    """Formats the steps of a tracer for the page. `take_update` returns what is new since the last call."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._places: list[int] = []  # a step's number → where it stands among its kind,
-        self._frames: list[int | None] = []  # and the frame that it goes back to
+        self._places: list[int] = []  # step → its index among the steps of its kind
+        self._frames: list[int | None] = []  # step → the frame that caused it
         self._counts: dict[str, int] = {"frame": 0, "event": 0, "output": 0}
-        self._found = 0
-        self._room = MAX_TRACE_CHARACTERS
+        self._finding_count = 0
+        self._characters_left = MAX_TRACE_CHARACTERS
 
     def take_update(self, *, done: bool = False) -> TraceUpdate:
-        """What was traced since the last time. `done`: there will be no more."""
-        made = TraceUpdate([], [], [], [], done)
+        """Returns what was traced since the last call. `done`: there will be no more."""
+        update = TraceUpdate([], [], [], [], done)
         for step in self._tracer.steps[len(self._places) :]:
-            self._add_step(made, step)
-        found = self._tracer.findings
-        made.marks += [self._mark(finding.row, finding.step) for finding in found[self._found :]]
-        self._found = len(found)
-        if done:
-            made.marks += [_repeat_mark(finding.row) for finding in found if finding.row.count > 1]
-        return made
+            self._add_step(update, step)
+        findings = self._tracer.findings
+        update.marks += [self._mark(finding.row, finding.step) for finding in findings[self._finding_count :]]
+        self._finding_count = len(findings)
+        repeated = [finding.row for finding in findings if finding.row.count > 1] if done else []
+        update.marks += [MarkRow("info", row.code, f"{row.message} ({row.count:,} times in all)") for row in repeated]
+        return update
 
-    def _add_step(self, made: TraceUpdate, step: Step) -> None:
+    def _add_step(self, update: TraceUpdate, step: Step) -> None:
         kind, cause = step.kind, step.cause
         place = self._counts[kind]
         self._counts[kind] += 1
@@ -126,25 +124,22 @@ class TraceFormatter:
         self._frames.append(frame)
         if kind == "event":
             event: ev.Event = step.item
-            made.events.append(EventRow(frame, str(event.__struct_config__.tag), _limit_file_data(event)))
-            said = _DESCRIBE.get(type(event))
-            if said is not None:
-                made.marks.append(MarkRow(*said(event), frame=frame, event=place))
+            update.events.append(EventRow(frame, str(event.__struct_config__.tag), _limit_file_data(event)))
+            if description := _describe_event(event):
+                update.marks.append(MarkRow(*description, frame=frame, event=place))
             return
         name, data, size, cut = self._text(step.item)
         if kind == "frame":
-            made.frames.append(FrameRow(step.at, name, data, size, cut))
+            update.frames.append(FrameRow(step.at, name, data, size, cut))
         else:
             of = None if step.of is None else self._places[step.of]
-            made.outputs.append(OutputRow(of, frame, name, data, size, cut))
+            update.outputs.append(OutputRow(of, frame, name, data, size, cut))
 
     def _text(self, frame: tuple[bytes, bytes]) -> tuple[str, str, int, bool]:
         text = frame[1].decode("utf-8", "replace")
-        most = MAX_FRAME_CHARACTERS if self._room > 0 else MIN_FRAME_CHARACTERS
-        cut = len(text) > most
-        if cut:
-            text = text[:most]
-        self._room -= len(text)
+        limit = MAX_FRAME_CHARACTERS if self._characters_left > 0 else MIN_FRAME_CHARACTERS
+        cut, text = len(text) > limit, text[:limit]
+        self._characters_left -= len(text)
         return frame[0].decode("utf-8", "replace")[:MIN_FRAME_CHARACTERS], text, len(frame[1]), cut
 
     def _mark(self, row: Diagnostic, number: int | None) -> MarkRow:
@@ -156,34 +151,24 @@ class TraceFormatter:
 
 
 def _limit_file_data(event: ev.Event) -> ev.Event:
-    """An event as it is, but for more of a file than anybody would look at."""
+    """Returns the event; the data of a very large file is cut."""
     if type(event) is ev.FileDelta and len(event.data) > MAX_FILE_CHARACTERS:
         return ev.FileDelta(event.index, event.data[:MAX_FILE_CHARACTERS])
     return event
 
 
-def _repeat_mark(row: Diagnostic) -> MarkRow:
-    return MarkRow("info", row.code, f"{row.message} ({row.count:,} times in all)")
-
-
-def _describe_fault(event: ev.Fault) -> tuple[Level, str, str]:
-    return "error", event.kind, event.message
-
-
-def _describe_unknown(event: ev.Unknown) -> tuple[Level, str, str]:
-    return "info", "unknown", f"{event.name or 'a payload'} has no canonical word: it is kept as it is"
-
-
-def _describe_cut_call(event: ev.CallCut) -> tuple[Level, str, str]:
-    return "warning", "call-cut", f"the call of {event.name or 'a tool'} never became whole: nobody may run it"
-
-
-# What an event says about itself.
-_DESCRIBE: dict[type, Callable[[Any], tuple[Level, str, str]]] = {
-    ev.Fault: _describe_fault,
-    ev.Unknown: _describe_unknown,
-    ev.CallCut: _describe_cut_call,
-}
+def _describe_event(event: ev.Event) -> tuple[Level, str, str] | None:
+    """Returns the level, code and message of the mark that an event gets, if any."""
+    match event:
+        case ev.Fault():
+            return "error", event.kind, event.message
+        case ev.Unknown():
+            return "info", "unknown", f"{event.name or 'a payload'} has no canonical word: it is kept as it is"
+        case ev.CallCut():
+            message = f"the call of {event.name or 'a tool'} never became whole: nobody may run it"
+            return "warning", "call-cut", message
+        case _:
+            return None
 
 
 TurnState: TypeAlias = Literal["open", "streaming", "finish", "fault", "cancelled", "refused"]
@@ -202,7 +187,7 @@ class TurnRow(TurnFacts, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def searchable_text(self) -> str:
-        """All in it that others have written."""
+        """All texts that come from outside: they may hold secrets."""
         texts = (self.client, self.route, self.key, self.asked, self.model, self.provider, self.fault, self.message)
         return "\0".join((*texts, *self.decisions))
 
@@ -212,7 +197,7 @@ _COPIED = (*TurnFacts.__struct_fields__, "duration")
 
 
 def row_from_journal(turn: JournalEntry, *, held: bool) -> TurnRow:
-    """Return the row of a finished turn."""
+    """Returns the row of a finished turn."""
     copied: dict[str, Any] = {name: getattr(turn, name) for name in _COPIED}
     return TurnRow(
         id=turn.request_id,
@@ -225,24 +210,24 @@ def row_from_journal(turn: JournalEntry, *, held: bool) -> TurnRow:
     )
 
 
-def row_from_turn(turn: Going, time: float, *, held: bool) -> TurnRow:
-    """Return the row of a running turn that began at this time."""
-    visit, asked, reply = turn.incoming, turn.turn_request, turn.reply
+def row_from_turn(turn: ActiveTurn, time: float, *, held: bool) -> TurnRow:
+    """Returns the row of a running turn that began at this time."""
+    incoming, requested, reply = turn.incoming, turn.turn_request, turn.reply
     usage = reply.usage if reply is not None else None
     known: dict[str, Any] = {name: getattr(reply, name, "") for name in ("model", "provider", "engine")}
     known |= {name: getattr(usage, name, None) for name in ("input", "output", "cached", "reasoning")}
     return TurnRow(
-        id=visit.id,
+        id=incoming.id,
         time=time,
-        client=visit.client.name,
-        route=visit.path,
-        key=visit.caller.key,
-        asked=asked.request.model if asked else "",
+        client=incoming.client.name,
+        route=incoming.path,
+        key=incoming.caller.key,
+        asked=requested.request.model if requested else "",
         decisions=reply.record.lines() if reply is not None else [],
-        protocol=asked.protocol if asked else turn.endpoint.protocol,
+        protocol=requested.protocol if requested else turn.endpoint.protocol,
         upstream=reply.protocol if reply is not None else "",
-        operation=asked.operation if asked else "",
-        stream=bool(asked and asked.request.stream),
+        operation=requested.operation if requested else "",
+        stream=bool(requested and requested.request.stream),
         tee=turn.passthrough,
         state="open" if reply is None else "streaming",
         http=turn.status,
@@ -254,8 +239,8 @@ def row_from_turn(turn: Going, time: float, *, held: bool) -> TurnRow:
 
 
 def _tokens_per_second(turn: JournalEntry) -> float | None:
-    """Tokens a second, once they began to come."""
-    spent = turn.duration - (turn.ttft or 0.0)
-    if turn.output is None or not turn.stream or turn.status == "refused" or spent <= 0:
+    """Returns the tokens per second after the first content."""
+    seconds = turn.duration - (turn.ttft or 0.0)
+    if turn.output is None or not turn.stream or turn.status == "refused" or seconds <= 0:
         return None
-    return round(turn.output / spent, 1)
+    return round(turn.output / seconds, 1)

@@ -1,6 +1,10 @@
-"""Streams that somebody hands in: traced, or made one HTML file. They are looked at and forgotten.
+"""Traces and HTML exports of uploaded streams, and an application that shows one file without a gateway.
 
-Leans on `traces`. The work is done in a thread, a few at a time.
+Uploads are not stored. Traces are made in threads, a few at a time.
+
+An export is one HTML file that needs nothing else: the page with its script and style, and the traces as data, one for
+each consumer; all but the first share its frames and events (`same`). Secrets are redacted before. No text of a model
+can end the element that holds it, and the file's security policy allows only the page's own script.
 """
 
 from __future__ import annotations
@@ -17,17 +21,8 @@ from penstock._gateway.access import Access
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable
 from penstock._gateway.endpoints import Headers, IncomingRequest, query_integer
-from penstock._inspector.api import (
-    INDEX,
-    NOT_BUILT,
-    ApiResponse,
-    ApiRouter,
-    StaticFiles,
-    check_origin,
-    encode_redacted,
-    redact_text,
-    text_response,
-)
+from penstock._inspector import api
+from penstock._inspector.api import ApiResponse, ApiRouter, StaticFiles, encode_redacted
 from penstock._inspector.traces import CONSUMERS, TraceSource, read_trace, source_from_file
 from penstock._version import __version__
 from penstock.errors import InputError
@@ -37,9 +32,7 @@ if TYPE_CHECKING:
 
     from penstock._inspector.schemas import Trace
 
-MAX_EXPORT_BYTES = (
-    64 * 2**20
-)  # bytes of all traces together; consumers that there is no room for are left out, and that is said
+MAX_EXPORT_BYTES = 64 * 2**20  # of all traces together; further consumers are left out
 ID = "penstock-trace"
 _TAG = re.compile(r"<(?:script|link)\b([^<>]*+)>(?:</script>)?\s*")
 _ATTRIBUTE = re.compile(r'\b([a-z]++)="([^"]*+)"')
@@ -48,10 +41,12 @@ _ASSET_PREFIX = re.compile(r"^.*?/?inspector/|^\./|^/")
 
 
 def export_html(source: TraceSource, pages: StaticFiles, secrets: Iterable[str] = (), consumer: str = "") -> bytes:
-    """The file. `consumer`: whose view it opens with."""
+    """Returns the file. `consumer`: whose view it opens with."""
     if not pages.built:
-        raise InputError(f"there is no page to put it in: {NOT_BUILT}")
-    data = b'{"version":1,"traces":{%b}}' % b",".join(_encode_traces(source, list(secrets), consumer or source.own))
+        raise InputError(f"there is no page to put it in: {api.NOT_BUILT}")
+    data = b'{"version":1,"traces":{%b}}' % b",".join(
+        _encode_traces(source, list(secrets), consumer or source.consumer)
+    )
     return _fill_page(pages, source.title, data.replace(b"<", b"\\u003c").decode()).encode()
 
 
@@ -61,23 +56,20 @@ def _encode_traces(source: TraceSource, secrets: list[str], first: str) -> Itera
         trace: Trace = read_trace(source, consumer).trace()
         if consumer != first:
             trace.frames, trace.events, trace.same, trace.request, trace.row = [], [], first, "", None
-        made = b"%b:%b" % (encode_redacted(consumer), encode_redacted(trace, secrets))
-        size += len(made)
+        member = b"%b:%b" % (encode_redacted(consumer), encode_redacted(trace, secrets))
+        size += len(member)
         if size > MAX_EXPORT_BYTES and consumer != first:
             return
-        yield made
+        yield member
 
 
 def _fill_page(pages: StaticFiles, title: str, data: str) -> str:
-    """The built page, all that it asks for put in its place."""
-    html = pages.text(INDEX)
+    """Returns the built page with its assets and the data inserted."""
+    html = pages.text(api.INDEX)
     assets = [dict(_ATTRIBUTE.findall(attributes)) for attributes in _TAG.findall(html)]
-    # Where these stand in a script they are parts of strings, which say the same with a backslash.
-    script = (
-        _join_assets(pages, [one["src"] for one in assets if "src" in one])
-        .replace("</script", "<\\/script")
-        .replace("<!--", "<\\!--")
-    )
+    # In a script these are parts of strings, where a backslash does not change the value.
+    script = _join_assets(pages, [one["src"] for one in assets if "src" in one])
+    script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     styles = [one["href"] for one in assets if one.get("rel") == "stylesheet"]
     style = _join_assets(pages, styles).replace("</style", "<\\/style")
     policy = (
@@ -96,7 +88,7 @@ def _fill_page(pages: StaticFiles, title: str, data: str) -> str:
 
 
 def _remove_asset_tag(tag: re.Match[str]) -> str:
-    """Nothing in place of what is put into the file, or not needed there; any other tag stays."""
+    """Removes the tags of assets that are inserted or not needed; keeps any other tag."""
     attributes = dict(_ATTRIBUTE.findall(tag[1]))
     return "" if "src" in attributes or attributes.get("rel") in {"stylesheet", "icon"} else tag[0]
 
@@ -110,22 +102,22 @@ def _csp_hash(text: str) -> str:
 
 
 T = TypeVar("T")
-MAX_WORKERS = 4  # pieces of work; others wait
-LARGE_BYTES = 4 * 2**20  # bytes: of streams that are longer, one at a time
-MAX_WAIT = 60.0  # seconds that work waits for its turn
-MAX_NAME = 100  # letters of a file's name
+MAX_WORKERS = 4  # at once; others wait
+LARGE_BYTES = 4 * 2**20  # longer streams are traced one at a time
+MAX_WAIT = 60.0  # seconds for a free worker
+MAX_NAME = 100  # characters of a file's name
 _UNSAFE_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class WorkerSlots:
-    """What takes its time, away from the loop, a little at once."""
+    """Runs slow work in threads, a few at a time."""
 
     def __init__(self) -> None:
         self._room = asyncio.Semaphore(MAX_WORKERS)
         self._alone = asyncio.Semaphore(1)
 
     async def run(self, work: Callable[[], T], size: int = 0) -> T:
-        """Have it done. `size`: how many bytes it is about."""
+        """Returns the result of `work`. `size`: the bytes that it handles."""
         room = self._alone if size > LARGE_BYTES else self._room
         try:
             async with asyncio.timeout(MAX_WAIT):
@@ -140,47 +132,48 @@ class WorkerSlots:
 
 
 class FileRoutes:
-    """The routes of what is handed in."""
+    """The routes of uploaded streams."""
 
     def __init__(self, work: WorkerSlots, pages: StaticFiles, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._work, self._pages, self._secrets = work, pages, secrets
 
-    async def trace(self, visit: IncomingRequest) -> ApiResponse:
-        """`POST /inspector/trace`: a file's bytes. `frame` or `output`: only the whole text of that one."""
-        raw, query = visit.raw, visit.query
-        return await self._work.run(
-            lambda: self.trace_response(source_from_file(raw, *_file_options(visit)), query), len(raw)
-        )
+    async def trace(self, incoming: IncomingRequest) -> ApiResponse:
+        """`POST /inspector/trace`: the trace of a file. `frame` or `output`: only the whole text of that one."""
+        return await self._run(self.trace_response, incoming)
 
-    async def export(self, visit: IncomingRequest) -> ApiResponse:
+    async def export(self, incoming: IncomingRequest) -> ApiResponse:
         """`POST /inspector/export`: the same as one HTML file."""
-        raw, query = visit.raw, visit.query
-        return await self._work.run(
-            lambda: self.export_response(source_from_file(raw, *_file_options(visit)), query), len(raw)
-        )
+        return await self._run(self.export_response, incoming)
+
+    async def _run(
+        self, respond: Callable[[TraceSource, dict[str, str]], ApiResponse], incoming: IncomingRequest
+    ) -> ApiResponse:
+        raw, query = incoming.raw, incoming.query
+        name, protocol = query.get("name", "")[:MAX_NAME], query.get("protocol", "")
+        return await self._work.run(lambda: respond(source_from_file(raw, name, protocol), query), len(raw))
 
     # ── in a thread ───────────────────────────────────────────────────────────────────────────────
 
     def trace_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
-        """A source as a trace, or one of its texts."""
-        reading = read_trace(source, query.get("as", ""))
+        """Returns the trace of a source, or the text of one frame or output."""
+        reader = read_trace(source, query.get("as", ""))
         for kind in ("frame", "output"):
             if kind in query:
-                rows = [step.item[1] for step in reading.tracer.steps if step.kind == kind]
-                return text_response(redact_text(_single_text(rows, kind, query), self._secrets_of(source)))
-        return ApiResponse(encode_redacted(reading.trace(), self._secrets_of(source)))
+                rows = [step.item[1] for step in reader.tracer.steps if step.kind == kind]
+                return api.text_response(api.redact_text(_single_text(rows, kind, query), self._secrets_of(source)))
+        return ApiResponse(encode_redacted(reader.trace(), self._secrets_of(source)))
 
     def export_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
-        """A source as a file to keep."""
-        made = export_html(source, self._pages, self._secrets_of(source), query.get("as", ""))
-        return ApiResponse(made, attachment_headers(source.title))
+        """Returns the HTML file of a source."""
+        page = export_html(source, self._pages, self._secrets_of(source), query.get("as", ""))
+        return ApiResponse(page, attachment_headers(source.title))
 
     def _secrets_of(self, source: TraceSource) -> list[str]:
         return [*self._secrets(), *source.secrets]
 
 
 def _single_text(rows: list[bytes], kind: str, query: dict[str, str]) -> str:
-    """The whole text of one frame."""
+    """Returns the whole text of one frame."""
     place = query_integer(query, kind, -1)
     if not 0 <= place < len(rows):
         raise InputError(f"{kind}: there are {len(rows)}, numbered from 0, and none is {query[kind][:20]!r}")
@@ -188,7 +181,7 @@ def _single_text(rows: list[bytes], kind: str, query: dict[str, str]) -> str:
 
 
 def attachment_headers(title: str) -> Headers:
-    """What makes a browser save it, not show it: there it would be a page of ours."""
+    """Returns headers that make a browser save the file: shown, it would have our origin."""
     name = _UNSAFE_CHARACTERS.sub("-", title).strip("-.")[:MAX_NAME] or "stream"
     return (
         (b"content-type", b"text/html; charset=utf-8"),
@@ -197,13 +190,14 @@ def attachment_headers(title: str) -> Headers:
     )
 
 
-def _file_options(visit: IncomingRequest) -> tuple[str, str]:
-    query = visit.query
-    return query.get("name", "")[:MAX_NAME], query.get("protocol", "")
+def describe_inspector(**more: Any) -> dict[str, Any]:
+    """Returns the body of `GET /inspector/about`."""
+    fixed = {"version": __version__, "consumers": CONSUMERS, "protocols": list(protocols.MODULES)}
+    return {**fixed, "models": [], "recording": {"on": False}, "journal": False, **more}
 
 
 class SingleFileApp:
-    """The application. `source` is what is shown."""
+    """An application that shows one source without a gateway."""
 
     def __init__(self, source: TraceSource, pages: StaticFiles | None = None) -> None:
         self._source = source
@@ -218,11 +212,11 @@ class SingleFileApp:
             ("POST", "trace"): self._files.trace,
             ("POST", "export"): self._files.export,
         }
-        self._serving = ApiRouter(routes, self._admit, pages=self._pages)
+        self._router = ApiRouter(routes, self._admit, pages=self._pages)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            await self._serving(scope, receive, send)
+            await self._router(scope, receive, send)
         elif scope["type"] == "lifespan":
             while True:
                 message = await receive()
@@ -230,28 +224,17 @@ class SingleFileApp:
                 if message["type"] == "lifespan.shutdown":
                     return
 
-    def _admit(self, scope: Any, visit: IncomingRequest, api: bool) -> None:  # noqa: FBT001 — as `Serving` asks
-        self._access.admit(scope, visit.headers)
-        if api:
-            check_origin(visit.headers, frozenset())
+    def _admit(self, scope: Any, incoming: IncomingRequest, keyed: bool) -> None:  # noqa: FBT001 — as `ApiRouter` calls it
+        self._access.admit(scope, incoming.headers)
+        if keyed:
+            api.check_origin(incoming.headers, frozenset())
 
     async def _about(self, _: IncomingRequest) -> ApiResponse:
-        told = {
-            "version": __version__,
-            "models": [],
-            "consumers": CONSUMERS,
-            "protocols": list(protocols.MODULES),
-            "recording": {"on": False},
-            "journal": False,
-            "key": "none",
-            "sees": "all",
-            "live": False,
-            "file": self._source.title,
-        }
-        return ApiResponse(encode_redacted(told))
+        file = self._source.title
+        return ApiResponse(encode_redacted(describe_inspector(key="none", sees="all", live=False, file=file)))
 
-    async def _file(self, visit: IncomingRequest) -> ApiResponse:
-        return await self._work.run(lambda: self._files.trace_response(self._source, visit.query))
+    async def _file(self, incoming: IncomingRequest) -> ApiResponse:
+        return await self._work.run(lambda: self._files.trace_response(self._source, incoming.query))
 
-    async def _export(self, visit: IncomingRequest) -> ApiResponse:
-        return await self._work.run(lambda: self._files.export_response(self._source, visit.query))
+    async def _export(self, incoming: IncomingRequest) -> ApiResponse:
+        return await self._work.run(lambda: self._files.export_response(self._source, incoming.query))

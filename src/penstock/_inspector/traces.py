@@ -1,15 +1,17 @@
-"""Bytes → a trace, at once or as they come. Where they come from (a turn, a recording, a file) is a `Source`.
+"""Traces the bytes of a `TraceSource` (a turn, a recording or a file), all at once or as they arrive.
 
-Leans on `tracing` for what happens and on `forms` for how it is told. Slow for long streams: not for the event loop.
+`_tracing` traces, `schemas` formats the result. Slow for long streams: not for the event loop.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from penstock import _protocols as protocols
 from penstock._bridge import encoding, parser
@@ -32,82 +34,83 @@ if TYPE_CHECKING:
     from penstock._inspector.schemas import TurnRow
 
 CONSUMERS = ("openai-chat", "responses", "anthropic", "gemini", "uistream", "vscode", "completions", "aisdk", "events")
-DEFAULT = "vscode"  # what a file is shown as, unless something else is asked for
+DEFAULT = "vscode"  # the consumer of a file, unless the request names another
 _HEAD = b"HTTP/"
+_COPIED = "row title protocol consumers request lost note".split()  # from the source to its trace
 
 
 @dataclass
 class TraceSource:
-    """What is traced. `own`: the consumer there was, `way` what that one got.
+    """The bytes to trace. `consumer`: the client's protocol; `client_stages` makes the stages that wrote its response.
 
-    `end`: how it ended, where that is known; `left`: nobody was there to get an end. `lost`: what is missing,
-    `note`: what else is worth a word. `secrets`: what must not be seen of it, besides what nobody may see.
+    `end`: how the stream ended, if known; `client_left`: the client disconnected before the end. `lost`: what is
+    missing; `note`: another remark. `secrets`: values that must not be shown, in addition to the common ones.
     """
 
     protocol: str
     chunks: Sequence[tuple[float | None, bytes]]
     framing: str = "auto"
     title: str = ""
-    own: str = DEFAULT
+    consumer: str = DEFAULT
     request: str = ""
     row: TurnRow | None = None
     lost: str = ""
     note: str = ""
-    shaping: Callable[[], tuple[Stage[Any, Any], ...]] = tuple
-    way: Callable[[], tuple[Pipe, Verbatim | None]] | None = None
+    make_transforms: Callable[[], tuple[Stage[Any, Any], ...]] = tuple
+    client_stages: Callable[[], tuple[Pipe, Verbatim | None]] | None = None
     end: Fault | None = None
-    left: bool = False
+    client_left: bool = False
     secrets: tuple[str, ...] = ()
-    before: tuple[bytes, ...] = ()  # what the own consumer was told before there was an answer
+    notices: tuple[bytes, ...] = ()  # payloads that the client got before the answer
 
     @property
     def consumers(self) -> list[str]:
-        return [*([] if self.own in CONSUMERS else [self.own]), *CONSUMERS]
+        return [*({self.consumer} - {*CONSUMERS}), *CONSUMERS]
 
     def tracer(self, consumer: str) -> Tracer:
         parse: Any = Whole() if self.framing == Whole.framing else parser(self.framing)
-        front = Pipe(parse, protocols.decoder(self.protocol), Guard(), *self.shaping())
-        if consumer == self.own and self.way is not None:
-            return Tracer(front, *self.way())
+        front = Pipe(parse, protocols.decoder(self.protocol), Guard(), *self.make_transforms())
+        if consumer == self.consumer and self.client_stages is not None:
+            return Tracer(front, *self.client_stages())
         return Tracer(front, encoding(consumer, frames=True))
 
 
 class TraceReader:
-    """A source being traced for one consumer."""
+    """Traces a source for one consumer."""
 
     def __init__(self, source: TraceSource, consumer: str = "") -> None:
         self.source = source
-        self.consumer = consumer or source.own
+        self.consumer: str = consumer or source.consumer
         if self.consumer not in source.consumers:
             raise InputError(f"as: nobody is called {self.consumer[:100]!r}; there is: {', '.join(source.consumers)}")
-        self.tracer = source.tracer(self.consumer)
-        if self.consumer == source.own:
-            self.tracer.say([(b"", payload) for payload in source.before])
-        self.shown = schemas.TraceFormatter(self.tracer)
-        self._broken: Fault | None = None
+        self.tracer: Tracer = source.tracer(self.consumer)
+        if self.consumer == source.consumer:
+            self.tracer.say([(b"", payload) for payload in source.notices])
+        self._formatter = schemas.TraceFormatter(self.tracer)
+        self._fault: Fault | None = None
 
     def feed(self, chunks: Iterable[tuple[float | None, bytes]]) -> None:
-        """More bytes. What cannot be read ends the trace, in it."""
+        """Traces more bytes. Bytes that cannot be read end the trace with a fault."""
         try:
             for at, chunk in chunks:
-                if self._broken is None:
+                if self._fault is None:
                     self.tracer.feed(chunk, at)
         except InputError as error:
-            self._broken = Fault("malformed", str(error))
+            self._fault = Fault("malformed", str(error))
 
     def finish(self) -> None:
-        """No more bytes."""
-        if self.source.left:
+        """Ends the trace: there are no more bytes."""
+        if self.source.client_left:
             self._note_half_frame()
             return
         try:
-            if self._broken is None and (self.source.end is None or self.source.end.kind == "truncated"):
+            if self._fault is None and (self.source.end is None or self.source.end.kind == "truncated"):
                 self.tracer.finish()
                 return
         except InputError as error:
-            self._broken = Fault("malformed", str(error))
+            self._fault = Fault("malformed", str(error))
         self._note_half_frame()
-        self.tracer.finish(self._broken or self.source.end, broken=True)
+        self.tracer.finish(self._fault or self.source.end, broken=True)
 
     def _note_half_frame(self) -> None:
         step = self.tracer.half()
@@ -116,60 +119,44 @@ class TraceReader:
             self.tracer.findings.append(Finding(step, row))
 
     def take_update(self, *, done: bool = False) -> schemas.TraceUpdate:
-        made = self.shown.take_update(done=done)
-        if done and self.source.left and self.source.end is not None:
-            made.marks.append(schemas.MarkRow("warning", self.source.end.kind, self.source.end.message))
-        return made
+        update = self._formatter.take_update(done=done)
+        if done and self.source.client_left and self.source.end is not None:
+            update.marks.append(schemas.MarkRow("warning", self.source.end.kind, self.source.end.message))
+        return update
 
     def trace(self, *, done: bool = True) -> schemas.Trace:
-        """All there is so far."""
-        made, source = self.take_update(done=done), self.source
-        return schemas.Trace(
-            made.frames,
-            made.events,
-            made.outputs,
-            made.marks,
-            made.done,
-            version=schemas.VERSION,
-            row=source.row,
-            title=source.title,
-            protocol=source.protocol,
-            consumer=self.consumer,
-            consumers=source.consumers,
-            timed=any(at is not None for at, _ in source.chunks),
-            request=source.request,
-            lost=source.lost,
-            note=source.note,
-        )
+        """Returns the trace so far."""
+        source = self.source
+        copied: dict[str, Any] = {name: getattr(source, name) for name in _COPIED}
+        timed = any(at is not None for at, _ in source.chunks)
+        update = astuple(self.take_update(done=done))
+        return schemas.Trace(*update, version=schemas.VERSION, consumer=self.consumer, timed=timed, **copied)
 
 
 def read_trace(source: TraceSource, consumer: str = "") -> TraceReader:
-    """A source from its beginning to its end."""
-    reading = TraceReader(source, consumer)
-    reading.feed(source.chunks)
-    reading.finish()
-    return reading
+    """Traces a source to its end."""
+    reader = TraceReader(source, consumer)
+    reader.feed(source.chunks)
+    reader.finish()
+    return reader
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def source_from_file(data: bytes, name: str = "", protocol: str = "") -> TraceSource:
-    """A stream that somebody has saved: one of our recordings, or the bytes alone. What it is, is found out."""
+    """Returns a saved stream, a recording or bare bytes; its protocol is detected."""
     if not data.strip():
         raise InputError("there is nothing in it")
     if recordings.is_recording(data[:200]):
         return source_from_recording(recordings.parse_recording(data, name or "the recording"), name, protocol)
     body = _without_head(data)
-    return TraceSource(
-        protocol=_known_protocol(protocol) or guess(body), chunks=[(None, body)], title=name or "a stream"
-    )
+    return TraceSource(_known_protocol(protocol) or guess(body), [(None, body)], title=name or "a stream")
 
 
 def source_from_recording(recording: recordings.Recording, name: str = "", protocol: str = "") -> TraceSource:
-    """A recording of the gateway, or of `penstock record`."""
+    """Returns a recording of the gateway or of `penstock record`."""
     header = recording.header
-    lost = "the recording was cut at its bound" if header.cut else ""
     note = f"{header.hidden} secrets were taken out of it ({MARK})" if header.hidden else ""
     who = " ".join(filter(None, (header.provider, header.model)))
     return TraceSource(
@@ -178,13 +165,13 @@ def source_from_recording(recording: recordings.Recording, name: str = "", proto
         framing=header.framing or "auto",
         title=name or who or "a recording",
         request=_request_text(header.request),
-        lost=lost,
+        lost="the recording was cut at its bound" if header.cut else "",
         note="; ".join(filter(None, (note, header.note))),
     )
 
 
 def _known_protocol(protocol: str) -> str:
-    """A protocol that can be read, or an error that lists them."""
+    """Returns the protocol. Raises an error that lists all, if it is unknown."""
     if protocol:
         protocols.decoder(protocol)
     return protocol
@@ -197,7 +184,7 @@ def _request_text(value: Any) -> str:
 
 
 def _without_head(data: bytes) -> bytes:
-    """What `curl -i` saved, less what stands before the body."""
+    """Returns the body of what `curl -i` saved."""
     while data.startswith(_HEAD):
         ends = [at + len(blank) for blank in (b"\r\n\r\n", b"\n\n") if (at := data.find(blank)) >= 0]
         if not ends:
@@ -206,13 +193,13 @@ def _without_head(data: bytes) -> bytes:
     return data
 
 
-MAX_LISTED = 500  # the latest of them
-SLACK = 2  # seconds between when a turn is said to have begun and when its recording is
+MAX_LISTED = 500  # the latest
+SLACK = 2  # seconds between the times of a turn and of its recording
 _STAMP = "%Y%m%d-%H%M%S"
 
 
 class RecordingRow(msgspec.Struct):
-    """A file in the list."""
+    """A recording in the list."""
 
     name: str
     time: float
@@ -221,40 +208,38 @@ class RecordingRow(msgspec.Struct):
 
 
 class RecordingFolder:
-    """The folder of recordings; `path` None: there is none."""
+    """The folder of recordings; `path` is None if there is none."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
     def list_recordings(self) -> list[RecordingRow]:
-        """The latest, newest first."""
+        """Returns the latest recordings, newest first."""
         if self.path is None:
             return []
         found = sorted(self._files(), key=lambda row: row[0].name, reverse=True)
         return [RecordingRow(path.name, when, size, _title(path.name)) for path, when, size in found[:MAX_LISTED]]
 
     def _files(self) -> list[tuple[Path, float, int]]:
-        made: list[tuple[Path, float, int]] = []
+        files: list[tuple[Path, float, int]] = []
         for path in self.path.glob(f"*{recordings.SUFFIX}") if self.path is not None else ():
-            try:
-                about = path.stat()
-            except OSError:  # it has made room for another
-                continue
-            made.append((path, about.st_mtime, about.st_size))
-        return made
+            with suppress(OSError):  # it was deleted to make room for another
+                stat = path.stat()
+                files.append((path, stat.st_mtime, stat.st_size))
+        return files
 
     def open(self, name: str) -> TraceSource:
-        """A recording by the name of its file."""
+        """Returns the recording with this file name."""
         if self.path is None or name not in {path.name for path, _, _ in self._files()}:
             raise make_refusal(404, "not-found", f"there is no recording {name[:100]!r}")
         return source_from_recording(recordings.read_recording(self.path / name), name)
 
     def names(self) -> frozenset[str]:
-        """The seconds at which recordings began, by their names."""
+        """Returns the start times of all recordings, as in their file names."""
         return frozenset(path.name[: len("YYYYMMDD-HHMMSS")] for path, _, _ in self._files())
 
     def find_turn(self, id: str, began: float) -> TraceSource | None:
-        """The recording of a turn that began then, if there is one."""
+        """Returns the recording of a turn that began then, if there is one."""
         if self.path is None or not id:
             return None
         for second in file_stamps(began):
@@ -266,7 +251,7 @@ class RecordingFolder:
 
 
 def file_stamps(began: float) -> list[str]:
-    """How the names of recordings of that time begin."""
+    """Returns how the file names of recordings of that time begin."""
     return [time.strftime(_STAMP, time.gmtime(began + slack)) for slack in range(-1, SLACK + 1)]
 
 

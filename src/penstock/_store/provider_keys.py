@@ -1,7 +1,7 @@
-"""Keys of providers that `penstock setup` stores: in the system's keyring, else in a file that only its owner can read.
+"""The providers' keys that `penstock setup` stores: in the system's keyring, else in a file that only its owner reads.
 
-The index, `provider-keys.json` in the data folder, names the providers and says where each key is. It holds the key
-itself only if there is no keyring. Every change replaces it, so a running process sees a new key by the file's stamp.
+The index, `provider-keys.json` in the data folder, says where the key of each provider is. It holds the key itself only
+if there is no keyring. Every change replaces the file, so a running process notices it by the file's times.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock._store.sqlite import data_folder
 from penstock.errors import InputError
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
 INDEX_FILE = "provider-keys.json"
-KEYRING_SERVICE = "penstock"  # what the entries are called in the keyring
-CHECK_INTERVAL = 0.25  # seconds between two looks at the index
-KEYRING_RETRY = 30.0  # seconds until a keyring that failed is asked again: it may have been locked
+KEYRING_SERVICE = "penstock"  # the name of the entries in the keyring
+CHECK_INTERVAL = 0.25  # seconds between two checks of the index
+KEYRING_RETRY = 30.0  # seconds until the next attempt after the keyring failed: it may have been locked
 KEYRING_TIMEOUT = 20.0  # seconds for the keyring to answer: it may ask the user to unlock it
-_USABLE = 1  # the priority of a real backend; those that fail or forget have less
+_USABLE = 1  # the priority of a real backend; lower ones fail or do not store
 log = logging.getLogger("penstock.keys")
 Rows = TypeVar("Rows")
 
@@ -39,9 +41,9 @@ class KeyringError(Exception):
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the index. `key` is there only if `place` is the file. `id` changes with every change of the key.
+    """A row of the index. `key` is set only if `place` is `file`. `id` changes with every change of the key.
 
-    `origin`: scheme and host of the address that the key was stored for; empty where that was not known.
+    `origin`: scheme and host of the URL that the key was stored for; empty if unknown.
     """
 
     place: Literal["keyring", "file"]
@@ -61,89 +63,85 @@ class ProviderKeys:
     """The stored keys of one data folder."""
 
     def __init__(self, data: Path, *, service: str = KEYRING_SERVICE) -> None:
-        self.path = data / INDEX_FILE
+        self.path: Path = data / INDEX_FILE
         self._service = service
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> ProviderKeys:
-        """The keys of the data folder that the environment names. A folder of one's own has entries of its own."""
+        """Returns the keys of the data folder that the environment names. Another folder has other entries."""
         data = data_folder(env)
         return cls(data, service=f"{KEYRING_SERVICE} {data}" if env.get("PENSTOCK_DATA") else KEYRING_SERVICE)
 
     def read(self) -> dict[str, StoredKey]:
-        """The index."""
+        """Returns the index by provider."""
         return read_json_file(self.path, dict[str, StoredKey], "delete it, and run `penstock setup` again")
 
     def key(self, provider: str, row: StoredKey) -> str:
-        """The key itself; empty if the keyring has it no more. Raises `KeyringError`."""
-        return row.key if row.place == "file" else _call(lambda ring: ring.get_password(self._service, provider)) or ""
+        """Returns the key; empty if the keyring does not have it. Raises `KeyringError`."""
+        if row.place == "file":
+            return row.key
+        return _call_keyring(lambda ring: ring.get_password(self._service, provider)) or ""
 
     def add(self, provider: str, key: str, *, origin: str, keyring: bool = True) -> tuple[StoredKey, str]:
-        """Store a key in place of the one before. Gives its line, and why it is not in the keyring, if it is not."""
-        why = self._into_keyring(provider, key) if keyring else "a file was asked for"
-        place: Literal["keyring", "file"] = "file" if why else "keyring"
-        row = StoredKey(
-            place=place,
-            id=os.urandom(8).hex(),
-            added=time.strftime("%Y-%m-%d", time.gmtime()),
-            origin=origin,
-            key=key if why else "",
-        )
+        """Stores a key. Returns its row, and why it is not in the keyring, if it is not."""
+        why = self._add_to_keyring(provider, key) if keyring else "a file was asked for"
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        row = StoredKey(place="keyring", id=os.urandom(8).hex(), added=today, origin=origin)
+        if why:
+            row = replace(row, place="file", key=key)
         with lock_file(self.path):
             before = self.read()
             write_json_file(self.path, {**before, provider: row})
         if why and provider in before and before[provider].place == "keyring":
-            self._out_of_keyring(provider)
+            self._delete_from_keyring(provider)
         return row, why
 
     def remove(self, provider: str) -> bool:
-        """Delete a key; False if there was none."""
+        """Deletes a key. False if there is none."""
         with lock_file(self.path):
             rows = self.read()
             row = rows.pop(provider, None)
             if row is None:
                 return False
             if row.place == "keyring":
-                self._out_of_keyring(provider)
+                self._delete_from_keyring(provider)
             write_json_file(self.path, rows)
         return True
 
-    def _into_keyring(self, provider: str, key: str) -> str:
-        """Why the key is not in the keyring; empty if it is."""
+    def _add_to_keyring(self, provider: str, key: str) -> str:
+        """Returns why the key is not in the keyring; empty if it is."""
         try:
-            _call(lambda ring: ring.set_password(self._service, provider, key))
-            if _call(lambda ring: ring.get_password(self._service, provider)) == key:
+            _call_keyring(lambda ring: ring.set_password(self._service, provider, key))
+            if _call_keyring(lambda ring: ring.get_password(self._service, provider)) == key:
                 return ""
         except KeyringError as error:
             return str(error)
         return "the keyring did not give the key back"
 
-    def _out_of_keyring(self, provider: str) -> None:
+    def _delete_from_keyring(self, provider: str) -> None:
         try:
-            _call(lambda ring: ring.delete_password(self._service, provider))
+            _call_keyring(lambda ring: ring.delete_password(self._service, provider))
         except KeyringError as error:
             log.warning("the key of %s was not deleted from the keyring: %s", provider, error)
 
 
-def _call(work: Callable[[Any], Any]) -> Any:
-    """What the keyring answers. In a thread with a limit: a keyring that waits for a password must not hang us."""
-    result: list[Any] = []
-    problem: list[str] = []
+def _call_keyring(work: Callable[[Any], Any]) -> Any:
+    """Returns the keyring's answer. Runs in a thread with a timeout: the keyring may wait for a password."""
+    future: Future[Any] = Future()
 
     def run() -> None:
         try:
-            result.append(work(_backend()))
-        except KeyringError as error:
-            problem.append(str(error))
+            future.set_result(work(_backend()))
         except Exception as error:  # noqa: BLE001 — backends raise whatever their system does
-            problem.append(" ".join(str(error).split()) or "the keyring reports an error without words")
+            future.set_exception(error)
 
-    thread = threading.Thread(target=run, name="penstock-keyring", daemon=True)
-    thread.start()
-    thread.join(KEYRING_TIMEOUT)
-    if problem or not result:
-        raise KeyringError(problem[0] if problem else f"the keyring did not answer within {KEYRING_TIMEOUT:g} s")
-    return result[0]
+    threading.Thread(target=run, name="penstock-keyring", daemon=True).start()
+    try:
+        return future.result(KEYRING_TIMEOUT)
+    except TimeoutError:
+        raise KeyringError(f"the keyring did not answer within {KEYRING_TIMEOUT:g} s") from None
+    except Exception as error:  # noqa: BLE001 — as above
+        raise KeyringError(" ".join(str(error).split()) or "the keyring reports an error without words") from None
 
 
 def _backend() -> Any:
@@ -158,77 +156,70 @@ def _backend() -> Any:
 
 
 class StoredKeyWatcher:
-    """The stored keys of this process's data folder, by provider, as they are now.
+    """The current stored keys of this process's data folder, by provider.
 
-    The first look is made at once. Later changes of the index are read at once if all keys stand in the file, and
-    in a thread if the keyring must be asked: the event loop does not wait for it. A keyring that fails is asked again.
+    The first read is done at once. Later changes are read at once if the index holds all keys, and in a thread if the
+    keyring is needed: the event loop must not wait for it. After an error the keyring is asked again.
     """
 
     def __init__(self) -> None:
-        self.keys: dict[str, str] = {}  # one object for good: others compare it with what it was
-        self.origins: dict[str, str] = {}  # of the addresses that the keys are for
-        self._place: tuple[str | None, ...] = ()
+        self.keys: dict[str, str] = {}  # always the same object: others compare it with its earlier content
+        self.origins: dict[str, str] = {}  # of the URLs that the keys are for
+        self._folder_variables: tuple[str | None, ...] = ()
         self._stamp: tuple[int, ...] | None = None
-        self._look = 0.0
-        self._known: dict[str, tuple[str, str]] = {}  # provider → id of the line, key
+        self._next_check = 0.0
+        self._known: dict[str, tuple[str, str]] = {}  # provider → id of the row, key
         self._lock = threading.Lock()
 
     def look(self, env: Mapping[str, str]) -> None:
-        """As `refresh`, but for the data folder's name, which is not read: for callers that know it is the same."""
-        if time.monotonic() >= self._look:
+        """As `refresh`, for callers who know that the data folder is the same: its name is not read."""
+        if time.monotonic() >= self._next_check:
             self.refresh(env)
 
     def refresh(self, env: Mapping[str, str]) -> None:
-        """Look at the index: at most every `LOOK` seconds, and at once if it is another file than before."""
-        place = (env.get("PENSTOCK_DATA"), env.get("XDG_DATA_HOME"), env.get("HOME"), env.get("LOCALAPPDATA"))
-        now = time.monotonic()
-        moved = place != self._place
-        if not moved and now < self._look:
+        """Checks the index: at most every `CHECK_INTERVAL` seconds, and at once if the data folder has changed."""
+        variables = (env.get("PENSTOCK_DATA"), env.get("XDG_DATA_HOME"), env.get("HOME"), env.get("LOCALAPPDATA"))
+        now, moved = time.monotonic(), variables != self._folder_variables
+        if not moved and now < self._next_check:
             return
-        self._look = now + CHECK_INTERVAL
+        self._next_check = now + CHECK_INTERVAL
         store = ProviderKeys.of(env)
         stamp = _stamp(store.path)
         if not moved and stamp == self._stamp:
             return
-        first = moved
-        self._place, self._stamp = place, stamp
+        self._folder_variables, self._stamp = variables, stamp
         if moved:
             self._known = {}
             self.keys.clear()
-        if not stamp:
-            self.keys.clear()
-            return
         try:
             rows = store.read()
         except (InputError, OSError) as error:
             log.warning("stored provider keys are not used: %s", error)
-            self.keys.clear()
-            return
-        asks = any(row.place == "keyring" and self._known.get(name, ("",))[0] != row.id for name, row in rows.items())
-        if first or not asks:
+            rows = {}
+        needs_keyring = any(row.place == "keyring" and self._known_key(name, row) is None for name, row in rows.items())
+        if moved or not needs_keyring:
             self._read(store, rows)
         else:
             threading.Thread(target=self._read, args=(store, rows), name="penstock-keys", daemon=True).start()
+
+    def _known_key(self, name: str, row: StoredKey) -> tuple[str, str] | None:
+        known = self._known.get(name)
+        return known if known is not None and known[0] == row.id else None
 
     def _read(self, store: ProviderKeys, rows: Mapping[str, StoredKey]) -> None:
         with self._lock:
             found: dict[str, tuple[str, str]] = {}
             for name, row in rows.items():
-                known = self._known.get(name)
-                if known is not None and known[0] == row.id:
-                    found[name] = known
-                    continue
                 try:
-                    found[name] = (row.id, store.key(name, row))
+                    found[name] = self._known_key(name, row) or (row.id, store.key(name, row))
                 except KeyringError as error:
                     log.warning("the stored key of %s is not used: %s", name, error)
-                    self._stamp, self._look = None, time.monotonic() + KEYRING_RETRY
+                    self._stamp, self._next_check = None, time.monotonic() + KEYRING_RETRY
             self._known = found
             self.origins = {name: row.origin for name, row in rows.items()}
             fresh = {name: key for name, (_, key) in found.items() if key}
-            for name in [*self.keys]:
-                if name not in fresh:
-                    del self.keys[name]
+            for name in self.keys.keys() - fresh.keys():
+                del self.keys[name]
             self.keys.update(fresh)
 
 
@@ -242,7 +233,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 LOCK_TIMEOUT = 20.0  # seconds to wait for another process
 _PAUSE = 0.02
-_REPLACE_TRIES = 50  # Windows refuses to replace a file while somebody reads it
+_REPLACE_TRIES = 50  # Windows does not replace a file that is open
 
 if sys.platform == "win32":
     import msvcrt
@@ -258,34 +249,32 @@ else:
 
 @contextmanager
 def lock_file(path: Path) -> Generator[None]:
-    """Hold the lock of a file. Raises `InputError` if another process keeps it for longer than `TIMEOUT` seconds."""
+    """Holds the lock of a file. Raises `InputError` if another process holds it for `LOCK_TIMEOUT` seconds."""
     path = _real(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = path.with_name(f"{path.name}.lock")
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        _wait_for(descriptor, lock, LOCK_TIMEOUT)
+        _acquire(descriptor, lock, LOCK_TIMEOUT)
         yield
     finally:
         os.close(descriptor)  # closing the file releases the lock
 
 
-def _wait_for(descriptor: int, lock: Path, timeout: float) -> None:
+def _acquire(descriptor: int, lock: Path, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         try:
-            _try_lock(descriptor)
+            return _try_lock(descriptor)
         except OSError:
             if time.monotonic() >= deadline:
-                said = f"{lock}: another process has held this lock for {timeout:g} s; end it, or try again later"
-                raise InputError(said) from None
+                hint = "end it, or try again later"
+                raise InputError(f"{lock}: another process has held this lock for {timeout:g} s; {hint}") from None
             time.sleep(_PAUSE)
-        else:
-            return
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a crash, finds the old content or the new one. Only its owner can read it."""
+    """Replaces a file at once: a reader, or a crash, finds the old or the new content. Only its owner can read it."""
     path = _real(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mkstemp creates with mode 0600
@@ -303,7 +292,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def read_json_file(path: Path, type: type[Rows], advice: str) -> Rows:
-    """Read a file of rows: a JSON list or object. Empty if there is no file; a damaged one raises with the advice."""
+    """Reads a file of rows: a JSON list or object. Empty if there is no file; a damaged one raises with the advice."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=type)
     except FileNotFoundError:
@@ -313,12 +302,12 @@ def read_json_file(path: Path, type: type[Rows], advice: str) -> Rows:
 
 
 def write_json_file(path: Path, rows: object) -> None:
-    """Replace a file by rows as indented JSON."""
+    """Replaces a file by rows as indented JSON."""
     replace_file(path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
 
 def remove_file(path: Path) -> bool:
-    """Delete a file; False if there was none."""
+    """Deletes a file. False if there is none."""
     path = _real(path)
     try:
         path.unlink()
@@ -329,7 +318,7 @@ def remove_file(path: Path) -> bool:
 
 
 def _real(path: Path) -> Path:
-    """The file behind a symbolic link: it is the one to lock and to replace."""
+    """Returns the file behind a symbolic link: that one is locked and replaced."""
     return Path(os.path.realpath(path))
 
 
@@ -343,7 +332,7 @@ def _move(fresh: Path, path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Without this a crash of the machine may bring the old directory entry back."""
+    """Writes the folder to the disk: without this a crash of the machine may restore the old directory entry."""
     if sys.platform == "win32":
         return  # a folder cannot be opened there
     descriptor = os.open(folder, os.O_RDONLY)

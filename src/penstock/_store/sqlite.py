@@ -1,11 +1,11 @@
-"""Opens SQLite databases the one way that suits all of ours, and knows the folder they stand in.
+"""Opens all SQLite databases in the same way, and knows the data folder.
 
-A journal that readers do not wait for (WAL), a limit to every wait for a lock, files that only their owner can read.
+Write-ahead log (readers do not wait), a timeout for every lock, files that only their owner can read.
 
 A database file is never opened outside SQLite: POSIX drops all locks of a process on a file when the process closes any
 descriptor of that file (https://www.sqlite.org/howtocorrupt.html, section 2.2). Without its lock a connection does not
-keep other processes from deleting the WAL it writes to. So the file is created here only if it is missing, and
-afterwards everything goes through `connect`. Paths may be looked at (`stat`, `chmod`), which opens nothing.
+keep other processes from deleting the WAL it writes to. So the file is created here only if it is missing, and then
+only `connect` opens it. `stat` and `chmod` are allowed: they open nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOCK_TIMEOUT = 5.0  # seconds to wait for somebody else's lock
+LOCK_TIMEOUT = 5.0  # seconds to wait for a lock of another process
 IN_MEMORY = Path(":memory:")
-"""In place of a file: kept in memory, gone with the process."""
+"""Instead of a path: the database is in memory and ends with the process."""
 CACHE_SIZE = 512  # KiB of pages that a connection keeps; SQLite's own limit is four times that
 WAL_SIZE = 16 * 2**20  # bytes: a WAL that was emptied is cut to this size
 _RETRY_DELAY = 0.02  # seconds between two attempts to open a file that other processes are opening too
-# Switching to WAL needs the whole file for a moment, and SQLite does not always wait for it.
+# The switch to WAL locks the whole file for a moment, and SQLite does not always wait for that.
 _CONTENDED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # Held from the creation of a file to the end of the descriptor that created it: no other thread may lock it meanwhile.
@@ -42,7 +42,7 @@ class DamagedDatabaseError(OSError):
 
 
 def data_folder(env: Mapping[str, str] | None = None) -> Path:
-    """Where data stands: PENSTOCK_DATA, or the place that the system has for it. It need not exist yet."""
+    """Returns the data folder: PENSTOCK_DATA, or the system's folder for application data. It need not exist."""
     env = os.environ if env is None else env
     if env.get("PENSTOCK_DATA"):
         return Path(env["PENSTOCK_DATA"]).expanduser()
@@ -54,10 +54,10 @@ def data_folder(env: Mapping[str, str] | None = None) -> Path:
 
 
 def connect(path: Path = IN_MEMORY, *, create: bool = True) -> sqlite3.Connection:
-    """A connection that any one thread at a time may use. Statements commit by themselves; `BEGIN` where they must not.
+    """Returns a connection that one thread at a time may use. Each statement commits, except after `BEGIN`.
 
-    Folder and file are created if they are missing, unless `create` is false. What cannot be opened is an `OSError`
-    that names the file. Any number of processes may do this at the same time.
+    Creates missing folders and files, unless `create` is false. Raises an `OSError` that names the file. Any number of
+    processes may do this at the same time.
     """
     if path == IN_MEMORY:
         return _open(":memory:")
@@ -76,7 +76,7 @@ def connect(path: Path = IN_MEMORY, *, create: bool = True) -> sqlite3.Connectio
 
 
 def _create_private(path: str) -> None:
-    """Create the file for its owner alone, if it is missing. SQLite gives the files beside it the same rights.
+    """Creates the file for its owner only, if it is missing. SQLite gives its other files the same permissions.
 
     O_EXCL: an existing file is not opened. A file that this creates was open nowhere before; the lock keeps other
     threads from opening it by SQLite before the descriptor is closed.
@@ -87,44 +87,39 @@ def _create_private(path: str) -> None:
 
 def _open(name: str) -> sqlite3.Connection:
     with _creating:  # see `_create_private`
-        made = sqlite3.connect(
+        connection = sqlite3.connect(
             name, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
         )
     try:
-        made.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table, or it has no effect
-        mode = made.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-        made.execute("PRAGMA synchronous=NORMAL")
-        made.execute(f"PRAGMA journal_size_limit={WAL_SIZE}")
-        made.execute(f"PRAGMA cache_size=-{CACHE_SIZE}")
-        made.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads the schema: a damaged one is found here
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table, or it has no effect
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        for setting in ("synchronous=NORMAL", f"journal_size_limit={WAL_SIZE}", f"cache_size=-{CACHE_SIZE}"):
+            connection.execute(f"PRAGMA {setting}")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails if the schema is damaged
     except BaseException:
-        made.close()
+        connection.close()
         raise
     if mode not in ("wal", "memory"):
-        log.warning(
-            "%s: the file system does not support WAL (journal mode %s); readers and writers will wait for "
-            "each other. Keep the data folder on a local disk (PENSTOCK_DATA)",
-            name,
-            mode,
-        )
-    return made
+        hint = "readers and writers will wait for each other. Keep the data folder on a local disk (PENSTOCK_DATA)"
+        log.warning("%s: the file system does not support WAL (journal mode %s); %s", name, mode, hint)
+    return connection
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def error_code(error: BaseException) -> int:
-    """The primary result code of an SQLite error; 0 if it has none."""
+    """Returns the primary result code of an SQLite error; 0 if it has none."""
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Whether an SQLite error says that the file itself is no good."""
+    """True if an SQLite error says that the file is damaged."""
     return error_code(error) in _DAMAGED
 
 
 def repair_hint(path: Path) -> str:
-    """What to do about a damaged database."""
+    """Returns the text that says how to repair a damaged database."""
     return (
         f"stop all penstock processes, then repair it (`sqlite3 {path.name} .recover`) or move it away together with "
         f"{path.name}-wal and {path.name}-shm; a new one is created"
@@ -132,17 +127,17 @@ def repair_hint(path: Path) -> str:
 
 
 def open_error(path: Path, error: sqlite3.Error) -> OSError:
-    """The error for a database that cannot be opened or prepared: it names the file and the fix."""
+    """Returns the error for a database that cannot be opened: it names the file and the fix."""
     if is_damaged(error):
         return DamagedDatabaseError(None, f"not a database, or damaged ({error}): {repair_hint(path)}", str(path))
     if error_code(error) in _CONTENDED:
-        said = f"{error}: another process has held its lock for {LOCK_TIMEOUT:g} s; end that process or its transaction"
-        return OSError(None, said, str(path))
+        fix = "end that process or its transaction"
+        return OSError(None, f"{error}: another process has held its lock for {LOCK_TIMEOUT:g} s; {fix}", str(path))
     return OSError(None, f"cannot be opened as a database: {error}", str(path))
 
 
 def count_used_bytes(connection: sqlite3.Connection) -> int:
-    """The bytes that are in use in the file; freed pages are not counted."""
+    """Returns the bytes in use in the file, without freed pages."""
     pages, free, page = (
         int(connection.execute(f"PRAGMA {name}").fetchone()[0])
         for name in ("page_count", "freelist_count", "page_size")
