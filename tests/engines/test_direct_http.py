@@ -9,7 +9,7 @@ import socket
 import threading
 import tracemalloc
 import zlib
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -101,7 +101,7 @@ def test_an_answer_however_it_is_written(answer: bytes, step: int) -> None:
             assert seen[0].startswith(b"POST /x?y=1 HTTP/1.1\r\nhost: 127.0.0.1:")
             assert seen[0].endswith(b"\r\n\r\n{}")
             assert len(direct._open) <= 1
-            assert direct.busy == 0
+            assert len(direct._open) == direct.idle
 
     asyncio.run(scene())
 
@@ -112,7 +112,7 @@ def test_an_answer_that_breaks_off_is_no_answer(place: int) -> None:
         async with serving(CHUNKED[:place], close=True) as (direct, url, _):
             with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
                 await ask(direct, url)
-            assert direct.busy == 0
+            assert len(direct._open) == direct.idle
 
     asyncio.run(scene())
 
@@ -293,7 +293,7 @@ SPOILT = {"none": b"no gzip at all", "cut": gzip.compress(b"hello there")[:-9], 
 @pytest.mark.parametrize("body", SPOILT.values(), ids=SPOILT)  # what is packed tells the time: no name for a test
 def test_what_is_not_packed_as_it_says_is_malformed(body: bytes) -> None:
     async def scene() -> None:
-        async with serving(packed(body)) as (_, url, __), NativeEngine() as native:
+        async with serving(packed(body)) as (_, url, __), aclosing(NativeEngine()) as native:
             incoming = await native.send(HttpRequest(url=url, body=b"{}"), RequestOptions())
             with pytest.raises(ProviderError) as error:
                 await incoming.read_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -72,7 +73,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_too_many_of_something_is_malformed(case: str) -> None:
     async def scene() -> None:
-        async with serving(HOSTILE[case]) as (_, url, __), NativeEngine() as native:
+        async with serving(HOSTILE[case]) as (_, url, __), aclosing(NativeEngine()) as native:
             with pytest.raises(ProviderError) as error:
                 await (await native.send(HttpRequest(url=url, body=b"{}"), RequestOptions())).read_all()
             assert error.value.kind == "malformed"

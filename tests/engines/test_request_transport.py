@@ -162,7 +162,7 @@ def test_a_renewed_authority_is_taken_up_without_a_restart(certified: Papers, tm
 async def free(native: Any) -> None:
     """The end of an answer may be a packet of its own: its connection is free once that is in."""
     async with asyncio.timeout(10):
-        while native._http._direct.busy:  # noqa: ASYNC110 — it has no event to wait for
+        while len(native._http._direct._open) > native._http._direct.idle:  # noqa: ASYNC110 — it has no event to wait for
             await asyncio.sleep(0.001)
 
 

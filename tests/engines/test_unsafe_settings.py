@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_nothing_is_sent_that_could_be_misread(way: str, case: str) -> None:
             base = {"direct": up.url, "proxy": "http://provider.invalid", "connect": "https://provider.invalid"}[way]
             out = HttpRequest(url=base + given.pop("url", "/v1"), body=b"{}", **given)
             options = RequestOptions(proxy="none" if way == "direct" else up.url)
-            async with NativeEngine() as native:
+            async with aclosing(NativeEngine()) as native:
                 with pytest.raises(InputError):
                     await native.send(out, options)
             assert up.raw == b""
@@ -118,7 +119,7 @@ def test_the_password_of_a_proxy_is_encoded() -> None:
     async def scene() -> None:
         with raw_upstream() as up:
             proxy = up.url.replace("http://", "http://user:a%0d%0ax-evil%3a1@")
-            async with NativeEngine() as native:
+            async with aclosing(NativeEngine()) as native:
                 incoming = await native.send(
                     HttpRequest(url="http://provider.invalid/v1", body=b"{}"), RequestOptions(proxy=proxy)
                 )

@@ -46,7 +46,9 @@ def settled(running: Running) -> bool:
     services = running.app.services
     engine: Any = services.upstream.router.engines.by_name.get("native")
     held = (
-        engine._http._direct.busy + sum(len(one.connector._acquired) for one in engine._http._sessions.values())
+        len(engine._http._direct._open)
+        - engine._http._direct.idle
+        + sum(len(one.connector._acquired) for one in engine._http._sessions.values())
         if engine
         else 0
     )

@@ -90,13 +90,13 @@ def test_idle_connections_are_closed_without_another_request() -> None:
     async def scene() -> None:
         async with serving() as (direct, url, server):
             await burst(direct, url, server, 40)
-            assert (direct.idle, direct.busy) == (40, 0)
-            assert pool(direct).has_timer
+            assert (direct.idle, len(direct._open)) == (40, 40)
+            assert pool(direct)._timer is not None
             began = asyncio.get_running_loop().time()
             await server.until_closed(40)
             assert asyncio.get_running_loop().time() - began > IDLE / 2
             assert direct.idle == 0
-            assert not pool(direct).has_timer, "nothing is idle, so nothing is waited for"
+            assert pool(direct)._timer is None, "nothing is idle, so nothing is waited for"
 
     asyncio.run(scene())
 
@@ -137,11 +137,11 @@ def test_no_timer_is_left(how: str) -> None:
         async with serving() as (direct, url, server):
             await burst(direct, url, server, 2)
             idle = pool(direct)
-            assert idle.has_timer
+            assert idle._timer is not None
             asked: list[asyncio.Future[None]] = []
             if how == "closed":
                 direct.close()
-                assert (len(idle), idle.has_timer) == (0, False)
+                assert (len(idle), idle._timer) == (0, None)
                 return
             if how == "lost":
                 for made in list(direct._open):
@@ -151,12 +151,12 @@ def test_no_timer_is_left(how: str) -> None:
                 server.answer.clear()
                 asked = [asyncio.ensure_future(ask(direct, url)) for _ in range(2)]
             async with asyncio.timeout(10):
-                while idle.has_timer:  # noqa: ASYNC110 — the timer tells nobody that it is over
+                while idle._timer is not None:  # noqa: ASYNC110 — the timer tells nobody that it is over
                     await asyncio.sleep(IDLE / 10)
             assert len(idle) == 0
             if how == "in use":
                 server.answer.set()
                 await asyncio.gather(*asked)
-                assert (idle.has_timer, server.opened) == (True, 2)
+                assert (idle._timer is not None, server.opened) == (True, 2)
 
     asyncio.run(scene())

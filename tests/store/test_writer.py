@@ -47,7 +47,7 @@ def test_jobs_are_done_in_order(writer: SqliteWriter) -> None:
         add(writer, number)
     assert writer.flush()
     assert rows(writer) == list(range(1200))
-    assert writer.waiting == 0
+    assert not writer._jobs
 
 
 def test_a_bad_row_takes_no_other_with_it(writer: SqliteWriter, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,6 +37,14 @@ ModelOrRequest: TypeAlias = "str | Request | Mapping[str, Any]"
 Options: TypeAlias = "RequestOptions | Mapping[str, Any] | None"
 
 
+_OPERATIONS = {  # operation → the protocol of its requests, and the field of the content
+    "chat": ("openai-chat", "messages"),
+    "responses": ("responses", "input"),
+    "completions": ("completions", "prompt"),
+    "fim": ("completions", "prompt"),
+}
+
+
 class LlmApi(Protocol):
     """What a program needs of a model. The `_stream` methods yield events, the others return complete results."""
 
@@ -90,44 +98,37 @@ class Client:
 
     async def chat(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Answer:
         """Returns the answer to a conversation. `messages` may be a text."""
-        return await self._stream("chat", "openai-chat", model, "messages", messages, more, stream=False).turn()
+        return await self._stream("chat", model, messages, more, stream=False).turn()
 
     def chat_stream(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Stream:
         """Does the same, but yields events."""
-        return self._stream("chat", "openai-chat", model, "messages", messages, more)
+        return self._stream("chat", model, messages, more)
 
     async def responses(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Answer:
         """Returns the answer to a request in the format of OpenAI's Responses API."""
-        return await self._stream("responses", "responses", model, "input", input, more, stream=False).turn()
+        return await self._stream("responses", model, input, more, stream=False).turn()
 
     def responses_stream(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Stream:
         """Does the same, but yields events."""
-        return self._stream("responses", "responses", model, "input", input, more)
+        return self._stream("responses", model, input, more)
 
     async def complete(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Answer:
         """Returns the continuation of a prompt."""
-        return await self._stream("completions", "completions", model, "prompt", prompt, more, stream=False).turn()
+        return await self._stream("completions", model, prompt, more, stream=False).turn()
 
     def complete_stream(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Stream:
         """Does the same, but yields events."""
-        return self._stream("completions", "completions", model, "prompt", prompt, more)
+        return self._stream("completions", model, prompt, more)
 
     def fim_stream(self, model: ModelOrRequest, prefix: str = "", suffix: str = "", /, **more: Any) -> Stream:
         """Yields the text between a prefix and a suffix, as events."""
         fields = {**more, "suffix": suffix} if suffix else more
-        return self._stream("fim", "completions", model, "prompt", prefix or None, fields)
+        return self._stream("fim", model, prefix or None, fields)
 
     def _stream(
-        self,
-        operation: str,
-        protocol: str,
-        model: ModelOrRequest,
-        key: str,
-        content: Any,
-        more: Mapping[str, Any],
-        *,
-        stream: bool = True,
+        self, operation: str, model: ModelOrRequest, content: Any, more: Mapping[str, Any], *, stream: bool = True
     ) -> Stream:
+        protocol, key = _OPERATIONS[operation]
         options, engine, fields = self._split_options(more)
         convert: ConvertOptions = fields.pop("convert", {}).copy()
         convert["prompt_caching"] = bool(fields.pop("prompt_caching", False))

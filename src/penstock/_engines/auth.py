@@ -68,28 +68,40 @@ class Secret:
         raise TypeError("a secret is not to be written anywhere")
 
 
+class AuthSettings(NamedTuple):
+    """What the auth of a provider is created from. `key`: the caller's or the environment's, if any."""
+
+    provider: Provider
+    row: Credential
+    key: str
+    env: Mapping[str, str]
+    settings: Mapping[str, str]
+
+    def fill(self, template: str) -> str:
+        return fill_template(self.provider, template, settings=self.settings, env=self.env)
+
+    def require_key(self) -> Secret:
+        """Returns the key. Raises if there is none; the message names the variables that may hold it."""
+        name, key = self.provider.name, self.key.strip()
+        if not key:
+            variables = " or ".join(self.row.env) or "a key"
+            raise InputError(f"{name} needs a key: `penstock setup --provider {name}` stores one, or set {variables}")
+        check_text(key, f"the key for {name}")
+        return Secret(key)
+
+
 def auth_for(
-    provider: Provider, *, key: str = "", env: Headers | None = None, settings: Mapping[str, str] | None = None
+    provider: Provider,
+    *,
+    key: str = "",
+    env: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Auth:
     """Returns the auth of a provider. `key` replaces the key in the environment."""
-    env, settings = env or {}, settings or {}
+    env = env or {}
     row = choose_credential(provider, key=key, env=env)
     key = key or next((env[name] for name in row.env if env.get(name)), "")
-    if row.scheme == "aws":
-        region = fill_template(provider, "{region}", settings=settings, env=env)
-        return AwsAuth(row.service, region, {**env, **_split_aws_key(key, env)})
-    if row.scheme == "google":
-        return GoogleAuth(row.scope, env, key)
-    if row.scheme == "none" or (row.optional and not key):
-        return KeyAuth(Secret(""), row)
-    if not key:
-        variables = " or ".join(row.env) or "a key"
-        setup = f"`penstock setup --provider {provider.name}` stores one"
-        raise InputError(f"{provider.name} needs a key: {setup}, or set {variables}")
-    check_text(key.strip(), f"the key for {provider.name}")
-    if row.scheme == "ibm":
-        return IbmAuth(Secret(key.strip()), fill_template(provider, row.token_url, settings=settings, env=env))
-    return KeyAuth(Secret(key.strip()), row)
+    return _TOKEN_SCHEMES.get(row.scheme, KeyAuth)(AuthSettings(provider, row, key, env, settings or {}))
 
 
 def choose_credential(provider: Provider, *, key: str = "", env: Mapping[str, str] | None = None) -> Credential:
@@ -113,8 +125,10 @@ class KeyAuth:
 
     same_signature = True  # for every request
 
-    def __init__(self, key: Secret, row: Credential) -> None:
-        self._key, self._row = key, row
+    def __init__(self, source: AuthSettings) -> None:
+        row = self._row = source.row
+        without_key = row.scheme == "none" or (row.optional and not source.key)
+        self._key = Secret("") if without_key else source.require_key()
         self._prefix = row.prefix or ("Bearer " if row.scheme == "bearer" else "")
 
     async def sign(self, request: HttpRequest, _fetch: Fetch) -> HttpRequest:
@@ -141,11 +155,12 @@ class AwsAuth:
     must see are signed, so that a proxy cannot invalidate the signature.
     """
 
-    def __init__(self, service: str, region: str, env: Mapping[str, str]) -> None:
+    def __init__(self, source: AuthSettings) -> None:
         _botocore("auth")  # a missing library is reported now, not with the first request
         # At DEBUG botocore logs the canonical request, which holds the session token.
         logging.getLogger("botocore.auth").addFilter(_above_debug)
-        self._service, self._region = service, region
+        self._service, self._region = source.row.service, source.fill("{region}")
+        env = {**source.env, **_split_aws_key(source.key, source.env)}
         self._env = {name: env[name] for name in (_KEY, _SECRET, _TOKEN, "AWS_PROFILE") if env.get(name)}
         self._credentials: Any = None  # botocore's; they renew themselves
         self._current_secrets: tuple[str, ...] = ()
@@ -211,16 +226,16 @@ _GOOGLE_TIMEOUT = 30.0  # seconds for a token
 
 
 class GoogleAuth:
-    """Google access tokens, renewed when they expire. `key`: the JSON of a service account.
+    """Google access tokens, renewed when they expire. A key is the JSON of a service account.
 
     google-auth is not asynchronous, so it runs in a thread.
     """
 
-    def __init__(self, scope: str, env: Mapping[str, str], key: str = "") -> None:
+    def __init__(self, source: AuthSettings) -> None:
         self._google: Any = _import_library("google.auth", "google-auth", "google")
-        self._scopes = [scope]
-        self._path = env.get(_GOOGLE_FILE, "")
-        self._key = key if key.lstrip().startswith("{") else ""
+        self._scopes = [source.row.scope]
+        self._path = source.env.get(_GOOGLE_FILE, "")
+        self._key = source.key if source.key.lstrip().startswith("{") else ""
         self._credentials: Any = None
         self._lock = asyncio.Lock()
 
@@ -311,8 +326,8 @@ _RENEW_EARLY = 60.0  # seconds before a token expires
 class IbmAuth:
     """IBM access tokens, exchanged for the key. Requests that arrive during an exchange wait for it."""
 
-    def __init__(self, key: Secret, token_url: str) -> None:
-        self._key, self._url = key, token_url
+    def __init__(self, source: AuthSettings) -> None:
+        self._key, self._url = source.require_key(), source.fill(source.row.token_url)
         self._token = Secret("")
         self._renew_at = 0.0
         self._lock = asyncio.Lock()
@@ -342,3 +357,6 @@ class IbmAuth:
         code = get_text(fields, "errorCode", "code")
         kind = "auth" if status == _BAD_REQUEST else fault_kind(code, status=status)  # its answer to a wrong key
         raise provider_error(Fault(kind, f"no IBM token: {message}", status=status, code=code))
+
+
+_TOKEN_SCHEMES: dict[str, Callable[[AuthSettings], Auth]] = {"aws": AwsAuth, "google": GoogleAuth, "ibm": IbmAuth}

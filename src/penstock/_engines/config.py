@@ -81,18 +81,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Reads a configuration from plain values or from a TOML file."""
         if isinstance(value, Config):
             return value
-        where = "configuration"
-        if isinstance(value, str | Path):
-            where = str(value)
-            try:
-                _, read = read_toml(Path(value).read_bytes(), where)
-                value = {name: table for name, table in read.items() if name not in GATEWAY_TABLES}
-            except tomllib.TOMLDecodeError as error:
-                raise InputError(f"{where}: {error}") from None
+        source = str(value) if isinstance(value, str | Path) else "configuration"
         try:
+            if isinstance(value, str | Path):
+                _, tables = read_toml(Path(value).read_bytes(), source)
+                value = {name: table for name, table in tables.items() if name not in GATEWAY_TABLES}
             config = msgspec.convert(value or {}, cls)
-        except msgspec.ValidationError as error:
-            raise InputError(f"{where}: {error}") from None
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+            raise InputError(f"{source}: {error}") from None
         config.check()
         return config
 

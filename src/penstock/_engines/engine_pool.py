@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from penstock._engines.interface import Engine, UpstreamRequest
     from penstock._engines.request_plan import RequestPlan
 
+_ENGINES = {"native": "NativeEngine", "sdk": "SdkEngine", "replay": "ReplayEngine"}  # module → class
+
 
 class EnginePool:
     """Creates each engine on first use, and keeps it with its connections. Keeps the tokens that sign requests."""
@@ -25,8 +27,8 @@ class EnginePool:
 
     def get(self, name: str) -> Engine:
         """Returns an engine by its name."""
-        if name not in self.by_name:
-            self.by_name[name] = create_engine(name)
+        if name not in self.by_name:  # imported on first use: aiohttp and the SDKs take up to seconds to import
+            self.by_name[name] = getattr(import_module(f"penstock._engines.{name}"), _ENGINES[name])()
         return self.by_name[name]
 
     def choose(self, upstream: UpstreamRequest, plan: RequestPlan, requested: str) -> tuple[Engine, str]:
@@ -62,12 +64,3 @@ class EnginePool:
         """Closes all connections."""
         for engine in self.by_name.values():
             await engine.aclose()
-
-
-_ENGINES = {"native": "NativeEngine", "sdk": "SdkEngine", "replay": "ReplayEngine"}  # module → class
-
-
-def create_engine(name: str) -> Engine:
-    """Returns a new engine. Its module is imported now: aiohttp and the SDKs take up to seconds to import."""
-    engine: Engine = getattr(import_module(f"penstock._engines.{name}"), _ENGINES[name])()
-    return engine

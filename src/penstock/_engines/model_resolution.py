@@ -86,12 +86,14 @@ def _resolve(name: str, config: Config, env: Mapping[str, str]) -> Target:
     if slash and rest and config.has(who):
         row = config.provider(who)
         if row.engine == REPLAY:
-            _check_packaged(rest)
-        if row.local or is_configured(row, config, env) or any(one.optional for one in row.credentials):
-            return Target(row, rest, f"{name} names the provider {row.name}")
-        listing = [one for one in list_configured_providers(config, env) if name in list_known_models(one, config)]
-        if len(listing) == 1:
-            return Target(listing[0], name, f"{row.name} has no key, and {listing[0].name} lists it")
+            from penstock._replay import find_script  # noqa: PLC0415 — it reads the packaged streams
+
+            find_script(name)
+        configured = row.name in config.providers or row.configured(env)
+        if not row.local and not configured and not any(one.optional for one in row.credentials):
+            listing = [one for one in list_configured_providers(config, env) if name in list_known_models(one, config)]
+            if len(listing) == 1:
+                return Target(listing[0], name, f"{row.name} has no key, and {listing[0].name} lists it")
         return Target(row, rest, f"{name} names the provider {row.name}")
     return _resolve_bare_name(name, config, env)
 
@@ -104,9 +106,9 @@ def _resolve_bare_name(name: str, config: Config, env: Mapping[str, str]) -> Tar
     if len(listing) == 1:
         return Target(listing[0], name, f"{listing[0].name} is the one configured provider that lists it")
     maker = identify(name).provider if _has_maker_prefix(name) else ""
-    own = [row for row in listing or here if maker and maker in {row.name, row.facts, *row.names}]
-    if len(own) == 1:
-        return Target(own[0], name, f"{own[0].name} makes it")
+    makers = [row for row in listing or here if maker and maker in {row.name, row.facts, *row.names}]
+    if len(makers) == 1:
+        return Target(makers[0], name, f"{makers[0].name} makes it")
     if listing:
         choices = ", ".join(f"{row.name}/{name}" for row in listing)
         raise InputError(f"model {name!r} is listed by several providers; say which: {choices}")
@@ -140,12 +142,6 @@ def _find_maker(name: str) -> Provider | None:
     return row if row is not None and row.env and not row.local else None
 
 
-def _check_packaged(model: str) -> None:
-    from penstock._replay import find_script  # noqa: PLC0415 — it reads the packaged streams
-
-    find_script(f"{REPLAY}/{model}")
-
-
 def _describe_unknown(name: str) -> str:
     """Returns the error message for an unknown name while no provider is configured."""
     from penstock._replay import describe_scripts  # noqa: PLC0415 — it reads the packaged streams
@@ -167,17 +163,10 @@ def list_configured_providers(config: Config, env: Mapping[str, str]) -> list[Pr
     return [*mine, *(row for row in providers().values() if row.name not in names and row.configured(env))]
 
 
-def is_configured(row: Provider, config: Config, env: Mapping[str, str]) -> bool:
-    """True if the provider is in the configuration or has a key in the environment."""
-    return row.name in config.providers or row.configured(env)
-
-
 def list_known_models(row: Provider, config: Config) -> frozenset[str]:
     """Returns the models of a provider that are known without a request."""
     models = config.account(row.name).models
-    if models and not isinstance(models, dict):
-        return frozenset(models)
-    return _list_packaged_models(row)
+    return frozenset(models) if models and not isinstance(models, dict) else _list_packaged_models(row)
 
 
 @cache
@@ -195,14 +184,12 @@ def is_pattern(name: str) -> bool:
 
 def find_alias(name: str, aliases: Mapping[str, str | list[str]]) -> list[str] | None:
     """Returns the targets of the alias that matches a name, exactly or by pattern; None if none does."""
-    exact = aliases.get(name)
-    if exact is not None:
-        return [exact] if isinstance(exact, str) else list(exact)
-    pattern = best_pattern(name, tuple(aliases))
+    pattern = name if name in aliases else best_pattern(name, tuple(aliases))
     if not pattern:
         return None
     found = aliases[pattern]
-    return [_fill_wildcards(name, pattern, one) for one in ([found] if isinstance(found, str) else found)]
+    targets = [found] if isinstance(found, str) else list(found)
+    return targets if pattern == name else [_fill_wildcards(name, pattern, one) for one in targets]
 
 
 def best_pattern(name: str, patterns: Sequence[str]) -> str:
@@ -234,6 +221,6 @@ def _fill_wildcards(name: str, pattern: str, target: str) -> str:
         return target
     stars = list(found.groups())
     return "".join(
-        piece if not number else f"{stars[min(number, len(stars)) - 1]}{piece}"
-        for number, piece in enumerate(target.split(WILDCARD))
+        text if not number else f"{stars[min(number, len(stars)) - 1]}{text}"
+        for number, text in enumerate(target.split(WILDCARD))
     )

@@ -6,7 +6,7 @@ status, headers and chunks in.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from penstock._engines.environ import LIVE
 from penstock._engines.reading import NativeSource
@@ -35,12 +35,6 @@ class NativeEngine:
 
     def __init__(self, *, direct: bool = True) -> None:
         self._http = UpstreamClient(direct=direct)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Closes every connection."""

@@ -1,7 +1,4 @@
-"""Chunks of an answer → events: parser, decoder, guard and shaping, one batch for each read.
-
-Leans on `Incoming` for the bytes and on the codecs for their meaning. Decides nothing about retries.
-"""
+"""Decodes a provider's response: parser, decoder, guard and transforms turn each read into a batch of events."""
 
 from __future__ import annotations
 
@@ -35,33 +32,33 @@ if TYPE_CHECKING:
 
 EVENTS = "text/event-stream"
 _STREAMS = (EVENTS, "application/vnd.amazon.eventstream", "application/x-ndjson")
-# Seconds that optional frames are waited for after the answer has said how it ends: the usage and `[DONE]` after a
-# finish reason, `response.failed` after an `error`. A connection that stays open longer is closed.
+# Seconds to wait for optional last frames: the usage and `[DONE]` after a finish reason, `response.failed` after an
+# `error`. Then the connection is closed.
 GRACE = {"finish": 2.0, "error": 0.1}
-_COUNTED = frozenset({"n", "prompt", "generationConfig"})  # fields that say how many answers are wanted
-_FEW = 3  # frames after which it may be known what the others look like
-_LONG = 4096  # bytes that are worth the look
-# Calls that come without an id get one. It must differ between answers, also of other processes and after a restart:
+_COUNTED = frozenset({"n", "prompt", "generationConfig"})  # fields that set the number of choices
+_FEW = 3  # frames of a long chunk that are decoded before text runs are looked for
+_LONG = 4096  # bytes of a long chunk
+# Tool calls without an id get one. It must differ between answers, also of other processes and after a restart:
 # Claude Code drops a second call with an id that it knows.
 _PROCESS = token_hex(4)
 _answers = count()
 
 
 class ReplyDecoder:
-    """The stages between a decoder and whoever reads: shared by all engines, so that they cannot differ."""
+    """The decoder and the stages behind it, the same for all engines."""
 
     def __init__(self, job: UpstreamRequest) -> None:
         self.decoder = protocols.decoder(job.protocol)
         self.decoder.ledger.seed = f"{_PROCESS}{next(_answers):x}"
         guard = Guard()
         self.after: Stage[Any, Any] = Pipe(guard, ExpandRuns(), *job.transforms) if job.transforms else guard
-        self._shaping = job.transforms
+        self._transforms = job.transforms
         self._several = asks_for_several_choices(job.body)
         self.pending = ""  # as `Decoder.pending` after the last read
-        self.until = 0.0  # the loop's time at which the grace period ends
+        self.until = 0.0  # end of the grace period, by the loop's clock
 
     def watch_end(self) -> None:
-        """Begin the grace period once the answer has said how it ends. Called after every read."""
+        """Starts the grace period when only optional frames are missing. Called after every read."""
         pending = "" if self._several else self.decoder.pending
         if pending and pending != self.pending:
             self.until = asyncio.get_running_loop().time() + GRACE[pending]
@@ -69,8 +66,8 @@ class ReplyDecoder:
 
     @property
     def over(self) -> bool:
-        """Whether the turn was ended here, before its provider ended it."""
-        return any(getattr(stage, "over", False) for stage in self._shaping)
+        """True if a transform ended the turn before the provider did."""
+        return any(getattr(stage, "over", False) for stage in self._transforms)
 
     def events(self, decoded: list[Any]) -> list[AnyEvent]:
         return self.after.feed(decoded) if decoded else decoded
@@ -80,17 +77,17 @@ class ReplyDecoder:
         return [*self.after.feed(tail), *self.after.finish()]
 
     def whole(self, decoded: list[Any]) -> list[AnyEvent]:
-        """The events of a whole answer, which is complete even where it does not say why it ends."""
+        """Returns the events of a body that is not streamed. It is complete even without a finish reason."""
         self.decoder.settle()
         return self.finish(decoded)
 
     def end_with(self, fault: Fault) -> list[AnyEvent]:
-        """The last events; where the decoder can only say that the answer was cut short, the fault says why."""
+        """Returns the last events. The fault replaces the decoder's `truncated`, because it says why."""
         tail = self.decoder.finish()
-        told = [fault if type(event) is Fault and event.kind == "truncated" else event for event in tail]
-        if not told and not self.decoder.ledger.turns:
-            told = [Start(), fault]
-        return [*self.after.feed(told), *self.after.finish()]
+        last = [fault if type(event) is Fault and event.kind == "truncated" else event for event in tail]
+        if not last and not self.decoder.ledger.turns:
+            last = [Start(), fault]
+        return [*self.after.feed(last), *self.after.finish()]
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -107,54 +104,55 @@ class NativeSource:
         self.headers: Mapping[str, str] = incoming.headers
         self._incoming = incoming
         kind = incoming.headers.get("content-type", "")
-        self._whole = not job.stream and not kind.startswith(_STREAMS)
+        self._is_body = not job.stream and not kind.startswith(_STREAMS)
         self._decoding = ReplyDecoder(job)
-        self.framing = "body" if self._whole else job.endpoint.framing
+        self.decoder: Decoder = self._decoding.decoder
+        self.framing: str = "body" if self._is_body else job.endpoint.framing
         self._parser = parser(job.endpoint.framing, content_type=kind)
         self._runs: RunReader | None = None
         self._done = False
-        self._wrong: InputError | None = None
-        self.end_frame_missing = False
+        self._framing_error: InputError | None = None
+        self.end_frame_missing: bool = False
 
     async def read(self) -> ChunkEvents | None:
-        if self._wrong is not None:
-            raise self._malformed(self._wrong)
+        if self._framing_error is not None:
+            raise self._malformed(self._framing_error)
         if self._done:
             return None
-        if self._whole:
-            return await self._body()
+        if self._is_body:
+            return await self._read_body()
         chunk = await self._incoming.read() if not self._decoding.pending else await self._read_pending()
         if chunk is None:
             self._done = True
             return b"", self._decoding.finish()
         if chunk:
             events = self._events(chunk)
-            if self._wrong is None or events:
+            if self._framing_error is None or events:
                 return chunk, events
-            raise self._malformed(self._wrong)
+            raise self._malformed(self._framing_error)
         try:
             self._done = True
-            return b"", self._decoding.finish(self._decoding.decoder.feed(self._parser.finish()))
+            return b"", self._decoding.finish(self.decoder.feed(self._parser.finish()))
         except InputError as error:
             raise self._malformed(error) from error
 
     async def _read_pending(self) -> bytes | None:
-        """What comes before the grace period ends; None if nothing does, and the connection is closed."""
+        """Reads until the grace period ends; then closes the connection and returns None."""
         try:
             async with asyncio.timeout_at(self._decoding.until):
                 return await self._incoming.read()
         except TimeoutError:
             self._incoming.close()
             self.end_frame_missing = True
-            self._decoding.decoder.diagnostics.add(
+            self.decoder.diagnostics.add(
                 "no-end", "the answer said how it ends, but the provider neither sent its end mark nor closed"
             )
             return None
 
     def _events(self, chunk: bytes) -> list[Any]:
-        """What a chunk says. Of a long one that begins with what is not known yet, a few frames are read first."""
-        made: list[Any] = []
-        decoder, few, at = self._decoding.decoder, _FEW, 0
+        """Decodes a chunk. Of a long one, a few frames are decoded before text runs are looked for."""
+        events: list[Any] = []
+        decoder, few, at = self.decoder, _FEW, 0
         templates = decoder.templates
         many = len(chunk) > delta_templates.FEWEST_BYTES
         try:
@@ -162,57 +160,57 @@ class NativeSource:
                 templates.wanted = many or not templates.padded
                 found = self._runs.read(chunk, at) if self._runs is not None and templates.wanted else None
                 if found is not None:
-                    made.append(found[0])
+                    events.append(found[0])
                     at, few = found[1], _FEW
                     continue
-                end = _ahead(chunk, at, few, self._frame_end(chunk))
-                few *= 4  # what differs once may differ again: a stream without runs is read in few pieces
-                made += decoder.feed(self._parser.feed([chunk[at:end]]))
+                end = _end_of_frames(chunk, at, few, self._frame_end(chunk))
+                few *= 4  # a stream without text runs is decoded in few parts
+                events += decoder.feed(self._parser.feed([chunk[at:end]]))
                 at = end
                 if self._runs is None:
                     self._runs = self._run_reader()
-        except InputError as error:  # the bytes do not follow their framing; it is told behind what was read
-            self._wrong = error
-        made = self._decoding.events(made)
+        except InputError as error:  # the framing is broken: raised after the events so far
+            self._framing_error = error
+        events = self._decoding.events(events)
         self._decoding.watch_end()
-        return made
+        return events
 
     def _frame_end(self, chunk: bytes) -> bytes:
-        """What stands behind a frame of this chunk."""
+        """Returns the bytes that end a frame of this chunk."""
         if self.framing == "ndjson":
             return b"\n"
         return b"\r\n\r\n" if chunk.endswith(b"\r\n") else b"\n\n"
 
     def _run_reader(self) -> RunReader | None:
-        """What finds runs in the bytes, where frames are lines."""
+        """Returns the reader of text runs, if frames are lines."""
         parser: Any = getattr(self._parser, "settled", None) or self._parser
         if not delta_templates.enabled or not hasattr(parser, "idle"):
             return None
-        return RunReader(parser, self._decoding.decoder.templates)
+        return RunReader(parser, self.decoder.templates)
 
     async def pour(self, step: ChunkHandler) -> None:
-        """Give each read to `step` the moment it comes, until that says it is enough; `read` goes on from there."""
-        if self._done or self._whole or self._decoding.pending:
+        """Calls `step` with each read as it arrives, until it returns False; then use `read` again."""
+        if self._done or self._is_body or self._decoding.pending:
             return
 
         def take(chunk: bytes) -> bool:
-            return step(chunk, self._events(chunk)) and self._wrong is None and not self._decoding.pending
+            return step(chunk, self._events(chunk)) and self._framing_error is None and not self._decoding.pending
 
         await self._incoming.stream_to(take)
 
     def _malformed(self, error: InputError) -> ProviderError:
-        self._wrong, self._done = None, True
+        self._framing_error, self._done = None, True
         self._incoming.close()
         return provider_error(Fault("malformed", str(error)))
 
-    async def _body(self) -> ChunkEvents:
+    async def _read_body(self) -> ChunkEvents:
         data = await self._incoming.read_all()
         self._done = True
-        events = self._decoding.whole(self._decoding.decoder.feed_body(data))
+        events = self._decoding.whole(self.decoder.feed_body(data))
         last = events[-1] if events else None
         if isinstance(last, Fault) and last.kind == "truncated" and parse_lenient(data) is None:
-            said = replace(read_http_error(None, self.headers, data), kind="malformed", extra=None)
-            events[-1] = replace(said, message=f"the answer is no JSON: {said.message[:200]}")
+            fault = replace(read_http_error(None, self.headers, data), kind="malformed", extra=None)
+            events[-1] = replace(fault, message=f"the answer is no JSON: {fault.message[:200]}")
         return data, events
 
     def end_with(self, fault: Fault) -> list[AnyEvent]:
@@ -221,7 +219,7 @@ class NativeSource:
 
     def complete(self) -> None:
         self._done = True
-        if self._decoding.over and not self._whole:
+        if self._decoding.over and not self._is_body:
             self._incoming.close()
         else:
             self._incoming.drain()
@@ -235,16 +233,12 @@ class NativeSource:
         return self._decoding.diagnostics
 
     @property
-    def decoder(self) -> Decoder:
-        return self._decoding.decoder
-
-    @property
     def malformed(self) -> int:
-        return self._decoding.decoder.malformed
+        return self.decoder.malformed
 
 
 def asks_for_several_choices(body: dict[str, Any]) -> bool:
-    """Whether a request asks for several answers: the end of one is not the end of all."""
+    """True if a request asks for several choices: the end of one is not the end of the response."""
     if _COUNTED.isdisjoint(body):
         return False
     config, prompt = lenient.get_object(body, "generationConfig"), body.get("prompt")
@@ -252,8 +246,8 @@ def asks_for_several_choices(body: dict[str, Any]) -> bool:
     return any(isinstance(count, int) and count > 1 for count in counts)
 
 
-def _ahead(chunk: bytes, start: int, few: int, frame_end: bytes) -> int:
-    """Where the next few frames of a long chunk end; of a short one, its end."""
+def _end_of_frames(chunk: bytes, start: int, few: int, frame_end: bytes) -> int:
+    """Returns where the next few frames of a long chunk end; for a short one, its end."""
     size = len(chunk)
     if size - start <= _LONG:
         return size

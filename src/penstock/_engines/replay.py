@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from penstock._engines.interface import ChunkEvents, UpstreamRequest
 
 PACES = {"natural": NATURAL, "full": FULL}
-_OK = 200
 
 
 class ReplayEngine:
@@ -51,9 +50,9 @@ class ReplaySource:
     """A packaged stream being played; events without a pause between them make a batch."""
 
     raw = False
+    status = 200
 
     def __init__(self, events: Iterator[tuple[float, AnyEvent]]) -> None:
-        self.status = _OK
         self.headers: Mapping[str, str] = {}
         self.diagnostics: list[Diagnostic] = []
         self._events = events

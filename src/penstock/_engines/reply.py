@@ -1,7 +1,7 @@
-"""A reply: an answer that has begun. Its batches, its events, its bytes; what it cost; how it came to be.
+"""The reply of a model, after its first content: events, bytes, usage, and the router's decisions.
 
-Nothing is retried from here on: trouble after the first content ends the events with a `Fault`, and what came before it
-is kept. One read, one batch: `read`, `pairs` and `batches` cost no await for each event.
+There are no retries from here on: an error ends the events with a `Fault`. Each read is one batch, so `read`, `pairs`
+and `batches` cost no await for each event.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from penstock._messages.context import Cleared
     from penstock.request import Turn
 
-# What may be thrown away and asked for again: it says nothing yet.
+# Events before the first content: after them the request can still be sent again.
 _PREAMBLE = """Start Step Usage Unknown TextStart TextEnd ReasoningStart ReasoningEnd RefusalStart RefusalEnd Fault"""
 PREAMBLE = frozenset(getattr(ev, name) for name in _PREAMBLE.split())
 _ENDS = frozenset({ev.Finish, ev.Fault})
-_NOTED = _ENDS | {ev.Usage}
-MAX_PREAMBLE_BYTES = 2**16  # bytes of preamble that are held back at most
+_OBSERVED = _ENDS | {ev.Usage}
+MAX_PREAMBLE_BYTES = 2**16  # that are held back
 
 
 class ModelReply:
-    """An answer on its way. Close it, or read it to its end."""
+    """A reply being read. Close it, or read it to its end."""
 
     def __init__(self, source: ResponseSource, job: UpstreamRequest, record: DecisionLog, engine: str) -> None:
         self.status: int = source.status
@@ -61,7 +61,7 @@ class ModelReply:
         self._over = False
 
     async def begin(self) -> None:
-        """Read up to the first content. A fault before it is an error, and may be tried again."""
+        """Reads up to the first content. Raises a fault before it, so that the request can be sent again."""
         size = 0
         while not self._over and size < MAX_PREAMBLE_BYTES:
             pair = await self._next()
@@ -75,7 +75,7 @@ class ModelReply:
                 raise self.error(self.end)
 
     def error(self, fault: ev.Fault) -> ProviderError:
-        """A fault of this reply as an error."""
+        """Returns the error for a fault of this reply."""
         if fault.status is None and self.status // 100 != 2:  # noqa: PLR2004
             fault = replace(fault, status=self.status)
         return provider_error(fault, provider=self.provider, model=self.model, headers=self.headers)
@@ -83,49 +83,49 @@ class ModelReply:
     # ── reading ───────────────────────────────────────────────────────────────────────────────────
 
     async def read(self) -> ChunkEvents | None:
-        """The bytes of one read and the events they gave, either may be empty; None at the end."""
+        """Returns the bytes of one read and their events; either may be empty. None at the end."""
         pair = await self.take()
         return pair and (pair[0], expand_runs(pair[1]))
 
     async def take(self) -> tuple[bytes, list[Any]] | None:
-        """The same, runs as they are: for whoever hands them on."""
+        """Does the same, but does not expand text runs."""
         if self._held:
             return self._held.popleft()
         if self._over:
             return None
-        try:  # as `_next`, which would be one more step for every event
+        try:  # as `_next`, which would cost one more call per event
             pair = await self._source.read()
         except asyncio.CancelledError:
             await self.aclose()
             raise
         except ProviderError as error:
             self._over = True
-            return b"", self._noted(self._source.end_with(error.fault))
+            return b"", self._observe(self._source.end_with(error.fault))
         if pair is None:
             self._over = True
             return None
-        return pair[0], self._noted(pair[1])
+        return pair[0], self._observe(pair[1])
 
     @property
     def holding(self) -> bool:
-        """Whether reads that `begin` has read still wait to be taken."""
+        """True if reads of `begin` still wait to be taken."""
         return bool(self._held)
 
     async def pour(self, step: ChunkHandler) -> None:
-        """Give each read to `step` the moment it comes, with no task between; then `read` goes on.
+        """Calls `step` with each read as it arrives, without a task in between; then use `read` again.
 
-        Returns when `step` says that it is enough, when the answer is over, and at once where a source cannot do so.
+        Returns when `step` returns False, when the answer ends, and at once if the source cannot do that.
         """
         pour: Any = getattr(self._source, "pour", None)
         if pour is None or self._held or self._over:
             return
-        trouble: list[Exception] = []
+        errors: list[Exception] = []
 
         def take(chunk: bytes, events: list[Any]) -> bool:
             try:  # nothing may be raised into the loop
-                return step(chunk, self._noted(events)) and not self._over
+                return step(chunk, self._observe(events)) and not self._over
             except Exception as error:  # noqa: BLE001 — it is raised below
-                trouble.append(error)
+                errors.append(error)
                 return False
 
         try:
@@ -134,25 +134,25 @@ class ModelReply:
             await self.aclose()
             raise
         except ProviderError:
-            pass  # the next read tells it
-        if trouble:
-            raise trouble[0]
+            pass  # the next read raises it
+        if errors:
+            raise errors[0]
 
     async def pairs(self) -> AsyncIterator[ChunkEvents]:
-        """Bytes and events together: what a tee wants."""
+        """Yields bytes and events together."""
         async with self:
             while (pair := await self.read()) is not None:
                 yield pair
 
     async def batches(self) -> AsyncIterator[list[ev.AnyEvent]]:
-        """The events, a list for each read."""
+        """Yields a list of events for each read."""
         async with self:
             while (pair := await self.read()) is not None:
                 if pair[1]:
                     yield pair[1]
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The upstream's own bytes; nothing where the engine has none (`raw`)."""
+        """Yields the provider's bytes; nothing if the engine has none (`raw`)."""
         async with self:
             while (pair := await self.read()) is not None:
                 if pair[0]:
@@ -165,13 +165,13 @@ class ModelReply:
                     yield event
 
     async def turn(self) -> Turn:
-        """The whole answer. A fault is raised: a turn that was asked for whole is whole."""
-        book = Fold()
+        """Returns the complete turn. Raises its fault, if any."""
+        fold = Fold()
         while (pair := await self.read()) is not None:
-            book.feed(pair[1])
+            fold.feed(pair[1])
         if isinstance(self.end, ev.Fault):
             raise self.error(self.end)
-        return book.turns[0]
+        return fold.turns[0]
 
     async def _next(self) -> ChunkEvents | None:
         try:
@@ -182,66 +182,66 @@ class ModelReply:
         if pair is None:
             self._over = True
             return None
-        return pair[0], self._noted(pair[1])
+        return pair[0], self._observe(pair[1])
 
-    def _noted(self, events: list[Any]) -> list[ev.AnyEvent]:
-        if _NOTED.isdisjoint(map(type, events)):
+    def _observe(self, events: list[Any]) -> list[ev.AnyEvent]:
+        if _OBSERVED.isdisjoint(map(type, events)):
             return events
-        for place, event in enumerate(events):
+        for index, event in enumerate(events):
             if type(event) is ev.Usage:
                 self.usage = self.usage if event.step else event
             elif type(event) in _ENDS:
-                return self._ended(events, place)
+                return self._end_at(events, index)
         return events
 
-    def _ended(self, events: list[Any], place: int) -> list[ev.AnyEvent]:
-        """One turn is what was asked for: what comes after its end is not read."""
-        last: ev.Finish | ev.Fault = events[place]
+    def _end_at(self, events: list[Any], index: int) -> list[ev.AnyEvent]:
+        """Ends the reply at the end of its turn: nothing after it is read."""
+        last: ev.Finish | ev.Fault = events[index]
         if isinstance(last, ev.Fault):
             last = redact_fault(last, self.secrets)
         self.end, self._over = last, True
         self._source.complete()
-        return [*events[:place], last]
+        return [*events[:index], last]
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
     def headers(self) -> Mapping[str, str]:
-        """The head of the answer, fit to be shown."""
+        """The headers of the response, without secrets."""
         return redact_headers(self._source.headers, self.secrets)
 
     @property
     def media(self) -> str:
-        """The content type of the answer."""
+        """The content type of the response."""
         return self._source.headers.get("content-type", "")
 
     @property
     def framing(self) -> str:
-        """How its bytes are framed: `body` where they are one, `auto` where nobody has said."""
+        """The framing of its bytes: `body` if they are one body, `auto` if it is not known."""
         return getattr(self._source, "framing", "auto")
 
     @property
     def decoder(self) -> Decoder | None:
-        """What reads the frames, where the source reads bytes; it counts those that are irregular."""
+        """The decoder, if the source reads bytes."""
         return getattr(self._source, "decoder", None)
 
     @property
     def end_frame_missing(self) -> bool:
-        """Whether the answer is complete but for its last frame, which was not waited for any longer."""
+        """True if the answer is complete except for its last frame, which did not arrive in time."""
         return isinstance(self.end, ev.Finish) and getattr(self._source, "end_frame_missing", False)
 
     @property
     def malformed(self) -> int:
-        """How many frames so far could not be read, and were skipped."""
+        """The number of frames that could not be read and were skipped."""
         return getattr(self._source, "malformed", 0)
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What was found in the request and in the answer so far."""
+        """The diagnostics of the request, and of the answer so far."""
         return [*self._job.diagnostics, *self._source.diagnostics]
 
     async def aclose(self) -> None:
-        """Let go. An answer that is not at its end loses its connection at once."""
+        """Closes the reply. If it is not complete, its connection is closed at once."""
         if self.end is None:
             self._over = True
             await self._source.aclose()

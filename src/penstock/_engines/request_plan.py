@@ -112,7 +112,7 @@ def build_request(request: Request, plan: RequestPlan, *, source: str, convert: 
     upstream.request = replace(request, model=upstream.model, usage=usage)
     if request.model != upstream.model and not request.model.endswith(f"/{upstream.model}"):
         convert = {**convert, "renamed": True}
-    _write_body(upstream, request, upstream.request, plan, source, convert)
+    _write_body(upstream, request, plan, source, convert)
     return upstream
 
 
@@ -125,15 +125,10 @@ def forward_headers(upstream: UpstreamRequest, headers: Mapping[str, str]) -> No
 
 
 def _write_body(
-    upstream: UpstreamRequest,
-    request: Request,
-    canonical: Request,
-    plan: RequestPlan,
-    source: str,
-    convert: ConvertOptions,
+    upstream: UpstreamRequest, request: Request, plan: RequestPlan, source: str, convert: ConvertOptions
 ) -> None:
     """Fills in the converted body and the diagnostics of what the body cannot carry."""
-    row, endpoint = upstream.provider, upstream.endpoint
+    row, endpoint, canonical = upstream.provider, upstream.endpoint, upstream.request or request
     options: ConvertOptions = {**plan.convert, **convert, "profile": plan.convert.get("profile"), "strict": False}
     converted = convert_request(canonical, source, endpoint.protocol, **options)
     json_by_prompt = any(diagnostic.code == ANY_JSON for diagnostic in converted.diagnostics)
@@ -229,8 +224,8 @@ def request_profile(row: Provider, protocol: str) -> Profile:
     try:
         fields = {name: msgspec.convert(value, _SHAPES.get(name, Any)) for name, value in row.profile.items()}
         shape = quirks_type(protocol)
-        own = row.quirks.get(protocol)
-        quirks = msgspec.convert(own, shape) if own and shape is not None else base.quirks
+        configured = row.quirks.get(protocol)
+        quirks = msgspec.convert(configured, shape) if configured and shape is not None else base.quirks
     except msgspec.ValidationError as error:
         raise InputError(f"provider {row.name!r}: {error}") from None
     return replace(base, **{**fields, "provider": row.name, "options": row.names, "quirks": quirks})

@@ -146,8 +146,7 @@ class CircuitBreakers:
 
     def last_message(self, key: CircuitKey) -> str:
         """Returns the provider's last error message, if any."""
-        circuit = self._circuits.get(key)
-        return circuit.last_message if circuit is not None else ""
+        return self._circuits[key].last_message if key in self._circuits else ""
 
     def record_success(self, key: CircuitKey) -> None:
         """Closes the circuit and refills its retry budget."""
@@ -163,8 +162,7 @@ class CircuitBreakers:
     def record_failure(self, key: CircuitKey, kind: str, message: str = "") -> None:
         """Counts a failure that the provider causes. Any other error shows that the provider answers."""
         if kind not in PROVIDER_FAULTS:
-            circuit = self._circuits.get(key)
-            if circuit is not None:
+            if circuit := self._circuits.get(key):
                 circuit.failed = circuit.opened = 0
                 circuit.probing = False
             return
@@ -178,9 +176,8 @@ class CircuitBreakers:
 
     def record_cancelled(self, key: CircuitKey) -> None:
         """Ends a cancelled request, which shows neither success nor failure."""
-        circuit = self._circuits.get(key)
-        if circuit is not None:
-            circuit.probing = False
+        if key in self._circuits:
+            self._circuits[key].probing = False
 
     def take_retry(self, key: CircuitKey) -> bool:
         """Takes one retry out of the budget; False if it is empty."""
@@ -189,17 +186,6 @@ class CircuitBreakers:
             return False
         circuit.tokens -= 1
         return True
-
-    def state(self) -> dict[CircuitKey, str]:
-        """Returns the state of each stored circuit: `closed` after a few failures, `open`, or `trying`."""
-        now = self._clock()
-
-        def describe(circuit: _Circuit) -> str:
-            if not circuit.opened:
-                return "closed"
-            return "open" if circuit.opened_at + self._period(circuit, alternative=False) > now else "trying"
-
-        return {key: describe(circuit) for key, circuit in self._circuits.items()}
 
     def open_count(self) -> int:
         """Returns the number of circuits that are not closed."""

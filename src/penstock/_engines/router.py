@@ -177,7 +177,7 @@ class Router:
         reply = ModelReply(source, upstream, record, engine.name)
         await reply.begin()
         why = f"{engine.name} is answering, status {reply.status}"
-        self._record(record, "open", engine.name, why, target, engine.name)
+        self._record(record, "open", engine.name, why, target, engine=engine.name)
         return reply
 
     def _learn_missing(self, error: ProviderError, target: Target, operation: str, record: DecisionLog) -> str:
@@ -225,7 +225,7 @@ class Router:
             request_plan.forward_headers(upstream, headers or {})
             sender = self._prepare(upstream, RequestPlan(template=upstream), target, record, engine)
             _, data = await sender.fetch(upstream)
-            self._record(record, "open", sender.name, f"{sender.name} has answered", target, sender.name)
+            self._record(record, "open", sender.name, f"{sender.name} has answered", target, engine=sender.name)
             return upstream, data, record
 
         return await self._try_targets(model, options, attempt)
@@ -275,7 +275,9 @@ class Router:
                 error.attempts = list(failed)
                 tries = len(failed) + 1
                 wait = retries.compute_retry_delay(error, tries, row.retry, self._chance)
-                why = self._reason_to_stop(call, target, circuit, error, tries, wait)
+                why = self._reason_to_stop(call, target, error, tries, wait)
+                if not why and not self.breakers.take_retry(circuit):
+                    why = "the budget of retries is spent"
                 if why:
                     self._record(record, "give-up", error.kind, f"{why}: {error}", target)
                     raise
@@ -293,13 +295,7 @@ class Router:
                 return result
 
     def _reason_to_stop(
-        self,
-        call: RoutedCall[Any],
-        target: Target,
-        circuit: retries.CircuitKey,
-        error: ProviderError,
-        tries: int,
-        wait: float | None,
+        self, call: RoutedCall[Any], target: Target, error: ProviderError, tries: int, wait: float | None
     ) -> str:
         """Returns why there is no retry; empty if there is one."""
         policy, configured = target.provider.retry, self.config.retries
@@ -312,9 +308,7 @@ class Router:
         allowed = self._cache.options(target, call.options, math.inf).timeouts.retry_wait - call.record.total_wait()
         if wait > allowed:
             return f"a wait of {wait:.1f} s is longer than the {allowed:.1f} s that timeouts.retry_wait leaves"
-        if time.monotonic() + wait >= call.deadline:
-            return "there is no time left"
-        return "" if self.breakers.take_retry(circuit) else "the budget of retries is spent"
+        return "there is no time left" if time.monotonic() + wait >= call.deadline else ""
 
     def _check_circuit(
         self, target: Target, circuit: retries.CircuitKey, record: DecisionLog, *, alternative: bool
@@ -334,24 +328,17 @@ class Router:
         self.engines.sign(upstream, plan)
         engine, why = self.engines.choose(upstream, plan, requested)
         if why:
-            self._record(record, "engine", "lacks", why, target, "native")
+            self._record(record, "engine", "lacks", why, target, engine="native")
         return engine
 
     def _record(
-        self,
-        record: DecisionLog,
-        kind: DecisionKind,
-        code: str,
-        why: str,
-        target: Target,
-        engine: str = "",
-        wait: float = 0.0,
+        self, record: DecisionLog, kind: DecisionKind, code: str, why: str, target: Target, **more: Any
     ) -> None:
         """Adds a decision to the record of a request, to the counters and to the log."""
         name, level = target.provider.name, logging.DEBUG
         if kind in INFO_KINDS:  # these quote errors, which may hold secrets; the others hold names only
             why, level = redact(why), logging.INFO
-        decision = Decision(kind, code, why, name, target.model, engine, wait)
+        decision = Decision(kind, code, why, name, target.model, **more)
         record.decisions.append(decision)
         self.counts[kind, code, name] += 1
         if log.isEnabledFor(level):

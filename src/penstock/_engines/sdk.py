@@ -19,7 +19,7 @@ from penstock._engines.sdk_vendors import VENDOR_SDKS, VendorSdk, capture_respon
 from penstock._http.header_fields import check_request, check_url
 from penstock._http.pool import IdleConnections
 from penstock._http.proxy_and_tls import proxy_for, tls_context, tls_key
-from penstock._http.transport_errors import connection_error, response_error, timeout_error
+from penstock._http.transport_errors import connection_error, response_error, timeout_error, wait_timeout_message
 from penstock.errors import ProviderError, provider_error
 from penstock.events import AnyEvent, Fault
 
@@ -164,7 +164,10 @@ class SdkSource:
             await self.aclose()
             if self._decoding.pending:  # only optional frames are missing
                 return b"", self._decoding.finish()
-            raise provider_error(Fault("timeout", self._timeout_message())) from None
+            past_total = asyncio.get_running_loop().time() >= self._total_due
+            limits = self._job.options.timeouts
+            message = wait_timeout_message(limits, began=self._begun, past_total=past_total)
+            raise provider_error(Fault("timeout", message)) from None
         except Exception as error:  # noqa: BLE001 — each SDK has its own exceptions
             return b"", await self._finish_with_error(error)
         if payload is None:
@@ -182,14 +185,6 @@ class SdkSource:
             return min(self._total_due, self._decoding.until)
         between_bytes = self._job.options.timeouts.between_bytes
         return min(self._total_due, now + between_bytes if self._begun else max(now, self._first_byte_due))
-
-    def _timeout_message(self) -> str:
-        limits = self._job.options.timeouts
-        if asyncio.get_running_loop().time() >= self._total_due:
-            return f"no end within {limits.total:g} s (timeouts.total)"
-        if not self._begun:
-            return f"no answer within {limits.first_byte:g} s (timeouts.first_byte)"
-        return f"nothing more within {limits.between_bytes:g} s (timeouts.between_bytes)"
 
     async def _finish_with_error(self, error: Exception) -> list[AnyEvent]:
         """Decodes an error that was part of the stream like any payload; raises any other error."""

@@ -67,10 +67,6 @@ class IdleConnections(Generic[C]):
     def __len__(self) -> int:
         return len(self._oldest_first)
 
-    @property
-    def has_timer(self) -> bool:
-        return self._timer is not None
-
     def add(self, address: Hashable, connection: C) -> None:
         """Adds a connection that becomes idle now."""
         if len(self._oldest_first) >= self._limit:
@@ -255,11 +251,6 @@ class DirectPool:
             idle.discard(connection)
 
     @property
-    def busy(self) -> int:
-        """The number of connections with a response in progress."""
-        return len(self._open) - self.idle
-
-    @property
     def idle(self) -> int:
         """The number of idle connections."""
         return sum(len(idle) for idle in self._idle.values())
@@ -306,13 +297,7 @@ class UpstreamClient:
         return UpstreamResponse(response, limits, loop, started)
 
     async def send(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        options: RequestOptions,
-        proxy: str | None,
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, options: RequestOptions, proxy: str | None
     ) -> UpstreamResponse:
         """Sends a request over aiohttp and waits for the response's head."""
         loop, limits = asyncio.get_running_loop(), options.timeouts

@@ -88,18 +88,19 @@ _contexts: dict[TlsKey, ssl.SSLContext] = {}
 
 def tls_key(options: RequestOptions) -> TlsKey:
     """Returns the cache key of a context: the options and the state of their files."""
-    own = options.client_certificate
+    certificate = options.client_certificate
     return (
         options.verify_ssl,
-        own and own.passphrase,
+        certificate and certificate.passphrase,
         *((name, _file_state(name)) for name in certificate_files(options)),
     )
 
 
 def certificate_files(options: RequestOptions) -> list[str]:
     """Returns the certificate files that the options name. They may be renewed at any time."""
-    own = options.client_certificate
-    return [name for name in (*options.ca_bundle, *((own.cert, own.key) if own else ())) if name]
+    certificate = options.client_certificate
+    client_files = (certificate.cert, certificate.key) if certificate else ()
+    return [name for name in (*options.ca_bundle, *client_files) if name]
 
 
 def tls_context(options: RequestOptions) -> ssl.SSLContext:
@@ -122,26 +123,25 @@ def _file_state(name: str) -> tuple[int, int]:
 
 
 def _create_context(options: RequestOptions) -> ssl.SSLContext:
-    made = ssl.create_default_context()
+    context = ssl.create_default_context()
     for name in options.ca_bundle:
         try:
-            made.load_verify_locations(name)
+            context.load_verify_locations(name)
         except (ssl.SSLError, OSError):
             raise InputError(f"ca_bundle: {name} holds no certificates in PEM form") from None
     if options.client_certificate is not None:
-        _load_client_certificate(made, options.client_certificate)
+        _load_client_certificate(context, options.client_certificate)
     if not options.verify_ssl:
-        made.check_hostname = False
-        made.verify_mode = ssl.CERT_NONE
-    return made
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
-def _load_client_certificate(made: ssl.SSLContext, own: ClientCertificate) -> None:
+def _load_client_certificate(context: ssl.SSLContext, certificate: ClientCertificate) -> None:
     try:
         # A function: without a passphrase OpenSSL would ask at the terminal.
-        made.load_cert_chain(own.cert, own.key or None, lambda: own.passphrase)
+        context.load_cert_chain(certificate.cert, certificate.key or None, lambda: certificate.passphrase)
     except (ssl.SSLError, OSError):
-        raise InputError(
-            f"client_certificate: {own.cert} with the key {own.key or own.cert} cannot be used; "
-            "both must be PEM files that belong together, and the passphrase must fit"
-        ) from None
+        files = f"{certificate.cert} with the key {certificate.key or certificate.cert}"
+        hint = "both must be PEM files that belong together, and the passphrase must fit"
+        raise InputError(f"client_certificate: {files} cannot be used; {hint}") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock._http.transport_errors import connection_error
+from penstock._http.transport_errors import connection_error, wait_timeout_message
 from penstock.errors import provider_error
 from penstock.events import Fault
 
@@ -148,13 +148,9 @@ class UpstreamResponse:
         if now < due:
             self._timer = self._loop.call_at(due, self._on_timer)
             return
-        limits, self._timer = self._limits, None
-        if now >= self._total_due:
-            self._timeout_message = f"no end within {limits.total:g} s (timeouts.total)"
-        elif self._body_started:
-            self._timeout_message = f"nothing more within {limits.between_bytes:g} s (timeouts.between_bytes)"
-        else:
-            self._timeout_message = f"no answer within {limits.first_byte:g} s (timeouts.first_byte)"
+        self._timer = None
+        began = self._body_started
+        self._timeout_message = wait_timeout_message(self._limits, began=began, past_total=now >= self._total_due)
         self._content.set_exception(TimeoutError(self._timeout_message))
         self.close()
 

@@ -69,16 +69,25 @@ def timeout_error(error: BaseException, limits: Timeouts) -> ProviderError:
     return provider_error(Fault("timeout", f"no answer within {which}"))
 
 
+def wait_timeout_message(limits: Timeouts, *, began: bool, past_total: bool) -> str:
+    """Returns the message for a timeout while a response is read; it names the limit."""
+    if past_total:
+        return f"no end within {limits.total:g} s (timeouts.total)"
+    if began:
+        return f"nothing more within {limits.between_bytes:g} s (timeouts.between_bytes)"
+    return f"no answer within {limits.first_byte:g} s (timeouts.first_byte)"
+
+
 def _class_names(error: BaseException | None) -> list[str]:
     """Returns the class names of an exception and of its causes."""
-    made: list[str] = []
-    while error is not None and len(made) < 100:  # noqa: PLR2004 — a cycle of causes must end too
-        made += [one.__name__ for one in type(error).__mro__]
+    names: list[str] = []
+    while error is not None and len(names) < 100:  # noqa: PLR2004 — a cycle of causes must end too
+        names += [one.__name__ for one in type(error).__mro__]
         inner: Any = getattr(error, "os_error", None)
         if isinstance(inner, BaseException):
-            made += [one.__name__ for one in type(inner).__mro__]
+            names += [one.__name__ for one in type(inner).__mro__]
         error = error.__cause__ or error.__context__
-    return made
+    return names
 
 
 def _add_detail(message: str, error: BaseException) -> str:

@@ -253,20 +253,16 @@ class LiveCaptures:
         self.closed: bool = False
         self._services = services
         self._loop: Any = None
-        self._listeners: set[TurnListener] = set()
+        self.listeners: set[TurnListener] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     # ── listeners ───────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def listeners(self) -> int:
-        return len(self._listeners)
 
     def add_listener(self, tenant: str | None) -> TurnListener:
         """Adds a listener. `tenant`: whose turns; None means all."""
         self._loop = asyncio.get_running_loop()
         listener = TurnListener(tenant)
-        self._listeners.add(listener)
+        self.listeners.add(listener)
         self._services.watch = self
         self._services.estimates.on_estimate = self._on_estimate
         if self._timer is not None:
@@ -275,8 +271,8 @@ class LiveCaptures:
 
     def remove_listener(self, listener: TurnListener) -> None:
         """Removes a listener. Captures stay for a while, for listeners that come back."""
-        self._listeners.discard(listener)
-        if not self._listeners:
+        self.listeners.discard(listener)
+        if not self.listeners:
             self._services.watch = self._services.estimates.on_estimate = None
             self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self.clear)
 
@@ -289,7 +285,7 @@ class LiveCaptures:
     def close(self) -> None:
         """Ends all streams, because the gateway stops."""
         self.closed = True
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.news.set()
         for capture in self.captures.values():
             capture.wake_followers()
@@ -299,7 +295,7 @@ class LiveCaptures:
     def begin(self, turn: ActiveTurn) -> TurnCapture | None:
         """A turn begins. Returns None if too many turns wait to be shown."""
         tenant = turn.incoming.caller.tenant
-        if not any(listener.has_room(tenant) for listener in self._listeners):
+        if not any(listener.has_room(tenant) for listener in self.listeners):
             return None
         capture = self.captures[turn.incoming.id] = TurnCapture(turn, self)
         if len(self.captures) > MAX_TURNS:
@@ -324,7 +320,7 @@ class LiveCaptures:
             self._loop.call_soon_threadsafe(self.on_journal_row, row)
 
     def _notify(self, id: str, tenant: str, row: JournalEntry | None = None) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.on_turn(id, tenant, row)
 
     # ── bounds ────────────────────────────────────────────────────────────────────────────────────

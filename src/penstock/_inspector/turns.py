@@ -156,7 +156,7 @@ class TurnRoutes:
 
     async def live(self, incoming: IncomingRequest) -> EventStream:
         """`GET /inspector/live`: the last turns, then every change."""
-        if self._captures.listeners >= MAX_LISTENERS:
+        if len(self._captures.listeners) >= MAX_LISTENERS:
             raise make_refusal(503, "overloaded", f"{MAX_LISTENERS} pages watch already", retry_after=5.0)
         tenant = _visible_tenant(incoming)
         listener = self._captures.add_listener(tenant)

@@ -1,6 +1,6 @@
-"""Usage over time, and estimates beside what they were of: journal rows → series that can be drawn.
+"""Turns rows of the journal into series for charts: usage over time, and the accuracy of token estimates.
 
-Pure but for the history it is handed. Slow for many rows: not for the event loop.
+Slow for many rows: not for the event loop.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from penstock._store.history import JournalEstimate, UsagePoint
 
-MAX_SERIES = 20  # those with the most turns; the others are one
+MAX_SERIES = 20  # those with the most turns; the others are summed up
 OTHERS = "others"
-MAX_BUCKETS = 500  # at most
+MAX_BUCKETS = 500
 STEPS = (60, 300, 900, 3600, 10_800, 21_600, 86_400, 604_800)  # seconds
-USUAL_BUCKETS = 60  # buckets, or a little more
+USUAL_BUCKETS = 60
 MAX_POINTS = 500  # of one model
 _PERCENTILE = 0.95
 
 
 class UsageSeries(msgspec.Struct, omit_defaults=True):
-    """Turns of one name, by bucket. A median of none is null."""
+    """The turns of one name, by bucket. The median of no turns is null."""
 
     name: str
     requests: list[int]
@@ -41,7 +41,7 @@ class UsageSeries(msgspec.Struct, omit_defaults=True):
 
 
 class UsageTotal(msgspec.Struct):
-    """The same of all the time."""
+    """The same for the whole period."""
 
     requests: int = 0
     input: int = 0
@@ -54,7 +54,7 @@ class UsageTotal(msgspec.Struct):
 
 
 class UsageReport(msgspec.Struct):
-    """All series. `buckets`: when each begins, in seconds since the epoch."""
+    """All series. `buckets`: the start of each, in seconds since the epoch."""
 
     by: str
     bucket: float
@@ -66,33 +66,27 @@ class UsageReport(msgspec.Struct):
 
 
 def bucket_seconds(since: float, until: float, wanted: float = 0.0) -> float:
-    """How long a bucket is: as asked, but never so short that there are too many."""
+    """Returns the length of a bucket: as requested, unless there would be too many."""
     least = (until - since) / MAX_BUCKETS
     fitting = next((step for step in STEPS if (until - since) / step <= USUAL_BUCKETS), STEPS[-1])
     return max(wanted or fitting, least, 1.0)
 
 
 def build_usage(rows: list[UsagePoint], by: str, since: float, until: float, step: float) -> UsageReport:
-    """The rows in buckets, by name."""
+    """Returns the rows in buckets, by name."""
     first = since // step * step
     count = max(1, int((until - first) / step) + (1 if (until - first) % step else 0))
     names: dict[str, int] = defaultdict(int)
     for row in rows:
         names[row.name] += row.turns
     most = sorted(names, key=lambda name: (-names[name], name))
-    own = set(most if len(most) <= MAX_SERIES else most[: MAX_SERIES - 1])
-    groups: dict[str, list[UsagePoint]] = {name: [] for name in most if name in own}
+    separate = set(most if len(most) <= MAX_SERIES else most[: MAX_SERIES - 1])
+    groups: dict[str, list[UsagePoint]] = {name: [] for name in most if name in separate}
     for row in rows:
-        groups.setdefault(row.name if row.name in own else OTHERS, []).append(row)
-    return UsageReport(
-        by=by,
-        bucket=step,
-        since=since,
-        until=until,
-        buckets=[first + place * step for place in range(count)],
-        series=[_build_series(name, group, first, step, count) for name, group in groups.items()],
-        total=_sum_rows(rows),
-    )
+        groups.setdefault(row.name if row.name in separate else OTHERS, []).append(row)
+    buckets = [first + number * step for number in range(count)]
+    series = [_build_series(name, group, first, step, count) for name, group in groups.items()]
+    return UsageReport(by, step, since, until, buckets, series, _sum_rows(rows))
 
 
 def _build_series(name: str, rows: list[UsagePoint], first: float, step: float, count: int) -> UsageSeries:
@@ -109,17 +103,13 @@ def _build_series(name: str, rows: list[UsagePoint], first: float, step: float, 
 def _sum_rows(rows: list[UsagePoint]) -> UsageTotal:
     if not rows:
         return UsageTotal()
-    firsts = sorted(row.ttft for row in rows if row.ttft is not None)
-    return UsageTotal(
-        sum(row.turns for row in rows),
-        sum(row.input for row in rows),
-        sum(row.output for row in rows),
-        sum(row.cost for row in rows),
-        sum(row.turns for row in rows if row.fault),
-        _median(firsts),
-        firsts[min(int(len(firsts) * _PERCENTILE), len(firsts) - 1)] if firsts else None,
-        _median([row.duration for row in rows if row.duration is not None]),
-    )
+    columns = ("turns", "input", "output", "cost")
+    turns, inputs, outputs, cost = (sum(getattr(row, name) for row in rows) for name in columns)
+    faults = sum(row.turns for row in rows if row.fault)
+    ttfts = sorted(row.ttft for row in rows if row.ttft is not None)
+    p95 = ttfts[min(int(len(ttfts) * _PERCENTILE), len(ttfts) - 1)] if ttfts else None
+    durations = [row.duration for row in rows if row.duration is not None]
+    return UsageTotal(turns, inputs, outputs, cost, faults, _median(ttfts), p95, _median(durations))
 
 
 def _median(values: list[float]) -> float | None:
@@ -130,14 +120,14 @@ def _median(values: list[float]) -> float | None:
 
 
 class LearnedFactor(msgspec.Struct):
-    """A factor, and when it was that."""
+    """A correction factor at a time."""
 
     time: float
     factor: float
 
 
 class EstimatePoint(msgspec.Struct, gc=False):
-    """One turn: what was estimated, and what it was."""
+    """The estimated and the actual count of a turn."""
 
     time: float
     estimate: int
@@ -147,7 +137,7 @@ class EstimatePoint(msgspec.Struct, gc=False):
 
 
 class ModelAccuracy(msgspec.Struct):
-    """What estimates for a model were worth. `coverage`: how many of ten were within their bounds, as a share."""
+    """The accuracy of the estimates for a model. `coverage`: the share of turns within the estimated bounds."""
 
     model: str
     factor: float
@@ -159,7 +149,7 @@ class ModelAccuracy(msgspec.Struct):
 
 
 def build_accuracy(points: Iterable[JournalEstimate]) -> list[ModelAccuracy]:
-    """By model, those with the most turns first."""
+    """Returns the accuracy by model, those with the most turns first."""
     groups: dict[str, list[JournalEstimate]] = defaultdict(list)
     for point in points:
         groups[point.model].append(point)
@@ -170,13 +160,6 @@ def _model_accuracy(name: str, points: list[JournalEstimate]) -> ModelAccuracy:
     within = sum(point.low <= point.actual <= point.high for point in points)
     errors = [abs(point.estimate - point.actual) / point.actual for point in points]
     history = [LearnedFactor(point.time, point.factor) for point in points if point.factor is not None]
-    shots = [EstimatePoint(point.time, point.estimate, point.actual, point.low, point.high) for point in points]
-    return ModelAccuracy(
-        name,
-        history[-1].factor if history else 1.0,
-        len(points),
-        within / len(points),
-        median(errors),
-        history[-MAX_POINTS:],
-        shots[-MAX_POINTS:],
-    )
+    shown = [EstimatePoint(one.time, one.estimate, one.actual, one.low, one.high) for one in points[-MAX_POINTS:]]
+    factor, count = history[-1].factor if history else 1.0, len(points)
+    return ModelAccuracy(name, factor, count, within / count, median(errors), history[-MAX_POINTS:], shown)

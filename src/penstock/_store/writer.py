@@ -88,10 +88,6 @@ class SqliteWriter:
                 self._condition.notify_all()
         return True
 
-    @property
-    def waiting(self) -> int:
-        return len(self._jobs)
-
     def create(self, statements: str) -> None:
         """Creates tables, in the caller's thread. The statements are separated by semicolons.
 
