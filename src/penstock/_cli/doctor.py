@@ -21,9 +21,9 @@ from penstock._client.api import Client
 from penstock._engines.config import choose_engine
 from penstock._engines.credentials import find_stored_key
 from penstock._engines.model_resolution import list_configured_providers
-from penstock._http.request_options import RequestOptions, Timeouts
 from penstock._engines.router import Router
 from penstock._http.proxy_and_tls import proxy_for
+from penstock._http.request_options import RequestOptions, Timeouts
 from penstock._http_errors import read_http_error
 from penstock._jsontext import parse_lenient
 from penstock._lenient_fields import as_object, get_integer
