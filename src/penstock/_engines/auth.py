@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from penstock._engines.interface import HttpRequest
     from penstock._providers.registry import Credential, Provider
 
-Headers: TypeAlias = Mapping[str, str]
+TextMapping: TypeAlias = Mapping[str, str]
 # method, URL, headers, body → status, headers, body
-Fetch: TypeAlias = Callable[[str, str, Headers, bytes], Coroutine[Any, Any, tuple[int, Headers, bytes]]]
+Fetch: TypeAlias = Callable[[str, str, TextMapping, bytes], Coroutine[Any, Any, tuple[int, TextMapping, bytes]]]
 
 
 class Auth(Protocol):
@@ -74,8 +74,8 @@ class AuthSettings(NamedTuple):
     provider: Provider
     row: Credential
     key: str
-    env: Mapping[str, str]
-    settings: Mapping[str, str]
+    env: TextMapping
+    settings: TextMapping
 
     def fill(self, template: str) -> str:
         return fill_template(self.provider, template, settings=self.settings, env=self.env)
@@ -91,11 +91,7 @@ class AuthSettings(NamedTuple):
 
 
 def auth_for(
-    provider: Provider,
-    *,
-    key: str = "",
-    env: Mapping[str, str] | None = None,
-    settings: Mapping[str, str] | None = None,
+    provider: Provider, *, key: str = "", env: TextMapping | None = None, settings: TextMapping | None = None
 ) -> Auth:
     """Returns the auth of a provider. `key` replaces the key in the environment."""
     env = env or {}
@@ -289,7 +285,7 @@ class _GoogleResponse(NamedTuple):
     """The response that google-auth expects of a transport."""
 
     status: int
-    headers: Headers
+    headers: TextMapping
     data: bytes
 
 

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
 MAX_ROWS = 200_000  # rows that sums are computed from
-_SEARCHED = """client asked model provider engine route protocol upstream key status finish fault fault_message
-    request_id operation"""
-_SEARCH_COLUMNS = _SEARCHED.split()
+_SEARCH_COLUMNS = """client asked model provider engine route protocol upstream key status finish fault fault_message
+    request_id operation""".split()
 _MATCHES = " OR ".join(f"{name} LIKE ? ESCAPE '\\'" for name in _SEARCH_COLUMNS)
 
 
