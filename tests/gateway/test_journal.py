@@ -84,7 +84,7 @@ def test_questions() -> None:
     assert [number for number, _ in first] == [12, 11, 10, 9, 8]
     assert [number for number, _ in rows.turns(limit=2, before=8)] == [7, 6]
     with pytest.raises(ValueError, match="1=1"):
-        rows.by("1=1")  # type: ignore[arg-type]
+        rows.by("1=1")
     with pytest.raises(ValueError, match="1=1"):
         rows.total(**{"1=1": "x"})  # type: ignore[arg-type]
     journal.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -80,6 +80,10 @@ async def burst(direct: DirectPool, url: str, server: Server, count: int) -> Non
     await asyncio.gather(*asked)
 
 
+def has_timer(idle: IdleConnections[Any]) -> bool:
+    return idle._timer is not None
+
+
 def pool(direct: DirectPool) -> IdleConnections[UpstreamConnection]:
     (found,) = direct._idle.values()
     return found
@@ -91,12 +95,12 @@ def test_idle_connections_are_closed_without_another_request() -> None:
         async with serving() as (direct, url, server):
             await burst(direct, url, server, 40)
             assert (direct.idle, len(direct._open)) == (40, 40)
-            assert pool(direct)._timer is not None
+            assert has_timer(pool(direct))
             began = asyncio.get_running_loop().time()
             await server.until_closed(40)
             assert asyncio.get_running_loop().time() - began > IDLE / 2
             assert direct.idle == 0
-            assert pool(direct)._timer is None, "nothing is idle, so nothing is waited for"
+            assert not has_timer(pool(direct)), "nothing is idle, so nothing is waited for"
 
     asyncio.run(scene())
 
@@ -137,11 +141,11 @@ def test_no_timer_is_left(how: str) -> None:
         async with serving() as (direct, url, server):
             await burst(direct, url, server, 2)
             idle = pool(direct)
-            assert idle._timer is not None
+            assert has_timer(idle)
             asked: list[asyncio.Future[None]] = []
             if how == "closed":
                 direct.close()
-                assert (len(idle), idle._timer) == (0, None)
+                assert (len(idle), has_timer(idle)) == (0, False)
                 return
             if how == "lost":
                 for made in list(direct._open):
@@ -151,7 +155,7 @@ def test_no_timer_is_left(how: str) -> None:
                 server.answer.clear()
                 asked = [asyncio.ensure_future(ask(direct, url)) for _ in range(2)]
             async with asyncio.timeout(10):
-                while idle._timer is not None:  # noqa: ASYNC110 — the timer tells nobody that it is over
+                while has_timer(idle):  # noqa: ASYNC110 — the timer tells nobody that it is over
                     await asyncio.sleep(IDLE / 10)
             assert len(idle) == 0
             if how == "in use":

@@ -250,7 +250,9 @@ class RoutedRequest:
 
     async def build(self, request: Request, plan: RequestPlan, convert: ConvertOptions) -> UpstreamRequest:
         """Builds the request of one attempt, with the diagnostics of fetched files."""
-        upstream = await self.run(lambda: build_request(request, plan, source=self.source, convert=convert))
+        upstream: UpstreamRequest = await self.run(
+            lambda: build_request(request, plan, source=self.source, convert=convert)
+        )
         if self.files is not None:
             self.files.report(upstream)
         return upstream

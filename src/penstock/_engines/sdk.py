@@ -134,7 +134,8 @@ class SdkSource:
         self._vendor, self._job = vendor, job
         self._decoding = ReplyDecoder(job)
         self._payloads: AsyncIterator[Any] | None = None
-        self._body = self._response = None
+        self._body: Any = None
+        self._response: Any = None
         now, limits = asyncio.get_running_loop().time(), job.options.timeouts
         self._first_byte_due, self._total_due = now + limits.first_byte, now + limits.total
         self._begun = self._done = False

@@ -141,11 +141,11 @@ class TurnRoutes:
     def secrets(self) -> Iterable[str]:
         return self._services.secrets
 
-    def _query(self, query: Callable[[JournalHistory], T], default: T) -> T:
-        """Returns the result of a query of the journal; the default if there is no journal."""
+    def _query(self, query: Callable[[JournalHistory], T]) -> T | None:
+        """Returns the result of a query of the journal; None without a journal."""
         rows = self._services.journal.rows
         if rows is None:
-            return default
+            return None
         self._services.journal.flush()
         return query(JournalHistory(rows))
 
@@ -180,8 +180,9 @@ class TurnRoutes:
     def _read_page(
         self, before: int | None, search: str, limit: int, tenant: str | None
     ) -> tuple[list[schemas.TurnRow], int | None]:
-        found = self._query(
-            lambda history: history.page(before=before, search=search[:200], limit=limit, tenant=tenant), []
+        found = (
+            self._query(lambda history: history.page(before=before, search=search[:200], limit=limit, tenant=tenant))
+            or []
         )
         stamps = self._folder.names()
         rows = [schemas.row_from_journal(turn, held=self._is_held(turn, stamps)) for _, turn in found]
@@ -226,7 +227,7 @@ class TurnRoutes:
         if capture is not None and not capture.dropped:
             return capture.to_source()
         entry = capture.entry if capture is not None else None
-        entry = entry or self._query(lambda history: history.find(id, tenant), None)
+        entry = entry or self._query(lambda history: history.find(id, tenant))
         if entry is None:
             raise make_refusal(404, "not-found", f"there is no turn {id[:100]!r} here, or none that this key may see")
         source = self._folder.find_turn(entry.request_id, entry.time)
@@ -276,7 +277,7 @@ class TurnRoutes:
         step = usage_series.bucket_seconds(since, until, query_decimal(query, "bucket", 0.0))
 
         def read() -> usage_series.UsageReport:
-            points = self._query(lambda history: history.usage(cast("UsageGroup", by), since, until, tenant), [])
+            points = self._query(lambda history: history.usage(cast("UsageGroup", by), since, until, tenant)) or []
             return usage_series.build_usage(points, by, since, until, step)
 
         return self._respond(await self._work.run(read))
@@ -286,7 +287,7 @@ class TurnRoutes:
         tenant, since = _visible_tenant(incoming), query_decimal(incoming.query, "since", time.time() - 30 * DAY)
 
         def read() -> list[usage_series.ModelAccuracy]:
-            return usage_series.build_accuracy(self._query(lambda history: history.estimates(since, tenant), []))
+            return usage_series.build_accuracy(self._query(lambda history: history.estimates(since, tenant)) or [])
 
         return self._respond({"models": await self._work.run(read)})
 
