@@ -22,7 +22,7 @@ from benchmarks.ridge import Belief, Row, solve
 from benchmarks.token_corpus import load
 from penstock._tokens import features
 from penstock._tokens.families import DEFAULT_FAMILY, FEATURE_NAMES, Constants, Tables, load_tables
-from penstock._tokens.features import FeatureCounter, Features, constant_values, estimate_tokens
+from penstock._tokens.features import FeatureAmounts, FeatureCounter, constant_values, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -57,9 +57,9 @@ class Seen(NamedTuple):
 
     sample: Sample
     family: str
-    tally: Features
-    messages: list[Features]
-    frame: Features
+    tally: FeatureAmounts
+    messages: list[FeatureAmounts]
+    frame: FeatureAmounts
 
 
 def seen(samples: Iterable[Sample], facts: Tables) -> list[Seen]:
@@ -69,7 +69,7 @@ def seen(samples: Iterable[Sample], facts: Tables) -> list[Seen]:
         counter = FeatureCounter(family, facts.pictures)
         frame = counter.count_frame(sample.request)
         messages = [counter.count_message(message) for message in sample.request.messages]
-        whole = Features()
+        whole = FeatureAmounts()
         for part in (frame, *messages):
             whole.add(part)
         rows.append(Seen(sample, family.name, whole, messages, frame))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._messages.content import Images, check_media, decoded_size, describe, detect_media_type, place_files
+from penstock._messages.content import Images, check_media, decoded_size, describe_file, detect_media_type, place_files
 from penstock._request_profile import FileSupport
 from penstock.errors import BadRequest
 from tests.messages.generated_requests import REQUESTS, ask, assistant, call, codes, plain, shape, steady, tool, user
@@ -136,8 +136,11 @@ def test_sizes_are_those_of_the_bytes(data: bytes) -> None:
 
 
 def test_a_file_elsewhere_is_told_by_its_address() -> None:
-    assert describe(rq.File("image/png", "https://example.org/a.png")) == "image, image/png, https://example.org/a.png"
-    assert describe(rq.File("application/pdf", data="A" * 4_000_000)) == "file, application/pdf, 3 MB"
+    assert (
+        describe_file(rq.File("image/png", "https://example.org/a.png"))
+        == "image, image/png, https://example.org/a.png"
+    )
+    assert describe_file(rq.File("application/pdf", data="A" * 4_000_000)) == "file, application/pdf, 3 MB"
 
 
 @given(REQUESTS, st.sampled_from(["placeholder", "skip", "keep"]))

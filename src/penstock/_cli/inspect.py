@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock._inspector.traces import TraceSource
 
 INDENT = 10  # of the summary
-DEFAULT_WIDTH = 120  # where the terminal does not say
+DEFAULT_WIDTH = 120  # if the terminal has no size
 
 
 def run_inspect(options: Namespace) -> int:

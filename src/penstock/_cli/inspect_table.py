@@ -120,7 +120,7 @@ class InspectTable:
         number = str(row.number) if row.frame is not None else "end"
         style = event_style(row.effects[0].event) if row.effects else "dim"
         frame: StyledLine = (
-            self._frames.line(row.frame, style) if row.frame is not None else [("(end of input)", "dim")]
+            self._frames.shorten(row.frame, style) if row.frame is not None else [("(end of input)", "dim")]
         )
         if not row.effects:
             yield TableRow(number, frame, [("·", "dim")])
@@ -132,7 +132,7 @@ class InspectTable:
 
     def _leaving(self, effect: EventOutputs) -> list[StyledLine]:
         style = event_style(effect.event)
-        return [[("→ ", style), *self._outputs.line(frame, style)] for frame in effect.outputs] or [[]]
+        return [[("→ ", style), *self._outputs.shorten(frame, style)] for frame in effect.outputs] or [[]]
 
 
 def _title(words: str, frames: FrameShortener) -> str:

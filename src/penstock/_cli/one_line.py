@@ -102,7 +102,7 @@ class FrameShortener:
             for span in _format_leaf(_last_key(path), value)
         ]
 
-    def line(self, frame: Frame, style: str = "") -> StyledLine:
+    def shorten(self, frame: Frame, style: str = "") -> StyledLine:
         """Returns a frame's name or type, then its content."""
         payload = parse_lenient(frame[1])
         if not isinstance(payload, dict):

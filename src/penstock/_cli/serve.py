@@ -95,7 +95,7 @@ def _on_ready(app: App, options: Namespace, port: int, server: GatewayServer) ->
     is_terminal_closed = _terminal_watcher()
 
     def on_hangup() -> None:
-        """Handles SIGHUP: the terminal was closed, or somebody wants a reload."""
+        """Handles SIGHUP: the terminal was closed, or a reload is requested."""
         if is_terminal_closed():
             server.should_exit = True
         else:

@@ -38,7 +38,7 @@ BODY_KEYS = {
     "messages stop_sequences": "anthropic",
     "messages": "openai-chat",
 }
-MAX_ABOUT = 36  # columns of what a message says
+MAX_ABOUT = 36  # columns of a message's beginning
 
 
 def run_tokens(options: Namespace) -> int:

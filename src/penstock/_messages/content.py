@@ -146,7 +146,7 @@ def place_files(request: rq.Request, holding: FileSupport, how: Images, notes: D
             notes.add(
                 "file-refused", f"{reason}: {'it is left out' if how == 'skip' else 'a placeholder stands for it'}"
             )
-            return None if how == "skip" else rq.Text(f"[{describe(part)}]")
+            return None if how == "skip" else rq.Text(f"[{describe_file(part)}]")
 
         return position
 
@@ -212,7 +212,7 @@ def decoded_size(file: rq.File) -> int:
     return len(file.data) * 3 // 4 - file.data[-2:].count("=")
 
 
-def describe(file: rq.File) -> str:
+def describe_file(file: rq.File) -> str:
     """Describes a file in a few words, for a placeholder."""
     kind = "image" if file.media.startswith("image/") else "file"
     words = [file.name or kind, file.media, _format_size(decoded_size(file)) if file.data else file.url]

@@ -310,5 +310,5 @@ class _Conversion:
             quirks = replace(known, unsigned=known.unsigned or self._signature)
         try:
             return write(request, quirks)
-        except (msgspec.DecodeError, UnicodeEncodeError):  # the input of some call is no JSON
+        except (msgspec.DecodeError, UnicodeEncodeError):  # the input of a call is not JSON
             return write(content.mend_inputs(request, self.notes), quirks)

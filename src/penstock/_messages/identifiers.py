@@ -40,7 +40,7 @@ _DIGEST_SIZE = 8  # characters of a digest behind a readable name
 
 
 def digest(name: str, size: int, attempt: int = 0) -> str:
-    """Returns letters and digits that stand for an identifier; others for each attempt."""
+    """Returns a digest of an identifier in letters and digits; another one for each attempt."""
     salt = str(attempt).encode() if attempt else b""
     number = int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=64, salt=salt).digest())
     characters: list[str] = []

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ConvertOptions(TypedDict, total=False):
-    """Everything may be left out. docs/messages.md says what each means."""
+    """All options are optional. docs/messages.md describes them."""
 
     profile: Profile | None
     quirks: Any

@@ -165,7 +165,7 @@ class _PairRepair:
                 for result in filter(_is_client_result, message.parts):
                     rank += 1
                     stray = _StrayResult(result, position, rank)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-                    if not self._attach_result(waiting.take(stray.result), stray):
+                    if not self._attach_result(waiting.find_call(stray.result), stray):
                         left.append(stray)
             else:
                 near = []
@@ -282,7 +282,7 @@ class _Round:
             self._ids.setdefault(slot.call.id, deque()).append(slot)
             self._names.setdefault(slot.call.name, deque()).append(slot)
 
-    def take(self, result: rq.Result) -> _CallSlot | None:
+    def find_call(self, result: rq.Result) -> _CallSlot | None:
         if result.call:
             return _oldest_open(self._ids.get(result.call))
         return _oldest_open(self._names.get(result.name) if result.name else self._any)

@@ -207,9 +207,9 @@ def fit_reasoning(
     if not requested.effort and requested.budget is None and not requested.thoughts:
         return request
     fit = _ReasoningFit(requested, thinking, notes, request.model, inside=inside)
-    settings = fit.fit_answer_effort() if unthinking else fit.settings(forms)
+    settings = fit.fit_answer_effort() if unthinking else fit.fit_settings(forms)
     if settings is not None and thinking.exclusive and not unthinking:
-        settings = fit.exclusive(settings, request.choice)
+        settings = fit.drop_exclusive(settings, request.choice)
     if settings is None or settings == requested:
         return request
     if thinking.relative:
@@ -231,7 +231,7 @@ class _ReasoningFit:
         self._model, self._budget_inside = model or "the model", inside
         self._disabled = requested.budget == 0 or (requested.effort == "none" and not requested.budget)
 
-    def settings(self, forms: Collection[str]) -> rq.Settings | None:
+    def fit_settings(self, forms: Collection[str]) -> rq.Settings | None:
         """Returns the settings in a form that model and target share; None if there is none."""
         facts = self._thinking
         form = next((one for one in (facts.form, facts.also) if one in forms), "")
@@ -255,7 +255,7 @@ class _ReasoningFit:
             return self._with_reasoning(facts.form)
         return self._with_reasoning(facts.form, self._nearest_effort(requested.effort))
 
-    def exclusive(self, settings: rq.Settings, choice: rq.ToolChoice | None) -> rq.Settings:
+    def drop_exclusive(self, settings: rq.Settings, choice: rq.ToolChoice | None) -> rq.Settings:
         """Drops settings that the model refuses while it thinks. A forced tool call has priority over thinking.
 
         https://platform.claude.com/docs/en/build-with-claude/extended-thinking#feature-compatibility

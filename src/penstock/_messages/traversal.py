@@ -54,7 +54,7 @@ def without_item_ids(parts: Sequence[Any]) -> list[Any]:
 
 
 class RequestSurvey(msgspec.Struct):
-    """What a request contains, so that most rules can be skipped. In doubt a flag says that a rule must look."""
+    """What a request contains, so that most rules can be skipped. In doubt a flag is set, and the rule looks itself."""
 
     is_plain: bool = True  # all words are ASCII, and nothing is kept for a protocol
     has_files: bool = False

@@ -40,13 +40,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     path: str
     protocol: str
-    answer: str = ""  # the protocol of the answer, where that is another
-    stream: str = ""  # the path for streams, where that is another
+    answer: str = ""  # the protocol of the answer, if it is another
+    stream: str = ""  # the path for streams, if it is another
     method: Literal["POST", "GET"] = "POST"
-    base_url: str = ""  # where this operation lives elsewhere
+    base_url: str = ""  # if not the provider's
     framing: str = "auto"  # of a stream
-    drop: tuple[str, ...] = ()  # fields of the body that have no place there, such as the model
-    body: Object = {}  # fields it always has
+    drop: tuple[str, ...] = ()  # fields of the body that are not sent, such as the model
+    body: Object = {}  # fields that are always sent
     headers: dict[str, str] = {}
 
 
@@ -69,8 +69,8 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     service: str = ""  # what AWS signs for
     scope: str = ""  # what Google is asked for
     token_url: str = ""  # where a key is exchanged for a token
-    ambient: bool = False  # what it needs may be found without a variable: a profile, a role of the machine
-    optional: bool = False  # it answers without any
+    ambient: bool = False  # credentials may come from elsewhere: a profile, a role of the machine
+    optional: bool = False  # requests without a key are answered
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,12 +87,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When asking again may help, and which headers say how long to wait."""
+    """When to retry, and which headers tell how long to wait."""
 
     attempts: int = 3
     statuses: tuple[int, ...] = _TRANSIENT
     after: tuple[str, ...] = ("retry-after-ms", "retry-after", "x-ratelimit-reset-after")
-    limit: float = 60.0  # seconds; who asks for a longer wait is not waited for
+    limit: float = 60.0  # seconds; no retry if the provider asks for a longer wait
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,17 +113,17 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     refuses: tuple[str, ...] = ()  # fields of a chat body that it answers with an error
     responses_only: tuple[str, ...] = ()  # patterns of models that have no chat completions
     stream_options: bool = True  # a stream may be asked for its usage
-    engine: Literal["native", "replay"] = "native"  # what answers where nobody asked for another
+    engine: Literal["native", "replay"] = "native"  # the default engine
     sdk: str = ""  # the vendor's SDK that can serve it
-    strip: tuple[str, ...] = ()  # what may stand before a model's id and is not sent
-    repair: bool = False  # its frames are not fit to be handed on as they are
+    strip: tuple[str, ...] = ()  # prefixes of a model's id that are not sent
+    repair: bool = False  # its frames must be repaired, so there is no passthrough
     retry: Retry = Retry()
-    local: bool = False  # runs on one's own machine
-    facts: str = ""  # its name in the table of models, where that is another
-    names: tuple[str, ...] = ()  # what else it is called
-    models: dict[str, ConfiguredModel] = {}  # facts that a configuration gives of some of its models
-    keys_url: str = ""  # the page where its keys are made
-    open_models: bool = False  # its list of models needs no key, so the list proves nothing about one
+    local: bool = False  # runs on the user's machine
+    facts: str = ""  # its name in the table of models, if it is another
+    names: tuple[str, ...] = ()  # its other names
+    models: dict[str, ConfiguredModel] = {}  # facts of models that the configuration gives
+    keys_url: str = ""  # the page where keys are created
+    open_models: bool = False  # its list of models needs no key, so it does not check one
 
     def __hash__(self) -> int:
         """Hashes name and address, because a row has tables, which cannot be hashed."""
@@ -257,7 +257,7 @@ Form: TypeAlias = Literal["adaptive", "budget", "effort", "level", "switch", "no
 
 
 class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Dollars for a million tokens; None is unknown. `cached` and `written`: read from, and put into, the cache."""
+    """Dollars for a million tokens; None is unknown. `cached` and `written`: read from the cache, and written to it."""
 
     input: Dollars | None = None
     output: Dollars | None = None
@@ -289,15 +289,15 @@ class ClientProfile(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     headers: dict[str, str] = {}
     models: Literal["openai", "anthropic", "mistral", "gemini", "ollama"] = "openai"  # the shape of the list of models
-    whole_calls: bool = False  # a tool call comes in one chunk, name and all
-    thinking: bool = False  # reasoning comes among the content of a chat, as Mistral writes it
-    tool_index: bool = True  # every call in a chunk says its place
+    whole_calls: bool = False  # a tool call is one chunk
+    thinking: bool = False  # reasoning is part of the content of a chat, as in Mistral's API
+    tool_index: bool = True  # every call in a chunk has its index
     websockets: bool = False  # it may ask for Responses over a WebSocket
-    reads_reasoning: bool = True  # it shows reasoning, where its protocol has a word for it
-    unknown_chunks: bool = True  # it passes over what it does not know; otherwise that ends its stream
+    reads_reasoning: bool = True  # it shows reasoning, if its protocol can carry it
+    unknown_chunks: bool = True  # it ignores unknown chunks; others end its stream
     comments: bool = True  # a keepalive may be an SSE comment
     crlf: bool = True  # it reads frames that end in CR LF
-    repeats_whole: bool = False  # on a fault in mid-stream it asks again without streaming
+    repeats_whole: bool = False  # after a fault in mid-stream it repeats the request without streaming
     dangling_usage: bool = True  # a last chunk may hold usage and no choice
     embedding_id: bool = False  # an answer of embeddings has an id
     notes: str = ""

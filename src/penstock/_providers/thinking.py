@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     _FamilyRow: TypeAlias = tuple[Callable[[str], object], "Thinking", list["_KnownName"]]
 
 Sampling: TypeAlias = Literal["always", "one", "unthinking", "never"]
-EFFORTS = ("low", "medium", "high")  # the words that every form with words takes, unless a row says more
+EFFORTS = ("low", "medium", "high")  # the default of forms with words
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[a-z]+")
 _DATE = 4  # digits that are no version any more
 _NEWEST = 1000.0  # the version of a name without one
@@ -35,7 +35,7 @@ _LEAST = 1024  # tokens of a budget, where only the form is known: what the stri
 
 
 class Thinking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `thinking.toml` says of a family. `relative`: the family it was taken from, for a model that is unknown."""
+    """The facts of a family in `thinking.toml`. `relative`: the family whose facts an unknown model gets."""
 
     form: Form = "none"
     also: Form | Literal[""] = ""  # a second form that is taken too

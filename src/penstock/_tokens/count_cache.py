@@ -1,4 +1,4 @@
-"""Caches counts by digests of the content, and reads what a turn's usage says about its prompt.
+"""Caches counts by digests of the content, and reads the count of a prompt from a turn's usage.
 
 A count is two numbers before any correction: tokens, and by how many they may be wrong. The most recent counts are in
 memory, all of them in a store if there is one. A digest covers the whole content: arguments, results, files. Only cache
@@ -65,7 +65,7 @@ class CountCache:
             found |= {bytes.fromhex(key): _PAIR.unpack(row) for key, row in rows.items() if len(row) == _PAIR.size}
         return found
 
-    def put(self, rows: Mapping[bytes, Count]) -> None:
+    def add(self, rows: Mapping[bytes, Count]) -> None:
         self._rows.update(rows)
         for key in rows:
             self._rows.move_to_end(key)
@@ -87,7 +87,7 @@ class CountCache:
                 self.counted += 1
         self._rows.update(known)
         if new:
-            self.put(new)
+            self.add(new)
         return [known[key] for key in keys]
 
 
@@ -151,7 +151,7 @@ def _parse(text: str) -> Any:
 
 
 class TurnOutcome(NamedTuple):
-    """What a turn says about its prompt, and about itself as part of the next prompt.
+    """The counts of a turn: of its prompt, and of itself as part of the next prompt.
 
     `output` excludes reasoning, which is seldom sent back. `ran_tools`: the provider ran tools, so `input` is not the
     prompt's. `steps`: `input` has what earlier steps added, so the turn does not correct the factor.

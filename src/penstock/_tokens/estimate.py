@@ -68,7 +68,7 @@ class Breakdown(msgspec.Struct, frozen=True):
 
 
 def warning(estimate: Estimate, limit: int) -> Diagnostic | None:
-    """Returns a warning if the estimate is near or above the limit. An estimate is no reason to refuse a request."""
+    """Returns a warning if the estimate is near or above the limit. A request is never refused by an estimate."""
     if limit <= 0 or estimate.tokens < _WARNING_SHARE * limit:
         return None
     share = f"{estimate.tokens:,} of {limit:,} tokens ({estimate.tokens / limit:.0%}; {estimate.method}"
@@ -262,7 +262,7 @@ class HybridTokenEstimator:
         rows: dict[bytes, Count] = {prompt: (float(outcome.input or 0), 0.0)}
         if outcome.reply is not None and outcome.output is not None:
             rows[_reply_key(prompt, outcome.reply)] = (float(outcome.output), float(outcome.reasoning))
-        self._prompts.put(rows)
+        self._prompts.add(rows)
 
     def _update_factor(self, counter: ModelCounter, estimated: float, actual: int) -> None:
         def update(old: bytes | None) -> bytes:

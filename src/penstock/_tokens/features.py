@@ -34,7 +34,7 @@ _TEXT_MEDIA = ("text/", "application/json", "application/xml", "application/java
 
 
 @dataclass(slots=True)
-class Features:
+class FeatureAmounts:
     """Amounts in the order of `FEATURE_NAMES`, and the tokens of files."""
 
     amounts: list[float] = field(default_factory=lambda: [0.0] * len(FEATURE_NAMES))
@@ -42,7 +42,7 @@ class Features:
     risk: float = 0.0  # tokens by which the files may be wrong
     hidden: bool = False  # there is reasoning without text
 
-    def add(self, other: Features) -> None:
+    def add(self, other: FeatureAmounts) -> None:
         self.amounts = [one + more for one, more in zip(self.amounts, other.amounts, strict=True)]
         self.files += other.files
         self.risk += other.risk
@@ -52,7 +52,7 @@ class Features:
         self.risk += tokens * (_KNOWN_FILE_ERROR if known else _GUESSED_FILE_ERROR)
 
 
-def estimate_tokens(features: Features, constants: tuple[float, ...]) -> float:
+def estimate_tokens(features: FeatureAmounts, constants: tuple[float, ...]) -> float:
     """Returns the tokens of these features."""
     return float(sum(map(mul, features.amounts, constants))) + features.files
 
@@ -65,14 +65,14 @@ def constant_values(constants: Constants) -> tuple[float, ...]:
 # ── error bounds ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def message_error(features: Features, constants: tuple[float, ...]) -> float:
+def message_error(features: FeatureAmounts, constants: tuple[float, ...]) -> float:
     """Returns the error of one message. Errors of messages add up, because the same kind of text is wrong alike."""
     amounts = features.amounts
     text = amounts[TEXT] * constants[TEXT] * TEXT_ERROR
     return text + (amounts[MESSAGE] + amounts[CALL] + amounts[RESULT]) * _MESSAGE_ERROR + features.risk
 
 
-def frame_error(features: Features, constants: tuple[float, ...]) -> float:
+def frame_error(features: FeatureAmounts, constants: tuple[float, ...]) -> float:
     """Returns the error of everything around the messages."""
     return _BASE_ERROR + _FRAME_ERROR * sum(
         features.amounts[position] * constants[position] for position in _FRAME_FEATURES
@@ -101,8 +101,8 @@ class FeatureCounter:
     def count_text(self, text: str) -> float:
         return weigh_text(text, self._weights) if self._count is None else self._count(text)
 
-    def count_message(self, message: Message) -> Features:
-        features = Features()
+    def count_message(self, message: Message) -> FeatureAmounts:
+        features = FeatureAmounts()
         features.amounts[MESSAGE] = 1.0
         if message.name:
             features.amounts[TEXT] += self.count_text(message.name)
@@ -110,46 +110,46 @@ class FeatureCounter:
         features.amounts[HIDDEN] = float(features.hidden and features.amounts[CALL] > 0)
         return features
 
-    def _add_parts(self, features: Features, parts: Iterable[Any]) -> None:
+    def _add_parts(self, features: FeatureAmounts, parts: Iterable[Any]) -> None:
         for part in parts:
             add = self._kinds.get(type(part))  # pyright: ignore[reportUnknownArgumentType]
             if add is not None:
                 add(self, features, part)
 
-    def _add_text(self, features: Features, part: Text) -> None:
+    def _add_text(self, features: FeatureAmounts, part: Text) -> None:
         features.amounts[TEXT] += self.count_text(part.text)
 
-    def _add_json(self, features: Features, part: Json) -> None:
+    def _add_json(self, features: FeatureAmounts, part: Json) -> None:
         features.amounts[TEXT] += self.count_text(render_json(part.json, self.family.rendering))
 
-    def _add_reasoning(self, features: Features, part: Reasoning) -> None:
+    def _add_reasoning(self, features: FeatureAmounts, part: Reasoning) -> None:
         """Adds reasoning. Hidden reasoning is only read if the turn continues, that is beside a call."""
         features.amounts[REASONING] += self.count_text(part.text)
         if part.extra is not None or part.item:
             features.hidden = True
 
-    def _add_call(self, features: Features, part: Call) -> None:
+    def _add_call(self, features: FeatureAmounts, part: Call) -> None:
         arguments = render_json(part.json, self.family.rendering)
         features.amounts[CALL] += 1.0
         features.amounts[TEXT] += self.count_text(part.name) + self.count_text(arguments)
 
-    def _add_result(self, features: Features, part: Result) -> None:
+    def _add_result(self, features: FeatureAmounts, part: Result) -> None:
         features.amounts[RESULT] += 1.0
         self._add_parts(features, part.content)
 
-    def _add_source(self, features: Features, part: Source) -> None:
+    def _add_source(self, features: FeatureAmounts, part: Source) -> None:
         features.amounts[TEXT] += self.count_text(part.quote)
         self._add_citations(features, part.extra)
 
-    def _add_opaque(self, features: Features, part: Opaque) -> None:
+    def _add_opaque(self, features: FeatureAmounts, part: Opaque) -> None:
         features.amounts[TEXT] += self.count_text(as_json(part.data)) * _SHOWN_OPAQUE
         self._add_citations(features, {part.protocol: part.data})
 
-    def _add_citations(self, features: Features, extra: dict[str, Any] | None) -> None:
+    def _add_citations(self, features: FeatureAmounts, extra: dict[str, Any] | None) -> None:
         if any(_enables_citations(row, 0) for row in (extra or {}).values()):
             features.amounts[CITATIONS] = 1.0
 
-    def _add_file(self, features: Features, part: File) -> None:
+    def _add_file(self, features: FeatureAmounts, part: File) -> None:
         self._add_citations(features, part.extra)
         media, costs = part.media, self.family.media
         if media.startswith("image/"):
@@ -170,7 +170,7 @@ class FeatureCounter:
         else:  # a provider converts other files to pages, or refuses them
             features.add_file(costs.page * file_costs.count_pages(part.data)[0], known=False)
 
-    _kinds: ClassVar[dict[type, Callable[[FeatureCounter, Features, Any], None]]] = {
+    _kinds: ClassVar[dict[type, Callable[[FeatureCounter, FeatureAmounts, Any], None]]] = {
         Text: _add_text,
         Json: _add_json,
         Reasoning: _add_reasoning,
@@ -181,9 +181,9 @@ class FeatureCounter:
         File: _add_file,
     }
 
-    def count_frame(self, request: Request) -> Features:
+    def count_frame(self, request: Request) -> FeatureAmounts:
         """Counts what is paid once per prompt: its framing, tools, and the response format."""
-        features, mode = Features(), request.choice.mode if request.choice else "auto"
+        features, mode = FeatureAmounts(), request.choice.mode if request.choice else "auto"
         amounts = features.amounts
         amounts[BASE] = 1.0
         tools = self._tools_in_prompt(request, mode)

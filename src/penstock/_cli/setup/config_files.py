@@ -43,7 +43,7 @@ def is_list(value: Any) -> TypeGuard[list[Any]]:
 
 
 class UneditableError(InputError):
-    """A file that cannot be edited without losing something. The message says why."""
+    """A file that cannot be edited without losing something. The message is the reason."""
 
 
 class FileEdit(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ def undo_changes(edit: FileEdit, text: str, changes: list[ValueChange]) -> str:
     for change in reversed(changes):
         path: tuple[Step, ...] = tuple((step[0], step[1]) if is_list(step) else step for step in change.path)
         if _to_plain_value(_get(document, path)) != change.new:
-            continue  # somebody has changed it since
+            continue  # it was changed since
         if change.had:
             _set(document, path, change.old)
         else:
