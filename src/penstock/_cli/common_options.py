@@ -49,13 +49,14 @@ def add_arguments(parser: ArgumentParser, command: str) -> None:
 
 def _fill_in(text: Any) -> Any:
     """Replaces `{protocols}`, `{frame_limit}` and the like in a help text or a default."""
+    if text == "{config_help}":
+        return CONFIG_HELP
     if not isinstance(text, str) or "{" not in text:
         return text
     from penstock._framing.frame import LIMIT
     from penstock._protocols import MODULES
 
-    protocols = ", ".join(sorted(MODULES))
-    return text.format(config_help=CONFIG_HELP, protocols=protocols, frame_limit=LIMIT, frame_mebibytes=LIMIT >> 20)
+    return text.format(protocols=", ".join(sorted(MODULES)), frame_limit=LIMIT, frame_mebibytes=LIMIT >> 20)
 
 
 @contextmanager
