@@ -19,9 +19,9 @@ FORBIDDEN = frozenset(
 # share the nouns of the vocabulary (`events.Result`, `request.Result`); each protocol has its `Quirks`.
 SHARED_CLASSES = frozenset(
     """
-    Answer Ask CallReader Connection Counter Endpoint Factors Features File Held Keeping Kept Limits Line Noting
-    Opaque Outcome Part Quirks Recorder Reply Result Source Spent Step Told Turn TurnRequest Upstream
-    Writer _Book _Reader _RequestReader _Run _Table
+    Answer Ask Connection Counter Endpoint Factors Features File Held Keeping Kept Limits Line Noting
+    Opaque Part Quirks Recorder Reply Result Source Spent Step Told Turn TurnRequest Upstream
+    _Book _Run _Table
     """.split()
 )
 # Module names that stand in several folders: the same files in every protocol folder, and one subject at several levels
@@ -30,7 +30,7 @@ SHARED_MODULES = frozenset(
     """
     api app body chat config convert decode decode_calls embeddings encode journal keys messages models options providers
     recordings replay request_parts request_read request_read_parts request_settings request_tools request_write
-    request_write_parts thinking tokens tools turns upstream vscode wire
+    request_write_parts tokens tools turns upstream vscode wire
     """.split()
 )
 # Names that are a bare everyday word: rename them, and take them off this list.

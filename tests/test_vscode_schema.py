@@ -37,7 +37,7 @@ SCHEMA: dict[str, Any] = json.loads(files("penstock._protocols.vscode").joinpath
 DEFS: dict[str, Any] = SCHEMA["$defs"]
 DOCS = (corpus.PROJECT / "docs" / "vscode-parts.md").read_text()
 STREAMS = Path(__file__).with_name("streams")
-LINES: dict[str, Any] = {str(line.__struct_config__.tag): line for line in get_args(wire.Line)}
+LINES: dict[str, Any] = {str(line.__struct_config__.tag): line for line in get_args(wire.AnyLine)}
 OPEN = ("modelOptions", "modelConfiguration", "providerOptions", "inputSchema", "input", "metadata", "state")
 """What others fill as they like."""
 

@@ -52,7 +52,7 @@ class AdapterOptions(TypedDict, total=False):
     fetch: bool | Fetch | None
 
 
-def _may_fetch(value: Any) -> bool:
+def _is_fetch_option(value: Any) -> bool:
     return value is None or isinstance(value, bool) or callable(value)
 
 
@@ -64,15 +64,15 @@ OPTIONS: dict[str, Option] = checks.options_of(
         "errors": checks.one_of(("text", "raise")),
         "on_unknown": checks.FUNCTION_OR_NONE,
         "logger": checks.LOGGER,
-        "fetch": Option("True, False or a function of an address, such as penstock.fetch.Fetcher()", _may_fetch),
+        "fetch": Option("True, False or a function of an address, such as penstock.fetch.Fetcher()", _is_fetch_option),
     },
 )
 
 
-def checked_options(given: Any, more: Mapping[str, Any]) -> AdapterOptions:
+def merge_options(options_mapping: Any, more: Mapping[str, Any]) -> AdapterOptions:
     """Returns the options of an adapter as one mapping. Raises `InputError` for unknown or wrong ones."""
-    check_options("VSCodeStreamAdapter", {"options": given}, {"options": checks.MAPPING_OR_NONE})
-    options: Any = dict(given or {}, **more)
+    check_options("VSCodeStreamAdapter", {"options": options_mapping}, {"options": checks.MAPPING_OR_NONE})
+    options: Any = dict(options_mapping or {}, **more)
     check_options("VSCodeStreamAdapter", options, OPTIONS)
     return options  # type: ignore[no-any-return]
 
@@ -254,8 +254,8 @@ class VSCodeStream:
 
     def _log_fault(self, fault: ev.Fault) -> None:
         names = ("status", "code", "request_id", "retry_after")
-        known = {name.replace("_", " "): getattr(fault, name) for name in names}
-        details = "".join(f", {name} {value}" for name, value in known.items() if value not in {None, ""})
+        fields = {name.replace("_", " "): getattr(fault, name) for name in names}
+        details = "".join(f", {name} {value}" for name, value in fields.items() if value not in {None, ""})
         level: Level = "warning" if fault.kind == "cancelled" else "error"
         self.log.write(level, f"penstock: {self._source}: {fault.kind}: {fault.message}{details}")
 
@@ -378,7 +378,7 @@ def _object_fields(item: Any) -> Any:
 
 
 def _from_json(data: bytes) -> Any:
-    """Returns the value; the text if it is not JSON."""
+    """Returns the value of JSON; the text if it is not JSON."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError):  # bytes that are not UTF-8 are a ValueError

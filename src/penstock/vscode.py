@@ -14,7 +14,7 @@ from penstock._fold import StreamUsage
 from penstock._protocols.vscode.encode_parts import HOST
 from penstock._protocols.vscode.wire import DataPart, HostPart, TextPart, ThinkingPart, ToolCallPart, usage_part
 from penstock._transforms.remote_files import Fetch, RemoteFiles
-from penstock._vscode_stream import AdapterOptions, Batch, Outcome, VSCodeStream, checked_options
+from penstock._vscode_stream import AdapterOptions, Batch, Outcome, VSCodeStream, merge_options
 from penstock.events import Usage
 
 __all__ = [
@@ -35,10 +35,10 @@ __all__ = [
 
 
 class VSCodeStreamAdapter:
-    """Options as one mapping, as keywords, or both. One adapter may serve many streams at once."""
+    """Converts streams into VS Code parts, many at once. Takes options as a mapping, as keywords, or both."""
 
     def __init__(self, options: AdapterOptions | None = None, /, **more: Unpack[AdapterOptions]) -> None:
-        self._options = checked_options(options, more)
+        self._options = merge_options(options, more)
         self._fetch = _fetch_function(self._options.get("fetch"))
         self.last: Outcome | None = None
         first = self.stream()  # also rejects an unknown source
@@ -46,7 +46,7 @@ class VSCodeStreamAdapter:
         first.log.announce_content()
 
     def stream(self) -> VSCodeStream:
-        """The state of one stream, for callers who do their own IO. It fetches nothing."""
+        """Returns the state of one stream, for callers that do the IO. It fetches nothing."""
         return VSCodeStream(**self._options)
 
     @property
@@ -55,78 +55,78 @@ class VSCodeStreamAdapter:
         return StreamUsage() if self.last is None else self.last.stream_usage
 
     async def process_stream(self, stream: Any, report: Any) -> StreamUsage:
-        """Report every part (to a callable, or to its `report`), and give the usage of this stream.
+        """Reports every part (to a callable, or to its `report`), and returns the usage of this stream.
 
-        The usage knows the whole turn: its steps, calls and cuts. `HybridTokenEstimator.calibrate` takes it as it is.
+        The usage has the whole turn: steps, calls and cut calls. `HybridTokenEstimator.calibrate` takes it.
         """
-        run = self.stream()
-        say = getattr(report, "report", report)
-        parts = self._drive(stream, run)
+        state = self.stream()
+        report_part = getattr(report, "report", report)
+        parts = self._drive(stream, state)
         try:
             async for part in parts:
-                answer = say(part)
-                if isawaitable(answer):
-                    await answer
+                awaitable = report_part(part)
+                if isawaitable(awaitable):
+                    await awaitable
         finally:
             await parts.aclose()
-        return run.outcome().stream_usage
+        return state.outcome().stream_usage
 
     def adapt_stream(self, stream: Any) -> AsyncIterator[HostPart]:
-        """The parts of a stream, one by one."""
+        """Yields the parts of a stream."""
         return self._drive(stream, self.stream())
 
-    async def _drive(self, stream: Any, run: VSCodeStream) -> AsyncGenerator[HostPart, None]:
+    async def _drive(self, stream: Any, state: VSCodeStream) -> AsyncGenerator[HostPart, None]:
         source = _Source(stream)
         files = RemoteFiles(self._fetch) if self._fetch is not None else None
         try:
-            while not source.over and run.raised is None:
-                batches = await source.read(run)
+            while not source.is_ended and state.raised is None:
+                batches = await source.read(state)
                 if files is not None:
                     batches = [(cause, await files.fill(events)) for cause, events in batches]
-                    run.file_diagnostics = list(files.diagnostics)
-                for part in run.encode(batches):
+                    state.file_diagnostics = list(files.diagnostics)
+                for part in state.encode(batches):
                     yield part
-            if run.raised is not None:
-                raise run.raised from run.error
+            if state.raised is not None:
+                raise state.raised from state.error
         finally:
-            self.last = run.outcome()
-            run.log_end()
+            self.last = state.outcome()
+            state.log_end()
             await source.close()
 
 
 def _fetch_function(option: Any) -> Fetch | None:
-    """The function that fetches files, if any does. The guarded one is found by name: this module does no IO."""
+    """Returns the function that fetches files, if any. Imports `penstock.fetch` only if needed: this module does no IO."""
     if option is True:
         option = import_module("penstock.fetch").Fetcher()
-    found: Fetch | None = option or None
-    return found
+    function: Fetch | None = option or None
+    return function
 
 
 class _Source:
-    """The items of an iterable, sync or async. A single body, or a single object of an SDK, is its only item."""
+    """Reads the items of an iterable, sync or async. A single body, or a single object of an SDK, is one item."""
 
     def __init__(self, stream: Any) -> None:
         if _is_single(stream):
             stream = [stream]
-        self._later = hasattr(stream, "__aiter__")
-        self._items: Any = aiter(stream) if self._later else iter(stream)
-        self.over = False
+        self._is_async = hasattr(stream, "__aiter__")
+        self._items: Any = aiter(stream) if self._is_async else iter(stream)
+        self.is_ended = False
 
-    async def read(self, run: VSCodeStream) -> list[Batch]:
-        """The events of one item; exceptions of the source and its end have events too."""
+    async def read(self, state: VSCodeStream) -> list[Batch]:
+        """Returns the events of one item, of an exception of the source, or of its end."""
         try:
-            item = await anext(self._items) if self._later else next(self._items)
+            item = await anext(self._items) if self._is_async else next(self._items)
         except (StopIteration, StopAsyncIteration):
-            self.over = True
-            return run.decode_end()
-        except Exception as error:  # noqa: BLE001  # whatever a transport raises is a fault of the stream
-            self.over = True
-            return run.decode_failure(error)
-        return run.decode(item)
+            self.is_ended = True
+            return state.decode_end()
+        except Exception as error:  # noqa: BLE001  # any exception of a transport is a fault of the stream
+            self.is_ended = True
+            return state.decode_failure(error)
+        return state.decode(item)
 
     async def close(self) -> None:
         """Closes a stream that was not read to its end."""
-        close = getattr(self._items, "aclose" if self._later else "close", None)
+        close = getattr(self._items, "aclose" if self._is_async else "close", None)
         if callable(close):
             closed = close()
             if isawaitable(closed):
@@ -134,7 +134,7 @@ class _Source:
 
 
 def _is_single(stream: Any) -> bool:
-    """Whether this is one item. A model of an SDK can be iterated, but gives its fields then."""
+    """True if this is one item. A model of an SDK is iterable, but yields its fields."""
     if isinstance(stream, str | bytes | bytearray | memoryview | Mapping) or callable(
         getattr(stream, "model_dump", None)
     ):

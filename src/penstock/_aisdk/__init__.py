@@ -97,8 +97,8 @@ def write_metadata(extra: Extra | None, *, reasoning: bool = False, **ours: Any)
                 metadata.setdefault(theirs[0], {})[theirs[1]] = value
             else:
                 unpaired.setdefault(protocol, {})[key] = value
-    own = {key: value for key, value in {"extra": unpaired, **ours}.items() if value}
-    return {**metadata, PENSTOCK: own} if own else metadata
+    our_data = {key: value for key, value in {"extra": unpaired, **ours}.items() if value}
+    return {**metadata, PENSTOCK: our_data} if our_data else metadata
 
 
 def metadata_field(extra: Extra | None, *, reasoning: bool = False, **ours: Any) -> Object:
@@ -113,9 +113,9 @@ def merge_extra(before: Extra | None, more: Extra) -> Extra | None:
         return before
     merged: Extra = dict(before or {})
     for protocol, fields in more.items():
-        old = merged.get(protocol, {})
-        metadata = {**lenient.get_object(old, "metadata"), **lenient.get_object(fields, "metadata")}
-        merged[protocol] = {**old, **fields, **({"metadata": metadata} if metadata else {})}
+        fields_before = merged.get(protocol, {})
+        metadata = {**lenient.get_object(fields_before, "metadata"), **lenient.get_object(fields, "metadata")}
+        merged[protocol] = {**fields_before, **fields, **({"metadata": metadata} if metadata else {})}
     return merged
 
 
@@ -217,16 +217,17 @@ def write_usage(usage: ev.Usage | None, version: int = 7) -> Object:
 
 def call_fields(event: ev.CallStart | ev.CallEnd | ev.CallCut, *names: str) -> Object:
     """Returns who runs a call, and those of the named fields that its extra data has."""
-    own = sdk_extra(event.extra)
-    by_provider = event.by == "provider" and not own.get("sdk")
-    return {**({"providerExecuted": True} if by_provider else {}), **{key: own[key] for key in names if own.get(key)}}
+    fields = sdk_extra(event.extra)
+    by_provider = event.by == "provider" and not fields.get("sdk")
+    known = {key: fields[key] for key in names if fields.get(key)}
+    return {"providerExecuted": True, **known} if by_provider else known
 
 
 def approval_fields(event: ev.Ask) -> Object:
     """Returns the further fields of a request for approval."""
-    own = sdk_extra(event.extra)
+    fields = sdk_extra(event.extra)
     names = {"reason": "reason", "automatic": "isAutomatic", "signature": "signature"}
-    return {name: own[key] for key, name in names.items() if own.get(key)}
+    return {name: fields[key] for key, name in names.items() if fields.get(key)}
 
 
 class ChunkEncoder(MethodTableEncoder, ABC):

@@ -14,7 +14,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._aisdk import OPAQUE_TYPE, SDK, TABLES, merge_extra, our_fields, read_metadata, wire
-from penstock._aisdk.decode_calls import CallReader, body_call_input, tool_part_chunks
+from penstock._aisdk.decode_calls import SdkCallReader, body_call_input, tool_part_chunks
 from penstock._aisdk.decode_turn import TurnDecoder
 from penstock._jsontext import parse_lenient, replace_surrogates
 
@@ -30,8 +30,8 @@ _REPEATED_KIND = "anthropic.message_start"  # a custom part that only repeats th
 _decode_data_chunk = msgspec.json.Decoder(wire.DataChunk).decode
 
 
-def _call_method(read: Callable[[CallReader, Any], bool], *, begins: bool = False) -> Callable[[Any, Any], None]:
-    """Returns a method that lets the `CallReader` read a chunk. The method keeps a chunk with too few fields."""
+def _call_method(read: Callable[[SdkCallReader, Any], bool], *, begins: bool = False) -> Callable[[Any, Any], None]:
+    """Returns a method that lets the `SdkCallReader` read a chunk. The method keeps a chunk with too few fields."""
 
     def read_chunk(self: Any, chunk: wire.CallChunk) -> None:
         if begins:
@@ -145,14 +145,14 @@ class ChunkDecoder(TurnDecoder):
         if self._step_ended:  # the start of the next step was left out
             self._next_step()
 
-    _read_call_start = _call_method(CallReader.start, begins=True)
-    _read_call_delta = _call_method(CallReader.add_delta)
-    _read_call = _call_method(CallReader.complete, begins=True)
-    _read_refused_call = _call_method(CallReader.refuse, begins=True)
-    _read_result = _call_method(CallReader.add_result)
-    _read_failed_result = _call_method(CallReader.add_failure)
-    _read_denied_result = _call_method(CallReader.add_denial)
-    _read_approval_request = _call_method(CallReader.request_approval)
+    _read_call_start = _call_method(SdkCallReader.start, begins=True)
+    _read_call_delta = _call_method(SdkCallReader.add_delta)
+    _read_call = _call_method(SdkCallReader.complete, begins=True)
+    _read_refused_call = _call_method(SdkCallReader.refuse, begins=True)
+    _read_result = _call_method(SdkCallReader.add_result)
+    _read_failed_result = _call_method(SdkCallReader.add_failure)
+    _read_denied_result = _call_method(SdkCallReader.add_denial)
+    _read_approval_request = _call_method(SdkCallReader.request_approval)
 
     # ── sources, files, state ─────────────────────────────────────────────────────────────────────
 

@@ -41,7 +41,7 @@ def _call_extra(chunk: wire.CallChunk, **more: Any) -> Extra:
     return extra
 
 
-def _key(call: str) -> tuple[str, str]:
+def _part_key(call: str) -> tuple[str, str]:
     return ("call", call)
 
 
@@ -51,18 +51,18 @@ class HeldCall:
 
     start: wire.CallChunk
     form: CallForm
-    pieces: list[str] = field(default_factory=list[str])
+    deltas: list[str] = field(default_factory=list[str])
     complete: wire.CompleteCallChunk | None = None
 
 
-class CallReader:
+class SdkCallReader:
     """Reads the calls of one turn into a ledger. Methods return False for a chunk that has too few fields."""
 
     def __init__(self, ledger: Ledger, protocol: str) -> None:
         self._ledger = ledger
         self._protocol = protocol
         self._names: dict[str, str] = {}
-        self._held: dict[str, HeldCall] = {}
+        self._held_calls: dict[str, HeldCall] = {}
         self._delivered: set[str] = set()  # calls of the client, complete, without a result yet
         self._unanswered: set[str] = set()  # calls of the client, complete or not, without a result yet
         self._refused: set[str] = set()
@@ -75,40 +75,40 @@ class CallReader:
         forms = (chunk.input_encoding, our_fields(chunk.provider_metadata).get("form"))
         form: CallForm = "text" if "text" in forms else "json"
         if chunk.provider_executed:
-            self._open(chunk, form)
+            self._open_call(chunk, form)
         else:
-            self._hold(chunk, form)
+            self._hold_call(chunk, form)
         return True
 
-    def _open(self, chunk: wire.CallChunk, form: CallForm, *, sdk: bool = False) -> Part | None:
+    def _open_call(self, chunk: wire.CallChunk, form: CallForm, *, sdk: bool = False) -> Part | None:
         call, name = chunk.call, chunk.tool_name or self._names.get(chunk.call, "")
         self._names[call] = name
         by: By = "provider" if chunk.provider_executed or sdk else "client"
         if by == "client":
             self._unanswered.add(call)
         extra = _call_extra(chunk, sdk=sdk) or None
-        return self._ledger.open_call(_key(call), call, name, by=by, form=form, extra=extra)
+        return self._ledger.open_call(_part_key(call), call, name, by=by, form=form, extra=extra)
 
-    def _hold(self, chunk: wire.CallChunk, form: CallForm) -> None:
-        if chunk.call not in self._held and not self._ledger.has_call(chunk.call):
+    def _hold_call(self, chunk: wire.CallChunk, form: CallForm) -> None:
+        if chunk.call not in self._held_calls and not self._ledger.has_call(chunk.call):
             self._names[chunk.call] = chunk.tool_name or ""
-            self._held[chunk.call] = HeldCall(chunk, form)
+            self._held_calls[chunk.call] = HeldCall(chunk, form)
 
     def add_delta(self, chunk: wire.CallPiece) -> bool:
-        piece = chunk.delta
-        if piece is None:
-            piece = chunk.input_text_delta if chunk.input_text_delta is not None else chunk.args_text_delta
-        if piece is None or not chunk.call:
+        delta = chunk.delta
+        if delta is None:
+            delta = chunk.input_text_delta if chunk.input_text_delta is not None else chunk.args_text_delta
+        if delta is None or not chunk.call:
             return False
-        is_open = self._ledger.find(_key(chunk.call)) is not None
+        is_open = self._ledger.find(_part_key(chunk.call)) is not None
         if not is_open and chunk.tool_name:
-            self._hold(chunk, "json")
-        held = self._held.get(chunk.call)
-        if held is not None:
-            held.pieces.append(piece)
+            self._hold_call(chunk, "json")
+        held_call = self._held_calls.get(chunk.call)
+        if held_call is not None:
+            held_call.deltas.append(delta)
         elif not is_open:
             self._ledger.diagnostics.add("orphan-delta", "an input delta of a call that is not open is left out")
-        self._ledger.append_call_input(_key(chunk.call), piece)
+        self._ledger.append_call_input(_part_key(chunk.call), delta)
         return True
 
     def refuse(self, chunk: wire.CompleteCallChunk) -> bool:
@@ -121,76 +121,76 @@ class CallReader:
         call = chunk.call
         if not call or (chunk.tool_name is None and call not in self._names):
             return False
-        part = self._ledger.find(_key(call))
+        part = self._ledger.find(_part_key(call))
         if part is not None or self._ledger.has_call(call):
-            self._finish(chunk, part)
+            self._finish_call(chunk, part)
             value = _chunk_input(chunk)
             if part is None and value is not UNSET and value is not None:
                 self._ledger.note_later_input(call, value if isinstance(value, str) else to_json_text(value))
             return True
-        self._hold(chunk, "text" if _is_free_text(_chunk_input(chunk)) else "json")
-        held = self._held[call]
-        if held.complete is not None and _chunk_input(held.complete) != _chunk_input(chunk):
+        self._hold_call(chunk, "text" if _is_free_text(_chunk_input(chunk)) else "json")
+        held_call = self._held_calls[call]
+        if held_call.complete is not None and _chunk_input(held_call.complete) != _chunk_input(chunk):
             self._ledger.diagnostics.add(
                 "conflict", f"call {call!r} came again with another input; the last one counts"
             )
-        held.complete = chunk
+        held_call.complete = chunk
         if chunk.provider_executed or chunk.invalid:
-            self._release(call, upstream=_is_run_upstream(chunk))
+            self._release_call(call, upstream=_is_run_upstream(chunk))
         return True
 
-    def _release(self, call: str, *, upstream: bool = False) -> None:
+    def _release_call(self, call: str, *, upstream: bool = False) -> None:
         """Opens a held call, because it is known now who runs it, and ends it if it is complete."""
-        held = self._held.pop(call, None)
-        if held is None:
+        held_call = self._held_calls.pop(call, None)
+        if held_call is None:
             return
-        complete, chunk = held.complete, held.start
+        complete, chunk = held_call.complete, held_call.start
         chunk.provider_executed = bool(complete and complete.provider_executed) or bool(chunk.provider_executed)
-        part = self._open(chunk, held.form, sdk=upstream and not chunk.provider_executed)
-        for piece in held.pieces:
-            self._ledger.append_call_input(_key(call), piece)
+        part = self._open_call(chunk, held_call.form, sdk=upstream and not chunk.provider_executed)
+        for delta in held_call.deltas:
+            self._ledger.append_call_input(_part_key(call), delta)
         if complete is not None:
-            self._finish(complete, part)
+            self._finish_call(complete, part)
 
     def release_all(self) -> None:
         """Opens all held calls: those that nobody upstream has run are the client's."""
-        for call in list(self._held):
-            self._release(call)
+        for call in list(self._held_calls):
+            self._release_call(call)
 
     def next_step(self) -> None:
         """Starts a step. Call ids are unique within a step only."""
         self._ledger.forget_calls(self._unanswered)
         self._refused.clear()
 
-    def _finish(self, chunk: wire.CompleteCallChunk, part: Part | None) -> None:
+    def _finish_call(self, chunk: wire.CompleteCallChunk, part: Part | None) -> None:
         if part is None:
             return
         part.void = bool(chunk.invalid)
         if part.void:
             self._refused.add(chunk.call)
-        self._end(chunk.call, part, _chunk_input(chunk), _call_extra(chunk, sdk=sdk_extra(part.extra).get("sdk")))
+        self._end_call(chunk.call, part, _chunk_input(chunk), _call_extra(chunk, sdk=sdk_extra(part.extra).get("sdk")))
 
-    def _end(self, call: str, part: Part, value: Any, extra: Extra) -> None:
+    def _end_call(self, call: str, part: Part, value: Any, extra: Extra) -> None:
         before = self._ledger.calls
-        self._ledger.end_call(_key(call), _final_input(part, value), extra=extra or None, whole=not part.void)
+        self._ledger.end_call(_part_key(call), _final_input(part, value), extra=extra or None, whole=not part.void)
         if self._ledger.calls > before:
             self._delivered.add(call)
 
     def refuse_by_error(self, error: Object, new_id: str) -> None:
         """Reads version 4's error for a call that it refuses. It names the tool; there is no other chunk."""
-        name, known = lenient.get_text(error, "toolName"), lenient.get_text(error, "toolCallId")
-        call = known or next((call for call in self._held if self._names[call] == name), new_id)
+        name, call_id = lenient.get_text(error, "toolName"), lenient.get_text(error, "toolCallId")
+        call = call_id or next((call for call in self._held_calls if self._names[call] == name), new_id)
         value = error.get("toolArgs", error.get("toolInput"))
-        ours = {PENSTOCK: {"cut": "client"}} if known else None
+        ours = {PENSTOCK: {"cut": "client"}} if call_id else None
         chunk = wire.CompleteCallChunk(tool_call_id=call, tool_name=name, input=value, provider_metadata=ours)
         self.refuse(chunk)
 
     def void_all(self) -> None:
         """Makes sure that no open call is run."""
-        for call in list(self._held):
-            self._release(call, upstream=True)
+        for call in list(self._held_calls):
+            self._release_call(call, upstream=True)
         for call in self._names:
-            part = self._ledger.find(_key(call))
+            part = self._ledger.find(_part_key(call))
             if part is not None:
                 part.void = True
 
@@ -231,24 +231,24 @@ class CallReader:
 
     def _close_answered(self, chunk: wire.CallResultChunk, *, failed: bool) -> None:
         """Ends the call that this result answers, if it is still open."""
-        held = self._held.get(chunk.call)
-        if held is not None:
-            held.start.provider_executed = chunk.provider_executed
-            self._release(chunk.call, upstream=_is_run_upstream(chunk) if chunk.invalid else True)
-        part = self._ledger.find(_key(chunk.call))
+        held_call = self._held_calls.get(chunk.call)
+        if held_call is not None:
+            held_call.start.provider_executed = chunk.provider_executed
+            self._release_call(chunk.call, upstream=_is_run_upstream(chunk) if chunk.invalid else True)
+        part = self._ledger.find(_part_key(chunk.call))
         if part is None:
             return
         value = _chunk_input(chunk)
         part.void = failed or (value is UNSET and complete_json(part.streamed_text) is None)
         if part.void and chunk.invalid:
             self._refused.add(chunk.call)
-        self._end(chunk.call, part, value, {})
+        self._end_call(chunk.call, part, value, {})
 
     def request_approval(self, chunk: wire.ApprovalChunk) -> bool:
         call = chunk.call or lenient.get_text(lenient.as_object(chunk.tool_call), "toolCallId")
         if not call or not chunk.approval_id:
             return False
-        self._release(call, upstream=True)
+        self._release_call(call, upstream=True)
         more = {"reason": chunk.reason, "automatic": chunk.is_automatic, "signature": chunk.signature}
         self._ledger.add_whole_part(ev.Ask, call, chunk.approval_id, _call_extra(chunk, via=self._protocol, **more))
         return True
@@ -290,14 +290,14 @@ def tool_part_chunks(kind: str, part: Object) -> Iterator[Object]:
     """Yields the chunks that led to a tool part's state."""
     state = lenient.get_text(part, "state")
     keys = ("toolCallId", "providerExecuted", "title", "toolMetadata")
-    head: Object = {key: part[key] for key in keys if part.get(key) is not None}
-    head["toolName"] = lenient.get_text(part, "toolName") or kind.removeprefix("tool-")
-    head["dynamic"] = kind == "dynamic-tool"
+    fields: Object = {key: part[key] for key in keys if part.get(key) is not None}
+    fields["toolName"] = lenient.get_text(part, "toolName") or kind.removeprefix("tool-")
+    fields["dynamic"] = kind == "dynamic-tool"
     if state == "input-streaming":
-        yield {**head, "type": "tool-input-start"}
-        yield {**head, "type": "tool-input-delta", "inputTextDelta": lenient.get_text(part, "rawInput")}
+        yield {**fields, "type": "tool-input-start"}
+        yield {**fields, "type": "tool-input-delta", "inputTextDelta": lenient.get_text(part, "rawInput")}
         return
-    call = {**head, "input": body_call_input(part), "providerMetadata": part.get("callProviderMetadata")}
+    call = {**fields, "input": body_call_input(part), "providerMetadata": part.get("callProviderMetadata")}
     error = lenient.get_text(part, "errorText")
     if state == "output-error" and part.get("input") is None:
         yield {**call, "type": "tool-input-error", "input": part.get("rawInput"), "errorText": error}
@@ -305,8 +305,12 @@ def tool_part_chunks(kind: str, part: Object) -> Iterator[Object]:
     yield {**call, "type": "tool-input-available"}
     approval = lenient.get_object(part, "approval")
     if "id" in approval:
-        yield {"type": "tool-approval-request", "toolCallId": head.get("toolCallId"), "approvalId": approval["id"]}
-    result = {**head, "providerMetadata": part.get("resultProviderMetadata")}
+        yield {
+            "type": "tool-approval-request",
+            "toolCallId": fields.get("toolCallId"),
+            "approvalId": approval["id"],
+        }
+    result = {**fields, "providerMetadata": part.get("resultProviderMetadata")}
     if state == "output-available":
         preliminary = part.get("preliminary")
         yield {**result, "type": "tool-output-available", "output": part.get("output"), "preliminary": preliminary}

@@ -14,7 +14,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._aisdk import FINISH_REASONS, SDK, add_metadata_counts, read_metadata, read_usage, to_json_text, wire
-from penstock._aisdk.decode_calls import CallReader
+from penstock._aisdk.decode_calls import SdkCallReader
 from penstock._codec import Decoder
 from penstock._fold import sum_usage
 from penstock._http_errors import MESSAGE_CHARACTERS, REQUEST_ID_HEADERS, retry_after
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from penstock._lenient_fields import Object
 
-_EVENT_METADATA = frozenset({"model", "createdAt", "usage", "rawFinishReason", "finishReason"})  # events have fields
+_EVENT_METADATA = frozenset({"model", "createdAt", "usage", "rawFinishReason", "finishReason"})  # read into events
 _COUNT_METADATA = frozenset({"usage", "cacheCreationInputTokens", "cacheReadInputTokens"})  # read as usage
 _REFUSED_CALL_ERRORS = frozenset({"AI_InvalidToolArgumentsError", "AI_InvalidToolInputError", "AI_NoSuchToolError"})
 
@@ -48,7 +48,7 @@ class TurnDecoder(Decoder):
 
     def _reset(self) -> None:
         self._unnamed_key: Hashable = None
-        self._calls = CallReader(self.ledger, self.protocol)
+        self._calls = SdkCallReader(self.ledger, self.protocol)
         self._step = 0
         self._step_ended = False  # and no other step has started
         self._fault: Object | None = None
@@ -127,7 +127,7 @@ class TurnDecoder(Decoder):
     def _read_step_end(self, chunk: wire.FinishChunk) -> None:
         if self.ledger.ended:
             return
-        self._close_parts(complete=FINISH_REASONS.get(_finish_word(chunk)) not in CUT_OFF)
+        self._close_parts(complete=FINISH_REASONS.get(_finish_reason(chunk)) not in CUT_OFF)
         if not self._step or self._step_ended:
             self._next_step()  # a `start-step` may be left out
         self._step_ended = True
@@ -148,7 +148,7 @@ class TurnDecoder(Decoder):
         if usage is not None and not self.ledger.ended:  # a turn with nothing but an error has usage too
             self.ledger.usage(self._turn_usage(usage, chunk.provider_metadata))
         raw = chunk.raw_finish_reason or lenient.get_text(lenient.as_object(chunk.finish_reason), "raw")
-        self._end_turn(_finish_word(chunk), raw)
+        self._end_turn(_finish_reason(chunk), raw)
 
     def _turn_usage(self, usage: ev.Usage, metadata: Any) -> ev.Usage:
         """Returns the turn's usage with the counts that the metadata of its steps adds."""
@@ -160,19 +160,19 @@ class TurnDecoder(Decoder):
         prompt = usage.input if usage.input is None else usage.input + more
         return ev.Usage(prompt, usage.output, counts.cached, counts.written, counts.reasoning, extra=usage.extra)
 
-    def _end_turn(self, word: str, raw: str) -> None:
+    def _end_turn(self, reason: str, raw: str) -> None:
         """Ends the turn: with a fault if there was an error, whatever the finish reason says."""
-        if word == "error" and self._fault is None:
+        if reason == "error" and self._fault is None:
             self._fault = {"kind": "other", "message": "the answer ended with an error"}
-        if word == "interrupted":
+        if reason == "interrupted":
             self._fault = {"kind": "truncated", "message": "the provider's stream ended without a finish"}
         if self._release_fault():
             return
-        if word not in FINISH_REASONS:
-            code = "unknown-reason" if word else "no-reason"
-            self.diagnostics.add(code, f"finish reason {word!r} is read as a normal stop")
+        if reason not in FINISH_REASONS:
+            code = "unknown-reason" if reason else "no-reason"
+            self.diagnostics.add(code, f"finish reason {reason!r} is read as a normal stop")
         extra = {SDK: self._finish_extra} if self._finish_extra else None
-        self.ledger.finish(FINISH_REASONS.get(word, "stop"), raw or self._raw_reason or word, extra=extra)
+        self.ledger.finish(FINISH_REASONS.get(reason, "stop"), raw or self._raw_reason or reason, extra=extra)
         self.ledger.end()
 
     def _release_fault(self) -> bool:
@@ -242,7 +242,7 @@ class TurnDecoder(Decoder):
             self._finish_extra["messageMetadata"] = {**self._finish_extra.get("messageMetadata", {}), **rest}
 
 
-def _finish_word(chunk: wire.FinishChunk) -> str:
+def _finish_reason(chunk: wire.FinishChunk) -> str:
     """Returns the unified finish reason. `doStream` since version 6 sends it beside the provider's reason."""
     reason: Any = chunk.finish_reason
     return reason if isinstance(reason, str) else lenient.get_text(lenient.as_object(reason), "unified")
@@ -301,23 +301,21 @@ def read_error(value: Any, fallback: str = "the stream reported an error") -> Ob
 
 def _provider_error(error: Object) -> Object:
     """Returns the provider's error object: `data`, `error`, or the parsed body."""
-    found, body = (
-        lenient.get_object(error, "data") or lenient.get_object(error, "error"),
-        lenient.get_text(error, "responseBody"),
-    )
-    if not found and 0 < len(body) <= _MAX_PARSED_BODY:
-        found = lenient.as_object(parse_lenient(body.encode("utf-8", "surrogatepass")))
-    return lenient.get_object(found, "error") or found
+    fields = lenient.get_object(error, "data") or lenient.get_object(error, "error")
+    body = lenient.get_text(error, "responseBody")
+    if not fields and 0 < len(body) <= _MAX_PARSED_BODY:
+        fields = lenient.as_object(parse_lenient(body.encode("utf-8", "surrogatepass")))
+    return lenient.get_object(fields, "error") or fields
 
 
 def _classify_error(error: Object, inner: Object, code: str, status: int | None, message: str) -> FaultKind:
     if code in _KINDS:
         return _KINDS[code]  # an error that we wrote
-    words = [lenient.get_text(source, key) for source in (inner, error) for key in ("type", "code", "name")]
-    kind = fault_kind(*words, status=status)
+    codes = [lenient.get_text(source, key) for source in (inner, error) for key in ("type", "code", "name")]
+    kind = fault_kind(*codes, status=status)
     if kind not in _VAGUE_KINDS:
         return kind
-    return classify_fault([word for word in words if word], f"{message} {lenient.get_text(inner, 'message')}", status)
+    return classify_fault([name for name in codes if name], f"{message} {lenient.get_text(inner, 'message')}", status)
 
 
 def _error_details(outer: Object, error: Object, headers: dict[str, str]) -> Object | None:

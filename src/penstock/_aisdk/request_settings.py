@@ -48,11 +48,15 @@ def build_request(
     **marks: Any,
 ) -> rq.Request:
     """Builds a request from its tools and messages; reads the other fields. `known` are fields of this protocol."""
-    word = next((word for word in _REQUEST_KEYS if word in body), "")
-    options = strict.get_object(body, word) if word else {}
+    option_key = next((option_key for option_key in _REQUEST_KEYS if option_key in body), "")
+    options = strict.get_object(body, option_key) if option_key else {}
     ours = lenient.get_object(options, PENSTOCK)
-    settings, spelled = _read_settings(body, ours)
-    marks |= {**spelled, "word": "" if word == OPTIONS else word, "named": isinstance(body.get("tools"), dict)}
+    settings, setting_marks = _read_settings(body, ours)
+    marks |= {
+        **setting_marks,
+        "word": "" if option_key == OPTIONS else option_key,
+        "named": isinstance(body.get("tools"), dict),
+    }
     known = known | _KNOWN_FIELDS
     unknown = {key: value for key, value in body.items() if key not in known or value is None}
     return rq.Request(
@@ -73,50 +77,56 @@ def write_request_fields(request: rq.Request, draft: RequestDraft, marks: Object
     body = {**_write_tools(request, draft, named=bool(marks.get("named"))), **_write_choice(request.choice)}
     if with_stream:
         body["stream"] = request.stream
-    settings, left = _write_settings(request.settings, marks)
+    settings, unsupported = _write_settings(request.settings, marks)
     report_foreign_fields(draft, request.extra)
-    ours = write_options(request.extra, {}, own=draft.protocol, settings=left, usage=request.usage).get(OPTIONS, {})
+    ours = write_options(request.extra, {}, protocol=draft.protocol, settings=unsupported, usage=request.usage).get(
+        OPTIONS, {}
+    )
     options = {**request.options, **({PENSTOCK: ours[PENSTOCK]} if PENSTOCK in ours else {})}
     return {**body, **settings, **({marks.get("word") or OPTIONS: options} if options else {})}
 
 
 def _read_settings(body: Object, ours: Object) -> tuple[rq.Settings, Object]:
     """Reads the settings; also returns how they were spelled."""
-    words = {field: next((word for word in row if word in body), row[0]) for field, row in FIELDS.items()}
-    held = lenient.get_object(ours, "settings")
+    spellings = {
+        field: next((spelling for spelling in row if spelling in body), row[0]) for field, row in FIELDS.items()
+    }
+    our_settings = lenient.get_object(ours, "settings")
     try:
-        settings = msgspec.convert(held, rq.Settings)
+        settings = msgspec.convert(our_settings, rq.Settings)
     except msgspec.ValidationError:
-        raise BadRequest("settings of ours", held, f"{OPTIONS}.{PENSTOCK}.settings") from None
+        raise BadRequest("settings of ours", our_settings, f"{OPTIONS}.{PENSTOCK}.settings") from None
     for field in _INTEGER_FIELDS:
-        setattr(settings, field, strict.get_integer(body, words[field]))
+        setattr(settings, field, strict.get_integer(body, spellings[field]))
     for field in _NUMBER_FIELDS:
-        setattr(settings, field, strict.get_number(body, words[field]))
-    settings.stop = strict.get_strings(body, words["stop"])
-    effort = strict.get_text(body, words["effort"])
+        setattr(settings, field, strict.get_number(body, spellings[field]))
+    settings.stop = strict.get_strings(body, spellings["stop"])
+    effort = strict.get_text(body, spellings["effort"])
     settings.effort = "" if effort == _DEFAULT_EFFORT else effort
     is_strict = settings.format.strict if settings.format else None
-    form = strict.get_object(body, "responseFormat")
-    settings.format = strict.read_object(body, "responseFormat", _format) if form else None
+    format_fields = strict.get_object(body, "responseFormat")
+    settings.format = strict.read_object(body, "responseFormat", _read_format) if format_fields else None
     if settings.format is not None:
         settings.format.strict = is_strict
-    old = {field: word for field, word in words.items() if word != FIELDS[field][0]}
-    odd = strict.unknown_fields(form, {"type", "schema", "name", "description"})
-    return settings, {"words": old, "effort": _DEFAULT_EFFORT if effort == _DEFAULT_EFFORT else "", "format": odd}
+    unusual = {field: spelling for field, spelling in spellings.items() if spelling != FIELDS[field][0]}
+    rest = strict.unknown_fields(format_fields, {"type", "schema", "name", "description"})
+    return settings, {"words": unusual, "effort": _DEFAULT_EFFORT if effort == _DEFAULT_EFFORT else "", "format": rest}
 
 
-def _format(given: Object) -> rq.Format:
-    schema = strict.get_object(given, "schema") or None
-    kind: rq.FormatKind = "text" if given.get("type") != "json" else "schema" if schema else "json"
-    name, description = strict.get_text(given, "name"), strict.get_text(given, "description")
+def _read_format(fields: Object) -> rq.Format:
+    schema = strict.get_object(fields, "schema") or None
+    kind: rq.FormatKind = "text" if fields.get("type") != "json" else "schema" if schema else "json"
+    name, description = strict.get_text(fields, "name"), strict.get_text(fields, "description")
     return rq.Format(kind, name, schema, description)
 
 
 def _write_settings(settings: rq.Settings, marks: Object) -> tuple[Object, Object]:
     """Writes the settings; also returns those that the SDK has no field for."""
-    words: Object = marks.get("words", {})
-    left: Object = msgspec.to_builtins(settings)
-    body = {words.get(field) or row[0]: left.pop(field) for field, row in FIELDS.items() if field in left}
+    spellings: Object = marks.get("words", {})
+    unsupported: Object = msgspec.to_builtins(settings)
+    body = {
+        spellings.get(field) or row[0]: unsupported.pop(field) for field, row in FIELDS.items() if field in unsupported
+    }
     if settings.format is not None:
         form = settings.format
         described = drop_empty(schema=form.schema, name=form.name, description=form.description)
@@ -126,10 +136,10 @@ def _write_settings(settings: rq.Settings, marks: Object) -> tuple[Object, Objec
             **marks.get("format", {}),
         }
         if form.strict is not None:
-            left["format"] = {"kind": form.kind, "strict": form.strict}
+            unsupported["format"] = {"kind": form.kind, "strict": form.strict}
     if marks.get("effort") and not settings.effort:
         body["reasoning"] = marks["effort"]
-    return body, left
+    return body, unsupported
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────
@@ -139,54 +149,56 @@ _TOOL = frozenset({"type", "name", "description", "inputSchema", "parameters", "
 
 def read_tools(body: Object) -> list[rq.Tool]:
     """Reads tools: an object by name (the SDK's form), or a list (its providers' form)."""
-    given = body.get("tools")
-    if not isinstance(given, dict):
+    value = body.get("tools")
+    if not isinstance(value, dict):
         return strict.read_objects(body, "tools", read_tool)
-    made: list[rq.Tool] = []
+    tools: list[rq.Tool] = []
     for name, tool in strict.get_object(body, "tools").items():
         try:
-            made.append(read_tool({**strict.as_object(tool), "name": name}))
+            tools.append(read_tool({**strict.as_object(tool), "name": name}))
         except BadRequest as error:
             raise error.at(name).at("tools") from None
-    return made
+    return tools
 
 
 def read_tool(tool: Object) -> rq.Tool:
     """Reads a tool of any type. A provider's tool is kept as it is, except a free-text tool."""
     kind = tool.get("type")
     if kind in ("provider", "provider-defined"):
-        return _provider_tool(tool)
+        return _read_provider_tool(tool)
     if kind not in (None, "function", "dynamic"):
         return rq.Tool(strict.require_text(tool, "name"), kind="unknown", extra={SDK: {"tool": tool}})
-    word = "parameters" if "inputSchema" not in tool and "parameters" in tool else "inputSchema"
-    schema = strict.get_object(tool, word)
-    wrapped = "jsonSchema" in schema and "type" not in schema
-    if wrapped:
+    schema_key = "parameters" if "inputSchema" not in tool and "parameters" in tool else "inputSchema"
+    schema = strict.get_object(tool, schema_key)
+    is_wrapped = "jsonSchema" in schema and "type" not in schema
+    if is_wrapped:
         schema = strict.get_object(schema, "jsonSchema")
     name, description = strict.require_text(tool, "name"), strict.get_text(tool, "description")
-    made = rq.Tool(name, description, schema if word in tool else None, strict=strict.get_flag(tool, "strict"))
-    marks: Object = {"old": word == "parameters", "wrapped": wrapped, "blank": tool.get("description") == ""}
-    ours = read_extra_fields(made, tool, _TOOL, kind="" if kind == "function" else kind or "-", **marks)
-    made.namespace = lenient.get_text(ours, "namespace")
-    return made
+    parsed_tool = rq.Tool(
+        name, description, schema if schema_key in tool else None, strict=strict.get_flag(tool, "strict")
+    )
+    marks: Object = {"old": schema_key == "parameters", "wrapped": is_wrapped, "blank": tool.get("description") == ""}
+    ours = read_extra_fields(parsed_tool, tool, _TOOL, kind="" if kind == "function" else kind or "-", **marks)
+    parsed_tool.namespace = lenient.get_text(ours, "namespace")
+    return parsed_tool
 
 
-def _provider_tool(tool: Object) -> rq.Tool:
+def _read_provider_tool(tool: Object) -> rq.Tool:
     name, args = strict.require_text(tool, "name"), strict.get_object(tool, "args")
     if tool.get("id") != CUSTOM:
         return rq.Tool(name, kind="provider", extra={SDK: {"tool": tool}})
-    form = strict.get_object(args, "format") or None
-    schema = None if form is None or form.get("type") == "text" else form
-    made = rq.Tool(name, strict.get_text(args, "description"), schema, "custom")
-    rest = strict.unknown_fields(args, {"description"} if form is not schema else {"description", "format"})
+    grammar = strict.get_object(args, "format") or None
+    schema = None if grammar is None or grammar.get("type") == "text" else grammar
+    parsed_tool = rq.Tool(name, strict.get_text(args, "description"), schema, "custom")
+    rest_args = strict.unknown_fields(args, {"description"} if grammar is not schema else {"description", "format"})
     kind = tool["type"] if tool["type"] != "provider" else ""
-    read_extra_fields(made, tool, {"type", "id", "name", "args"}, kind=kind, args=rest)
-    return made
+    read_extra_fields(parsed_tool, tool, {"type", "id", "name", "args"}, kind=kind, args=rest_args)
+    return parsed_tool
 
 
 def _write_tools(request: rq.Request, draft: RequestDraft, *, named: bool) -> Object:
     """Returns the field of tools, if there are any."""
-    tools = [made for tool in request.tools for made in _write_tool(tool, draft)]
+    tools = [fields for tool in request.tools for fields in _write_tool(tool, draft)]
     if not named:
         return {"tools": tools} if tools else {}
     return {"tools": {tool["name"]: {key: tool[key] for key in tool if key != "name"} for tool in tools}}
@@ -194,7 +206,7 @@ def _write_tools(request: rq.Request, draft: RequestDraft, *, named: bool) -> Ob
 
 def _write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
     report_foreign_fields(draft, tool.extra)
-    rest, own, marks = write_extra_fields(tool, namespace=tool.namespace)
+    rest_fields, own, marks = write_extra_fields(tool, namespace=tool.namespace)
     if tool.kind in ("provider", "unknown") and "tool" in own:
         return [own["tool"]]
     if tool.kind in ("provider", "unknown"):
@@ -202,19 +214,19 @@ def _write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
         return []
     if tool.kind == "custom":
         args = {**drop_empty(description=tool.description, format=tool.schema), **marks.get("args", {})}
-        return [{"type": marks.get("kind") or "provider", "id": CUSTOM, "name": tool.name, "args": args, **rest}]
+        return [{"type": marks.get("kind") or "provider", "id": CUSTOM, "name": tool.name, "args": args, **rest_fields}]
     kind = marks.get("kind") or "function"
-    made: Object = {**({} if kind == "-" else {"type": kind}), "name": tool.name}
+    fields: Object = {**({} if kind == "-" else {"type": kind}), "name": tool.name}
     if tool.description or marks.get("blank"):
-        made["description"] = tool.description
+        fields["description"] = tool.description
     if tool.schema is not None or not marks:
         schema = tool.schema or {"type": "object", "properties": {}}
-        made["parameters" if marks.get("old") else "inputSchema"] = (
+        fields["parameters" if marks.get("old") else "inputSchema"] = (
             {"jsonSchema": schema} if marks.get("wrapped") else schema
         )
     if tool.strict is not None:
-        made["strict"] = tool.strict
-    return [{**rest, **made}]
+        fields["strict"] = tool.strict
+    return [{**rest_fields, **fields}]
 
 
 # ── tool choice ───────────────────────────────────────────────────────────────────────────────────
@@ -222,10 +234,10 @@ def _write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
 
 def _read_choice(body: Object) -> rq.ToolChoice | None:
     """Reads which tools must be called, and which may be."""
-    given, active = body.get("toolChoice"), strict.get_strings(body, "activeTools")
-    if given is None:
+    value, active = body.get("toolChoice"), strict.get_strings(body, "activeTools")
+    if value is None:
         return rq.ToolChoice("auto", active, {SDK: {"_": {"unsaid": True}}}) if active else None
-    if isinstance(given, str):
+    if isinstance(value, str):
         mode = strict.get_choice(body, "toolChoice", MODES)
         return rq.ToolChoice(mode, active)
     choice = strict.get_object(body, "toolChoice")
@@ -253,8 +265,8 @@ def _write_choice(choice: rq.ToolChoice | None) -> Object:
 
 
 _CACHE_KEYS = ("cacheControl", "cache_control")
-_CACHE_PROVIDER = "anthropic"  # under whose name every version's cache hints stand
-# fields under our key that become something else than extra data
+_CACHE_PROVIDER = "anthropic"  # every version has the cache hints under this provider's name
+# fields under our key that are not extra data
 _KEYS = "content detail extra failed form id item json name"
 _OWN_KEYS = frozenset(f"{_KEYS} namespace opaque opaques partial ran refusal settings sizes usage".split())
 
@@ -266,7 +278,7 @@ class HasExtra(Protocol):
 
 
 class HasCache(HasExtra, Protocol):
-    """One that also has a cache hint."""
+    """A part or tool that also has a cache hint."""
 
     cache: str
 
@@ -283,61 +295,64 @@ class OptionFields(NamedTuple):
 _NO_OPTIONS = OptionFields({}, {}, "", {})
 
 
-def read_options(source: Object, words: tuple[str, ...] = OPTION_KEYS[SDK]) -> OptionFields:
+def read_options(source: Object, keys: tuple[str, ...] = OPTION_KEYS[SDK]) -> OptionFields:
     """Reads the provider options of a message, part or tool. The first of the keys is the usual one."""
-    word = next((word for word in words if source.get(word) is not None), "")
-    if not word:
+    key = next((key for key in keys if source.get(key) is not None), "")
+    if not key:
         return _NO_OPTIONS
-    given = strict.get_object(source, word)
-    for provider, value in given.items():
+    options = strict.get_object(source, key)
+    for provider, value in options.items():
         if not isinstance(value, dict):
-            raise BadRequest("an object", value, provider).at(word)
-    cache, hint, left = _read_cache_hint(given)
-    ours = lenient.get_object(left, PENSTOCK)
+            raise BadRequest("an object", value, provider).at(key)
+    cache, hint, rest = _read_cache_hint(options)
+    ours = lenient.get_object(rest, PENSTOCK)
     state = strict.pick_provider_state(lenient.get_object(ours, "extra"))
-    extra = read_metadata({**left, PENSTOCK: {"extra": state}} if ours else left, reasoning=True)
-    for provider in [name for name, value in left.items() if not value]:
+    extra = read_metadata({**rest, PENSTOCK: {"extra": state}} if ours else rest, reasoning=True)
+    for provider in [name for name, value in rest.items() if not value]:
         extra.setdefault(SDK, {}).setdefault("metadata", {})[provider] = {}
-    odd = {key: value for key, value in ours.items() if key not in _OWN_KEYS}
+    unknown = {key: value for key, value in ours.items() if key not in _OWN_KEYS}
     if "extra" in ours and ours["extra"] != state:
-        odd["extra"] = ours["extra"]
-    spelled = {"options": "" if word == words[0] else word, "hint": hint, "no_options": not given, "ours": odd}
-    return OptionFields(extra, ours, cache, {key: value for key, value in spelled.items() if value})
+        unknown["extra"] = ours["extra"]
+    marks = {"options": "" if key == keys[0] else key, "hint": hint, "no_options": not options, "ours": unknown}
+    return OptionFields(extra, ours, cache, {key: value for key, value in marks.items() if value})
 
 
-def _read_cache_hint(given: Object) -> tuple[str, str, Object]:
+def _read_cache_hint(options: Object) -> tuple[str, str, Object]:
     """Returns the cache lifetime, its spelling if unusual, and the options without the hint."""
-    own = lenient.get_object(given, _CACHE_PROVIDER)
-    word = next((word for word in _CACHE_KEYS if word in own), "")
-    hint = lenient.get_object(own, word)
+    fields = lenient.get_object(options, _CACHE_PROVIDER)
+    key = next((key for key in _CACHE_KEYS if key in fields), "")
+    hint = lenient.get_object(fields, key)
     ttl = hint.get("ttl", "5m")
-    if not word or hint.get("type") != "ephemeral" or not isinstance(ttl, str) or hint.keys() - {"type", "ttl"}:
-        return "", "", given
-    left = {**given, _CACHE_PROVIDER: {key: value for key, value in own.items() if key != word}}
-    if not left[_CACHE_PROVIDER]:
-        del left[_CACHE_PROVIDER]
-    odd = word if word != _CACHE_KEYS[0] else "ttl" if hint.get("ttl") == "5m" else ""
-    return ttl, odd, left
+    if not key or hint.get("type") != "ephemeral" or not isinstance(ttl, str) or hint.keys() - {"type", "ttl"}:
+        return "", "", options
+    rest = {**options, _CACHE_PROVIDER: strict.unknown_fields(fields, {key})}
+    if not rest[_CACHE_PROVIDER]:
+        del rest[_CACHE_PROVIDER]
+    spelling = key if key != _CACHE_KEYS[0] else "ttl" if hint.get("ttl") == "5m" else ""
+    return ttl, spelling, rest
 
 
 def write_options(
-    extra: Extra | None, marks: Object, *, cache: str = "", word: str = OPTIONS, own: str = SDK, **ours: Any
+    extra: Extra | None, marks: Object, *, cache: str = "", option_key: str = OPTIONS, protocol: str = SDK, **ours: Any
 ) -> Object:
-    """Returns the field of provider options, if there are any. `own` is the protocol that writes."""
-    found: Object = {}
+    """Returns the field of provider options, if there are any. `protocol` is the one that writes."""
+    options: Object = {}
     ours = {**marks.get("ours", {}), **{key: value for key, value in ours.items() if value}}
     if extra:
-        others = strict.pick_provider_state({key: fields for key, fields in extra.items() if key not in (SDK, own)})
+        others = strict.pick_provider_state(
+            {key: fields for key, fields in extra.items() if key not in (SDK, protocol)}
+        )
         if SDK in extra:
             others[SDK] = extra[SDK]
-        found = write_metadata(others, reasoning=True)
+        options = write_metadata(others, reasoning=True)
     if ours:
-        found[PENSTOCK] = {**found.get(PENSTOCK, {}), **ours}
+        options[PENSTOCK] = {**options.get(PENSTOCK, {}), **ours}
     if cache:
-        odd = marks.get("hint", "")
-        hint = {"type": "ephemeral", **({} if cache == "5m" and odd != "ttl" else {"ttl": cache})}
-        found[_CACHE_PROVIDER] = {**found.get(_CACHE_PROVIDER, {}), odd if odd in _CACHE_KEYS else _CACHE_KEYS[0]: hint}
-    return {marks.get("options") or word: found} if found or marks.get("no_options") else {}
+        spelling = marks.get("hint", "")
+        hint = {"type": "ephemeral", **({} if cache == "5m" and spelling != "ttl" else {"ttl": cache})}
+        key = spelling if spelling in _CACHE_KEYS else _CACHE_KEYS[0]
+        options[_CACHE_PROVIDER] = {**options.get(_CACHE_PROVIDER, {}), key: hint}
+    return {marks.get("options") or option_key: options} if options or marks.get("no_options") else {}
 
 
 def report_foreign_fields(draft: RequestDraft, extra: Extra | None) -> None:
@@ -350,47 +365,49 @@ def report_foreign_fields(draft: RequestDraft, extra: Extra | None) -> None:
             )
 
 
-def build_part_extra(protocol: str, options_read: OptionFields, rest: Object, **marks: Any) -> Extra | None:
+def build_part_extra(protocol: str, options: OptionFields, rest: Object, **marks: Any) -> Extra | None:
     """Builds a part's extra data: its state, and under the protocol's name unknown fields and spelling."""
-    spelled = {**options_read.marks, **{key: value for key, value in marks.items() if value}}
-    own = {**({"rest": rest} if rest else {}), **({"_": spelled} if spelled else {})}
-    if own:
-        return {**options_read.extra, protocol: {**options_read.extra.get(protocol, {}), **own}}
-    return options_read.extra or None
+    all_marks = {**options.marks, **{key: value for key, value in marks.items() if value}}
+    fields = {**({"rest": rest} if rest else {}), **({"_": all_marks} if all_marks else {})}
+    if fields:
+        return {**options.extra, protocol: {**options.extra.get(protocol, {}), **fields}}
+    return options.extra or None
 
 
 def read_extra_fields(
-    made: HasCache,
+    target: HasCache,
     source: Object,
     known: AbstractSet[str],
     protocol: str = SDK,
-    words: tuple[str, ...] = (),
+    option_keys: tuple[str, ...] = (),
     **marks: Any,
 ) -> Object:
     """Sets a part's extra data and cache hint from options, unknown fields, nulls and spelling. Returns our fields."""
-    words = words or OPTION_KEYS[protocol]
+    option_keys = option_keys or OPTION_KEYS[protocol]
     if source.keys() <= known and None not in source.values() and not any(marks.values()):
         return {}
-    options_read = read_options(source, words)
-    rest = {key: value for key, value in source.items() if value is None or (key not in known and key not in words)}
-    made.extra = build_part_extra(protocol, options_read, rest, **marks)
-    made.cache = options_read.cache
-    return options_read.ours
+    options = read_options(source, option_keys)
+    rest = {
+        key: value for key, value in source.items() if value is None or (key not in known and key not in option_keys)
+    }
+    target.extra = build_part_extra(protocol, options, rest, **marks)
+    target.cache = options.cache
+    return options.ours
 
 
-def add_extra(made: HasExtra, protocol: str = SDK, **fields: Any) -> None:
+def add_extra(target: HasExtra, protocol: str = SDK, **fields: Any) -> None:
     """Adds fields to a part's extra data of a protocol."""
-    extra = made.extra or {}
-    made.extra = {**extra, protocol: {**extra.get(protocol, {}), **fields}}
+    extra = target.extra or {}
+    target.extra = {**extra, protocol: {**extra.get(protocol, {}), **fields}}
 
 
 def write_extra_fields(
-    part: HasCache, protocol: str = SDK, word: str = "", **ours: Any
+    part: HasCache, protocol: str = SDK, option_key: str = "", **ours: Any
 ) -> tuple[Object, Object, Object]:
     """Returns a part's further fields, the protocol's extra data, and its marks."""
     if part.extra is None and not part.cache and not any(ours.values()):
         return {}, {}, {}
-    own, marks = split_extra(part.extra, protocol)
-    word = word or OPTION_KEYS[protocol][0]
-    options = write_options(part.extra, marks, cache=part.cache, word=word, own=protocol, **ours)
-    return {**own.get("rest", {}), **options}, own, marks
+    own_fields, marks = split_extra(part.extra, protocol)
+    option_key = option_key or OPTION_KEYS[protocol][0]
+    options = write_options(part.extra, marks, cache=part.cache, option_key=option_key, protocol=protocol, **ours)
+    return {**own_fields.get("rest", {}), **options}, own_fields, marks

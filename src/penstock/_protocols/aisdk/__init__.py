@@ -40,7 +40,7 @@ _FIELDS = {
 
 
 class AisdkDecoder(ChunkDecoder):
-    """The decoder."""
+    """Reads the parts of all versions."""
 
     protocol = "aisdk"
 

@@ -46,18 +46,18 @@ def read_request(body: Object) -> rq.Request:
 
 
 def _read_redacted(part: Object) -> rq.Reasoning:
-    made = rq.Reasoning(form="redacted")
-    read_extra_fields(made, part, {"type", "data"}, kind="redacted-reasoning")
-    add_extra(made, "anthropic", redacted=strict.require_text(part, "data"))
-    return made
+    reasoning = rq.Reasoning(form="redacted")
+    read_extra_fields(reasoning, part, {"type", "data"}, kind="redacted-reasoning")
+    add_extra(reasoning, "anthropic", redacted=strict.require_text(part, "data"))
+    return reasoning
 
 
 def _read_reasoning(part: Object) -> rq.Reasoning:
     signature = strict.get_text(part, "signature")  # version 4
-    made = parts.read_reasoning(part, _SIGNED, NAME, signed=bool(signature))
+    reasoning = parts.read_reasoning(part, _SIGNED, NAME, signed=bool(signature))
     if signature:
-        add_extra(made, "anthropic", signature=signature)
-    return made
+        add_extra(reasoning, "anthropic", signature=signature)
+    return reasoning
 
 
 _read_file = partial(parts.read_file, field="data", default="application/octet-stream")
@@ -83,61 +83,65 @@ class AisdkRequestReader:
 
     def read(self, body: Object) -> tuple[list[rq.Message], Object]:
         """Reads all messages; also returns how they were spelled."""
-        messages, marks = self._prompt(body)
+        messages, marks = self._read_system(body)
         prompt = body.get("prompt")
-        word = "messages" if prompt is None or isinstance(prompt, str) else "prompt"
+        field = "messages" if prompt is None or isinstance(prompt, str) else "prompt"
         if isinstance(prompt, str):
             messages.append(rq.Message("user", [rq.Text(prompt)]))
         if prompt is not None:
             marks["prompt"] = "text" if isinstance(prompt, str) else "list"
-        for row in strict.read_objects(body, word, self._message, need=prompt is None):
+        for row in strict.read_objects(body, field, self._read_message, need=prompt is None):
             messages += row
         return messages, marks
 
-    def _prompt(self, body: Object) -> tuple[list[rq.Message], Object]:
+    def _read_system(self, body: Object) -> tuple[list[rq.Message], Object]:
         """Reads the system prompt: text, a message, or a list of messages."""
-        word = next((word for word in SYSTEM if body.get(word) is not None), "")
-        given = body.get(word)
-        if given is None:
+        field = next((field for field in SYSTEM if body.get(field) is not None), "")
+        value = body.get(field)
+        if value is None:
             return [], {}
-        if isinstance(given, str):
-            return [rq.Message("system", _text(given))], {"system": [word, "text", 1]}
-        if isinstance(given, dict):
-            return strict.read_object(body, word, self._message), {"system": [word, "message", 1]}
-        rows = [message for row in strict.read_objects(body, word, self._message) for message in row]
-        return rows, {"system": [word, "list", len(rows)]}
+        if isinstance(value, str):
+            return [rq.Message("system", _text_parts(value))], {"system": [field, "text", 1]}
+        if isinstance(value, dict):
+            return strict.read_object(body, field, self._read_message), {"system": [field, "message", 1]}
+        messages = [message for row in strict.read_objects(body, field, self._read_message) for message in row]
+        return messages, {"system": [field, "list", len(messages)]}
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
-    def _message(self, message: Object) -> list[rq.Message]:
+    def _read_message(self, message: Object) -> list[rq.Message]:
         role = strict.get_choice(message, "role", ROLES)
         content = message.get("content")
-        parts = self._content(content)
+        content_parts = self._read_content(content)
         # a list with one text, or none, must not become a string
-        listed = isinstance(content, list) and (not parts or (len(parts) == 1 and type(parts[0]) is rq.Text))
+        is_list = isinstance(content, list) and (
+            not content_parts or (len(content_parts) == 1 and type(content_parts[0]) is rq.Text)
+        )
         # results move out of other messages, and everything else moves out of tool messages
-        away = [place for place, part in enumerate(parts) if (type(part) is rq.Result) is not (role == "tool")]
-        away = [place for place in away if getattr(parts[place], "by", "client") == "client"]
-        made = rq.Message(role, [part for place, part in enumerate(parts) if place not in away])
-        _read_message_fields(made, message, listed=listed)
-        if not away:
-            return [made]
-        apart = rq.Message("user" if role == "tool" else "tool", [parts[place] for place in away])
-        if made.parts:
-            add_extra(apart, NAME, _={"joined": away})
-            return [made, apart]
-        apart.extra = made.extra
-        add_extra(apart, NAME, _={**split_extra(made.extra, NAME)[1], "role": role})
-        return [apart]
+        moved = [
+            position for position, part in enumerate(content_parts) if (type(part) is rq.Result) is not (role == "tool")
+        ]
+        moved = [position for position in moved if getattr(content_parts[position], "by", "client") == "client"]
+        parsed = rq.Message(role, [part for position, part in enumerate(content_parts) if position not in moved])
+        _read_message_fields(parsed, message, is_list=is_list)
+        if not moved:
+            return [parsed]
+        other = rq.Message("user" if role == "tool" else "tool", [content_parts[position] for position in moved])
+        if parsed.parts:
+            add_extra(other, NAME, _={"joined": moved})
+            return [parsed, other]
+        other.extra = parsed.extra
+        add_extra(other, NAME, _={**split_extra(parsed.extra, NAME)[1], "role": role})
+        return [other]
 
-    def _content(self, content: Any) -> list[rq.AnyPart]:
+    def _read_content(self, content: Any) -> list[rq.AnyPart]:
         if isinstance(content, str):
-            return _text(content)
+            return _text_parts(content)
         if not isinstance(content, list):
             raise BadRequest("a string or a list of parts", content, "content")
-        return strict.read_each(content, self._part, "content")  # pyright: ignore[reportUnknownArgumentType]
+        return strict.read_each(content, self._read_part, "content")  # pyright: ignore[reportUnknownArgumentType]
 
-    def _part(self, part: Object) -> rq.AnyPart:
+    def _read_part(self, part: Object) -> rq.AnyPart:
         kind = strict.require_text(part, "type")
         if kind in self.methods:
             return self.methods[kind](self, part)
@@ -145,92 +149,92 @@ class AisdkRequestReader:
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _call(self, part: Object) -> rq.Call:
-        made = rq.Call(strict.require_text(part, "toolCallId"), strict.require_text(part, "toolName"))
-        old = "input" not in part and "args" in part
-        word = "args" if old else "input"
+    def _read_call(self, part: Object) -> rq.Call:
+        call = rq.Call(strict.require_text(part, "toolCallId"), strict.require_text(part, "toolName"))
+        is_v4 = "input" not in part and "args" in part
+        input_key = "args" if is_v4 else "input"
         ran = strict.get_flag(part, "providerExecuted")
-        ours = read_extra_fields(made, part, _CALL, old=old, silent=word not in part, unrun=ran is False)
+        ours = read_extra_fields(call, part, _CALL, old=is_v4, silent=input_key not in part, unrun=ran is False)
         if ran:
-            self._ran.add(made.id)
-            made.by = "provider"
-            add_extra(made, NAME, ran=True)
-        if word in part:
-            free = made.name in self._custom or ours.get("form") == "text"
-            parts.set_call_input(made, part[word], free=free, protocol=NAME)
-        return made
+            self._ran.add(call.id)
+            call.by = "provider"
+            add_extra(call, NAME, ran=True)
+        if input_key in part:
+            is_free_text = call.name in self._custom or ours.get("form") == "text"
+            parts.set_call_input(call, part[input_key], is_free_text=is_free_text, protocol=NAME)
+        return call
 
-    def _result(self, part: Object) -> rq.Result:
-        made = rq.Result(strict.require_text(part, "toolCallId"), strict.get_text(part, "toolName"))
+    def _read_result(self, part: Object) -> rq.Result:
+        result = rq.Result(strict.require_text(part, "toolCallId"), strict.get_text(part, "toolName"))
         output = strict.read_object(part, "output", parts.read_output) if "output" in part else _read_v4_output(part)
-        ours = read_extra_fields(made, part, _RESULT, **(output.marks or {}))
-        made.content, made.failed = output.content, output.failed or bool(ours.get("failed"))
-        made.by = "provider" if made.call in self._ran or ours.get("ran") else "client"
-        made.partial = bool(ours.get("partial"))
-        if output.denied or made.by == "provider":
-            add_extra(made, NAME, **({"denied": True} if output.denied else {"ran": True}))
-        return made
+        ours = read_extra_fields(result, part, _RESULT, **(output.marks or {}))
+        result.content, result.failed = output.content, output.failed or bool(ours.get("failed"))
+        result.by = "provider" if result.call in self._ran or ours.get("ran") else "client"
+        result.partial = bool(ours.get("partial"))
+        if output.denied or result.by == "provider":
+            add_extra(result, NAME, **({"denied": True} if output.denied else {"ran": True}))
+        return result
 
-    def _ask(self, part: Object) -> rq.Ask:
-        made = rq.Ask(strict.get_text(part, "toolCallId"), strict.require_text(part, "approvalId"))
-        self._asks[made.id] = made.call
-        read_extra_fields(made, part, {"type", "toolCallId", "approvalId"})
-        return made
+    def _read_ask(self, part: Object) -> rq.Ask:
+        ask = rq.Ask(strict.get_text(part, "toolCallId"), strict.require_text(part, "approvalId"))
+        self._asks[ask.id] = ask.call
+        read_extra_fields(ask, part, {"type", "toolCallId", "approvalId"})
+        return ask
 
-    def _answer(self, part: Object) -> rq.Ask:
+    def _read_answer(self, part: Object) -> rq.Ask:
         id = strict.require_text(part, "approvalId")  # noqa: A001
-        made = rq.Ask(self._asks.get(id, ""), id, strict.get_flag(part, "approved") or False)
-        read_extra_fields(made, part, {"type", "approvalId", "approved"})
-        return made
+        answer = rq.Ask(self._asks.get(id, ""), id, strict.get_flag(part, "approved") or False)
+        read_extra_fields(answer, part, {"type", "approvalId", "approved"})
+        return answer
 
     methods: ClassVar[dict[str, Callable[[Any, Object], rq.AnyPart]]] = {
-        "tool-call": _call,
-        "tool-result": _result,
-        "tool-approval-request": _ask,
-        "tool-approval-response": _answer,
+        "tool-call": _read_call,
+        "tool-result": _read_result,
+        "tool-approval-request": _read_ask,
+        "tool-approval-response": _read_answer,
     }
 
 
-def _text(content: str) -> list[rq.AnyPart]:
+def _text_parts(content: str) -> list[rq.AnyPart]:
     return [rq.Text(content)] if content else []
 
 
-def _read_message_fields(made: rq.Message, message: Object, *, listed: bool) -> None:
+def _read_message_fields(target: rq.Message, message: Object, *, is_list: bool) -> None:
     """Reads the other fields of a message. A cache hint of the message belongs to its last part."""
-    if message.keys() <= {"role", "content"} and not listed:
+    if message.keys() <= {"role", "content"} and not is_list:
         return
-    options_read = settings.read_options(message)
-    made.name = lenient.get_text(options_read.ours, "name")
-    cached = bool(options_read.cache and made.parts and not made.parts[-1].cache)
-    if cached:
-        made.parts[-1].cache = options_read.cache
+    options = settings.read_options(message)
+    target.name = lenient.get_text(options.ours, "name")
+    has_cache = bool(options.cache and target.parts and not target.parts[-1].cache)
+    if has_cache:
+        target.parts[-1].cache = options.cache
     rest = {key: value for key, value in message.items() if key not in ("role", "content", *settings.OPTION_KEYS[NAME])}
-    made.extra = settings.build_part_extra(NAME, options_read, rest, listed=listed, cached=cached)
-    sizes = lenient.get_list(options_read.ours, "sizes")
-    only = made.parts[0] if sizes and len(made.parts) == 1 else None
-    if type(only) is rq.Text:
-        made.parts = _split_text(only, sizes)
-    for held in lenient.get_list(options_read.ours, "opaques"):
+    target.extra = settings.build_part_extra(NAME, options, rest, listed=is_list, cached=has_cache)
+    sizes = lenient.get_list(options.ours, "sizes")
+    first = target.parts[0] if sizes and len(target.parts) == 1 else None
+    if type(first) is rq.Text:
+        target.parts = _split_text(first, sizes)
+    for opaque in lenient.get_list(options.ours, "opaques"):
         try:
-            place, part = msgspec.convert(held, tuple[int, rq.Opaque])
+            position, part = msgspec.convert(opaque, tuple[int, rq.Opaque])
         except msgspec.ValidationError:
-            raise BadRequest("a place and a part", held, f"{settings.OPTIONS}.{PENSTOCK}.opaques") from None
-        made.parts.insert(place, part)
+            raise BadRequest("a position and a part", opaque, f"{settings.OPTIONS}.{PENSTOCK}.opaques") from None
+        target.parts.insert(position, part)
 
 
 def _split_text(text: rq.Text, sizes: list[Any]) -> list[rq.AnyPart]:
     """Splits a system prompt that was joined from several texts, because the SDK has only one."""
-    pieces: list[rq.AnyPart] = []
+    texts: list[rq.AnyPart] = []
     at = 0
     for size in sizes:
         if not isinstance(size, int) or not 0 <= size <= len(text.text) - at:
             return [text]
-        pieces.append(rq.Text(text.text[at : at + size]))
+        texts.append(rq.Text(text.text[at : at + size]))
         at += size + len(SYSTEM_SEPARATOR)
-    if not pieces or at - len(SYSTEM_SEPARATOR) != len(text.text):
+    if not texts or at - len(SYSTEM_SEPARATOR) != len(text.text):
         return [text]
-    pieces[-1].cache = text.cache
-    return pieces
+    texts[-1].cache = text.cache
+    return texts
 
 
 def _read_v4_output(part: Object) -> parts.ToolOutput:

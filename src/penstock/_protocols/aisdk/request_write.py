@@ -56,34 +56,34 @@ class AisdkRequestWriter(RequestDraft):
 
     def _write_prompt(self, messages: list[rq.Message], marks: Object) -> Object:
         """Writes the system prompt and the messages."""
-        word, form, count = marks.get("system") or ("system", "", 0 if marks.get("read") else len(messages))
-        front = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
-        front = min(front, count)
-        head, made = self._messages(messages[:front]), self._messages(messages[front:])
+        key, form, count = marks.get("system") or ("system", "", 0 if marks.get("read") else len(messages))
+        positions = (at for at, message in enumerate(messages) if message.role != "system")
+        system_count = min(next(positions, len(messages)), count)
+        system, written = self._write_messages(messages[:system_count]), self._write_messages(messages[system_count:])
         body: Object = {}
-        if head and form in ("", "text") and len(head) == 1 and head[0].keys() == {"role", "content"}:
-            body[word] = head[0]["content"]
-        elif head or form == "list":
-            body[word] = head[0] if form == "message" and len(head) == 1 else head
-        if marks.get("prompt") == "text" and made and isinstance(made[0]["content"], str):
-            body["prompt"] = made.pop(0)["content"]
-        word = "prompt" if marks.get("prompt") == "list" else "messages"
-        return {**body, **({word: made} if made or "prompt" not in body else {})}
+        if system and form in ("", "text") and len(system) == 1 and system[0].keys() == {"role", "content"}:
+            body[key] = system[0]["content"]
+        elif system or form == "list":
+            body[key] = system[0] if form == "message" and len(system) == 1 else system
+        if marks.get("prompt") == "text" and written and isinstance(written[0]["content"], str):
+            body["prompt"] = written.pop(0)["content"]
+        key = "prompt" if marks.get("prompt") == "list" else "messages"
+        return {**body, **({key: written} if written or "prompt" not in body else {})}
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
-    def _messages(self, messages: list[rq.Message]) -> list[Object]:
-        made: list[Object] = []
+    def _write_messages(self, messages: list[rq.Message]) -> list[Object]:
+        written: list[Object] = []
         for message in messages:
             _, marks = split_extra(message.extra, NAME)
             if message.role == "system":
-                made.append(self._system(message, marks))
-            elif made and (places := self._joined_positions(message, marks, made[-1])):
-                for place, part in zip(places, message.parts, strict=False):
-                    made[-1]["content"][place:place] = self._part(part)
+                written.append(self._write_system(message, marks))
+            elif written and (positions := self._joined_positions(message, marks, written[-1])):
+                for position, part in zip(positions, message.parts, strict=False):
+                    written[-1]["content"][position:position] = self._write_part(part)
             else:
-                made += self._message(message, marks)
-        return made
+                written += self._write_message(message, marks)
+        return written
 
     def _joined_positions(self, message: rq.Message, marks: Object, before: Object) -> list[int]:
         """Returns the positions of a message's parts in the message before; nothing if they do not belong there."""
@@ -96,7 +96,7 @@ class AisdkRequestWriter(RequestDraft):
         # the SDK looks for approvals only in the last message, before its results
         return list(range(len(message.parts))) if answers and before["role"] == "tool" else []
 
-    def _system(self, message: rq.Message, marks: Object) -> Object:
+    def _write_system(self, message: rq.Message, marks: Object) -> Object:
         parts, opaques = _split_opaque(message.parts)
         texts = [part.text for part in parts if type(part) is rq.Text]
         if len(texts) < len(parts):
@@ -105,114 +105,116 @@ class AisdkRequestWriter(RequestDraft):
             self.report_loss("cache")
         cache = parts[-1].cache if parts else ""
         sizes = [len(text) for text in texts] if len(texts) > 1 else []
-        beside = self._message_fields(message, marks, cache, sizes=sizes, opaques=opaques)
-        return {"role": "system", "content": SYSTEM_SEPARATOR.join(texts), **beside}
+        rest_fields = self._message_fields(message, marks, cache, sizes=sizes, opaques=opaques)
+        return {"role": "system", "content": SYSTEM_SEPARATOR.join(texts), **rest_fields}
 
     def _message_fields(self, message: rq.Message, marks: Object, cache: str, **ours: Any) -> Object:
         report_foreign_fields(self, message.extra)
         options = request_settings.write_options(message.extra, marks, cache=cache, name=message.name, **ours)
         return {**split_extra(message.extra, NAME)[0].get("rest", {}), **options}
 
-    def _message(self, message: rq.Message, marks: Object) -> list[Object]:
+    def _write_message(self, message: rq.Message, marks: Object) -> list[Object]:
         role = marks.get("role") or message.role
-        native = role == "assistant" and self._version >= _CUSTOM
-        parts, opaques = (message.parts, []) if native else _split_opaque(message.parts)
+        keeps_opaque = role == "assistant" and self._version >= _CUSTOM
+        parts, opaques = (message.parts, []) if keeps_opaque else _split_opaque(message.parts)
         answers: list[rq.AnyPart] = [part for part in parts if type(part) is rq.Ask] if role == "user" else []
-        made: list[Object] = []
+        written: list[Object] = []
         if answers:  # approvals are answered where results are given
-            made.append({"role": "tool", "content": [one for part in answers for one in self._part(part)]})
+            content = [element for part in answers for element in self._write_part(part)]
+            written.append({"role": "tool", "content": content})
             parts = [part for part in parts if type(part) is not rq.Ask]
         if parts or not answers:
             cache = ""
             if marks.get("cached") and parts:
                 cache, parts = parts[-1].cache, [*parts[:-1], replace(parts[-1], cache="")]
-            content = self._content(parts, listed=role == "tool" or "listed" in marks)
-            beside = self._message_fields(message, marks, cache, opaques=opaques)
-            made.append({"role": role, "content": content, **beside})
-        return [one for one in made if one["role"] != "tool" or one["content"]]
+            rest = self._write_content(parts, is_list=role == "tool" or "listed" in marks)
+            rest_fields = self._message_fields(message, marks, cache, opaques=opaques)
+            written.append({"role": role, "content": rest, **rest_fields})
+        return [element for element in written if element["role"] != "tool" or element["content"]]
 
-    def _content(self, parts: list[rq.AnyPart], *, listed: bool) -> str | list[Object]:
-        if not listed and not parts:
+    def _write_content(self, parts: list[rq.AnyPart], *, is_list: bool) -> str | list[Object]:
+        if not is_list and not parts:
             return ""
-        made = [one for part in parts for one in self._part(part)]
-        if not listed and len(made) == 1 and made[0].keys() == {"type", "text"} and made[0]["type"] == "text":
-            return str(made[0]["text"])
-        return made
+        elements = [element for part in parts for element in self._write_part(part)]
+        first = elements[0] if len(elements) == 1 and not is_list else {}
+        return str(first["text"]) if first.keys() == {"type", "text"} and first["type"] == "text" else elements
 
-    def _part(self, part: rq.AnyPart) -> list[Object]:
+    def _write_part(self, part: rq.AnyPart) -> list[Object]:
         if not isinstance(part, rq.Opaque) and part.extra is not None:
             report_foreign_fields(self, part.extra)
         return self.kinds[type(part)](self, part)
 
-    def _text(self, part: rq.Text) -> list[Object]:
+    def _write_text(self, part: rq.Text) -> list[Object]:
         if part.refusal:
             self.report_loss("refusal")
         return [{"type": "text", "text": part.text, **write_extra_fields(part, refusal=part.refusal)[0]}]
 
-    def _reasoning(self, part: rq.Reasoning) -> list[Object]:
+    def _write_reasoning(self, part: rq.Reasoning) -> list[Object]:
         marks = split_extra(part.extra, NAME)[1]
         state = (part.extra or {}).get("anthropic", {})
-        old = bool(marks.get("signed") or marks.get("kind"))
+        is_v4 = bool(marks.get("signed") or marks.get("kind"))
         others = {key: own for key, own in (part.extra or {}).items() if key != "anthropic"}
-        bare = replace(part, extra=others) if old else part
-        rest = write_extra_fields(bare, **request_parts.reasoning_fields(part))[0]
+        reasoning = replace(part, extra=others) if is_v4 else part
+        rest = write_extra_fields(reasoning, **request_parts.reasoning_fields(part))[0]
         if marks.get("kind"):
             return [{**rest, "type": "redacted-reasoning", "data": state.get("redacted", "")}]
-        signature = {"signature": state.get("signature", "")} if old else {}
+        signature = {"signature": state.get("signature", "")} if is_v4 else {}
         return [{**rest, "type": "reasoning", "text": part.text, **signature}]
 
-    def _call(self, call: rq.Call) -> list[Object]:
+    def _write_call(self, call: rq.Call) -> list[Object]:
         self._names[call.id] = call.name
         if call.cut:
             self.report_loss("cut-call")
             return []
-        free = call.form == "text" and call.name not in self._custom
-        rest, _, marks = write_extra_fields(call, form="text" if free else "")
-        made: Object = {"type": "tool-call", "toolCallId": call.id, "toolName": call.name}
+        is_free_text = call.form == "text" and call.name not in self._custom
+        rest, _, marks = write_extra_fields(call, form="text" if is_free_text else "")
+        fields: Object = {"type": "tool-call", "toolCallId": call.id, "toolName": call.name}
         if call.json or not marks.get("silent"):
-            word = "args" if marks.get("old") or self._version < _OUTPUT else "input"
-            made[word] = request_parts.call_input_value(call, marks)
+            input_key = "args" if marks.get("old") or self._version < _OUTPUT else "input"
+            fields[input_key] = request_parts.call_input_value(call, marks)
         if call.by == "provider" or marks.get("unrun"):
-            made["providerExecuted"] = call.by == "provider"
-        return [{**rest, **made}]
+            fields["providerExecuted"] = call.by == "provider"
+        return [{**rest, **fields}]
 
-    def _result(self, result: rq.Result) -> list[Object]:
+    def _write_result(self, result: rq.Result) -> list[Object]:
         own, marks = split_extra(result.extra, NAME)
         failed = result.failed and request_parts.single_value(result) is None and not own.get("denied")
         ran = result.by == "provider" and result.call not in self._names
         rest = write_extra_fields(result, failed=failed, partial=result.partial, ran=ran)[0]
         name = result.name or self._names.get(result.call, "")
-        made = {**rest, "type": "tool-result", "toolCallId": result.call, "toolName": name}
+        fields = {**rest, "type": "tool-result", "toolCallId": result.call, "toolName": name}
         if marks.get("old") or self._version < _OUTPUT:
-            return [{**made, **self._write_v4_output(result, marks)}]
-        return [{**made, "output": request_parts.write_output(result, self, self._version)}]
+            return [{**fields, **self._write_v4_output(result, marks)}]
+        return [{**fields, "output": request_parts.write_output(result, self, self._version)}]
 
     def _write_v4_output(self, result: rq.Result, marks: Object) -> Object:
-        only = result.content[0] if len(result.content) == 1 else None
+        value = result.content[0] if len(result.content) == 1 else None
         failed = {"isError": result.failed} if result.failed or marks.get("unfailed") else {}
-        if type(only) is rq.Text and "result" not in marks:
-            return {"result": only.text, **failed}
-        if type(only) is rq.Json:
-            return {"result": request_parts.parse_json_or_text(only.json), **failed}
+        if type(value) is rq.Text and "result" not in marks:
+            return {"result": value.text, **failed}
+        if type(value) is rq.Json:
+            return {"result": request_parts.parse_json_or_text(value.json), **failed}
         content = request_parts.write_content(result.content, self, self._version)
-        bare: Any = marks["result"]["value"] if "result" in marks else content
-        return {"result": bare, "experimental_content": content, **failed}
+        result_value: Any = marks["result"]["value"] if "result" in marks else content
+        return {"result": result_value, "experimental_content": content, **failed}
 
-    def _file(self, file: rq.File) -> list[Object]:
+    def _write_file(self, file: rq.File) -> list[Object]:
         if file.id and not file.url and not file.data and not split_extra(file.extra, NAME)[1].get("reference"):
             self.report_loss("file-id")
-        made = request_parts.write_file(file, "data")
-        return [{**made, "type": "file"} if made["type"] == "reasoning-file" and self._version < _CUSTOM else made]
+        fields = request_parts.write_file(file, "data")
+        if fields["type"] == "reasoning-file" and self._version < _CUSTOM:
+            fields["type"] = "file"
+        return [fields]
 
-    def _opaque(self, part: rq.Opaque) -> list[Object]:
+    def _write_opaque(self, part: rq.Opaque) -> list[Object]:
         if part.protocol == NAME and part.kind != "custom":
             return [part.data]
         if self._version >= _CUSTOM:
             return [request_parts.write_custom(part)]
-        self.report_loss("opaque")  # the SDK's own
+        self.report_loss("opaque")  # a custom part of the SDK
         return []
 
-    def _ask(self, ask: rq.Ask) -> list[Object]:
+    def _write_ask(self, ask: rq.Ask) -> list[Object]:
         if self._version < _APPROVAL:
             self.report_loss("approval")
             return []
@@ -222,24 +224,24 @@ class AisdkRequestWriter(RequestDraft):
         return [{**rest, "type": "tool-approval-response", "approvalId": ask.id, "approved": ask.approved}]
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
-        rq.Text: _text,
-        rq.Reasoning: _reasoning,
-        rq.Call: _call,
-        rq.Result: _result,
-        rq.File: _file,
-        rq.Ask: _ask,
-        rq.Opaque: _opaque,
+        rq.Text: _write_text,
+        rq.Reasoning: _write_reasoning,
+        rq.Call: _write_call,
+        rq.Result: _write_result,
+        rq.File: _write_file,
+        rq.Ask: _write_ask,
+        rq.Opaque: _write_opaque,
         rq.Source: omit_with_loss("source"),
     }
 
 
 def _split_opaque(parts: list[rq.AnyPart]) -> tuple[list[rq.AnyPart], list[Any]]:
     """Splits off opaque state of other protocols; returns it with its positions."""
-    away = [place for place, part in enumerate(parts) if type(part) is rq.Opaque and part.protocol != NAME]
-    if not away:
+    moved = [position for position, part in enumerate(parts) if type(part) is rq.Opaque and part.protocol != NAME]
+    if not moved:
         return parts, []
-    others = [part for place, part in enumerate(parts) if place not in away]
-    return others, [[place, msgspec.to_builtins(parts[place])] for place in away]
+    others = [part for position, part in enumerate(parts) if position not in moved]
+    return others, [[position, msgspec.to_builtins(parts[position])] for position in moved]
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:

@@ -35,7 +35,7 @@ _FOREIGN_FIELDS = {"request", "warnings", "usage", "totalUsage", "response", "me
 
 
 class UiDecoder(ChunkDecoder):
-    """The decoder. A stream ends with `finish`; one without it ends with `[DONE]`."""
+    """Reads UI message chunks. A stream ends with `finish`; one without it ends with `[DONE]`."""
 
     protocol = "uistream"
 

@@ -62,17 +62,17 @@ class UiRequestWriter(RequestDraft):
             body["system"] = "".join(part.text for part in messages[0].parts if type(part) is rq.Text)
             messages = messages[1:]
         for message in messages:
-            self._message(message)
+            self._write_message(message)
         self._insert_hidden()
-        for place, message in marks.get("aside", ()):
-            self._messages.insert(place, message)
+        for position, message in marks.get("aside", ()):
+            self._messages.insert(position, message)
         body["messages"] = self._messages
         with_stream = bool(not request.stream or marks.get("streamed"))
         return {**body, **write_request_fields(request, self, marks, with_stream=with_stream)}
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
-    def _message(self, message: rq.Message) -> None:
+    def _write_message(self, message: rq.Message) -> None:
         own, marks = self.split_extra(message.extra)
         before, self._role = self._role, message.role
         if message.name:
@@ -92,7 +92,7 @@ class UiRequestWriter(RequestDraft):
         else:
             self._begin_message(message, own, marks)
 
-    def _begin_message(self, message: rq.Message, own: Object, marks: Object) -> None:
+    def _begin_message(self, message: rq.Message, own_fields: Object, marks: Object) -> None:
         """Starts a UI message."""
         if "raw" in marks:
             self._insert_hidden()
@@ -102,14 +102,14 @@ class UiRequestWriter(RequestDraft):
         content = message.parts
         if message.role == "user" and not marks.get("count"):  # answers of another protocol's go to their calls
             for ask in (part for part in message.parts if type(part) is rq.Ask):
-                self._ask(ask)
+                self._write_ask(ask)
             content = [part for part in message.parts if type(part) is not rq.Ask]
             if message.parts and not content:
                 return
         self._insert_hidden()
         self._hidden, self._done = marks.get("hidden", []), bool(marks.get("done"))
         head = marks.get("head") or ({} if marks.get("count") else {"id": f"{self._id}{len(self._messages) + 1}"})
-        self._messages.append({**head, **own.get("rest", {}), "role": message.role, "parts": []})
+        self._messages.append({**head, **own_fields.get("rest", {}), "role": message.role, "parts": []})
         if message.role == "assistant" and not marks.get("count"):
             self._messages[-1]["parts"].append(STEP)
         self._add_parts(content)
@@ -119,20 +119,21 @@ class UiRequestWriter(RequestDraft):
         if "steering" not in marks:
             self._add_parts(message.parts)
             return
-        inside = UiRequestWriter(Quirks(self._id))
-        inside._messages.append({"parts": []})
-        inside._add_parts(message.parts)
-        steering = {**marks["steering"], **inside._messages[0], "type": request_read.STEERING}
+        writer = UiRequestWriter(Quirks(self._id))
+        writer._messages.append({"parts": []})
+        writer._add_parts(message.parts)
+        steering = {**marks["steering"], **writer._messages[0], "type": request_read.STEERING}
         self._messages[-1]["parts"].append(steering)
 
     def _insert_hidden(self) -> None:
         """Inserts the parts that only the page needs at their positions."""
-        for place, part in self._hidden:
-            self._messages[-1]["parts"].insert(place, part)
+        for position, part in self._hidden:
+            self._messages[-1]["parts"].insert(position, part)
         self._hidden = []
 
     def _add_results(self, message: rq.Message) -> None:
-        orphans = [made for part in message.parts if type(part) is rq.Result for made in self._result(part)]
+        results = [part for part in message.parts if type(part) is rq.Result]
+        orphans = [orphan for result in results for orphan in self._write_result(result)]
         if orphans:
             self._insert_hidden()
             self._messages.append({"id": f"{self._id}{len(self._messages) + 1}", "role": "assistant", "parts": orphans})
@@ -147,60 +148,61 @@ class UiRequestWriter(RequestDraft):
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _text(self, part: rq.Text) -> list[Object]:
+    def _write_text(self, part: rq.Text) -> list[Object]:
         if part.refusal:
             self.report_loss("refusal")
         rest, _, marks = write_extra_fields(part, NAME, refusal=part.refusal)
-        return [{**rest, "type": "text", "text": part.text, **self._state(marks)}]
+        return [{**rest, "type": "text", "text": part.text, **self._state_field(marks)}]
 
-    def _state(self, marks: Object) -> Object:
+    def _state_field(self, marks: Object) -> Object:
         return drop_empty(state="done" if self._done else marks.get("state"))
 
-    def _reasoning(self, part: rq.Reasoning) -> list[Object]:
+    def _write_reasoning(self, part: rq.Reasoning) -> list[Object]:
         rest, _, marks = write_extra_fields(part, NAME, **parts.reasoning_fields(part))
-        return [{**rest, "type": "reasoning", "text": part.text, **self._state(marks)}]
+        return [{**rest, "type": "reasoning", "text": part.text, **self._state_field(marks)}]
 
-    def _call(self, call: rq.Call) -> list[Object]:
+    def _write_call(self, call: rq.Call) -> list[Object]:
         if call.cut:
             self.report_loss("cut-call")
             return []
-        self._calls[call.id] = _write_call(call, free=call.form == "text" and call.name not in self._custom)
+        is_free_text = call.form == "text" and call.name not in self._custom
+        self._calls[call.id] = _write_call_part(call, is_free_text=is_free_text)
         return [self._calls[call.id]]
 
-    def _result(self, result: rq.Result) -> list[Object]:
+    def _write_result(self, result: rq.Result) -> list[Object]:
         if result.call not in self._calls:
             protocol, kind = ORPHAN
-            return self._opaque(rq.Opaque(protocol, kind, msgspec.to_builtins(result)))
+            return self._write_opaque(rq.Opaque(protocol, kind, msgspec.to_builtins(result)))
         part = self._calls[result.call]
-        near = self._messages[-1]["parts"][-1:] == [part] if result.by == "provider" else result.call in self._step
-        if not near:
+        is_last = self._messages[-1]["parts"][-1:] == [part]
+        if not (is_last if result.by == "provider" else result.call in self._step):
             self.report_loss("moved")
         report_foreign_fields(self, result.extra)
-        _write_result(result, part, self)
+        _write_output(result, part, self)
         return []
 
-    def _ask(self, ask: rq.Ask) -> list[Object]:
+    def _write_ask(self, ask: rq.Ask) -> list[Object]:
         """Writes a request for approval, or its answer, into its call's part."""
-        asked = (part for part in self._calls.values() if lenient.get_object(part, "approval").get("id") == ask.id)
-        part = self._calls.get(ask.call) or next(asked, None)
+        candidates = (part for part in self._calls.values() if lenient.get_object(part, "approval").get("id") == ask.id)
+        part = self._calls.get(ask.call) or next(candidates, None)
         if part is None:
             self.report_loss("approval")
         else:
-            _write_ask(ask, part)
+            _write_approval(ask, part)
         return []
 
-    def _file(self, file: rq.File) -> list[Object]:
+    def _write_file(self, file: rq.File) -> list[Object]:
         return [parts.write_file(file, "url", NAME)]
 
-    def _source(self, source: rq.Source) -> list[Object]:
+    def _write_source(self, source: rq.Source) -> list[Object]:
         rest = write_extra_fields(source, NAME)[0]
-        named = {"sourceId": source.id or source.url or source.title, **drop_empty(title=source.title)}
+        id_fields = {"sourceId": source.id or source.url or source.title, **drop_empty(title=source.title)}
         if source.url:
-            return [{**rest, "type": "source-url", **named, "url": source.url}]
-        file = drop_empty(mediaType=source.media or "text/plain", filename=source.filename)
-        return [{**rest, "type": "source-document", **named, "title": source.title, **file}]
+            return [{**rest, "type": "source-url", **id_fields, "url": source.url}]
+        file_fields = drop_empty(mediaType=source.media or "text/plain", filename=source.filename)
+        return [{**rest, "type": "source-document", **id_fields, "title": source.title, **file_fields}]
 
-    def _opaque(self, part: rq.Opaque) -> list[Object]:
+    def _write_opaque(self, part: rq.Opaque) -> list[Object]:
         if part.protocol == NAME and (part.protocol, part.kind) != ORPHAN:
             return [part.data]
         if part.protocol == SDK and part.kind == "custom":
@@ -208,20 +210,20 @@ class UiRequestWriter(RequestDraft):
         return [{"type": OPAQUE_TYPE, "data": {"protocol": part.protocol, "kind": part.kind, "data": part.data}}]
 
     kinds: ClassVar[Mapping[type, Callable[[Any, Any], list[Object]]]] = {
-        rq.Text: _text,
-        rq.Reasoning: _reasoning,
-        rq.Call: _call,
-        rq.Result: _result,
-        rq.File: _file,
-        rq.Ask: _ask,
-        rq.Opaque: _opaque,
-        rq.Source: _source,
+        rq.Text: _write_text,
+        rq.Reasoning: _write_reasoning,
+        rq.Call: _write_call,
+        rq.Result: _write_result,
+        rq.File: _write_file,
+        rq.Ask: _write_ask,
+        rq.Opaque: _write_opaque,
+        rq.Source: _write_source,
     }
 
 
-def _write_call(call: rq.Call, *, free: bool) -> Object:
+def _write_call_part(call: rq.Call, *, is_free_text: bool) -> Object:
     """Writes a call without a result."""
-    rest, _, marks = write_extra_fields(call, NAME, request_read.CALL_METADATA, form="text" if free else "")
+    rest, _, marks = write_extra_fields(call, NAME, request_read.CALL_METADATA, form="text" if is_free_text else "")
     part: Object = {"type": f"tool-{call.name}"}
     if marks.get("dynamic"):
         part = {"type": "dynamic-tool", "toolName": call.name}
@@ -235,32 +237,32 @@ def _write_call(call: rq.Call, *, free: bool) -> Object:
     return {**rest, **part}
 
 
-def _write_ask(ask: rq.Ask, part: Object) -> None:
+def _write_approval(ask: rq.Ask, part: Object) -> None:
     """Writes a request for approval, or its answer, into its call's part."""
-    given: Object = part.setdefault("approval", {"id": ask.id})
+    approval: Object = part.setdefault("approval", {"id": ask.id})
     rest: Object = split_extra(ask.extra, SDK)[0].get("rest", {})
     if ask.approved is None:
-        given.update({"requestReason" if key == "reason" else key: value for key, value in rest.items()})
-        before, after = {"input-available"}, "approval-requested"
+        approval.update({"requestReason" if key == "reason" else key: value for key, value in rest.items()})
+        states_before, state_after = {"input-available"}, "approval-requested"
     else:
-        given.update({"approved": ask.approved, **({"reason": rest["reason"]} if "reason" in rest else {})})
-        before, after = {"input-available", "approval-requested"}, "approval-responded"
-    if part["state"] in before:
-        part["state"] = after
+        approval.update({"approved": ask.approved, **({"reason": rest["reason"]} if "reason" in rest else {})})
+        states_before, state_after = {"input-available", "approval-requested"}, "approval-responded"
+    if part["state"] in states_before:
+        part["state"] = state_after
 
 
-def _write_result(result: rq.Result, part: Object, draft: RequestDraft) -> None:
+def _write_output(result: rq.Result, part: Object, draft: RequestDraft) -> None:
     """Writes a result into its call's part."""
     if split_extra(result.extra, SDK)[0].get("denied") and part["state"] in APPROVAL_STATES:
         return  # the answer to the request says so
-    only = parts.single_value(result)
-    value: Any = only.text if type(only) is rq.Text else None
-    if type(only) is rq.Json:
-        value = parts.parse_json_or_text(only.json)
+    single = parts.single_value(result)
+    value: Any = single.text if type(single) is rq.Text else None
+    if type(single) is rq.Json:
+        value = parts.parse_json_or_text(single.json)
     failed = result.failed and not isinstance(value, str)
     if result.failed and not failed:
         part |= {"state": "output-error", "errorText": value}
-    elif only is None:
+    elif single is None:
         content = parts.write_content(result.content, draft, _VERSION)
         part |= {"state": "output-available", "output": {"type": "content", "value": content}}
     else:
@@ -269,7 +271,8 @@ def _write_result(result: rq.Result, part: Object, draft: RequestDraft) -> None:
         draft.report_loss("failure")
     if result.partial or split_extra(result.extra, NAME)[1].get("flat"):
         part["preliminary"] = result.partial
-    part.update(write_extra_fields(result, NAME, request_read.RESULT_METADATA, content=only is None, failed=failed)[0])
+    ours = {"content": single is None, "failed": failed}
+    part.update(write_extra_fields(result, NAME, request_read.RESULT_METADATA, **ours)[0])
 
 
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:

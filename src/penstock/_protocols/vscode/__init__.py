@@ -36,7 +36,7 @@ def build_body(frames: Sequence[Frame]) -> bytes:
             continue  # an unknown payload that is not an object
         if line.get("kind") == "error":
             return data
-        if lines and _continues(lines[-1], line):
+        if lines and _is_continuation(lines[-1], line):
             texts[-1].append(line["value"])
         else:
             lines.append(line)
@@ -47,7 +47,7 @@ def build_body(frames: Sequence[Frame]) -> bytes:
     return msgspec.json.encode({"kind": "whole", "version": VERSION, "lines": lines})
 
 
-def _continues(before: dict[str, Any], line: dict[str, Any]) -> bool:
+def _is_continuation(before: dict[str, Any], line: dict[str, Any]) -> bool:
     """True if a line continues the text or thinking before: only its value differs. Metadata ends a thinking part."""
     if line.get("kind") not in ("text", "thinking") or before.get("metadata") or line.get("metadata"):
         return False

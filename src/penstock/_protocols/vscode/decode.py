@@ -32,8 +32,8 @@ class VSCodeDecoder(Decoder):
     """State: the kind of the open part, the id of the last thinking part, the number of files."""
 
     protocol = NAME
-    shape = wire.Line
-    read = staticmethod(msgspec.json.Decoder(wire.Line).decode)
+    shape = wire.AnyLine
+    read = staticmethod(msgspec.json.Decoder(wire.AnyLine).decode)
 
     def __init__(self, *, call_id_prefix: str | None = PREFIX) -> None:
         super().__init__()
@@ -50,19 +50,19 @@ class VSCodeDecoder(Decoder):
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, line: wire.Start) -> None:
+    def _read_start(self, line: wire.Start) -> None:
         if line.version > wire.VERSION:
             self.diagnostics.add("version", f"version {line.version} of the wire form is newer than this reader")
         self._names = Namespace(line.prefix, reserved=RESERVED)
         if self.ledger.start(line.id, line.model, line.created):
             self._open_kind = ""
 
-    def _usage(self, line: wire.Usage) -> None:
+    def _read_usage(self, line: wire.Usage) -> None:
         if line.step:
             self.ledger.usage(wire.read_tokens(line.value, step=line.step, estimated=line.estimated))
         self.ledger.usage(wire.read_tokens(line.total or line.value, estimated=line.estimated))
 
-    def _end(self, line: wire.End) -> None:
+    def _read_end(self, line: wire.End) -> None:
         reason: Any = line.reason
         raw = line.raw
         if reason not in REASONS:
@@ -71,29 +71,29 @@ class VSCodeDecoder(Decoder):
         self.ledger.finish(reason, raw)
         self.ledger.end()
 
-    def _error(self, line: ErrorPart) -> None:
+    def _read_error(self, line: ErrorPart) -> None:
         kind: Any = line.fault if line.fault in FAULTS else "other"
         fields = {key: getattr(line, key) for key in ("status", "code", "request_id", "retry_after")}
         self.ledger.fault(kind, line.message or TRUNCATED, **fields)
 
-    def _whole(self, whole: wire.Whole) -> None:
-        for line in whole.lines:
+    def _read_whole(self, body: wire.Whole) -> None:
+        for line in body.lines:
             self._fit("", line, partial(encode_json, line))
 
-    def _notice(self, _: wire.Wait | wire.Compacted) -> None:
+    def _read_notice(self, _: wire.Wait | wire.Compacted) -> None:
         """Keeps a notice. It is not part of the answer, and the start may still follow."""
         self.keep()
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _text(self, line: TextPart) -> None:
+    def _read_text(self, line: TextPart) -> None:
         kind = "refusal" if line.refusal else "text"
         if self._open_kind != kind or self.ledger.find(kind) is None:
             self._begin_part(kind)
             (self.ledger.open_refusal if line.refusal else self.ledger.open_text)(kind)
         self.ledger.append_text(kind, line.value)
 
-    def _thinking(self, line: ThinkingPart) -> None:
+    def _read_thinking(self, line: ThinkingPart) -> None:
         if self._thinking_id != line.id:
             self._begin_part("")
         self._thinking_id = line.id
@@ -109,24 +109,24 @@ class VSCodeDecoder(Decoder):
             self.ledger.close("thinking", extra)
             self._open_kind = ""
 
-    def _call(self, line: ToolCallPart) -> None:
+    def _read_call(self, line: ToolCallPart) -> None:
         self._begin_part("")
         call = self._names.restore(line.call_id)
         self.ledger.open_call(("call", call), call, line.name, extra=line.extra)
         self.ledger.end_call(("call", call), encode_json(line.input).decode())
 
-    def _cut(self, line: wire.Cut) -> None:
+    def _read_cut(self, line: wire.Cut) -> None:
         self._begin_part("")
         call = self._names.restore(line.call_id)
         part = self.ledger.open_call(("call", call), call, line.name)
         if part is not None:
-            part.void = True  # even if it is complete: it was refused before
+            part.void = True  # even if its input is complete, it must not run
         self.ledger.end_call(("call", call), line.input, whole=False)
 
-    def _data(self, line: DataPart) -> None:
+    def _read_data(self, line: DataPart) -> None:
         mime = line.mime_type
         if mime == encode_parts.CITATION:
-            self._source(line)
+            self._read_citation(line)
         elif mime.startswith(DATA_PREFIX) and mime.endswith(DATA_SUFFIX):
             self.ledger.data(mime[len(DATA_PREFIX) : -len(DATA_SUFFIX)], line.data.decode("utf-8", "replace"))
         else:
@@ -136,7 +136,7 @@ class VSCodeDecoder(Decoder):
             self.ledger.append_text(key, encode_json(line.data).decode().strip('"'))
             self.ledger.close(key)
 
-    def _source(self, line: DataPart) -> None:
+    def _read_citation(self, line: DataPart) -> None:
         try:
             cite = msgspec.json.decode(line.data, type=_Citation)
         except (msgspec.DecodeError, ValueError, RecursionError):
@@ -148,18 +148,18 @@ class VSCodeDecoder(Decoder):
         self.ledger.cite((of, cite), cite.url, cite.title, of if cite.span else None, cite.span, *origin)
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        wire.Start: _start,
-        TextPart: _text,
-        ThinkingPart: _thinking,
-        ToolCallPart: _call,
-        wire.Cut: _cut,
-        DataPart: _data,
-        wire.Usage: _usage,
-        wire.Wait: _notice,
-        wire.Compacted: _notice,
-        ErrorPart: _error,
-        wire.End: _end,
-        wire.Whole: _whole,
+        wire.Start: _read_start,
+        TextPart: _read_text,
+        ThinkingPart: _read_thinking,
+        ToolCallPart: _read_call,
+        wire.Cut: _read_cut,
+        DataPart: _read_data,
+        wire.Usage: _read_usage,
+        wire.Wait: _read_notice,
+        wire.Compacted: _read_notice,
+        ErrorPart: _read_error,
+        wire.End: _read_end,
+        wire.Whole: _read_whole,
     }
 
 

@@ -44,8 +44,8 @@ def _get_format(source: Object, key: str) -> rq.Format | None:
     return strict.read_object(source, key, _read_format) if source.get(key) is not None else None
 
 
-def _read_format(given: Object) -> rq.Format:
-    kind, about = strict.get_choice(given, "type", _FORMATS), strict.get_object(given, "json_schema")
+def _read_format(fields: Object) -> rq.Format:
+    kind, about = strict.get_choice(fields, "type", _FORMATS), strict.get_object(fields, "json_schema")
     name, description = strict.get_text(about, "name"), strict.get_text(about, "description")
     return rq.Format(kind, name, _get_object(about, "schema"), description, strict.get_flag(about, "strict"))
 
@@ -69,50 +69,50 @@ _READERS: dict[str, Callable[[Object, str], Any]] = {
 def read_settings(body: Object) -> tuple[rq.Settings, Object, Object]:
     """Returns the settings; options and configuration without a canonical setting; and how the others were spelled."""
     options, configuration = strict.get_object(body, "modelOptions"), strict.get_object(body, "modelConfiguration")
-    settings, words = rq.Settings(), dict[str, str]()
-    for word, value in options.items():
-        field = _FIELDS.get(word)
-        if field is None or value is None or field in words:
+    settings, spellings = rq.Settings(), dict[str, str]()
+    for spelling, value in options.items():
+        field = _FIELDS.get(spelling)
+        if field is None or value is None or field in spellings:
             continue
-        words[field] = word
-        setattr(settings, field, _read_option("modelOptions", _READERS[_TABLE[field][0]], options, word))
+        spellings[field] = spelling
+        setattr(settings, field, _read_option("modelOptions", _READERS[_TABLE[field][0]], options, spelling))
     picked = configuration.get(EFFORT) is not None
     if picked:
         settings.effort = _read_option("modelConfiguration", strict.get_text, configuration, EFFORT)
-    left = {key: value for key, value in options.items() if key not in words.values()}
-    rest = strict.unknown_fields(configuration, {EFFORT}) if picked else configuration
+    unknown = {key: value for key, value in options.items() if key not in spellings.values()}
+    unknown_configuration = strict.unknown_fields(configuration, {EFFORT}) if picked else configuration
     marks = {
-        "words": {field: word for field, word in words.items() if word != _SPELLINGS[field][0]},
-        "one": isinstance(options.get(words.get("stop", "")), str),
-        "effort": words.get("effort", ""),
+        "words": {field: spelling for field, spelling in spellings.items() if spelling != _SPELLINGS[field][0]},
+        "one": isinstance(options.get(spellings.get("stop", "")), str),
+        "effort": spellings.get("effort", ""),
         "picked": picked,
         "empty": [key for key in ("modelOptions", "modelConfiguration") if key in body and not body[key]],
     }
-    return settings, drop_empty(modelOptions=left, modelConfiguration=rest), marks
+    return settings, drop_empty(modelOptions=unknown, modelConfiguration=unknown_configuration), marks
 
 
-def _read_option(parent: str, read: Callable[[Object, str], Any], source: Object, word: str) -> Any:
+def _read_option(parent: str, read: Callable[[Object, str], Any], source: Object, key: str) -> Any:
     try:
-        return read(source, word)
+        return read(source, key)
     except BadRequest as error:
         raise error.at(parent) from None
 
 
-def write_settings(settings: rq.Settings, own: Object, marks: Object) -> Object:
+def write_settings(settings: rq.Settings, own_fields: Object, marks: Object) -> Object:
     """Writes the fields of options and configuration."""
-    words: Object = marks.get("words", {})
+    read_spellings: Object = marks.get("words", {})
     options: Object = {}
-    for field, spellings in _SPELLINGS.items():
+    for field, usual in _SPELLINGS.items():
         value = getattr(settings, field)
         if value in (None, "", []) or (field == "effort" and marks.get("picked") and not marks.get("effort")):
             continue
-        options[words.get(field) or spellings[0]] = _write_format(value) if field == "format" else value
+        options[read_spellings.get(field) or usual[0]] = _write_format(value) if field == "format" else value
     if marks.get("one") and len(settings.stop) == 1:
-        options[words.get("stop") or "stop"] = settings.stop[0]
+        options[read_spellings.get("stop") or "stop"] = settings.stop[0]
     configuration = {EFFORT: settings.effort} if marks.get("picked") and settings.effort else {}
     written = {
-        "modelOptions": {**own.get("modelOptions", {}), **options},
-        "modelConfiguration": {**own.get("modelConfiguration", {}), **configuration},
+        "modelOptions": {**own_fields.get("modelOptions", {}), **options},
+        "modelConfiguration": {**own_fields.get("modelConfiguration", {}), **configuration},
     }
     return {key: value for key, value in written.items() if value or key in marks.get("empty", ())}
 
@@ -138,8 +138,8 @@ def read_tool(tool: Object) -> rq.Tool:
     grammar = parse_free_text_schema(schema)
     if grammar is not None:
         return rq.Tool(name, description, grammar or None, "custom", extra=extra)
-    given = schema if isinstance(tool.get("inputSchema"), dict) else None
-    return rq.Tool(name, description, given, strict=strict.get_flag(tool, "strict"), extra=extra)
+    parameters = schema if isinstance(tool.get("inputSchema"), dict) else None
+    return rq.Tool(name, description, parameters, strict=strict.get_flag(tool, "strict"), extra=extra)
 
 
 def write_tool(tool: rq.Tool, draft: RequestDraft) -> list[Object]:
@@ -270,16 +270,16 @@ def write_data(part: rq.File | rq.Json | rq.Text, marks: Object) -> Object:
     return {"kind": "data", "mimeType": mime, **fields}
 
 
-def _read_citation(given: Object) -> rq.Source:
-    span = lenient.get_list(given, "span")
+def _read_citation(fields: Object) -> rq.Source:
+    span = lenient.get_list(fields, "span")
     return rq.Source(
-        lenient.get_text(given, "url"),
-        lenient.get_text(given, "title"),
+        lenient.get_text(fields, "url"),
+        lenient.get_text(fields, "title"),
         span=(span[0], span[1]) if [type(index) for index in span] == [int, int] else None,
-        quote=lenient.get_text(given, "quote"),
-        id=lenient.get_text(given, "sourceId"),
-        media=lenient.get_text(given, "mediaType"),
-        filename=lenient.get_text(given, "filename"),
+        quote=lenient.get_text(fields, "quote"),
+        id=lenient.get_text(fields, "sourceId"),
+        media=lenient.get_text(fields, "mediaType"),
+        filename=lenient.get_text(fields, "filename"),
     )
 
 

@@ -163,10 +163,10 @@ class Whole(Part, frozen=True, tag="whole"):
     version: int = 0
 
 
-Line: TypeAlias = (
+AnyLine: TypeAlias = (
     Start | TextPart | ThinkingPart | ToolCallPart | Cut | DataPart | Usage | Wait | Compacted | ErrorPart | End | Whole
 )
-KINDS = frozenset(str(line.__struct_config__.tag) for line in Line.__args__)
+KINDS = frozenset(str(line.__struct_config__.tag) for line in AnyLine.__args__)
 
 
 def write_tokens(usage: ev.Usage) -> Tokens:
