@@ -75,7 +75,7 @@ def every_setting(type: Any = ConfigFile, before: tuple[str, ...] = ()) -> Itera
             yield from every_setting(get_args(kind)[1], (*before, ANY))
         elif hasattr(kind, "__struct_fields__"):
             for field in msgspec.structs.fields(kind):
-                if field.name != "said":  # what the file may not say
+                if field.name != "explicit":  # what the file may not say
                     yield from every_setting(field.type, (*before, field.encode_name))
         elif kind is not NoneType:
             yield before
