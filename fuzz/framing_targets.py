@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fuzz.mutation import BytesMutator, StreamMutator
 from fuzz.target import Target, Verdict, cut, pick, promise
 from penstock._detect import guess
-from penstock._framing.auto import detect
+from penstock._framing import detect
 from penstock.errors import InputError
 from penstock.framing import PARSERS, WRITERS
 from tests.support import run_streams as running

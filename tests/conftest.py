@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from penstock import _bridge as translation
 from penstock import _codec as codec
-from penstock import _translation as translation
 from tests.support.example_counts import FAST, USUAL
 from tests.support.mark_filter import is_left_out
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._transforms.remote_files import RemoteFiles
+from penstock._media import RemoteFiles
 from penstock.errors import InputError, MissingExtra
 from penstock.fetch import Fetcher, FetchLimits
 from penstock.request import File

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock._framing.auto import detect
+from penstock._framing import detect
 from penstock._framing.sse import KEEP_ALIVE
 from penstock.errors import FrameTooLarge, FramingError, InputError, MissingExtra
 from penstock.framing import (

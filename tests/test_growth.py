@@ -9,10 +9,10 @@ import pytest
 
 from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock._bridge import encoding
+from penstock._bridge import encoding, translate
 from penstock._detect import guess
 from penstock._fold import fold
-from penstock._framing.auto import detect
+from penstock._framing import detect
 from penstock._http_errors import read_http_error
 from penstock._jsontext import complete_json, parse_lenient, replace_surrogates
 from penstock._media import parse_data_url, sniff_media_type
@@ -22,7 +22,6 @@ from penstock._transforms.citations import CitationLinks
 from penstock._transforms.markdown_text import SentenceFinder
 from penstock._transforms.stop_sequences import StopAtSequences
 from penstock._transforms.think_tags import ThinkTags
-from penstock._translation import translate
 from penstock.framing import PARSERS, WRITERS
 from tests.support.growth import assert_linear
 

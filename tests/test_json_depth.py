@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock import _input_limits as input_limits
 from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock._bridge import bridge, encoding
+from penstock._bridge import bridge, encoding, translate
 from penstock._diagnostics import Diagnostics
 from penstock._fold import fold, unfold
 from penstock._grammar import Guard
@@ -34,7 +34,6 @@ from penstock._pipeline import Pipe
 from penstock._protocols.vscode.encode import PartObjectEncoder
 from penstock._request_writer import collect_text
 from penstock._strict_fields import parse_object
-from penstock._translation import translate
 from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.messages import convert
 from penstock.vscode import ToolCallPart

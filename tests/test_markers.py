@@ -13,9 +13,9 @@ from penstock._markers import (
     input_json,
     parse_free_text_schema,
     restore_input_text,
+    split_system_parts,
 )
 from penstock._markers.embed import embed_markers
-from penstock._markers.marks import split_system_parts
 from penstock._protocols.gemini.request_write import Quirks as Gemini
 from tests.support import request_protocols as requesting
 from tests.support.conversations import PIXEL

@@ -89,7 +89,7 @@ def test_every_expression_is_found() -> None:
     places = {found.place for found in FOUND}
     assert {
         "penstock._redaction._USERINFO",
-        "penstock._vendor_errors.KINDS_BY_MESSAGE",
+        "penstock._vendor_errors.MESSAGE_PATTERNS",
         "penstock._framing.sse._find_common",
     } <= places
     assert any(place.startswith("vscode/src/") for place in places)

@@ -33,7 +33,7 @@ ALLOWED = (
     ("penstock._messages.foreign_state", "which protocol's state goes back to which vendor"),
     ("penstock._protocols.openai_chat.wire", "reasoning_details and extra_content carry the state of other protocols"),
     ("penstock._protocols.vscode.request_read", "thinking parts carry the state of other protocols"),
-    ("penstock._openai_errors", "the error object that OpenAI's three protocols share"),
+    ("penstock._vendor_errors", "the error object that OpenAI's three protocols share"),
     ("penstock._vendor_errors", "shapes that are not protocols of turns"),
     ("penstock._engines.sdk_vendors", "vendors' SDKs: the types that parse a protocol's stream"),
     ("penstock._engines.retries", "the operation `responses`"),

@@ -12,7 +12,7 @@ from penstock._version import __version__
 
 if TYPE_CHECKING:
     from penstock import errors, events
-    from penstock._bridge import bridge
+    from penstock._bridge import bridge, translate
     from penstock._client.api import Client, LlmApi, SyncClient
     from penstock._detect import guess
     from penstock._diagnostics import Diagnostic
@@ -22,44 +22,30 @@ if TYPE_CHECKING:
     from penstock._pipeline import Hop, Pipe, Stage
     from penstock._protocols import decoder, encoder
     from penstock._tracing import tracer
-    from penstock._translation import translate
     from penstock.errors import PenstockError, ProviderError, StreamFault
     from penstock.events import Usage
     from penstock.messages import convert_messages
     from penstock.request import Turn
     from penstock.vscode import DataPart, TextPart, ThinkingPart, ToolCallPart, VSCodeStreamAdapter
 
-# name → the module it is in; a module's own name is the module
-_NAMES = {
-    "Client": "_client.api",
-    "DataPart": "vscode",
-    "Diagnostic": "_diagnostics",
-    "Hop": "_pipeline",
-    "LlmApi": "_client.api",
-    "PenstockError": "errors",
-    "Pipe": "_pipeline",
-    "ProviderError": "errors",
-    "RequestOptions": "_http.request_options",
-    "Stage": "_pipeline",
-    "StreamFault": "errors",
-    "SyncClient": "_client.api",
-    "TextPart": "vscode",
-    "ThinkingPart": "vscode",
-    "ToolCallPart": "vscode",
-    "Turn": "request",
-    "Usage": "events",
-    "VSCodeStreamAdapter": "vscode",
-    "bridge": "_bridge",
-    "convert": "messages",
-    "convert_messages": "messages",
-    "decoder": "_protocols",
-    "encoder": "_protocols",
-    "fold": "_fold",
-    "guess": "_detect",
-    "tracer": "_tracing",
-    "translate": "_translation",
-    "unfold": "_fold",
+# module → the names that are imported from it when they are first used
+_EXPORTS = {
+    "_bridge": "bridge translate",
+    "_client.api": "Client LlmApi SyncClient",
+    "_detect": "guess",
+    "_diagnostics": "Diagnostic",
+    "_http.request_options": "RequestOptions",
+    "_fold": "fold unfold",
+    "_pipeline": "Hop Pipe Stage",
+    "_protocols": "decoder encoder",
+    "_tracing": "tracer",
+    "errors": "PenstockError ProviderError StreamFault",
+    "events": "Usage",
+    "messages": "convert convert_messages",
+    "request": "Turn",
+    "vscode": "DataPart TextPart ThinkingPart ToolCallPart VSCodeStreamAdapter",
 }
+_MODULE_OF_NAME = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 _MODULES = ("errors", "events")
 __all__ = [
     "Client", "DataPart", "Diagnostic", "Hop", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",
@@ -74,9 +60,9 @@ if not TYPE_CHECKING:  # a type checker would take this for leave to use any nam
     def __getattr__(name: str) -> Any:
         if name in _MODULES:
             return import_module(f"{__name__}.{name}")
-        if name not in _NAMES:
+        if name not in _MODULE_OF_NAME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF_NAME[name]}"), name)
         globals()[name] = value
         return value
 

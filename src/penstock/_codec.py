@@ -14,17 +14,11 @@ from weakref import ref
 import msgspec
 
 from penstock import _delta_templates as delta_templates
+from penstock import _jsontext as jsontext
 from penstock._delta_templates import Removers, TemplateReader
 from penstock._diagnostics import Diagnostics, Losses
 from penstock._framing.frame import Frame
 from penstock._input_limits import MAX_JSON_DEPTH, SHALLOW, NestingError, is_closed, nests_deeper, too_deep
-from penstock._jsontext import (
-    convert_pruned,
-    has_damaged_name,
-    parse_lenient,
-    parse_lenient_bounded,
-    replace_surrogates,
-)
 from penstock._ledger import Ledger, Part
 from penstock._lenient_fields import as_object, get_text
 from penstock._request_profile import Profile
@@ -149,13 +143,12 @@ class Decoder:
 
     def _catch_up(self) -> None:
         """Read the counts of the last frame that was read by its template."""
-        held, self.templates.held = self.templates.held, None
-        if held is None:
+        if self.templates.held is None:
             return
-        self.frame = held
+        self.frame, self.templates.held = self.templates.held, None
         try:
-            self.recount(self.read(held[1]))
-        except (msgspec.DecodeError, UnicodeDecodeError, *ILL_SHAPED) as error:
+            self.recount(self.read(self.frame[1]))
+        except ILL_SHAPED as error:  # a DecodeError and a UnicodeDecodeError, too
             self._ill(error)
 
     def recount(self, payload: Any) -> None:
@@ -191,7 +184,7 @@ class Decoder:
             return msgspec.json.encode(payload, enc_hook=repr)
         except UnicodeEncodeError:
             self.ledger.fix_surrogates = True
-            return msgspec.json.encode(replace_surrogates(payload), enc_hook=repr)
+            return msgspec.json.encode(jsontext.replace_surrogates(payload), enc_hook=repr)
         except ILL_SHAPED:
             return msgspec.json.encode(repr(payload))
 
@@ -211,7 +204,7 @@ class Decoder:
             data.decode()
         except UnicodeDecodeError:
             self.diagnostics.add("invalid-utf-8", "the body is not valid UTF-8; bad bytes are replaced with U+FFFD")
-            if has_damaged_name(parse_lenient(data)):
+            if jsontext.has_damaged_name(jsontext.parse_lenient(data)):
                 self._break_off(DAMAGED)
             else:
                 self._odd(b"", data)
@@ -269,7 +262,7 @@ class Decoder:
             self.irregular += 1
         if self.named(label, data):
             return
-        value = parse_lenient_bounded(data)
+        value = jsontext.parse_lenient_bounded(data)
         if value is None:
             self._skip_malformed(data)
             return
@@ -280,14 +273,15 @@ class Decoder:
         """A payload whose insides are of no shape anyone foresaw costs itself, not the stream."""
         if STRICT:
             raise error
-        self.diagnostics.add(
-            "wrong-shape", "a payload could not be read to its end: part of it has an unexpected shape"
-        )
+        message = "a payload could not be read to its end: part of it has an unexpected shape"
+        self.diagnostics.add("wrong-shape", message)
 
     def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         try:
             shape = self.shape_of(value)
-            payload, dropped = convert_pruned(value, shape) if self.prune else (msgspec.convert(value, shape), [])
+            payload, dropped = (
+                jsontext.convert_pruned(value, shape) if self.prune else (msgspec.convert(value, shape), [])
+            )
         except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
             kind = get_text(as_object(value), "type")
             self.ledger.unknown(self.protocol, raw().decode("utf-8", "replace"), name or kind)

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from penstock._ledger_parts import Part
 from penstock._text_runs import TextRun
 from penstock.events import CallDelta
 
 if TYPE_CHECKING:
     from penstock._framing.frame import Frame
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Ledger
 
 FEWEST_FRAMES, FEWEST_BYTES = 8, 2**14  # of one read that are compared with a template; fewer are parsed
 SHORTEST, LONGEST = 4096, 2**22  # bytes that are looked at together
@@ -33,25 +34,18 @@ Removers: TypeAlias = tuple[Remover, ...]
 enabled = True
 
 
-class DeltaTemplate:
+class DeltaTemplate(msgspec.Struct, eq=False):
     """What stands before the text of a frame and behind it, and the part that the text belongs to.
 
     `ignored` are the fields that the frames differ in. `counts`: among them are some of which the last one stands.
     """
 
-    __slots__ = ("after", "before", "counts", "ignored", "name", "part")
-
-    after: bytes
+    name: bytes
     before: bytes
-
-    def __init__(
-        self, name: bytes, around: tuple[bytes, bytes], part: Part, ignored: Removers, *, counts: bool
-    ) -> None:
-        self.name: bytes = name
-        self.part: Part = part
-        self.ignored: Removers = ignored
-        self.counts: bool = counts
-        self.before, self.after = around
+    after: bytes
+    part: Part
+    ignored: Removers
+    counts: bool
 
     def fits(self, frame: Frame, text: str) -> bool:
         """Whether a frame is of this template, and says that text."""
@@ -71,20 +65,7 @@ class TemplateReader:
     reads it for its counts.
     """
 
-    __slots__ = (
-        "_counted",
-        "_former",
-        "_keep",
-        "_last",
-        "_variants",
-        "attempts",
-        "held",
-        "hits",
-        "known",
-        "ledger",
-        "padded",
-        "wanted",
-    )
+    __slots__ = tuple("_counted _former _keep _last _variants attempts held hits known ledger padded wanted".split())
 
     def __init__(
         self, ledger: Ledger, ignored: Removers, counted: Removers, keep: Callable[[Part, list[str]], None]
@@ -119,7 +100,7 @@ class TemplateReader:
                 self.padded = bool(ignored)
                 self._variants = (ignored, *(one for one in self._variants if one is not ignored))  # next time first
                 counts = not set(self._counted).isdisjoint(ignored)
-                self.known = self._former = DeltaTemplate(frame[0], around, part, ignored, counts=counts)
+                self.known = self._former = DeltaTemplate(frame[0], *around, part, ignored, counts)
                 return
 
     @property
@@ -237,16 +218,7 @@ def _around(data: bytes, text: str) -> tuple[bytes, bytes] | None:
 class RunReader:
     """Finds runs in the bytes of a stream of lines: what `TemplateReader` knows, with the framing around it."""
 
-    __slots__ = (
-        "_between",
-        "_end",
-        "_head",
-        "_parser",
-        "_reach",
-        "_tail",
-        "_template",
-        "_templates",
-    )
+    __slots__ = ("_between", "_end", "_head", "_parser", "_reach", "_tail", "_template", "_templates")
 
     def __init__(self, parser: Any, templates: TemplateReader) -> None:
         self._parser, self._templates = parser, templates

@@ -33,8 +33,7 @@ def guess(prefix: bytes, framing: str = "auto", limit: int = LIMIT) -> str:
         raise UnknownProtocol(framing, PARSERS, "framing")
     seen = 0
     for batch in _batches(prefix, framing, limit):
-        name = guess_protocol(batch)
-        if name:
+        if name := guess_protocol(batch):
             return name
         seen += len(batch)
         if seen >= FRAMES:
@@ -46,9 +45,10 @@ def guess_protocol(frames: Iterable[Frame]) -> str | None:
     """The protocol of a stream that begins with these frames, if they tell."""
     for label, data in frames:
         payload = parse_lenient(data)
-        if isinstance(payload, dict):
-            name = _name(label.decode("utf-8", "replace"), payload)  # pyright: ignore[reportUnknownArgumentType]
-            if name:
+        if not isinstance(payload, dict):
+            continue
+        for name in protocols.MODULES:
+            if _looks(name, label.decode("utf-8", "replace"), payload):  # pyright: ignore[reportUnknownArgumentType]
                 return name
     return None
 
@@ -58,10 +58,6 @@ def _batches(data: bytes, framing: str, limit: int) -> Iterator[list[Frame]]:
     for start in range(0, len(data), _READ):
         yield parser.feed([data[start : start + _READ]])
     yield parser.finish()
-
-
-def _name(label: str, payload: dict[str, Any]) -> str | None:
-    return next((name for name in protocols.MODULES if _looks(name, label, payload)), None)
 
 
 def _looks(name: str, label: str, payload: dict[str, Any]) -> bool:

@@ -1,6 +1,6 @@
-"""Events ↔ whole turns. `fold` and `unfold` are each other's inverse but for where deltas were cut.
+"""Events ↔ complete turns. `unfold` is the inverse of `fold`, but writes each part with one delta.
 
-Leans on the grammar: it may assume lawful events.
+The events must follow the grammar.
 """
 
 from __future__ import annotations
@@ -53,26 +53,11 @@ class Fold:
         self._pieces = {}
         self._unended = set()
 
-    def _open(self, index: int, part: rq.AnyPart) -> None:
-        self._pieces[index] = []
-        self._unended.add(index)
-        self._turn.parts.append(part)
-
-    def _text(self, event: ev.TextStart) -> None:
-        self._open(event.index, rq.Text(choice=event.choice, item=event.item, extra=event.extra))
-
-    def _refusal(self, event: ev.RefusalStart) -> None:
-        self._open(event.index, rq.Text(refusal=True, choice=event.choice, item=event.item, extra=event.extra))
-
-    def _reasoning(self, event: ev.ReasoningStart) -> None:
-        self._open(event.index, rq.Reasoning("", event.form, event.choice, event.item, event.extra))
-
-    def _call(self, event: ev.CallStart) -> None:
-        call = rq.Call(event.id, event.name, "", event.by, event.form, False, event.choice, event.item, event.extra)  # noqa: FBT003
-        self._open(event.index, call)
-
-    def _file(self, event: ev.FileStart) -> None:
-        self._open(event.index, rq.File(event.media, event.url, "", event.choice, event.item, extra=event.extra))
+    def _open_part(self, event: Any) -> None:
+        self._pieces[event.index] = []
+        self._unended.add(event.index)
+        others = {"refusal": True} if type(event) is ev.RefusalStart else {}
+        self._turn.parts.append(_copy_fields(_PART_OF_EVENT[type(event)], event, **others))
 
     def _append_text(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         self._pieces[event.index].append(event.text)
@@ -80,53 +65,27 @@ class Fold:
             part: Any = self._turn.parts[event.index]
             part.logprobs.append(event.logprobs)
 
-    def _data_delta(self, event: ev.FileDelta) -> None:
+    def _append_data(self, event: ev.FileDelta) -> None:
         self._pieces[event.index].append(event.data)
 
-    def _end(self, event: Any) -> None:
+    def _end_part(self, event: Any) -> None:
         index: int = event.index
         part: Any = self._turn.parts[index]
-        setattr(part, "data" if type(event) is ev.FileEnd else "text", "".join(self._pieces.pop(index)))
-        part.extra = event.extra or part.extra
-        self._note_broken(event)
-
-    def _note_broken(self, event: Any) -> None:
-        if event.broken:
-            self._turn.broken.append(event.index)
+        if type(part) is rq.Call:
+            part.json, part.cut = event.json, type(event) is ev.CallCut
         else:
-            self._unended.discard(event.index)
+            setattr(part, "data" if type(event) is ev.FileEnd else "text", "".join(self._pieces.pop(index)))
+        part.extra = event.extra or part.extra
+        if event.broken:
+            self._turn.broken.append(index)
+        else:
+            self._unended.discard(index)
 
-    def _call_end(self, event: ev.CallEnd | ev.CallCut) -> None:
-        part: Any = self._turn.parts[event.index]
-        part.json, part.cut, part.extra = event.json, type(event) is ev.CallCut, event.extra or part.extra
-        self._note_broken(event)
+    def _add_part(self, event: Any) -> None:
+        self._turn.parts.append(_copy_fields(_PART_OF_EVENT[type(event)], event))
 
-    def _result(self, event: ev.Result) -> None:
-        content: list[rq.ResultPart] = [rq.Json(event.json)]
-        self._turn.parts.append(
-            rq.Result(event.call, event.name, content, event.failed, event.partial, "provider", extra=event.extra)
-        )
-
-    def _ask(self, event: ev.Ask) -> None:
-        self._turn.parts.append(rq.Ask(event.call, event.id, extra=event.extra))
-
-    def _source(self, event: ev.Source) -> None:
-        self._turn.parts.append(
-            rq.Source(
-                event.url,
-                event.title,
-                event.of,
-                event.span,
-                event.quote,
-                event.id,
-                event.media,
-                event.filename,
-                event.extra,
-            )
-        )
-
-    def _opaque(self, event: ev.Opaque) -> None:
-        self._turn.parts.append(rq.Opaque(event.protocol, event.kind, event.data))
+    def _add_result(self, event: ev.Result) -> None:
+        self._turn.parts.append(_copy_fields(rq.Result, event, content=[rq.Json(event.json)], by="provider"))
 
     def _usage(self, event: ev.Usage) -> None:
         if event.step:
@@ -148,18 +107,17 @@ class Fold:
     def _unknown(self, event: ev.Unknown) -> None:
         self._turn.unknown.append(event)
 
-    def _nothing(self, _: Any) -> None:
-        """Fragments of a call, whose end repeats them; framing."""
+    def _ignore(self, _: Any) -> None:
+        """Ignores steps, and fragments of a call's input: the end of the call has all of it."""
 
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ev.Start: _start, ev.Step: _nothing,
-        ev.TextStart: _text, ev.TextDelta: _append_text, ev.TextEnd: _end,
-        ev.RefusalStart: _refusal, ev.RefusalDelta: _append_text, ev.RefusalEnd: _end,
-        ev.ReasoningStart: _reasoning, ev.ReasoningDelta: _append_text, ev.ReasoningEnd: _end,
-        ev.CallStart: _call, ev.CallDelta: _nothing, ev.CallEnd: _call_end, ev.CallCut: _call_end,
-        ev.FileStart: _file, ev.FileDelta: _data_delta, ev.FileEnd: _end,
-        ev.Result: _result, ev.Ask: _ask, ev.Source: _source, ev.Opaque: _opaque,
-        ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+        ev.Start: _start, ev.Data: _data, ev.Usage: _usage, ev.Finish: _finish, ev.Fault: _fault, ev.Unknown: _unknown,
+        **dict.fromkeys((ev.Step, ev.CallDelta), _ignore),
+        **dict.fromkeys((ev.TextStart, ev.RefusalStart, ev.ReasoningStart, ev.CallStart, ev.FileStart), _open_part),
+        **dict.fromkeys((ev.TextDelta, ev.RefusalDelta, ev.ReasoningDelta), _append_text),
+        **dict.fromkeys((ev.TextEnd, ev.RefusalEnd, ev.ReasoningEnd, ev.CallEnd, ev.CallCut, ev.FileEnd), _end_part),
+        **dict.fromkeys((ev.Ask, ev.Source, ev.Opaque), _add_part),
+        ev.FileDelta: _append_data, ev.Result: _add_result,
     }  # fmt: skip
 
 
@@ -186,7 +144,7 @@ def unfold(turn: rq.Turn) -> Iterator[ev.AnyEvent]:
     yield ev.Start(turn.id, turn.model, turn.created, turn.extra)
     broken = set(turn.broken)
     for index, part in enumerate(turn.parts):
-        *before, last = _WAYS[type(part)](index, part)
+        *before, last = _unfold_part(index, part)
         yield from before
         yield replace(last, broken=True) if index in broken else last
     yield from turn.data
@@ -197,60 +155,35 @@ def unfold(turn: rq.Turn) -> Iterator[ev.AnyEvent]:
     yield turn.fault or turn.finish or ev.Fault("truncated", "the turn has no end")
 
 
-def _text(index: int, part: rq.Text) -> Iterator[ev.AnyEvent]:
-    if part.refusal:
-        yield ev.RefusalStart(index, part.item, part.choice)
-        if part.text:
-            yield ev.RefusalDelta(index, part.text)
-        yield ev.RefusalEnd(index, part.extra)
-        return
-    yield ev.TextStart(index, part.item, part.choice)
-    if part.text:
-        yield ev.TextDelta(index, part.text)
-    yield ev.TextEnd(index, part.extra)
+def _unfold_part(index: int, part: Any) -> list[Any]:
+    if type(part) in _EVENT_OF_PART:
+        return [_copy_fields(_EVENT_OF_PART[type(part)], part, index=index)]
+    start, delta, end, field = _EVENTS_OF_PART[type(part)]
+    if field == "text" and getattr(part, "refusal", False):
+        start, delta, end = ev.RefusalStart, ev.RefusalDelta, ev.RefusalEnd
+    content = getattr(part, field)
+    first = _copy_fields(start, part, index=index)
+    if type(part) is not rq.Call:
+        first = replace(first, extra=None)  # the end has it
+    elif part.cut:
+        end = ev.CallCut
+    return [first, *([delta(index, content)] if content else ()), _copy_fields(end, part, index=index)]
 
 
-def _reasoning(index: int, part: rq.Reasoning) -> Iterator[ev.AnyEvent]:
-    yield ev.ReasoningStart(index, part.item, part.choice, part.form)
-    if part.text:
-        yield ev.ReasoningDelta(index, part.text)
-    yield ev.ReasoningEnd(index, part.extra)
+def _copy_fields(kind: Any, source: Any, **others: Any) -> Any:
+    """Returns a new `kind` with the fields that the source has, too."""
+    return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if hasattr(source, name)}, **others)
 
 
-def _call(index: int, part: rq.Call) -> Iterator[ev.AnyEvent]:
-    yield ev.CallStart(index, part.id, part.name, part.by, part.form, part.item, part.choice, part.extra)
-    if part.json:
-        yield ev.CallDelta(index, part.json)
-    end = ev.CallCut if part.cut else ev.CallEnd
-    yield end(index, part.id, part.name, part.json, part.by, part.form, part.extra)
-
-
-def _file(index: int, part: rq.File) -> Iterator[ev.AnyEvent]:
-    yield ev.FileStart(index, part.media, part.url, part.item, part.choice)
-    if part.data:
-        yield ev.FileDelta(index, part.data)
-    yield ev.FileEnd(index, part.extra)
-
-
-def _result(index: int, part: rq.Result) -> Iterator[ev.AnyEvent]:
-    yield ev.Result(index, part.call, part.name, part.json, part.failed, part.partial, part.extra)
-
-
-def _ask(index: int, part: rq.Ask) -> Iterator[ev.AnyEvent]:
-    yield ev.Ask(index, part.call, part.id, part.extra)
-
-
-def _source(index: int, part: rq.Source) -> Iterator[ev.AnyEvent]:
-    yield ev.Source(
-        index, part.url, part.title, part.of, part.span, part.quote, part.id, part.media, part.filename, part.extra
-    )
-
-
-def _opaque(index: int, part: rq.Opaque) -> Iterator[ev.AnyEvent]:
-    yield ev.Opaque(index, part.protocol, part.kind, part.data)
-
-
-_WAYS: dict[type, Callable[[int, Any], Iterator[ev.AnyEvent]]] = {
-    rq.Text: _text, rq.Reasoning: _reasoning, rq.Call: _call, rq.File: _file,
-    rq.Result: _result, rq.Ask: _ask, rq.Source: _source, rq.Opaque: _opaque,
-}  # fmt: skip
+_EVENTS_OF_PART: dict[type, tuple[Any, ...]] = {
+    rq.Text: (ev.TextStart, ev.TextDelta, ev.TextEnd, "text"),
+    rq.Reasoning: (ev.ReasoningStart, ev.ReasoningDelta, ev.ReasoningEnd, "text"),
+    rq.Call: (ev.CallStart, ev.CallDelta, ev.CallEnd, "json"),
+    rq.File: (ev.FileStart, ev.FileDelta, ev.FileEnd, "data"),
+}
+_EVENT_OF_PART: dict[type, Any] = {rq.Result: ev.Result, rq.Ask: ev.Ask, rq.Source: ev.Source, rq.Opaque: ev.Opaque}
+_PART_OF_EVENT: dict[type, type] = {
+    ev.RefusalStart: rq.Text,
+    **{events[0]: part for part, events in _EVENTS_OF_PART.items()},
+    **{event: part for part, event in _EVENT_OF_PART.items()},
+}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock._text_runs import TextRun
+from penstock._text_runs import TextRun, are_deltas_of
 from penstock.errors import GrammarError
 
 if TYPE_CHECKING:
@@ -110,14 +110,8 @@ class Guard:
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         if self._dead:
             return []
-        delta: Any = self._delta
-        index = self._index
-        for event in events:
-            kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
-            if kind is TextRun:
-                kind = event.kind
-            if kind is not delta or event.index != index:
-                return self._examine(events)
+        if not are_deltas_of(events, self._delta, self._index):
+            return self._examine(events)
         return events if type(events) is list else list(events)  # pyright: ignore[reportUnknownVariableType]
 
     @property
@@ -134,9 +128,7 @@ class Guard:
         """Judge a batch that is not all more of the same."""
         delta, index = self._delta, self._index
         for place, event in enumerate(events):
-            kind: type[ev.Event] = type(event)  # pyright: ignore[reportUnknownVariableType]
-            if event.__class__ is TextRun:
-                kind = event.kind
+            kind: type[ev.Event] = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]
             if kind is delta and event.index == index:
                 continue
             wrong = self._grammar.judge(event)

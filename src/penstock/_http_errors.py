@@ -28,10 +28,9 @@ _PARSED = 2**20  # bytes of a body that is read as JSON; of a larger one only th
 _KEPT = 16 * 1024  # bytes of a body that is kept as JSON; a larger one is kept as text, cut
 _QUOTES = 3  # errors of one provider inside another's that are opened
 REQUEST_ID_HEADERS = (
-    "request-id", "x-request-id", "x-amzn-requestid", "apim-request-id", "x-ms-request-id", "x-goog-request-id",
-    "mistral-correlation-id", "x-correlation-id", "x-kong-request-id", "openai-request-id", "x-groq-request-id",
-    "x-generation-id", "x-trace-id", "cf-ray",
-)  # fmt: skip
+    "request-id x-request-id x-amzn-requestid apim-request-id x-ms-request-id x-goog-request-id mistral-correlation-id "
+    "x-correlation-id x-kong-request-id openai-request-id x-groq-request-id x-generation-id x-trace-id cf-ray"
+).split()
 _AGAIN = re.compile(r"(?i)(?:try again|retry) (?:in|after) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|m)?")
 _MILLIS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
 _SPAN = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,12}(?:\.\d{1,12})?)(ms|s)?)?")
@@ -123,11 +122,8 @@ class _ErrorBody:
                     yield value.rpartition("#")[2]
 
     def delay(self) -> float | None:
-        for row in as_objects(self.error.get("details")):
-            found = parse_duration(get_text(row, "retryDelay"))
-            if found is not None:
-                return found
-        return None
+        delays = (parse_duration(get_text(row, "retryDelay")) for row in as_objects(self.error.get("details")))
+        return next((delay for delay in delays if delay is not None), None)
 
 
 def _default_message(status: int | None) -> str:
@@ -153,10 +149,8 @@ def _html_title(page: bytes) -> bytes:
 
 
 def _retry_delay(headers: Mapping[str, str], said: _ErrorBody, message: str) -> float | None:
-    found = retry_after(headers)
-    if found is None:
-        found = said.delay()
-    return retry_after_message(message) if found is None else found
+    delays = retry_after(headers), said.delay(), retry_after_message(message)
+    return next((delay for delay in delays if delay is not None), None)
 
 
 def retry_after_message(message: str) -> float | None:
@@ -172,11 +166,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return float(millis) / 1000
     for name in ("retry-after", "x-ratelimit-reset-after"):
         value = headers.get(name, "").strip()
-        found = parse_duration(value) if value else None
-        if found is None and value:
-            found = _seconds_until(value, headers.get("date", ""))
-        if found is not None:
-            return found
+        delay = parse_duration(value)
+        if delay is None and value:
+            delay = _seconds_until(value, headers.get("date", ""))
+        if delay is not None:
+            return delay
     return None
 
 

@@ -297,19 +297,26 @@ def _deep_spans(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _restore_raw(value: Any, held: dict[str, msgspec.Raw]) -> Any:
-    """The value with each mark replaced by the text it stands for."""
-    level = [value]
+    """Returns the value with each mark replaced by the text that it stands for."""
+    return replace_values(value, lambda child: held.get(child, child) if type(child) is str else child)
+
+
+def replace_values(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Returns the value with `change(child)` in place of each value in it, from the outside in. Not recursive.
+
+    Works in place: a `change` that must leave the value as it is returns copies of lists and objects.
+    """
+    level: list[Any] = [[value]]
+    holder = level[0]
     while level:
         inner: list[Any] = []
         for parent in level:
             for key, child in entries(parent):
-                if type(child) is str:
-                    if child in held:
-                        parent[key] = held[child]
-                elif type(child) in _CONTAINERS:
-                    inner.append(child)
+                changed = parent[key] = change(child)
+                if type(changed) is dict or type(changed) is list:
+                    inner.append(changed)
         level = inner
-    return value
+    return holder[0]
 
 
 def holds_raw(value: Any) -> bool:
@@ -329,20 +336,14 @@ def holds_raw(value: Any) -> bool:
 
 
 def replace_raw(value: Any, make: Callable[[str], Any]) -> Any:
-    """A copy of a value of plain objects, with what `make` gives in place of each text that is kept raw."""
-    holder: list[Any] = [value]
-    level: list[Any] = [holder]
-    while level:
-        inner: list[Any] = []
-        for parent in level:
-            for key, child in entries(parent):
-                if type(child) is msgspec.Raw:
-                    parent[key] = make(bytes(child).decode())
-                elif type(child) is dict or type(child) is list:
-                    parent[key] = child.copy()
-                    inner.append(parent[key])
-        level = inner
-    return holder[0]
+    """Returns a copy of a value of plain objects, with `make(text)` in place of each text that is kept raw."""
+
+    def change(child: Any) -> Any:
+        if type(child) is msgspec.Raw:
+            return make(bytes(child).decode())
+        return child.copy() if type(child) is dict or type(child) is list else child  # pyright: ignore[reportUnknownVariableType]
+
+    return replace_values(value, change)
 
 
 # ── where it is ───────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock._input_limits import SHALLOW, NestingError, decode_deep, entries, exceeds_depth, is_valid, nesting_error
+from penstock import _input_limits as limits
 
 _PATH = re.compile(r" - at `\$([^`]*+)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -24,7 +24,7 @@ _decode = msgspec.json.Decoder().decode
 def is_json(text: str) -> bool:
     """Whether the text is one complete, strictly valid JSON value, however deep."""
     try:
-        return is_valid(text.encode())
+        return limits.is_valid(text.encode())
     except UnicodeEncodeError:
         return False
 
@@ -34,7 +34,7 @@ def complete_json(text: str) -> str | None:
     if is_json(text):
         return text
     value = parse_lenient(text.encode("utf-8", "surrogatepass"))
-    return None if value is None else msgspec.json.encode(replace_surrogates(value)).decode()
+    return None if value is None else as_json(replace_surrogates(value))
 
 
 def as_json(value: Any) -> str:
@@ -42,7 +42,7 @@ def as_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        return msgspec.json.encode(replace_surrogates(value)).decode()
+        return as_json(replace_surrogates(value))
 
 
 def decode_or_keep_raw(json: str) -> Any:
@@ -53,7 +53,7 @@ def decode_or_keep_raw(json: str) -> Any:
     """
     try:
         value = _decode(json)
-        if len(json) <= SHALLOW or not exceeds_depth(value):
+        if len(json) <= limits.SHALLOW or not limits.exceeds_depth(value):
             return value
     except RecursionError:
         pass
@@ -62,8 +62,16 @@ def decode_or_keep_raw(json: str) -> Any:
     return msgspec.Raw(json.encode())
 
 
+def try_decode(json: str) -> Any:
+    """Does the same, but returns None for text that is not JSON."""
+    try:
+        return decode_or_keep_raw(json)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+
+
 def is_object(value: Any) -> bool:
-    """Whether a value of `plain_or_raw` is a JSON object."""
+    """Whether a value of `decode_or_keep_raw` is a JSON object."""
     return isinstance(value, dict) or (type(value) is msgspec.Raw and bytes(value).lstrip().startswith(b"{"))
 
 
@@ -74,7 +82,7 @@ def parse_lenient(data: bytes) -> Any:
     """
     try:
         return parse_lenient_bounded(data)
-    except NestingError:
+    except limits.NestingError:
         return None
 
 
@@ -85,9 +93,9 @@ def parse_lenient_bounded(data: bytes) -> Any:
     except ValueError:
         return None
     except RecursionError:
-        raise nesting_error(data) from None
-    if len(data) > SHALLOW and exceeds_depth(value):
-        raise nesting_error(data)
+        raise limits.nesting_error(data) from None
+    if len(data) > limits.SHALLOW and limits.exceeds_depth(value):
+        raise limits.nesting_error(data)
     return value
 
 
@@ -109,7 +117,7 @@ def has_damaged_name(value: Any) -> bool:
 def decode_trusted(data: bytes) -> Any:
     """A frame that one of our encoders wrote, of any depth; what is let through and not strict is read forgivingly."""
     try:
-        return decode_deep(data, trusted=True)
+        return limits.decode_deep(data, trusted=True)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return parse_lenient(data)
 
@@ -162,33 +170,22 @@ def _at(value: Any, step: str) -> Any:
 
 
 def replace_surrogates(value: Any) -> Any:
-    """The value without what strict JSON cannot hold: lone halves of surrogate pairs. Not recursive."""
-    holder: list[Any] = [value]
-    level: list[Any] = [holder]
-    while level:
-        inner: list[Any] = []
-        for parent in level:
-            for key, child in entries(parent):
-                made = _cleaned(child)
-                parent[key] = made
-                if made is not child and not isinstance(made, str):
-                    inner.append(made)
-        level = inner
-    return holder[0]
+    """Returns a copy of the value without lone surrogates, which strict JSON cannot hold. Not recursive."""
+    return limits.replace_values(value, _replace_in_one)
 
 
-def _cleaned(value: Any) -> Any:
+def _replace_in_one(value: Any) -> Any:
     """A clean string; a copy of a list, or of an object with clean keys; anything else as it is."""
     if isinstance(value, str):
-        return _without_halves(value)
+        return _replace_lone(value)
     if isinstance(value, list):
         return list(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, dict):
-        return {_without_halves(key) if isinstance(key, str) else key: item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {_replace_lone(key) if isinstance(key, str) else key: item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     return value
 
 
-def _without_halves(text: str) -> str:
+def _replace_lone(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -201,9 +198,7 @@ def join_surrogates(text: str) -> tuple[str, str]:
     held = ""
     if text and _HIGH[0] <= text[-1] <= _HIGH[1]:
         text, held = text[:-1], text[-1]
-    if _LONE.search(text):
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text, held
+    return (_replace_lone(text) if _LONE.search(text) else text), held
 
 
 class GrowingText:
@@ -227,11 +222,10 @@ class GrowingText:
 
 
 def grow_text(table: dict[str, Any], key: str, more: str) -> None:
-    """Add to the text that a table has under a key; nothing is an empty text."""
-    text = table.get(key)
-    if not isinstance(text, GrowingText):
-        text = table[key] = GrowingText(text or "")
-    text.add(more)
+    """Adds to the text under a key of a table. Without the key the text is empty."""
+    if not isinstance(table.get(key), GrowingText):
+        table[key] = GrowingText(table.get(key) or "")
+    table[key].add(more)
 
 
 def _encode_growing(value: Any) -> str:

@@ -105,10 +105,9 @@ class Ledger(PartLedger):
             reason = "calls"
         elif reason == "calls" and not self.calls:
             reason = "length" if self.truncated_calls else "stop"
-        unsaid: Reason = "other"
-        places = range(1, max(self._others, default=0) + 1)
-        others: tuple[Reason, ...] = tuple([self._others.get(place, unsaid) for place in places])
-        self._leave(ev.Finish(reason, raw, others, extra))
+        choices = range(1, max(self._others, default=0) + 1)
+        others: list[Reason] = [self._others.get(choice, "other") for choice in choices]
+        self._leave(ev.Finish(reason, raw, tuple(others), extra))
 
     def _leave(self, terminal: ev.Finish | ev.Fault) -> None:
         self.out.append(terminal)
@@ -177,19 +176,15 @@ class Ledger(PartLedger):
             return self._mute(key, choice)
         if self._is_full():
             return None
-        part = Part(self._next, ev.CallDelta, None, choice)
-        part.id, part.name, part.by, part.form, part.extra, part.pieces = id, name, by, form, extra, []
-        part.given = given
-        self.out.append(ev.CallStart(part.index, id, name, by, form, item, choice, extra))
         self._ids.add((choice, id))
-        self._parts[key] = part
-        self._next += 1
-        return part
+        start = ev.CallStart(self._next, id, name, by, form, item, choice, extra)
+        return self._add_part(
+            key, start, Part(self._next, ev.CallDelta, None, choice, id, name, by, form, extra, [], given)
+        )
 
     def _mute(self, key: Hashable, choice: int) -> Part:
         """A call that is read to its end, but of which no event is written."""
-        part = self._parts[key] = Part(-1, ev.CallDelta, None, choice)
-        part.muted = True
+        part = self._parts[key] = Part(-1, ev.CallDelta, None, choice, muted=True)
         return part
 
     def has_call(self, id: str, choice: int = 0) -> bool:
@@ -261,16 +256,16 @@ class Ledger(PartLedger):
         part.open = False
         if final.startswith(streamed) and len(final) > len(streamed):
             self.out.append(ev.CallDelta(part.index, final[len(streamed) :]))
+        is_client_call = part.by == "client" and not part.choice
+        fields = part.index, part.id, part.name, final if good is None else good, part.by, part.form, extra, broken
         if good is not None:
-            self.calls += part.by == "client" and not part.choice
+            self.calls += is_client_call
             self._inputs[part.choice, part.id] = good
-            ended = (part.index, part.id, part.name, good, part.by, part.form, extra, broken)
-            self.out.append(ev.CallEnd(*ended))
+            self.out.append(ev.CallEnd(*fields))
         else:
-            self.truncated_calls += part.by == "client" and not part.choice
+            self.truncated_calls += is_client_call
             self.diagnostics.add("call-cut", f"call {part.id!r} of {part.name!r} has no complete input, or one refused")
-            cut = (part.index, part.id, part.name, final, part.by, part.form, extra, broken)
-            self.out.append(ev.CallCut(*cut))
+            self.out.append(ev.CallCut(*fields))
 
     def _final(self, part: Part, streamed: str, json: str | None) -> str:
         """The last word wins over the fragments if it is usable; the fragments otherwise."""

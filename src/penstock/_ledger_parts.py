@@ -11,55 +11,39 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
+from penstock._grammar import PARTS
 from penstock._input_limits import MAX_COUNT, MAX_PARTS
 from penstock._jsontext import join_surrogates, replace_surrogates
+from penstock.events import By, CallForm, Extra
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from penstock._diagnostics import Diagnostics
-    from penstock.events import AnyEvent, By, CallForm, Extra, FaultKind, Reason, ReasoningForm
+    from penstock.events import AnyEvent, FaultKind, Reason, ReasoningForm
+
+_COUNTS = ("input", "output", "cached", "written", "reasoning")  # the token counts of a usage
 
 
-class Part:
-    """An open part. `pieces` is kept for calls, and for parts opened with `keep=True`."""
+class Part(msgspec.Struct, eq=False):
+    """An open part. `pieces` are the texts of calls, and of parts opened with `keep=True`."""
 
-    __slots__ = (
-        "by",
-        "checks",
-        "choice",
-        "delta",
-        "end",
-        "extra",
-        "form",
-        "given",
-        "id",
-        "index",
-        "muted",
-        "name",
-        "open",
-        "pending_surrogate",
-        "pieces",
-        "void",
-    )
-
-    def __init__(self, index: int, delta: Any, end: Any, choice: int) -> None:
-        self.index: int = index
-        self.delta: Any = delta
-        self.end: Any = end
-        self.choice: int = choice
-        self.extra: Extra | None = None
-        self.pieces: list[str] | None = None
-        self.pending_surrogate: str = ""  # a high surrogate waiting for its other half
-        self.id: str = ""
-        self.name: str = ""
-        self.by: By = "client"
-        self.form: CallForm = "json"
-        self.given: str = ""  # a call's input as its start had it: counts if no fragment follows
-        self.checks: int = 0  # how often its input was found to be unfinished
-        self.muted: bool = False
-        self.open: bool = True
-        self.void: bool = False  # a call that must not be run, however complete its input is
+    index: int
+    delta: Any
+    end: Any
+    choice: int
+    id: str = ""
+    name: str = ""
+    by: By = "client"
+    form: CallForm = "json"
+    extra: Extra | None = None
+    pieces: list[str] | None = None
+    given: str = ""  # a call's input at its start: it counts if no fragment follows
+    pending_surrogate: str = ""  # a high surrogate that waits for its other half
+    checks: int = 0  # how often the input was found to be incomplete
+    muted: bool = False
+    open: bool = True
+    void: bool = False  # a call that must not be run, even if its input is complete
 
     @property
     def is_call(self) -> bool:
@@ -67,7 +51,7 @@ class Part:
 
     @property
     def streamed_text(self) -> str:
-        """What was streamed of a part that keeps its pieces."""
+        """The text so far of a part that keeps its pieces."""
         return "".join(self.pieces or ())
 
 
@@ -176,14 +160,12 @@ class PartLedger:
     def open_text(
         self, key: Hashable, *, item: str = "", choice: int = 0, extra: Extra | None = None, keep: bool = False
     ) -> Part | None:
-        return self._open(key, ev.TextStart, (item, choice, extra), ev.TextDelta, ev.TextEnd, choice, keep=keep)
+        return self._open(key, ev.TextStart, item, choice, extra, keep=keep)
 
     def open_refusal(
         self, key: Hashable, *, item: str = "", choice: int = 0, extra: Extra | None = None, keep: bool = False
     ) -> Part | None:
-        return self._open(
-            key, ev.RefusalStart, (item, choice, extra), ev.RefusalDelta, ev.RefusalEnd, choice, keep=keep
-        )
+        return self._open(key, ev.RefusalStart, item, choice, extra, keep=keep)
 
     def open_reasoning(
         self,
@@ -195,36 +177,25 @@ class PartLedger:
         extra: Extra | None = None,
         keep: bool = False,
     ) -> Part | None:
-        fields = (item, choice, form, extra)
-        return self._open(key, ev.ReasoningStart, fields, ev.ReasoningDelta, ev.ReasoningEnd, choice, keep=keep)
+        return self._open(key, ev.ReasoningStart, item, choice, form, extra, keep=keep)
 
     def open_file(
         self, key: Hashable, media: str, url: str = "", *, item: str = "", choice: int = 0, extra: Extra | None = None
     ) -> Part | None:
-        return self._open(key, ev.FileStart, (media, url, item, choice, extra), ev.FileDelta, ev.FileEnd, choice)
+        return self._open(key, ev.FileStart, media, url, item, choice, extra)
 
-    def _open(
-        self,
-        key: Hashable,
-        start: Any,
-        fields: tuple[Any, ...],
-        delta: Any,
-        end: Any,
-        choice: int,
-        *,
-        keep: bool = False,
-    ) -> Part | None:
+    def _open(self, key: Hashable, kind: Any, *fields: Any, keep: bool = False) -> Part | None:
         if key in self._parts:
-            self.diagnostics.add("opened-twice", f"a second {start.__name__} for a part that is open is ignored")
+            self.diagnostics.add("opened-twice", f"a second {kind.__name__} for a part that is open is ignored")
             return self._parts[key]
-        if not self._enter(f"a {start.__name__}"):
+        if not self._enter(f"a {kind.__name__}") or self._is_full():
             return None
-        if self._is_full():
-            return None
-        part = Part(self._next, delta, end, choice)
-        if keep:
-            part.pieces = []
-        self.out.append(start(part.index, *fields))
+        delta, ends = PARTS[kind]
+        start = kind(self._next, *fields)
+        return self._add_part(key, start, Part(self._next, delta, ends[0], start.choice, pieces=[] if keep else None))
+
+    def _add_part(self, key: Hashable, start: AnyEvent, part: Part) -> Part:
+        self.out.append(start)
         self._parts[key] = part
         self._next += 1
         return part
@@ -275,14 +246,11 @@ class PartLedger:
 
     def add_whole_part(self, make: Any, *fields: Any) -> int:
         """Write a part of one event (`Result`, `Ask`, `Source`, `Opaque`); the ledger numbers it."""
-        if not self._enter(f"a {make.__name__}"):
+        if not self._enter(f"a {make.__name__}") or self._is_full():
             return -1
-        if self._is_full():
-            return -1
-        index = self._next
-        self.out.append(make(index, *fields))
+        self.out.append(make(self._next, *fields))
         self._next += 1
-        return index
+        return self._next - 1
 
     def cite(self, citation: Any, *fields: Any) -> None:
         """Write a `Source`, unless the same `citation` was written in this turn.
@@ -312,16 +280,12 @@ class PartLedger:
 
 def drop_implausible_counts(usage: ev.Usage, diagnostics: Diagnostics) -> ev.Usage:
     """The usage without counts that are negative or absurd: they would be charged to somebody, and break databases."""
-    for count in (usage.input, usage.output, usage.cached, usage.written, usage.reasoning):
-        if count is not None and not 0 <= count <= MAX_COUNT:
-            break
-    else:
+    counts = {name: getattr(usage, name) for name in _COUNTS}
+    wrong = [name for name, count in counts.items() if count is not None and not 0 <= count <= MAX_COUNT]
+    if not wrong:
         return usage
     diagnostics.add("out-of-range", "a count of tokens that is negative or too large is left out")
-    names = ("input", "output", "cached", "written", "reasoning")
-    counts = {name: getattr(usage, name) for name in names}
-    kept = {name: None for name, count in counts.items() if count is not None and not 0 <= count <= MAX_COUNT}
-    return replace(usage, **kept)
+    return replace(usage, **dict.fromkeys(wrong))
 
 
 def _encodable(event: AnyEvent) -> AnyEvent:
@@ -335,16 +299,4 @@ def _encodable(event: AnyEvent) -> AnyEvent:
 
 
 def _merge(known: ev.Usage, new: ev.Usage) -> ev.Usage:
-    def last(a: Any, b: Any) -> Any:
-        return a if b is None else b
-
-    return ev.Usage(
-        last(known.input, new.input),
-        last(known.output, new.output),
-        last(known.cached, new.cached),
-        last(known.written, new.written),
-        last(known.reasoning, new.reasoning),
-        new.exact,
-        new.step,
-        last(known.extra, new.extra),
-    )
+    return replace(new, **{name: getattr(known, name) for name in (*_COUNTS, "extra") if getattr(new, name) is None})

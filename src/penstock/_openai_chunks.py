@@ -9,8 +9,8 @@ import msgspec
 from penstock._codec import Encoder
 from penstock._jsontext import decode_trusted, encode
 from penstock._lenient_fields import Object, as_object
-from penstock._openai_errors import build_error_body
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
+from penstock._vendor_errors import build_error_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

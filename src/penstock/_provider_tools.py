@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Literal, TypeAlias, cast
 
 from penstock import _lenient_fields as lenient
-from penstock._jsontext import decode_or_keep_raw, is_json
+from penstock._jsontext import try_decode
 
 Kind: TypeAlias = Literal["search", "page", "program"]
 KINDS: dict[str, Kind] = {
@@ -57,7 +57,7 @@ def program_output(answer: str) -> str:
 
 
 def _value(json: str) -> Any:
-    value = decode_or_keep_raw(json) if is_json(json) else None
+    value = try_decode(json)
     return value if isinstance(value, dict | list | str) else None  # pyright: ignore[reportUnknownVariableType]
 
 

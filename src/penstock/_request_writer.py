@@ -109,6 +109,36 @@ class RequestDraft:
             return {"type": "object", "properties": {}}
         return schema if "type" in schema else {"type": "object", **schema}
 
+    def report_reasoning(self, part: rq.Reasoning) -> None:
+        """Reports the state of another protocol, and that a text is a summary: only the text is written."""
+        if part.extra is not None and self.protocol not in part.extra:
+            self.report_loss("reasoning-state")
+        if part.form == "summary":
+            self.report_loss("form")
+
+    def write_function_tool(self, tool: rq.Tool) -> list[Object]:
+        """Returns a tool as a function, for protocols without other tools; nothing if another provider runs it."""
+        own, marks = self.split_extra(tool.extra)
+        if tool.cache:
+            self.report_loss("cache")
+        if "tool" in own:
+            return [own["tool"]]
+        if tool.kind in ("provider", "unknown"):
+            self.report_loss("tool", tool.name)
+            return []
+        if tool.strict is not None:
+            self.report_loss("strict")
+        if tool.namespace:
+            self.report_loss("namespace")
+        function = drop_empty(name=tool.name, description=tool.description)
+        schema = self.write_input_schema(tool)
+        if schema is not None:
+            function["parameters"] = schema
+        function.update({key: value for key, value in own.items() if key != "beside"})
+        add_missing(function, marks.get("also"))
+        kind = {} if marks.get("untyped") else {"type": "function"}
+        return [{**kind, "function": function, **own.get("beside", {})}]
+
     def encode(self) -> bytes:
         """The body as JSON."""
         try:
@@ -216,24 +246,6 @@ def write_foreign_state(**around: str) -> Callable[[Any, Any], list[Object]]:
         return [{**around, "text": words}] if words else []
 
     return write
-
-
-def write_function(draft: RequestDraft, tool: rq.Tool, own: Object, marks: Object) -> Object | None:
-    """A tool as a bare function, where there is nothing else; None if another provider runs it."""
-    if tool.kind in ("provider", "unknown"):
-        draft.report_loss("tool", tool.name)
-        return None
-    if tool.strict is not None:
-        draft.report_loss("strict")
-    if tool.namespace:
-        draft.report_loss("namespace")
-    made = drop_empty(name=tool.name, description=tool.description)
-    schema = draft.write_input_schema(tool)
-    if schema is not None:
-        made["parameters"] = schema
-    made.update({key: value for key, value in own.items() if key != "beside"})
-    add_missing(made, marks.get("also"))
-    return made
 
 
 def describe_file(file: rq.File) -> str:

@@ -13,16 +13,19 @@ import msgspec
 from penstock import request as rq
 from penstock._input_limits import NestingError, decode_bounded, decode_deep, holds_raw
 from penstock._jsontext import parse_lenient_bounded, replace_surrogates
+from penstock._lenient_fields import Object
+from penstock._lenient_fields import as_object as lenient_object
+from penstock._markers import parse_free_text_schema
 from penstock.errors import BadRequest, TooDeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from penstock._lenient_fields import Object
     from penstock.events import Extra
 
 T = TypeVar("T")
+_FUNCTION = frozenset({"name", "description", "parameters"})
 
 
 def parse_object(data: bytes) -> Object:
@@ -71,12 +74,7 @@ def as_object(value: Any, step: str = "") -> Object:
 
 def get_text(source: Object, key: str) -> str:
     """The string under a key; absent and null are empty."""
-    value = source.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise BadRequest("a string", value, key)
-    return value
+    return "" if source.get(key) is None else require_text(source, key)
 
 
 def require_text(source: Object, key: str) -> str:
@@ -142,11 +140,7 @@ def get_flag(source: Object, key: str) -> bool | None:
 def get_object(source: Object, key: str) -> Object:
     """The object under a key; absent and null are empty."""
     value = source.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise BadRequest("an object", value, key)
-    return cast("Object", value)
+    return {} if value is None else as_object(value, key)
 
 
 def read_object(source: Object, key: str, read: Callable[[Object], T]) -> T:
@@ -236,6 +230,25 @@ def add_marks(extra: Extra | None, protocol: str, **marks: Any) -> Extra:
     return {protocol: {**own, "_": {**own.get("_", {}), **marks}}}
 
 
+def read_function_tool(tool: Object, protocol: str, **marks: Any) -> rq.Tool:
+    """Reads a tool of the form `{"type": "function", "function": {…}}`. A tool of another type is kept unchanged."""
+    if tool.get("type", "function") != "function":
+        return rq.Tool(str(tool.get("name") or tool.get("type")), kind="unknown", extra={protocol: {"tool": tool}})
+
+    def read(function: Object) -> rq.Tool:
+        schema = get_object(function, "parameters") if function.get("parameters") is not None else None
+        grammar = None if schema is None else parse_free_text_schema(schema)
+        unknown, beside = unknown_fields(function, _FUNCTION), unknown_fields(tool, {"type", "function"})
+        fields = {**unknown, **({"beside": beside} if beside else {})}
+        extra = build_extra(protocol, fields, also=empty_fields(function, _FUNCTION), **marks)
+        name, description = require_text(function, "name"), get_text(function, "description")
+        if grammar is not None:
+            return rq.Tool(name, description, grammar or None, kind="custom", extra=extra)
+        return rq.Tool(name, description, schema, extra=extra)
+
+    return read_object(tool, "function", read)
+
+
 # what providers want back, and of which type; whatever else a client may send in their name is not theirs
 PROVIDER_STATE: dict[str, type] = {
     "caller": dict, "encrypted_content": str, "id": str, "is_error": bool, "minted": bool, "namespace": str,
@@ -246,14 +259,12 @@ PROVIDER_STATE: dict[str, type] = {
 
 def pick_provider_state(given: Object) -> Extra:
     """Extra data that came by way of a client: only fields that are known to be a provider's state, by protocol."""
-    found = {protocol: _state(own) for protocol, own in given.items() if isinstance(own, dict)}  # pyright: ignore[reportUnknownArgumentType]
-    return {protocol: own for protocol, own in found.items() if own}
+    return {protocol: state for protocol, fields in given.items() if (state := _known_state(lenient_object(fields)))}
 
 
-def _state(own: Object) -> Object:
-    return {
-        key: value for key, value in own.items() if key in PROVIDER_STATE and isinstance(value, PROVIDER_STATE[key])
-    }
+def _known_state(fields: Object) -> Object:
+    kinds = PROVIDER_STATE
+    return {key: value for key, value in fields.items() if key in kinds and isinstance(value, kinds[key])}
 
 
 class ResultMatcher:

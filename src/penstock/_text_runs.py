@@ -6,7 +6,8 @@ and encoders know runs; other stages get the deltas of one by `expand_runs`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -20,34 +21,30 @@ if TYPE_CHECKING:
 DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 
 
-class TextRun:
+class TextRun(msgspec.Struct, eq=False):
     """Consecutive deltas of one part, one for each frame. `words` are their texts as they stand in JSON strings.
 
     `texts` are the same decoded, where that differs.
     """
 
-    __slots__ = ("_texts", "index", "kind", "words")
-
-    def __init__(self, kind: Any, index: int, words: list[bytes], texts: list[str] | None = None) -> None:
-        self.kind: Any = kind
-        self.index: int = index
-        self.words: list[bytes] = words
-        self._texts = texts
+    kind: Any
+    index: int
+    words: list[bytes]
+    texts: list[str] | None = None
 
     def events(self) -> list[AnyEvent]:
         """One delta for each frame."""
         kind, index = self.kind, self.index
-        texts = [word.decode() for word in self.words] if self._texts is None else self._texts
+        texts = [word.decode() for word in self.words] if self.texts is None else self.texts
         return [kind(index, text) for text in texts]
 
     def text(self) -> str:
         """All of it."""
-        return b"".join(self.words).decode() if self._texts is None else "".join(self._texts)
+        return b"".join(self.words).decode() if self.texts is None else "".join(self.texts)
 
     def merged(self) -> AnyEvent:
         """One delta for all frames."""
-        made: AnyEvent = self.kind(self.index, self.text())
-        return made
+        return cast("AnyEvent", self.kind(self.index, self.text()))
 
 
 def expand_runs(batch: Sequence[Any]) -> list[Any]:
@@ -64,6 +61,17 @@ def merge_runs(batch: Sequence[Any]) -> Sequence[Any]:
     return [one.merged() if type(one) is TextRun else one for one in batch]
 
 
+def are_deltas_of(events: Sequence[Any], delta: Any, index: int | None) -> bool:
+    """True if all events are deltas of this kind and part. This is so for nine batches in ten."""
+    for event in events:
+        kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
+        if kind is TextRun:
+            kind = event.kind
+        if kind is not delta or event.index != index:
+            return False
+    return True
+
+
 class ExpandRuns:
     """A stage before others that want every event."""
 
@@ -77,23 +85,19 @@ class ExpandRuns:
 _encode = msgspec.json.Encoder().encode
 
 
+@dataclass(slots=True, eq=False)
 class FrameTemplate:
     """The frames of more text for one open part: what stands before the JSON string and behind it.
 
     `keep` is told every text, where an encoder needs them later.
     """
 
-    __slots__ = ("after", "before", "index", "keep", "kind", "name")
-
-    def __init__(
-        self, kind: Any, index: int, name: bytes, before: bytes, after: bytes, keep: Callable[[str], None] | None = None
-    ) -> None:
-        self.kind: Any = kind
-        self.index: int = index
-        self.name: bytes = name
-        self.before: bytes = before
-        self.after: bytes = after
-        self.keep: Callable[[str], None] | None = keep
+    kind: Any
+    index: int
+    name: bytes
+    before: bytes
+    after: bytes
+    keep: Callable[[str], None] | None = None
 
     def frame(self, text: str) -> Frame:
         """The frame of one text."""

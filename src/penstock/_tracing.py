@@ -6,21 +6,22 @@ to JSON here; the code that shows the steps does that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, Unpack
 
 import msgspec
 
 from penstock import _protocols as protocols
-from penstock._bridge import encoding, parser
+from penstock._bridge import BridgeOptions, encoding, explain_truncation, parser
 from penstock._diagnostics import Diagnostic, Diagnostics
 from penstock._framing.frame import LIMIT, Frame
 from penstock._grammar import Guard
-from penstock._pipeline import Pipe, Stage
+from penstock._pipeline import Pipe
 from penstock.errors import InputError
-from penstock.events import AnyEvent, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from penstock.events import AnyEvent, Fault
 
 
 Kind: TypeAlias = Literal["frame", "event", "output"]
@@ -58,33 +59,30 @@ class Verbatim(Protocol):
         ...
 
 
-class Told:
-    """A decoder, whose own word for an end that never came may be replaced by what is known of it.
+class TracedDecoder:
+    """A decoder for one trace. `fault` replaces its `truncated` fault if the reason of the end is known.
 
-    `whole`: what comes is one body, which ends by itself.
+    `is_body`: each frame is a whole body, which ends by itself.
     """
 
-    def __init__(self, decoder: Any, *, whole: bool) -> None:
+    def __init__(self, decoder: Any, *, is_body: bool) -> None:
         self.fault: Fault | None = None
         self.diagnostics = getattr(decoder, "diagnostics", Diagnostics())
         self._decoder = decoder
-        self._body = decoder.body if whole else None
+        self._is_body = is_body
 
     def feed(self, frames: Sequence[Frame], /) -> list[Any]:
-        if self._body is None:
-            return list(self._decoder.feed(frames))
-        return [event for _, data in frames for event in self._body(data)]
+        if self._is_body:
+            return [event for _, data in frames for event in self._decoder.body(data)]
+        return list(self._decoder.feed(frames))
 
     def finish(self) -> list[Any]:
-        fault = self.fault
-        tail: list[Any] = self._decoder.finish()
-        if fault is None:
-            return tail
-        return [fault if type(event) is Fault and event.kind == "truncated" else event for event in tail]
+        events: list[Any] = self._decoder.finish()
+        return events if self.fault is None else explain_truncation(events, self.fault)
 
 
-class Whole:
-    """In place of a parser, where the answer is one body: all of it is one frame."""
+class BodyParser:
+    """The parser of a non-stream answer: the whole body is one frame."""
 
     framing = "body"
 
@@ -100,34 +98,35 @@ class Whole:
 
 
 class Tracer:
-    """`front` makes events of bytes, its parser first and its decoder second; `back` makes frames of events.
+    """Traces one stream: `feed` it chunks, then `finish` it. `steps` and `findings` grow.
 
-    With `verbatim` what leaves is asked of that one, and `back` is left out. `feed` it chunks, then `finish` it:
-    `steps` and `findings` grow.
+    `front` decodes bytes to events: a parser, a decoder, further stages. `back` encodes events to frames. `verbatim`
+    replaces `back` where frames pass through unchanged.
     """
 
     def __init__(self, front: Pipe, back: Pipe, verbatim: Verbatim | None = None) -> None:
         parse, decode, *rest = front.stages
-        self._told = Told(decode, whole=isinstance(parse, Whole))
+        self._decoder = TracedDecoder(decode, is_body=isinstance(parse, BodyParser))
         self._verbatim = verbatim
-        self._event = len(front.stages)
+        self._event_stage = len(front.stages)
         stages = () if verbatim is not None else back.stages
-        self._last = self._event + len(stages)
-        self.pipe: Pipe = Pipe(parse, self._told, *rest, *stages)
+        self._last_stage = self._event_stage + len(stages)
+        self.pipe: Pipe = Pipe(parse, self._decoder, *rest, *stages)
         self.steps: list[Step] = []
         self.findings: list[Finding] = []
         self._trail = self.pipe.trail(self._visit)
         found = (getattr(stage, "diagnostics", None) for stage in self.pipe.stages)
-        self._books = [book for book in found if isinstance(book, Diagnostics)]
-        self._noted = 0
+        self._diagnostics = [rows for rows in found if isinstance(rows, Diagnostics)]
+        self._diagnostic_count = 0
         self._at: float | None = None
-        self._seen: int | None = None  # the last step there was
-        self._of: dict[int, int] = {}  # an event, by identity → its step; the steps keep it alive
-        self._open: tuple[int | None, list[Any]] | None = None  # the frame whose events are coming, and those
+        self._last_step: int | None = None
+        self._held_step: int | None = None  # the event that a stage of `back` held and now encodes
+        self._event_steps: dict[int, int] = {}  # an event, by identity → its step; the steps keep it alive
+        self._open_frame: tuple[int, list[Any]] | None = None  # the frame that is being decoded, and its events
 
     @property
     def framing(self) -> str:
-        """The framing as named, or as found out."""
+        """The framing as given, or as detected."""
         return getattr(self.pipe.stages[0], "framing", None) or "named"
 
     @property
@@ -135,109 +134,92 @@ class Tracer:
         return [step.item for step in self.steps if step.kind == "event"]
 
     def feed(self, chunk: bytes, at: float | None = None) -> None:
-        """Bytes, and when they came."""
+        """Traces a chunk that came at this time."""
         self._at = at
         self._trail.feed(chunk)
-        self._settle()
+        self._close_frame()
 
     def finish(self, fault: Fault | None = None, *, broken: bool = False) -> None:
-        """The end of the bytes. `fault`: why, where that is known better than that they ended.
+        """Ends the trace. `fault` is the reason of the end, if it is known.
 
-        `broken`: they ended in the middle, or cannot be read on: what the parser still holds is nobody's frame.
+        `broken`: the bytes ended inside a frame, or cannot be read further. What the parser holds is then left out.
         """
-        self._told.fault = fault
-        self._seen = None
+        self._decoder.fault = fault
+        self._last_step = None
         self._trail.finish(int(broken))
-        self._settle()
+        self._close_frame()
         if self._verbatim is not None and fault is not None:
-            self._leave(self._verbatim.fail(fault), None, None)
+            self.add_output(self._verbatim.fail(fault))
 
-    # ── as it goes ────────────────────────────────────────────────────────────────────────────────
+    def add_output(self, frames: list[Frame], cause: int | None = None, of: int | None = None) -> None:
+        """Adds output frames. Without a cause they were not caused by the stream."""
+        for frame in frames:
+            self._add_step("output", cause, frame, of)
 
-    def say(self, frames: list[Frame]) -> None:
-        """Adds output frames without a traced cause."""
-        self._leave(frames, None, None)
-
-    def half(self) -> int | None:
-        """The step of a frame that never became whole, if there is one: shown, and read by nobody."""
+    def add_partial_frame(self) -> int | None:
+        """Adds the frame that the end of the bytes cut off, and returns its step; None if there is no such frame."""
         try:
-            rest = self.pipe.stages[0].finish()
+            frames = self.pipe.stages[0].finish()
         except InputError:
             return None
-        for frame in rest:
-            self._step("frame", None, frame)
-        return len(self.steps) - 1 if rest else None
+        for frame in frames:
+            self._add_step("frame", None, frame)
+        return len(self.steps) - 1 if frames else None
 
     def _visit(self, stage: int, cause: int | None, item: Any) -> int | None:
-        """Note an item that is one to show; gives the step that is the cause of what comes of it."""
+        """Adds a step for a frame, an event or an output. Returns the step that causes what follows from the item."""
         if stage == 1:
-            self._settle()
-            self._open = (len(self.steps), [])
-            return self._step("frame", None, item)
-        if stage == self._event:
-            self._note()
-            return self._told_event(cause, item)
-        if stage == self._last and stage > self._event:
-            self._note()
-            of = cause if cause is None or self._held is None else self._held
-            return self._step("output", cause, item, of)
-        if stage > self._event:
-            self._held = self._of.get(id(item))
-        self._seen = cause
+            self._close_frame()
+            self._open_frame = (len(self.steps), [])
+            return self._add_step("frame", None, item)
+        if stage == self._event_stage:
+            self._collect_findings()
+            return self._add_event(cause, item)
+        if stage == self._last_stage and stage > self._event_stage:
+            self._collect_findings()
+            of = cause if cause is None or self._held_step is None else self._held_step
+            return self._add_step("output", cause, item, of)
+        if stage > self._event_stage:
+            self._held_step = self._event_steps.get(id(item))
+        self._last_step = cause
         return cause
 
-    _held: int | None = None
-
-    def _told_event(self, cause: int | None, event: Any) -> int:
-        step = self._step("event", cause, event)
-        self._of[id(event)] = step
-        self._held = None
-        if self._open is not None:
-            self._open[1].append(event)
+    def _add_event(self, cause: int | None, event: Any) -> int:
+        step = self._event_steps[id(event)] = self._add_step("event", cause, event)
+        self._held_step = None
+        if self._open_frame is not None:
+            self._open_frame[1].append(event)
         return step
 
-    def _step(self, kind: Kind, cause: int | None, item: Any, of: int | None = None) -> int:
+    def _add_step(self, kind: Kind, cause: int | None, item: Any, of: int | None = None) -> int:
         self.steps.append(Step(kind, cause, item, of, self._at))
-        self._seen = len(self.steps) - 1
-        return self._seen
+        self._last_step = len(self.steps) - 1
+        return self._last_step
 
-    def _settle(self) -> None:
+    def _close_frame(self) -> None:
         """Passes a frame through, after all its events."""
-        self._note()
-        if self._open is None:
+        self._collect_findings()
+        if self._open_frame is None:
             return
-        (frame, events), self._open = self._open, None
-        if self._verbatim is not None and frame is not None:
-            first = next((self._of[id(event)] for event in events), None)
-            self._leave(self._verbatim.frame(self.steps[frame].item, events), frame, first)
+        (frame, events), self._open_frame = self._open_frame, None
+        if self._verbatim is not None:
+            first = next((self._event_steps[id(event)] for event in events), None)
+            self.add_output(self._verbatim.frame(self.steps[frame].item, events), frame, first)
 
-    def _leave(self, frames: list[Frame], cause: int | None, of: int | None) -> None:
-        for frame in frames:
-            self._step("output", cause, frame, of)
-
-    def _note(self) -> None:
+    def _collect_findings(self) -> None:
         """Attaches new diagnostics to the step that was processed last."""
-        count = 0
-        for book in self._books:
-            count += len(book)
-        if count != self._noted:
-            self._noted = count
+        count = sum(map(len, self._diagnostics))
+        if count != self._diagnostic_count:
+            self._diagnostic_count = count
             known = {id(finding.row) for finding in self.findings}
-            rows = (row for book in self._books for row in book)
-            self.findings += [Finding(self._seen, row) for row in rows if id(row) not in known]
+            rows = (row for stage_rows in self._diagnostics for row in stage_rows)
+            self.findings += [Finding(self._last_step, row) for row in rows if id(row) not in known]
 
 
-def tracer(
-    source: str,
-    target: str,
-    *,
-    framing: str = "auto",
-    limit: int = LIMIT,
-    shaping: tuple[Stage[Any, Any], ...] = (),
-    source_options: Mapping[str, Any] | None = None,
-    target_options: Mapping[str, Any] | None = None,
-) -> Tracer:
-    """A tracer of what `bridge` with the same arguments does, less the writing of bytes at its end."""
-    decode = protocols.decoder(source, **(source_options or {}))
-    parse = Whole() if framing == Whole.framing else parser(framing, limit)
-    return Tracer(Pipe(parse, decode, Guard(), *shaping), encoding(target, target_options, frames=True))
+def tracer(source: str, target: str, **options: Unpack[BridgeOptions]) -> Tracer:
+    """Returns a tracer of what `bridge` does with the same arguments, without the bytes at its end."""
+    decode = protocols.decoder(source, **(options.get("source_options") or {}))
+    framing = options.get("framing", "auto")
+    parse = BodyParser() if framing == BodyParser.framing else parser(framing, options.get("limit", LIMIT))
+    front = Pipe(parse, decode, Guard(), *options.get("shaping", ()))
+    return Tracer(front, encoding(target, options.get("target_options"), frames=True))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock._diagnostics import read_tables
 from penstock._lenient_fields import as_object, as_objects, get_object, get_text
@@ -51,10 +52,29 @@ class VendorError(msgspec.Struct, frozen=True, kw_only=True):
 ErrorTable: TypeAlias = Mapping[ErrorKind, VendorError]
 
 
-def read_errors(module: str) -> ErrorTable:
-    """Reads the table in the `errors.toml` beside a protocol's module."""
-    tables = read_tables(module.rpartition(".")[0], "errors.toml")
-    return msgspec.convert(tables, dict[ErrorKind, VendorError])
+def read_errors(module: str, file: str = "errors.toml") -> ErrorTable:
+    """Returns the error table of a TOML file beside a module: a `VendorError` for each kind of fault."""
+    return msgspec.convert(read_tables(module.rpartition(".")[0], file), dict[ErrorKind, VendorError])
+
+
+_TABLES = read_tables("penstock", "_vendor_errors.toml")
+KINDS_BY_CODE: dict[str, FaultKind] = {code: kind for kind, codes in _TABLES["codes"].items() for code in codes.split()}
+KINDS_BY_STATUS: dict[int, FaultKind] = {
+    status: kind for kind, statuses in _TABLES["statuses"].items() for status in statuses
+}
+MESSAGE_PATTERNS: dict[FaultKind, re.Pattern[str]] = {
+    kind: re.compile("|".join(patterns), re.IGNORECASE) for kind, patterns in _TABLES["messages"].items()
+}
+TOKEN_COUNTS = [re.compile(pattern, re.IGNORECASE) for pattern in _TABLES["token_counts"]]
+OVERFLOW = MESSAGE_PATTERNS["too-large"]
+QUOTA = MESSAGE_PATTERNS.pop("quota")
+QUOTA_EXHAUSTED = "QUOTA_EXHAUSTED"  # Google's code for a quota that does not come back within minutes
+_VAGUE: frozenset[FaultKind] = frozenset({"invalid", "server", "other"})  # kinds that a status may know better
+_VAGUE_STATUSES = frozenset({400, 422, 500, 502})
+_QUOTA_STATUSES = frozenset({400, 401, 403, 422, 429})  # statuses that providers send if credit is used up
+_OPENAI_PROTOCOLS = ("openai-chat", "responses", "completions")  # they have the same error object
+_STATUS = re.compile("[45][0-9][0-9]")
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
 def vendor_error(errors: ErrorTable, fault: Fault) -> VendorError:
@@ -113,28 +133,10 @@ def vendor_code(fault: Fault, row: VendorError) -> str | None:
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
-# How providers say how long a prompt is, and how long it may be: `tokens`, to which `more` is added, and `limit`.
-COUNTS: tuple[re.Pattern[str], ...] = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"(?P<tokens>\d{1,12}) tokens > (?P<limit>\d{1,12})",  # Anthropic
-        r"context limit: (?P<tokens>\d{1,12}) \+ (?P<more>\d{1,12}) > (?P<limit>\d{1,12})",  # also Anthropic
-        r"token count (?:of )?\(?(?P<tokens>\d{1,12})\)? exceeds [a-z ]{1,60}\(?(?P<limit>\d{1,12})",  # Google, Copilot
-        # OpenAI, vLLM, OpenRouter, DeepSeek, xAI
-        r"maximum (?:context|prompt) length is (?P<limit>\d{1,12})[^0-9]{1,80}(?P<tokens>\d{1,12}) tokens",
-        r"limit of (?P<limit>\d{1,12}) tokens[^0-9]{1,80}resulted in (?P<tokens>\d{1,12})",  # OpenAI
-        r"\((?P<tokens>\d{1,12}) tokens\) exceeds the available context size \((?P<limit>\d{1,12})",  # llama.cpp
-        r"contains (?P<tokens>\d{1,12}) tokens[^0-9]{1,80}(?P<limit>\d{1,12}) maximum context length",  # Mistral
-        r"length is (?P<tokens>\d{1,12}) while limit is (?P<limit>\d{1,12})",  # Cerebras
-        r"too long: (?P<tokens>\d{1,12}), model maximum context length: (?P<limit>\d{1,12})",  # Fireworks
-        r"token limit: (?P<limit>\d{1,12}) \(requested: (?P<tokens>\d{1,12})",  # Moonshot
-    )
-)
-
 
 def token_counts(message: str) -> tuple[int, int] | None:
     """How many tokens a prompt has and how many it may have, as a provider says it."""
-    found = next((found for one in COUNTS if (found := one.search(message[:_LONGEST]))), None)
+    found = next((found for one in TOKEN_COUNTS if (found := one.search(message[:_LONGEST]))), None)
     if found is None:
         return None
     named = found.groupdict()
@@ -156,84 +158,7 @@ def vendor_message(fault: Fault, row: VendorError) -> str:
     return f"{row.opening}: {fault.message}"
 
 
-KINDS_BY_CODE: dict[str, FaultKind] = {
-    "authenticationerror": "auth", "unauthenticated": "auth", "unauthorized": "auth", "invalidapikey": "auth",
-    "apikeyinvalid": "auth",
-    "unrecognizedclientexception": "auth", "expiredtokenexception": "auth", "incompletesignature": "auth",
-    "permissionerror": "permission", "permissiondenied": "permission", "accessdeniedexception": "permission",
-    "forbidden": "permission", "usagenotincluded": "permission",
-    # https://developers.openai.com/docs/guides/error-codes lists the spend limits; https://docs.claude.com/en/api/errors
-    # has billing_error; QUOTA_EXHAUSTED is Google's for what does not come back within minutes.
-    "billingerror": "quota", "insufficientquota": "quota", "creditbalanceexhausted": "quota",
-    "organizationspendlimitexceeded": "quota", "projectspendlimitexceeded": "quota",
-    "organizationusagelimitexceeded": "quota", "billinghardlimitreached": "quota", "billingnotactive": "quota",
-    "enforcedspendlimitreached": "quota", "quotaexhausted": "quota", "quotaexceeded": "quota",
-    "insufficientg1creditsbalance": "quota",
-    "exceededcurrentquotaerror": "quota", "insufficientbalance": "quota", "insufficientcredits": "quota",
-    "paymentrequired": "quota", "usagelimitreached": "quota", "servicequotaexceededexception": "quota",
-    "notfounderror": "not-found", "notfound": "not-found", "modelnotfound": "not-found",
-    "invalidmodel": "not-found",
-    "resourcenotfoundexception": "not-found", "deploymentnotfound": "not-found", "modelnotreadyexception": "overloaded",
-    "invalidrequesterror": "invalid", "invalidargument": "invalid", "badrequest": "invalid",
-    "badrequesterror": "invalid", "validationexception": "invalid", "failedprecondition": "invalid",
-    "unprocessableentity": "invalid", "invalidprompt": "invalid", "toolusefailed": "invalid",
-    "exceedcontextsizeerror": "too-large", "requesttoolarge": "too-large",
-    "contextlengthexceeded": "too-large", "contextwindowexceeded": "too-large",
-    "stringabovemaxlength": "too-large", "payloadtoolarge": "too-large", "modelmaxprompttokensexceeded": "too-large",
-    "ratelimiterror": "rate-limit", "ratelimitexceeded": "rate-limit", "toomanyrequests": "rate-limit",
-    "throttlingexception": "rate-limit", "resourceexhausted": "rate-limit", "ratelimit": "rate-limit",
-    "ratelimitreached": "rate-limit", "slowdown": "rate-limit", "tokens": "rate-limit", "requests": "rate-limit",
-    "overloadederror": "overloaded", "overloaded": "overloaded", "unavailable": "overloaded",
-    "serviceunavailableexception": "overloaded", "serviceunavailable": "overloaded", "engineoverloaded": "overloaded",
-    "serverisoverloaded": "overloaded", "serviceunavailableerror": "overloaded",
-    "modelcapacityexhausted": "overloaded",
-    "apierror": "server", "servererror": "server", "internalservererror": "server", "internal": "server",
-    "internalserverexception": "server", "modelstreamerrorexception": "server", "modelerrorexception": "server",
-    "timeouterror": "timeout", "deadlineexceeded": "timeout", "modeltimeoutexception": "timeout", "timeout": "timeout",
-    "gatewaytimeout": "timeout",
-    "cancelled": "cancelled", "canceled": "cancelled", "aborted": "cancelled", "aborterror": "cancelled",
-    "contentfilter": "filter", "contentpolicyviolation": "filter", "responsibleaipolicyviolation": "filter",
-    "safety": "filter",
-    # our own words, which come back where one penstock reads another
-    "auth": "auth", "permission": "permission", "quota": "quota", "invalid": "invalid", "toolarge": "too-large",
-    "server": "server", "network": "network", "filter": "filter", "truncated": "truncated", "malformed": "malformed",
-    "grammar": "grammar",
-}  # fmt: skip
-KINDS_BY_STATUS: dict[int, FaultKind] = {
-    400: "invalid", 401: "auth", 402: "quota", 403: "permission", 404: "not-found", 408: "timeout",
-    409: "invalid", 413: "too-large", 422: "invalid", 424: "server", 429: "rate-limit", 499: "cancelled",
-    503: "overloaded", 504: "timeout", 529: "overloaded",
-}  # fmt: skip
-_VAGUE: frozenset[FaultKind] = frozenset({"invalid", "server", "other"})  # kinds that a status may know better
-_OPEN = frozenset({400, 422, 500, 502})  # statuses that say too little themselves
-_SPENT = frozenset({400, 401, 403, 422, 429})  # and those with which somebody says that the money is gone
-# What is only said in prose, in the order it is looked for.
-QUOTA = re.compile(
-    r"(?i)credit balance is too low|insufficient (?:account )?(?:balance|credits?|funds|quota)|credits are depleted"
-    r"|specified api usage limits|(?:out of|not enough|no(?: remaining)?|any|more) credits\b|billing (?:hard )?limit"
-    r"|spend(?:ing)? limit"
-)
-OVERFLOW = re.compile(
-    r"(?i)prompt is too long|context (?:length|window|size|limit)|maximum (?:context|prompt length)|input is too long"
-    r"|too many (?:input )?tokens|exceeds? the (?:available |maximum )?(?:context|number of tokens)"
-    r"|exceeded model token limit|prompt exceeds max length|prompt token count|range of input length"
-    r"|`inputs` (?:tokens|must have less than)"
-)
-KINDS_BY_MESSAGE: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
-    (OVERFLOW, "too-large"),
-    (re.compile(r"(?i)(?:invalid|incorrect|missing|no) api[ -]?key|api key not valid|invalid x-api-key"), "auth"),
-    (re.compile(r"(?i)\bmodel\b.{0,120}\b(?:not found|does not exist)|model identifier is invalid"), "not-found"),
-    # Anthropic's words for its filter, and OpenAI's: a 400 of type invalid_request_error.
-    (
-        re.compile(
-            r"(?i)blocked by content filter|flagged as potentially violating|content management policy"
-            r"|limited access to this content for safety"  # https://github.com/microsoft/PyRIT/pull/1463
-        ),
-        "filter",
-    ),
-)
-QUOTA_EXHAUSTED = "QUOTA_EXHAUSTED"  # Google's word for a quota that does not come back within minutes
-_SEPARATORS = re.compile(r"[^a-z0-9]+")
+# ── the kind of a fault ─────────────────────────────────────────────────────────────────────────────
 
 
 def normalize_code(given: object) -> str:
@@ -242,13 +167,13 @@ def normalize_code(given: object) -> str:
 
 
 def fault_kind(*words: object, status: int | None = None) -> FaultKind:
-    """The kind that the first known word names, else the status, else `server` or `other`."""
+    """Returns the kind of the first known code, else of the status, else `server` or `other`."""
     for one in words:
         kind = KINDS_BY_CODE.get(normalize_code(one))
         if kind is not None:
             return kind
     if status is None:
-        status = next((int(one) for one in map(str, words) if re.fullmatch("[45][0-9][0-9]", one)), 0)
+        status = next((int(one) for one in map(str, words) if _STATUS.fullmatch(one)), 0)
     return KINDS_BY_STATUS.get(status, "server" if status >= 500 else "invalid" if status >= 400 else "other")  # noqa: PLR2004
 
 
@@ -260,22 +185,67 @@ def is_daily_quota(details: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def classify_fault(words: Iterable[str], message: str, status: int | None) -> FaultKind:
-    """A word that says something first, then prose, then the status, then words that say little."""
+    """Returns the kind of an error: by a telling code, then by the message, the status, and codes that say little."""
     known = [one for one in words if one]
     if status is None:
-        status = next((int(one) for one in known if re.fullmatch("[45][0-9][0-9]", one)), None)
+        status = next((int(one) for one in known if _STATUS.fullmatch(one)), None)
     found: list[FaultKind] = [KINDS_BY_CODE[bare] for one in known if (bare := normalize_code(one)) in KINDS_BY_CODE]
     telling: FaultKind | None = next((kind for kind in found if kind not in _VAGUE), None)
     if telling not in {None, "rate-limit", "permission", "auth"}:
         return telling or "other"
-    if (status is None or status in _SPENT) and QUOTA.search(message):
+    if (status is None or status in _QUOTA_STATUSES) and QUOTA.search(message):
         return "quota"
     if telling is not None:
         return telling
-    if status is None or status in _OPEN:
-        prose: FaultKind | None = next((kind for pattern, kind in KINDS_BY_MESSAGE if pattern.search(message)), None)
+    if status is None or status in _VAGUE_STATUSES:
+        prose: FaultKind | None = next((kind for kind, one in MESSAGE_PATTERNS.items() if one.search(message)), None)
         if prose is not None:
             return prose
-    if status in KINDS_BY_STATUS and status not in _OPEN:
+    if status in KINDS_BY_STATUS and status not in _VAGUE_STATUSES:
         return KINDS_BY_STATUS[status]
     return found[0] if found else fault_kind(status=status)
+
+
+# ── OpenAI ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def openai_errors(param: str, **fields: Any) -> ErrorTable:
+    """Returns OpenAI's error table. `param` is the field of the prompt; `fields` differ if a prompt is too long."""
+    errors = read_errors(__name__, "_openai_errors.toml")
+    return {**errors, "too-large": replace(errors["too-large"], param=param, **fields)}
+
+
+def openai_error_object(fault: Fault, protocol: str, errors: ErrorTable, *, event: bool = False) -> dict[str, Any]:
+    """Returns the error object for a body or an event. The error of a provider of the same protocol is quoted."""
+    quoted = provider_error_object(fault, protocol)
+    row = vendor_error(errors, fault)
+    code, param = vendor_code(fault, row), rejected_param(fault, protocol) or row.param
+    if event:
+        code = row.event_code or row.code
+    elif fault.kind == "invalid":
+        code, param = _sibling_words(fault, protocol, code, param)
+    if quoted:
+        return {"message": fault.message, "type": row.type, "param": None, "code": None, **quoted}
+    return {"message": _openai_message(fault, row), "type": row.type, "param": param, "code": code}
+
+
+def build_error_body(fault: Fault, protocol: str, errors: ErrorTable) -> dict[str, Any]:
+    """Returns the body of an HTTP error, which is also the payload of an error in a stream of chunks."""
+    return {"error": openai_error_object(fault, protocol, errors)}
+
+
+def _sibling_words(fault: Fault, protocol: str, code: str | None, param: Any) -> tuple[str | None, Any]:
+    """What a provider of a sibling protocol says of an invalid request: code and field have the same names there."""
+    for sibling in _OPENAI_PROTOCOLS:
+        said = provider_error_object(fault, sibling) if sibling != protocol else {}
+        if said:
+            return get_text(said, "code") or code, get_text(said, "param") or param
+    return code, param
+
+
+def _openai_message(fault: Fault, row: VendorError) -> str:
+    """The message, with how long to wait: OpenAI says so in words, and that is where Codex reads it in a stream."""
+    message = vendor_message(fault, row)
+    if fault.kind != "rate-limit" or fault.retry_after is None or "try again in" in message.lower():
+        return message
+    return f"{message.rstrip().removesuffix('.')}. Please try again in {fault.retry_after:g}s."

@@ -17,7 +17,7 @@ from penstock import events as ev
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic
 from penstock._fold import Fold, StreamUsage, sum_usage
-from penstock._framing.auto import AutoParser
+from penstock._framing import AutoParser
 from penstock._grammar import Guard
 from penstock._option_checks import Option, check_options
 from penstock._protocols.vscode import encode_parts
@@ -29,7 +29,7 @@ from penstock.events import Usage
 
 if TYPE_CHECKING:
     from penstock._framing.frame import Frame
-    from penstock._transforms.remote_files import Fetch
+    from penstock._media import Fetch
 
 Errors: TypeAlias = Literal["text", "raise"]
 Batch: TypeAlias = tuple[str, list[Any]]  # the cause of events, for the log, and the events

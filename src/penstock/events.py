@@ -28,25 +28,10 @@ By: TypeAlias = Literal["client", "provider"]
 CallForm: TypeAlias = Literal["json", "text"]
 ReasoningForm: TypeAlias = Literal["full", "summary", "redacted"]
 Reason: TypeAlias = Literal["stop", "length", "calls", "filter", "refusal", "pause", "other"]
-FaultKind: TypeAlias = Literal[
-    "auth",
-    "permission",
-    "quota",
-    "not-found",
-    "invalid",
-    "too-large",
-    "rate-limit",
-    "overloaded",
-    "server",
-    "timeout",
-    "network",
-    "cancelled",
-    "filter",
-    "truncated",
-    "malformed",
-    "grammar",
-    "other",
-]
+_RefusalKind: TypeAlias = Literal["auth", "permission", "quota", "not-found", "invalid", "too-large", "rate-limit"]
+_FailureKind: TypeAlias = Literal["overloaded", "server", "timeout", "network", "cancelled"]
+_AnswerKind: TypeAlias = Literal["filter", "truncated", "malformed", "grammar", "other"]
+FaultKind: TypeAlias = Literal[_RefusalKind, _FailureKind, _AnswerKind]
 
 
 def kebab(name: str) -> str:
@@ -56,6 +41,23 @@ def kebab(name: str) -> str:
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag=kebab, omit_defaults=True):
     """The root of all canonical events."""
+
+
+class TextPartStart(Event, frozen=True, gc=False):
+    """The fields of `TextStart` and `RefusalStart`."""
+
+    index: int
+    item: str = ""
+    choice: int = 0
+    extra: Extra | None = None
+
+
+class PartEnd(Event, frozen=True, gc=False):
+    """The fields of all ends but those of calls."""
+
+    index: int
+    extra: Extra | None = None
+    broken: bool = False
 
 
 class Start(Event, frozen=True, gc=False):
@@ -74,11 +76,8 @@ class Step(Event, frozen=True, gc=False):
     extra: Extra | None = None
 
 
-class TextStart(Event, frozen=True, gc=False):
-    index: int
-    item: str = ""
-    choice: int = 0
-    extra: Extra | None = None
+class TextStart(TextPartStart, frozen=True, gc=False):
+    """A text begins."""
 
 
 class TextDelta(Event, frozen=True, gc=False):
@@ -87,19 +86,12 @@ class TextDelta(Event, frozen=True, gc=False):
     logprobs: Any = None
 
 
-class TextEnd(Event, frozen=True, gc=False):
-    index: int
-    extra: Extra | None = None
-    broken: bool = False
+class TextEnd(PartEnd, frozen=True, gc=False):
+    """A part of text ends."""
 
 
-class RefusalStart(Event, frozen=True, gc=False):
+class RefusalStart(TextPartStart, frozen=True, gc=False):
     """Text in which the model declines: shown like text, never mistaken for an answer."""
-
-    index: int
-    item: str = ""
-    choice: int = 0
-    extra: Extra | None = None
 
 
 class RefusalDelta(Event, frozen=True, gc=False):
@@ -107,10 +99,8 @@ class RefusalDelta(Event, frozen=True, gc=False):
     text: str
 
 
-class RefusalEnd(Event, frozen=True, gc=False):
-    index: int
-    extra: Extra | None = None
-    broken: bool = False
+class RefusalEnd(PartEnd, frozen=True, gc=False):
+    """A part of refusal ends."""
 
 
 class ReasoningStart(Event, frozen=True, gc=False):
@@ -126,12 +116,8 @@ class ReasoningDelta(Event, frozen=True, gc=False):
     text: str
 
 
-class ReasoningEnd(Event, frozen=True, gc=False):
+class ReasoningEnd(PartEnd, frozen=True, gc=False):
     """`extra` holds what must be echoed next turn: signatures, encrypted content, redacted data."""
-
-    index: int
-    extra: Extra | None = None
-    broken: bool = False
 
 
 class CallStart(Event, frozen=True, gc=False):
@@ -154,36 +140,31 @@ class CallDelta(Event, frozen=True, gc=False):
     json: str
 
 
-class CallEnd(Event, frozen=True, gc=False):
+class EndedCall(Event, frozen=True, gc=False):
+    """The fields of `CallEnd` and `CallCut`."""
+
+    index: int
+    id: str
+    name: str
+    json: str
+    by: By = "client"
+    form: CallForm = "json"
+    extra: Extra | None = None
+    broken: bool = False
+
+
+class CallEnd(EndedCall, frozen=True, gc=False):
     """The call is whole: the only event that makes a call callable. `json` is all of its input.
 
     `broken`: its input is complete, but a fault came before the provider ended the call.
     """
 
-    index: int
-    id: str
-    name: str
-    json: str
-    by: By = "client"
-    form: CallForm = "json"
-    extra: Extra | None = None
-    broken: bool = False
 
-
-class CallCut(Event, frozen=True, gc=False):
+class CallCut(EndedCall, frozen=True, gc=False):
     """The call never became whole. A type of its own, so that no consumer can run it by mistake.
 
     `broken`: because of a fault. Without it, because the provider ended the answer (`length`) or sent a bad input.
     """
-
-    index: int
-    id: str
-    name: str
-    json: str
-    by: By = "client"
-    form: CallForm = "json"
-    extra: Extra | None = None
-    broken: bool = False
 
 
 class Result(Event, frozen=True, gc=False):
@@ -223,10 +204,8 @@ class FileDelta(Event, frozen=True, gc=False):
     data: str
 
 
-class FileEnd(Event, frozen=True, gc=False):
-    index: int
-    extra: Extra | None = None
-    broken: bool = False
+class FileEnd(PartEnd, frozen=True, gc=False):
+    """A part of file data ends."""
 
 
 class Source(Event, frozen=True, gc=False):
@@ -309,33 +288,10 @@ class Unknown(Event, frozen=True, gc=False):
     name: str = ""
 
 
-AnyEvent: TypeAlias = (
-    Start
-    | Step
-    | TextStart
-    | TextDelta
-    | TextEnd
-    | RefusalStart
-    | RefusalDelta
-    | RefusalEnd
-    | ReasoningStart
-    | ReasoningDelta
-    | ReasoningEnd
-    | CallStart
-    | CallDelta
-    | CallEnd
-    | CallCut
-    | Result
-    | Ask
-    | FileStart
-    | FileDelta
-    | FileEnd
-    | Source
-    | Opaque
-    | Data
-    | Usage
-    | Finish
-    | Fault
-    | Unknown
-)
+_TextEvent: TypeAlias = TextStart | TextDelta | TextEnd | RefusalStart | RefusalDelta | RefusalEnd
+_ReasoningEvent: TypeAlias = ReasoningStart | ReasoningDelta | ReasoningEnd
+_CallEvent: TypeAlias = CallStart | CallDelta | CallEnd | CallCut | Result | Ask
+_FileEvent: TypeAlias = FileStart | FileDelta | FileEnd
+_TurnEvent: TypeAlias = Source | Opaque | Data | Usage | Finish | Fault | Unknown
+AnyEvent: TypeAlias = Start | Step | _TextEvent | _ReasoningEvent | _CallEvent | _FileEvent | _TurnEvent
 EVENTS: tuple[type[Event], ...] = get_args(AnyEvent)

@@ -4,8 +4,7 @@ A parser takes bytes as they arrive and returns frames. A writer does the revers
 docs/framing.md lists them.
 """
 
-from penstock._framing import PARSERS, WRITERS
-from penstock._framing.auto import AutoParser
+from penstock._framing import PARSERS, WRITERS, AutoParser
 from penstock._framing.eventstream import (
     BedrockChunks,
     EventStreamParser,
@@ -14,8 +13,7 @@ from penstock._framing.eventstream import (
     SageMakerWriter,
 )
 from penstock._framing.frame import Frame, Parser, WebSocketParser, WebSocketWriter, Writer
-from penstock._framing.jsonarray import JsonArrayParser, JsonArrayWriter
-from penstock._framing.ndjson import NdjsonParser, NdjsonWriter
+from penstock._framing.json_frames import JsonArrayParser, JsonArrayWriter, NdjsonParser, NdjsonWriter
 from penstock._framing.sse import GoogleSseWriter, SseParser, SseWriter
 
 __all__ = [

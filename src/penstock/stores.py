@@ -17,43 +17,39 @@ if TYPE_CHECKING:
 HOUR = 3600.0
 
 
-class ReasoningStore(Protocol):
-    """Where the state of earlier turns waits for the next request. Forgetting is allowed; mixing tenants is not.
+class RowReader(Protocol):
+    """What all stores have in common."""
 
-    A store that reads a disk or a network has `async def aget` besides, with the arguments and the result of `get`:
+    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
+        """Returns the rows under these keys; unknown keys are left out."""
+        ...
+
+
+class RowStore(RowReader, Protocol):
+    """A store that may forget rows, but must not mix tenants."""
+
+    def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
+        """Keeps these rows; rows under the same keys are replaced."""
+        ...
+
+
+class CountStore(RowStore, Protocol):
+    """Keeps counts of messages and known prefixes, by a digest of their content."""
+
+
+class ReasoningStore(RowStore, Protocol):
+    """Keeps the state of earlier turns for the next request.
+
+    A store that reads a disk or a network also has `async def aget`, with the arguments and the result of `get`:
     clients and the gateway then await it, and never call `get`. `put` must not block.
     """
 
-    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
-        """What is known under these keys; those unknown are not in it."""
-        ...
 
-    def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
-        """Keep these rows; what was there under the same keys is replaced."""
-        ...
-
-
-class CountStore(Protocol):
-    """Where counts of messages and known prefixes wait, by a digest of their content. Forgetting is allowed."""
-
-    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
-        """What is known under these keys; those unknown are not in it."""
-        ...
-
-    def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
-        """Keep these rows; what was there under the same keys is replaced."""
-        ...
-
-
-class FactorStore(Protocol):
-    """Where correction factors are learned, by several processes at once."""
-
-    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
-        """What is known under these keys; those unknown are not in it."""
-        ...
+class FactorStore(RowReader, Protocol):
+    """Keeps correction factors, which several processes learn at once."""
 
     def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes], /) -> bytes:
-        """Replace a row by what `change` makes of it; nobody else changes it in between. Gives the new row."""
+        """Replaces a row by the result of `change`, and returns it. Nobody else changes the row in between."""
         ...
 
 
@@ -66,8 +62,8 @@ class Bounds(msgspec.Struct, frozen=True):
     age: float = 24 * HOUR  # seconds since a row was last used
 
 
-class _Shelf:
-    """The rows of one tenant, the one unused longest first."""
+class _TenantRows:
+    """The rows of one tenant; the row that was not used for the longest time comes first."""
 
     __slots__ = ("rows", "size")
 
@@ -76,15 +72,15 @@ class _Shelf:
         self.size = 0
 
     def put(self, key: str, value: bytes, now: float) -> int:
-        """Keep a row; gives how many bytes more there are."""
-        grown = -self.drop(key)
+        """Keeps a row, and returns by how many bytes the size has grown."""
+        freed = self.drop(key) if key in self.rows else 0
         self.rows[key] = (now, value)
-        self.size += _weight(key, value)
-        return grown + _weight(key, value)
+        self.size += _row_size(key, value)
+        return _row_size(key, value) - freed
 
     def drop(self, key: str) -> int:
-        row = self.rows.pop(key, None)
-        freed = 0 if row is None else _weight(key, row[1])
+        """Drops a row, and returns its size."""
+        freed = _row_size(key, self.rows.pop(key)[1])
         self.size -= freed
         return freed
 
@@ -92,7 +88,7 @@ class _Shelf:
         return next(iter(self.rows))
 
 
-def _weight(key: str, value: bytes) -> int:
+def _row_size(key: str, value: bytes) -> int:
     return len(key) + len(value)
 
 
@@ -102,54 +98,54 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float], bounds: Bounds | None = None) -> None:
         self._clock = clock
         self._bounds = bounds or Bounds()
-        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()  # the tenant idle longest first
+        self._tenants: OrderedDict[str, _TenantRows] = OrderedDict()  # the tenant idle longest first
         self.size: int = 0  # bytes of all tenants
 
     def __len__(self) -> int:
-        return sum(len(shelf.rows) for shelf in self._shelves.values())
+        return sum(len(tenant.rows) for tenant in self._tenants.values())
 
     def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
-        shelf = self._shelves.get(tenant)
-        if shelf is None:
+        stored = self._tenants.get(tenant)
+        if stored is None:
             return {}
         now = self._clock()
-        self._expire(shelf, now)
-        self._shelves.move_to_end(tenant)
+        self._expire(stored, now)
+        self._tenants.move_to_end(tenant)
         found: dict[str, bytes] = {}
         for key in keys:
-            row = shelf.rows.get(key)
+            row = stored.rows.get(key)
             if row is not None:
                 found[key] = row[1]
-                shelf.rows[key] = (now, row[1])
-                shelf.rows.move_to_end(key)
+                stored.rows[key] = (now, row[1])
+                stored.rows.move_to_end(key)
         return found
 
     def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
         now, bounds = self._clock(), self._bounds
-        shelf = self._shelves.setdefault(tenant, _Shelf())
-        self._shelves.move_to_end(tenant)
-        self._expire(shelf, now)
+        stored = self._tenants.setdefault(tenant, _TenantRows())
+        self._tenants.move_to_end(tenant)
+        self._expire(stored, now)
         for key, value in rows.items():
-            if _weight(key, value) <= min(bounds.size, bounds.total):
-                self.size += shelf.put(key, value, now)
-        while len(shelf.rows) > bounds.rows or shelf.size > bounds.size:
-            self._forget(tenant, shelf)
+            if _row_size(key, value) <= min(bounds.size, bounds.total):
+                self.size += stored.put(key, value, now)
+        while len(stored.rows) > bounds.rows or stored.size > bounds.size:
+            self._forget(tenant, stored)
         while self.size > bounds.total:
-            idle = next(iter(self._shelves))
-            self._forget(idle, self._shelves[idle])
+            idle = next(iter(self._tenants))
+            self._forget(idle, self._tenants[idle])
 
     def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes], /) -> bytes:
         row = change(self.get(tenant, [key]).get(key))
         self.put(tenant, {key: row})
         return row
 
-    def _expire(self, shelf: _Shelf, now: float) -> None:
-        while shelf.rows and now - shelf.rows[shelf.oldest()][0] > self._bounds.age:
-            self.size -= shelf.drop(shelf.oldest())
+    def _expire(self, stored: _TenantRows, now: float) -> None:
+        while stored.rows and now - stored.rows[stored.oldest()][0] > self._bounds.age:
+            self.size -= stored.drop(stored.oldest())
 
-    def _forget(self, tenant: str, shelf: _Shelf) -> None:
-        """Drop a tenant's oldest row, and the tenant with its last."""
-        if shelf.rows:
-            self.size -= shelf.drop(shelf.oldest())
-        if not shelf.rows:
-            del self._shelves[tenant]
+    def _forget(self, tenant: str, stored: _TenantRows) -> None:
+        """Drops a tenant's oldest row, and the tenant with its last one."""
+        if stored.rows:
+            self.size -= stored.drop(stored.oldest())
+        if not stored.rows:
+            del self._tenants[tenant]

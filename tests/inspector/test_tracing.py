@@ -12,7 +12,7 @@ from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._bridge import bridge
 from penstock._pipeline import Pipe
-from penstock._tracing import Tracer, Whole, tracer
+from penstock._tracing import BodyParser, Tracer, tracer
 from penstock.errors import FrameTooLarge
 from penstock.framing import WRITERS
 from tests.support import run_streams as running
@@ -32,7 +32,7 @@ ORDER = {"frame": (None,), "event": ("frame", None), "output": ("event", "frame"
 
 
 def traced(case: Case, target: str, chunks: Iterable[bytes] = ()) -> Tracer:
-    framing = case.framing if case.streamed else Whole.framing
+    framing = case.framing if case.streamed else BodyParser.framing
     made = tracer(case.source, target, framing=framing, source_options=case.options)
     for place, chunk in enumerate(chunks or [case.body]):
         made.feed(chunk, float(place))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._markers.marks import SYSTEM_MARKS
+from penstock._markers import SYSTEM_MARKS
 from penstock._messages.turns import (
     EMPTY,
     OPENING,

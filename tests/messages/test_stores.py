@@ -96,7 +96,7 @@ def test_the_bounds_hold_whatever_happens(steps: list[tuple[str, str, bytes, flo
             kept.put(tenant, {key: value})
         else:
             kept.get(tenant, [key])
-        shelves = kept._shelves
+        shelves = kept._tenants
         assert all(len(shelf.rows) <= 3 and shelf.size <= 20 for shelf in shelves.values())
         assert kept.size == sum(shelf.size for shelf in shelves.values()) <= 40
         assert kept.size == sum(len(key) + len(row[1]) for shelf in shelves.values() for key, row in shelf.rows.items())

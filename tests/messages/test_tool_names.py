@@ -13,7 +13,7 @@ from penstock import events as ev
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
 from penstock._fold import fold, unfold
-from penstock._markers.marks import FREE_TEXT_KEY as CARRIED
+from penstock._markers import FREE_TEXT_KEY as CARRIED
 from penstock._messages.identifiers import fit_names, map_names
 from penstock._messages.request_codecs import PROFILES
 from penstock._request_profile import PLAIN, IdentifierRule, Profile

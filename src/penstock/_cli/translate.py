@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def run_translate(options: Namespace) -> int:
     """Translates until the input ends."""
-    from penstock._translation import translate
+    from penstock._bridge import translate
 
     _refuse_overwriting(options)
     watcher, findings = _EventWatcher(), list[Any]()

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._framing.frame import LIMIT, DeferredFailure, Frame, expand_frames
+from penstock._framing.frame import LIMIT, BaseParser, Frame, StatelessWriter, expand_frames
 from penstock._framing.sse import SseParser, SseWriter
 from penstock.errors import FrameTooLarge, FramingError, MissingExtra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 PRELUDE = struct.Struct(">III")
 """How a message begins: its length, the length of its headers, the checksum of these two."""
@@ -34,7 +34,7 @@ def prelude_length(prelude: bytes) -> int | None:
     return int(total)
 
 
-class EventStreamParser(DeferredFailure):
+class EventStreamParser(BaseParser):
     """Chunks to frames: `(event type, payload)`.
 
     An exception is named by its `:exception-type`; an error, which has no payload, by its `:error-code`, with
@@ -42,14 +42,17 @@ class EventStreamParser(DeferredFailure):
     it, without a name. Broken framing raises `FramingError`; a message cut off by the end is nothing.
     """
 
-    __slots__ = ("_buffer", "_limit", "_need", "_text")
+    __slots__ = ("_buffer", "_need", "_text")
 
     def __init__(self, *, limit: int = LIMIT) -> None:
-        super().__init__()
-        self._limit = limit
+        super().__init__(limit=limit)
         self._text = bytearray()
         self._need = PRELUDE.size  # how much text it takes to go on
-        self._buffer = _botocore_buffer()
+        try:
+            from botocore.eventstream import EventStreamBuffer
+        except ImportError as error:
+            raise MissingExtra("botocore", "aws") from error
+        self._buffer: Any = EventStreamBuffer()
 
     def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
         if self._late is not None:
@@ -62,11 +65,6 @@ class EventStreamParser(DeferredFailure):
         except (FramingError, FrameTooLarge) as error:
             return self._fail(frames, error)
         return frames
-
-    def finish(self) -> list[Frame]:
-        if self._late is not None:
-            raise self._late
-        return []
 
     def _step(self, frames: list[Frame]) -> None:
         """Read a prelude to learn how long the message is, or the whole message.
@@ -95,15 +93,6 @@ class EventStreamParser(DeferredFailure):
         return _to_frame(parsed.headers, parsed.payload)
 
 
-def _botocore_buffer() -> Any:
-    try:
-        from botocore.eventstream import EventStreamBuffer
-    except ImportError as error:
-        raise MissingExtra("botocore", "aws") from error
-    buffer: Callable[[], Any] = EventStreamBuffer
-    return buffer()
-
-
 def _to_frame(headers: dict[str, Any], payload: bytes) -> Frame:
     kind = headers.get(":message-type")
     if kind == "error":
@@ -114,7 +103,7 @@ def _to_frame(headers: dict[str, Any], payload: bytes) -> Frame:
     return _unwrap(frame) if frame[0] == _CHUNK else frame
 
 
-class EventStreamWriter:
+class EventStreamWriter(StatelessWriter):
     """Frames to chunks. A frame whose name ends in `Exception` is sent as one: all of Bedrock's are named so."""
 
     __slots__ = ()
@@ -123,19 +112,11 @@ class EventStreamWriter:
         frames = expand_frames(frames)
         return [b"".join([_message(name, data) for name, data in frames])] if frames else []
 
-    def finish(self) -> list[bytes]:
-        return []
-
 
 def _message(name: bytes, data: bytes) -> bytes:
     kind = b"exception" if name.endswith(b"Exception") else b"event"
-    headers = b"".join(
-        [
-            _header(b":%b-type" % kind, name),
-            _header(b":content-type", b"application/json"),
-            _header(b":message-type", kind),
-        ]
-    )
+    fields = {b":%b-type" % kind: name, b":content-type": b"application/json", b":message-type": kind}
+    headers = b"".join([_header(*field) for field in fields.items()])
     start = struct.pack(">II", PRELUDE.size + len(headers) + len(data) + 4, len(headers))
     start += struct.pack(">I", binascii.crc32(start))
     message = start + headers + data
@@ -189,16 +170,17 @@ class SageMakerParser:
         self._inner = SseParser(limit=limit)
 
     def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
-        return [inner for frame in self._outer.feed(chunks) for inner in self._taken(frame)]
+        return [
+            inner
+            for frame in self._outer.feed(chunks)
+            for inner in (self._inner.feed([frame[1]]) if frame[0] == _PART else [frame])
+        ]
 
     def finish(self) -> list[Frame]:
-        return [*(inner for frame in self._outer.finish() for inner in self._taken(frame)), *self._inner.finish()]
-
-    def _taken(self, frame: Frame) -> list[Frame]:
-        return self._inner.feed([frame[1]]) if frame[0] == _PART else [frame]
+        return [*self._outer.finish(), *self._inner.finish()]
 
 
-class SageMakerWriter:
+class SageMakerWriter(StatelessWriter):
     """Frames to chunks: one part for each batch."""
 
     __slots__ = ("_inner", "_outer")
@@ -208,8 +190,4 @@ class SageMakerWriter:
         self._inner = SseWriter()
 
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
-        frames = expand_frames(frames)
-        return self._outer.feed([(_PART, chunk) for chunk in self._inner.feed(frames)])
-
-    def finish(self) -> list[bytes]:
-        return self._outer.feed([(_PART, chunk) for chunk in self._inner.finish()])
+        return self._outer.feed([(_PART, chunk) for chunk in self._inner.feed(expand_frames(frames))])

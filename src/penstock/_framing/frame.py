@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import msgspec
+
 from penstock.errors import FrameTooLarge, PenstockError
 
 if TYPE_CHECKING:
@@ -45,16 +47,32 @@ class Writer(Protocol):
     def finish(self) -> list[bytes]: ...
 
 
-class DeferredFailure:
-    """For parsers: the frames that were whole before the trouble leave first, and the next call raises.
+class StatelessWriter:
+    """The base of writers that write nothing at the end."""
 
-    Otherwise it would depend on the cutting which frames a failing stream still delivers.
+    __slots__ = ()
+
+    def finish(self) -> list[bytes]:
+        return []
+
+
+class BaseParser:
+    """The base of parsers: the size limit, and an error that is raised late.
+
+    After an error `feed` returns the frames before it; the next call raises. Otherwise the frames that a failing
+    stream still delivers would depend on how its bytes are cut.
     """
 
-    __slots__ = ("_late",)
+    __slots__ = ("_late", "_limit")
 
-    def __init__(self) -> None:
+    def __init__(self, *, limit: int = LIMIT) -> None:
         self._late: PenstockError | None = None
+        self._limit = limit
+
+    def finish(self) -> list[Frame]:
+        if self._late is not None:
+            raise self._late
+        return []
 
     def _fail(self, frames: list[Frame], error: PenstockError) -> list[Frame]:
         self._late = error
@@ -63,13 +81,13 @@ class DeferredFailure:
         raise error
 
 
-class FrameRun:
+class FrameRun(msgspec.Struct, eq=False):
     """Frames that differ in their text alone, to be written by one join."""
 
-    __slots__ = ("after", "before", "name", "words")
-
-    def __init__(self, name: bytes, before: bytes, words: list[bytes], after: bytes) -> None:
-        self.name, self.before, self.words, self.after = name, before, words, after
+    name: bytes
+    before: bytes
+    words: list[bytes]
+    after: bytes
 
     def frames(self) -> list[Frame]:
         """Each of them."""
@@ -84,14 +102,10 @@ def expand_frames(frames: Sequence[Any]) -> Sequence[Frame]:
     return [frame for one in frames for frame in (one.frames() if type(one) is FrameRun else (one,))]
 
 
-class WebSocketParser(DeferredFailure):
-    """Messages to frames without names; an empty message is none. Here a chunk is a whole message."""
+class WebSocketParser(BaseParser):
+    """Messages to frames without names; an empty message is skipped. A chunk is a whole message."""
 
-    __slots__ = ("_limit",)
-
-    def __init__(self, *, limit: int = LIMIT) -> None:
-        super().__init__()
-        self._limit = limit
+    __slots__ = ()
 
     def feed(self, messages: Sequence[bytes], /) -> list[Frame]:
         if self._late is not None:
@@ -104,20 +118,11 @@ class WebSocketParser(DeferredFailure):
                 frames.append((b"", message))
         return frames
 
-    def finish(self) -> list[Frame]:
-        if self._late is not None:
-            raise self._late
-        return []
 
-
-class WebSocketWriter:
-    """Frames to messages, one each: the one writer that joins nothing, since a message is not to be merged."""
+class WebSocketWriter(StatelessWriter):
+    """Frames to messages, one each. Unlike other writers it joins nothing, because a message must stay one."""
 
     __slots__ = ()
 
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
-        frames = expand_frames(frames)
-        return [data for _, data in frames]
-
-    def finish(self) -> list[bytes]:
-        return []
+        return [data for _, data in expand_frames(frames)]

@@ -10,7 +10,7 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from penstock._framing.frame import BOM, LIMIT, DeferredFailure, Frame, FrameRun
+from penstock._framing.frame import BOM, LIMIT, BaseParser, Frame, FrameRun, StatelessWriter
 from penstock.errors import FrameTooLarge
 
 if TYPE_CHECKING:
@@ -54,17 +54,16 @@ _BARE_ERROR = re.compile(rb"^\{.*\n\n", re.MULTILINE)
 _LONGEST_RETRY = 15  # digits; more is no delay anyone means, and int() refuses thousands of them
 
 
-class SseParser(DeferredFailure):
+class SseParser(BaseParser):
     """Chunks to frames: `(event name or b"", data)`. A frame without its blank line still counts at the end.
 
     A frame whose data is empty carries no payload and is left out. `last_event_id` and `retry` keep what was sent.
     """
 
-    __slots__ = ("_after_cr", "_begun", "_limit", "_tail", "last_event_id", "line_end", "retry")
+    __slots__ = ("_after_cr", "_begun", "_tail", "last_event_id", "line_end", "retry")
 
     def __init__(self, *, limit: int = LIMIT) -> None:
-        super().__init__()
-        self._limit = limit
+        super().__init__(limit=limit)
         self._tail = bytearray()  # the beginning of a frame that is not whole yet; never starts with a line end
         self._begun = False  # whether the place of a byte order mark has passed
         self._after_cr = False  # whether the last byte was a CR, so that an LF now is not another line end
@@ -219,7 +218,7 @@ def _failure(lines: list[bytes]) -> list[Frame]:
     return [(b"", body)] if _ERROR.match(body) else []
 
 
-class SseWriter:
+class SseWriter(StatelessWriter):
     """Frames to chunks. A frame without a name gets no `event` line; each line of the data gets a `data` line."""
 
     __slots__ = ()
@@ -251,9 +250,6 @@ class SseWriter:
         head = b'event: %b\ndata: %b"' % (run.name, run.before) if run.name else b'data: %b"' % run.before
         tail = b'"%b\n\n' % run.after
         return b"%b%b%b" % (head, (tail + head).join(run.words), tail)
-
-    def finish(self) -> list[bytes]:
-        return []
 
 
 class GoogleSseWriter(SseWriter):

@@ -24,7 +24,7 @@ from penstock._gateway import client_stream
 from penstock._grammar import Guard
 from penstock._pipeline import Pipe
 from penstock._redaction import redact_cut
-from penstock._tracing import Step, Tracer, Whole
+from penstock._tracing import BodyParser, Step, Tracer
 from penstock._vscode_stream import LINE_CHARACTERS, TRACE, describe
 from penstock.errors import PenstockError
 
@@ -149,7 +149,7 @@ class TraceLog:
             return
         self._raw = reply.raw
         protocol, framing = (reply.protocol, reply.framing) if reply.raw else ("events", "ndjson")
-        parse: Any = Whole() if framing == Whole.framing else parser(framing)
+        parse: Any = BodyParser() if framing == BodyParser.framing else parser(framing)
         shaping = deepcopy(reply.transforms) if reply.raw else ()
         front = Pipe(parse, protocols.decoder(protocol), Guard(), *shaping)
         passthrough = client_stream.can_pass_through(turn_request, reply)

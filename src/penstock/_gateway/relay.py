@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock._engines.reply import ModelReply
     from penstock._gateway.client_stream import Passthrough, Translation
     from penstock._gateway.recordings import RecordingSession
-    from penstock._transforms.remote_files import RemoteFiles
+    from penstock._media import RemoteFiles
     from penstock.events import AnyEvent
 
 

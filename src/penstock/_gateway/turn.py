@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from penstock._gateway.limits import LimitSlot
     from penstock._gateway.recordings import RecordingSession
     from penstock._gateway.services import Services
+    from penstock._media import RemoteFiles
     from penstock._messages.context import Cleared
-    from penstock._transforms.remote_files import RemoteFiles
 
 log = logging.getLogger("penstock.gateway")
 MAX_LOSSES = 20  # names of losses in the header x-penstock-losses

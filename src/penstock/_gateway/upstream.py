@@ -17,8 +17,8 @@ from penstock._engines.request_plan import RequestFiles
 from penstock._gateway.endpoints import LARGE_BODY, IncomingRequest, TurnRequest
 from penstock._gateway.journal import PriceList
 from penstock._http.request_options import RequestOptions
+from penstock._media import RemoteFiles
 from penstock._protocols import protocol
-from penstock._transforms.remote_files import RemoteFiles
 from penstock.errors import InputError
 from penstock.fetch import Fetcher, FetchLimits
 

@@ -23,7 +23,7 @@ from penstock._inspector import schemas
 from penstock._pipeline import Pipe, Stage
 from penstock._redaction import MARK
 from penstock._store import recordings
-from penstock._tracing import Finding, Tracer, Verbatim, Whole
+from penstock._tracing import BodyParser, Finding, Tracer, Verbatim
 from penstock.errors import InputError
 from penstock.events import Fault
 
@@ -68,7 +68,7 @@ class TraceSource:
         return [*({self.consumer} - {*CONSUMERS}), *CONSUMERS]
 
     def tracer(self, consumer: str) -> Tracer:
-        parse: Any = Whole() if self.framing == Whole.framing else parser(self.framing)
+        parse: Any = BodyParser() if self.framing == BodyParser.framing else parser(self.framing)
         front = Pipe(parse, protocols.decoder(self.protocol), Guard(), *self.make_transforms())
         if consumer == self.consumer and self.client_stages is not None:
             return Tracer(front, *self.client_stages())
@@ -85,7 +85,7 @@ class TraceReader:
             raise InputError(f"as: nobody is called {self.consumer[:100]!r}; there is: {', '.join(source.consumers)}")
         self.tracer: Tracer = source.tracer(self.consumer)
         if self.consumer == source.consumer:
-            self.tracer.say([(b"", payload) for payload in source.notices])
+            self.tracer.add_output([(b"", payload) for payload in source.notices])
         self._formatter = schemas.TraceFormatter(self.tracer)
         self._fault: Fault | None = None
 
@@ -113,7 +113,7 @@ class TraceReader:
         self.tracer.finish(self._fault or self.source.end, broken=True)
 
     def _note_half_frame(self) -> None:
-        step = self.tracer.half()
+        step = self.tracer.add_partial_frame()
         if step is not None:
             row = Diagnostic("cut-frame", "the bytes ended in the middle of this frame: nobody has read it")
             self.tracer.findings.append(Finding(step, row))

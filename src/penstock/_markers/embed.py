@@ -8,9 +8,9 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 from msgspec.structs import replace
 
+from penstock import _markers as marks
 from penstock import request as rq
-from penstock._markers import marks
-from penstock._markers.marks import PROVIDER_CALL_PREFIX, NativeSupport, is_countable
+from penstock._markers import PROVIDER_CALL_PREFIX, NativeSupport, is_countable
 
 Report: TypeAlias = Callable[[str], None]
 

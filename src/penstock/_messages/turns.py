@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._markers.marks import wrap_system_parts
+from penstock._markers import wrap_system_parts
 from penstock._messages.traversal import with_messages
 from penstock._request_writer import collect_text
 

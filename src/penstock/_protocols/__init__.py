@@ -20,22 +20,9 @@ if TYPE_CHECKING:
     from penstock._codec import Decoder, Encoder, Protocol
 
 T = TypeVar("T")
-# name → folder; the order is the one in which a guess asks them, the most particular first
-MODULES: dict[str, str] = {
-    "events": "events",
-    "vscode": "vscode",
-    "responses": "responses",
-    "anthropic": "anthropic",
-    "gemini": "gemini",
-    "bedrock": "bedrock",
-    "cohere": "cohere",
-    "ollama": "ollama",
-    "openai-chat": "openai_chat",
-    "completions": "completions",
-    "uistream": "uistream",
-    "aisdk": "aisdk",
-}
-
+# The protocols in the order in which `guess` asks them, the most specific first.
+NAMES = "events vscode responses anthropic gemini bedrock cohere ollama openai-chat completions uistream aisdk".split()
+MODULES = {name: name.replace("-", "_") for name in NAMES}  # name → folder
 DEFAULT = "openai-chat"  # what a provider or a client speaks that names no other
 
 # What people call protocols, beside the names that are used here.
@@ -68,25 +55,39 @@ def request_module(name: str, direction: str) -> str | None:
 
 
 def decoder(name: str, **options: Any) -> Decoder:
-    """A new decoder of that protocol."""
-    row = protocol(name)
-    if row.decoder is None:
+    """Returns a new decoder of a protocol."""
+    make = protocol(name).decoder
+    if make is None:
         raise UnknownProtocol(name, [known for known in MODULES if protocol(known).decoder], "source")
-    return _create_codec(row.decoder, f"the decoder of {name}", _versioned(name, options))
+    return _create_codec(make, f"the decoder of {name}", name, options)
 
 
 def encoder(name: str, **options: Any) -> Encoder:
-    """A new encoder of that protocol."""
-    row = protocol(name)
-    if row.encoder is None:
+    """Returns a new encoder of a protocol."""
+    make = protocol(name).encoder
+    if make is None:
         raise UnknownProtocol(name, [known for known in MODULES if protocol(known).encoder], "target")
-    return _create_codec(row.encoder, f"the encoder of {name}", _versioned(name, options))
+    return _create_codec(make, f"the encoder of {name}", name, options)
+
+
+def _create_codec(make: Callable[..., T], owner: str, name: str, options: dict[str, Any]) -> T:
+    """Returns a codec with these options and the version in its name. An unknown or wrong option is refused."""
+    version = name.partition("@")[2]
+    if version:
+        options["version"] = version
+    if options:
+        check_options(owner, options, keywords_of(make))
+    return make(**options)
 
 
 def error_body(name: str, error: Fault | BadRequest) -> bytes:
     """An error as the body that a client of this protocol expects in place of an answer."""
-    fault = _fault(error, name.partition("@")[0]) if isinstance(error, BadRequest) else error
     row = protocol(name)
+    if isinstance(error, BadRequest):  # some protocols have a field for the path
+        param = {row.name: {PARAM: error.path}} if error.path else None
+        fault = Fault("invalid", str(error), status=400, extra=param)
+    else:
+        fault = error
     if row.error_body is not None:
         return msgspec.json.encode(provider_body(fault, row.name) or row.error_body(fault))
     encode = encoder(name)
@@ -101,27 +102,9 @@ def error_status(name: str, fault: Fault) -> int | None:
 
 
 def is_error_in_stream(name: str, fault: Fault) -> bool:
-    """Whether the vendor tells this error inside a stream. A provider of the same protocol is quoted as it refused."""
+    """True if the vendor sends this error inside a stream."""
     row = protocol(name)
     if row.errors is None or not vendor_error(row.errors, fault).in_stream:
         return False
-    return fault.status is None or not is_from_protocol(
-        fault, row.name
-    )  # a provider that refused with a status is quoted so
-
-
-def _fault(error: BadRequest, name: str) -> Fault:
-    """Where it is wrong is told apart, for protocols that have a field for it."""
-    return Fault("invalid", str(error), status=400, extra={name: {PARAM: error.path}} if error.path else None)
-
-
-def _create_codec(make: Callable[..., T], owner: str, options: dict[str, Any]) -> T:
-    """A codec with these options. One that it does not have, or of the wrong kind, is refused."""
-    if options:
-        check_options(owner, options, keywords_of(make))
-    return make(**options)
-
-
-def _versioned(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    _, _, version = name.partition("@")
-    return {**options, "version": version} if version else options
+    # An error of a provider of the same protocol is sent with the status that it had.
+    return fault.status is None or not is_from_protocol(fault, row.name)

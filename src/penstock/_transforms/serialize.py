@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock._grammar import ATOMS, PARTS, TERMINALS
-from penstock._text_runs import TextRun
+from penstock._text_runs import TextRun, are_deltas_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from collections.abc import Sequence as Batch
 
 _ENDS = frozenset(end for _, ends in PARTS.values() for end in ends)
 
@@ -29,8 +28,8 @@ class SerializeParts:
         self._held: OrderedDict[int, list[Any]] = OrderedDict()
         self._releasing = False
 
-    def feed(self, events: Batch[Any], /) -> list[Any]:
-        if not self._held and self._lone(events):
+    def feed(self, events: Sequence[Any], /) -> list[Any]:
+        if not self._held and are_deltas_of(events, self._delta, self._current):
             return events  # type: ignore[return-value]  # pyright: ignore[reportReturnType] — a list: stages give lists
         out: list[Any] = []
         for event in events:
@@ -40,18 +39,6 @@ class SerializeParts:
             else:
                 self._route_event(kind, event, out)
         return out
-
-    def _lone(self, events: Batch[Any]) -> bool:
-        """Nine batches in ten are more of the part that is open, and pass as they are."""
-        delta: Any = self._delta
-        current = self._current
-        for event in events:
-            kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
-            if kind is TextRun:
-                kind = event.kind
-            if kind is not delta or event.index != current:
-                return False
-        return True
 
     def finish(self) -> list[Any]:
         return []
@@ -87,7 +74,7 @@ class SerializeParts:
         self._releasing = True
         while self._held and self._current is None:
             for event in self._held.popitem(last=False)[1]:
-                kind: type[ev.Event] = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]
+                kind: Any = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]
                 self._route_event(kind, event, out)
         self._releasing = False
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._diagnostics import Diagnostics
-from penstock._jsontext import decode_or_keep_raw
+from penstock._jsontext import try_decode
 from penstock.events import CallForm
 
 if TYPE_CHECKING:
@@ -125,10 +125,7 @@ def wrap_free_text(text: str) -> str:
 
 def unwrap_free_text(json: str) -> str | None:
     """The text out of a function's input: under its name, or the only string there is. None if there is none."""
-    try:
-        given: Any = decode_or_keep_raw(json)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return None
+    given = try_decode(json)
     if isinstance(given, dict):
         values: list[Any] = list(given.values())  # pyright: ignore[reportUnknownArgumentType]
         given = given.get(INPUT, values[0] if len(values) == 1 else None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -138,11 +135,7 @@ def unwrap_free_text(json: str) -> str | None:
 def _item(end: Any, kind: str) -> dict[str, Any]:
     """A call as the item that a built-in tool's calls are."""
     status = "completed" if type(end) is ev.CallEnd else "incomplete"
-    try:
-        given: Any = decode_or_keep_raw(end.json or "{}")
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        given = {}
-    return {"type": kind, "call_id": end.id, "status": status, **lenient.as_object(given)}
+    return {"type": kind, "call_id": end.id, "status": status, **lenient.as_object(try_decode(end.json or "{}"))}
 
 
 PREFIX = "gw-"

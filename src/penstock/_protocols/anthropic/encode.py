@@ -20,7 +20,7 @@ from penstock import events as ev
 from penstock._codec import Encoder, lost, nothing, verbatim
 from penstock._diagnostics import read_losses
 from penstock._jsontext import is_json
-from penstock._markers.marks import PROVIDER_CALL_PREFIX
+from penstock._markers import PROVIDER_CALL_PREFIX
 from penstock._protocols.anthropic.wire import ENUMS, NAME, build_error_body, build_result_block
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 

@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json
-from penstock._markers import extract_markers, input_json, parse_free_text_schema
-from penstock._markers.extract import restore_free_text_calls
-from penstock._markers.marks import PROVIDER_CALL_PREFIX
+from penstock._markers import (
+    PROVIDER_CALL_PREFIX,
+    extract_markers,
+    input_json,
+    parse_free_text_schema,
+    restore_free_text_calls,
+)
 from penstock._protocols.anthropic.wire import NAME
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest

@@ -16,7 +16,7 @@ from penstock import _provider_tools as provider_tools
 from penstock import events as ev
 from penstock._diagnostics import Diagnostics, read_tables
 from penstock._jsontext import decode_or_keep_raw, decode_trusted
-from penstock._markers.marks import PROVIDER_CALL_PREFIX
+from penstock._markers import PROVIDER_CALL_PREFIX
 from penstock._vendor_errors import provider_error_object, read_errors, vendor_error, vendor_message
 
 if TYPE_CHECKING:

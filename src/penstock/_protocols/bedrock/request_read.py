@@ -14,9 +14,7 @@ from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json
 from penstock._lenient_fields import Object, as_object, get_integer, get_object, get_text
-from penstock._markers import extract_markers, parse_free_text_schema
-from penstock._markers.extract import restore_free_text_calls
-from penstock._markers.marks import MARK_START
+from penstock._markers import MARK_START, extract_markers, parse_free_text_schema, restore_free_text_calls
 from penstock._protocols.bedrock.request_parts import read_blocks, read_cache_time
 from penstock._protocols.bedrock.wire import NAME
 from penstock._request_writer import drop_empty

@@ -8,6 +8,7 @@ restores them as documents here.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
@@ -15,13 +16,10 @@ from msgspec.structs import replace
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._jsontext import as_json
-from penstock._markers import extract_markers, parse_free_text_schema, restore_input_text
-from penstock._markers.extract import restore_free_text_calls
+from penstock._markers import extract_markers, restore_free_text_calls, restore_input_text
 from penstock._media import parse_data_url
-from penstock._protocols.cohere.decode_v1 import PLAN_EXTRA
-from penstock._protocols.cohere.request_settings import SETTINGS, read_settings
-from penstock._protocols.cohere.request_v1 import read_v1_request
-from penstock._protocols.cohere.wire import NAME
+from penstock._protocols.cohere.request_v1 import SETTINGS, read_settings, read_v1_request
+from penstock._protocols.cohere.wire import NAME, PLAN_EXTRA
 from penstock._request_writer import split_extra
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 _ROLES: dict[str, rq.Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _REQUEST = SETTINGS | {"model", "messages", "tools", "tool_choice", "stream"}
 _MESSAGE = frozenset({"role", "content", "tool_plan", "tool_calls", "tool_call_id"})
-_FUNCTION = frozenset({"name", "description", "parameters"})
 _CHOICES: dict[Any, rq.ChoiceMode] = {"REQUIRED": "required", "NONE": "none"}
 
 
@@ -47,7 +44,7 @@ def read_request(body: Object) -> rq.Request:
 
 def _read_v2_request(body: Object) -> rq.Request:
     messages = strict.read_objects(body, "messages", _read_message, need=True)
-    tools = strict.read_objects(body, "tools", _read_tool)
+    tools = strict.read_objects(body, "tools", partial(strict.read_function_tool, protocol=NAME))
     restore_free_text_calls(messages, tools)
     settings, marks = read_settings(body)
     empty = empty_fields(body, _REQUEST)
@@ -153,29 +150,6 @@ _PART_READERS: dict[str, Callable[[Object], rq.AnyPart]] = {
     "thinking": _read_thinking,
     "image_url": _read_image,
 }
-
-
-# ── tools ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _read_tool(tool: Object) -> rq.Tool:
-    """Reads a tool; a tool of an unknown type is kept unchanged."""
-    if tool.get("type", "function") != "function":
-        return rq.Tool(str(tool.get("name") or tool.get("type")), kind="unknown", extra={NAME: {"tool": tool}})
-    return strict.read_object(tool, "function", lambda function: _read_function(tool, function))
-
-
-def _read_function(tool: Object, function: Object) -> rq.Tool:
-    schema = strict.get_object(function, "parameters") if function.get("parameters") is not None else None
-    grammar = None if schema is None else parse_free_text_schema(schema)
-    unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
-    beside = unknown_fields(tool, {"type", "function"})
-    fields = {**unknown, **({"beside": beside} if beside else {})}
-    extra = build_extra(NAME, fields, also=empty_fields(function, _FUNCTION))
-    name, description = strict.require_text(function, "name"), strict.get_text(function, "description")
-    if grammar is not None:
-        return rq.Tool(name, description, grammar or None, kind="custom", extra=extra)
-    return rq.Tool(name, description, schema, extra=extra)
 
 
 def _read_choice(choice: Any) -> rq.ToolChoice | None:

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import read_losses
-from penstock._jsontext import as_json, decode_or_keep_raw, is_object
+from penstock._jsontext import as_json, is_object, try_decode
 from penstock._markers import EMPTY_MARK, NativeSupport, input_as_object
 from penstock._markers.embed import embed_markers
 from penstock._protocols.cohere.request_read import split_documents
-from penstock._protocols.cohere.request_settings import write_settings
-from penstock._protocols.cohere.request_v1 import write_v1_request
+from penstock._protocols.cohere.request_v1 import write_settings, write_v1_request
 from penstock._protocols.cohere.wire import NAME
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class CohereRequestWriter(request_writer.RequestDraft):
         body["messages"] = [one for message in messages for one in self._write_message(message)]
         if request.stream:
             body["stream"] = True
-        tools = [one for tool in request.tools for one in self._write_tool(tool)]
+        tools = [one for tool in request.tools for one in self.write_function_tool(tool)]
         if tools:
             body["tools"] = tools
         if request.choice is not None:
@@ -143,10 +142,10 @@ class CohereRequestWriter(request_writer.RequestDraft):
         if call.cut:
             self.report_loss("cut-call")
             return
-        args, carrier = input_as_object(call)
-        if carrier:
-            self.report_carried(carrier)
-        json = as_json(args) if carrier or not call.json else call.json
+        args, carried = input_as_object(call)
+        if carried:
+            self.report_carried(carried)
+        json = as_json(args) if carried or not call.json else call.json
         function = {"name": call.name, "arguments": json, **own.get("function", {})}
         kind = {} if marks.get("untyped") else {"type": "function"}
         others = {key: value for key, value in own.items() if key != "function"}
@@ -173,10 +172,7 @@ class CohereRequestWriter(request_writer.RequestDraft):
     def _json(self, part: rq.Json) -> list[Object]:
         """Writes an object as a document, which the answer can cite."""
         own, marks = self.split_extra(part.extra)
-        try:
-            value = decode_or_keep_raw(part.json)
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            value = None
+        value = try_decode(part.json)
         if is_object(value) or marks.get("is_document"):
             return [{"type": "document", "document": {**marks.get("document", {}), "data": value}, **own}]
         self.report_loss("json-result")
@@ -184,10 +180,7 @@ class CohereRequestWriter(request_writer.RequestDraft):
 
     def _reasoning(self, part: rq.Reasoning) -> list[Object]:
         own, _ = self.split_extra(part.extra)
-        if part.extra is not None and NAME not in part.extra:
-            self.report_loss("reasoning-state")
-        if part.form == "summary":
-            self.report_loss("form")
+        self.report_reasoning(part)
         return [{"type": "thinking", "thinking": part.text, **own}] if part.text or own else []
 
     def _file(self, part: rq.File) -> list[Object]:
@@ -213,17 +206,6 @@ class CohereRequestWriter(request_writer.RequestDraft):
     }
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────
-
-    def _write_tool(self, tool: rq.Tool) -> list[Object]:
-        own, marks = self.split_extra(tool.extra)
-        if tool.cache:
-            self.report_loss("cache")
-        if "tool" in own:
-            return [own["tool"]]
-        function = request_writer.write_function(self, tool, own, marks)
-        if function is None:
-            return []
-        return [{"type": "function", "function": function, **own.get("beside", {})}]
 
     def _write_choice(self, choice: rq.ToolChoice, body: Object) -> None:
         self.split_extra(choice.extra)

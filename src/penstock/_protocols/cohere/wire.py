@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
+from penstock import events as ev
+
 NAME = "cohere"
+PLAN_EXTRA = {NAME: {"kind": "tool_plan"}}  # marks reasoning that is a plan
 
 
 class Content(Struct, gc=False):
@@ -115,3 +119,17 @@ class Payload(V1Answer):
     response: V1Answer | None = None
     tool_call_delta: V1CallDelta | None = None
     invocation: Invocation | None = field(default=None, name="amazon-bedrock-invocationMetrics")
+
+
+def read_usage(raw: dict[str, Any]) -> ev.Usage | None:
+    """Reads the token counts; without them the billed units, which exclude the prompt's framing."""
+    try:
+        usage = msgspec.convert(raw, Usage, strict=False)
+    except msgspec.ValidationError:
+        return None
+    tokens = next((one for one in (usage.tokens, usage.billed_units) if one not in (None, Tokens())), None)
+    if tokens is None:
+        return None
+    read = None if tokens.input_tokens is None else tokens.input_tokens + (tokens.image_tokens or 0)
+    counts = (read, tokens.output_tokens, usage.cached_tokens, None, tokens.reasoning_tokens)
+    return ev.Usage(*counts, usage.tokens is not None, extra={NAME: raw})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock import _openai_errors as openai_errors
+from penstock import _vendor_errors as vendor_errors
 from penstock import events as ev
 from penstock._codec import lost, nothing, verbatim
 from penstock._diagnostics import read_losses
@@ -28,8 +28,8 @@ _FINISH_REASONS: dict[Reason, str] = {
     "length": "length",
 }
 _REASON_LOSSES: dict[Reason, str] = {"calls": "call", "pause": "pause", "refusal": "reason", "other": "reason"}
-ERRORS = openai_errors.errors_with_prompt("prompt")
-build_error_body = partial(openai_errors.build_error_body, protocol=NAME, errors=ERRORS)
+ERRORS = vendor_errors.openai_errors("prompt")
+build_error_body = partial(vendor_errors.build_error_body, protocol=NAME, errors=ERRORS)
 
 
 class CompletionsEncoder(CompletionChunkEncoder):

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic
-from penstock._markers import extract_markers, input_json, parse_free_text_schema
-from penstock._markers.extract import restore_free_text_calls
+from penstock._markers import extract_markers, input_json, restore_free_text_calls
 from penstock._media import parse_data_url, sniff_media_type
 from penstock._strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
@@ -28,7 +27,6 @@ _SETTINGS = frozenset({"options", "format", "think", "logprobs", "top_logprobs"}
 _CHAT = _SETTINGS | {"model", "messages", "tools", "stream"}
 _GENERATE = _SETTINGS | {"model", "prompt", "system", "images", "stream"}
 _MESSAGE = frozenset({"role", "content", "thinking", "images", "tool_calls", "tool_name", "tool_call_id"})
-_FUNCTION = frozenset({"name", "description", "parameters"})
 OPTIONS: Sequence[tuple[str, str, Callable[[Object, str], Any]]] = (
     ("num_predict", "max_output", strict.get_integer),
     ("temperature", "temperature", strict.get_number),
@@ -143,23 +141,7 @@ def _read_called(function: Object) -> tuple[Object, str, Object]:
 
 
 def _read_tool(tool: Object) -> rq.Tool:
-    """Reads a tool; a tool of an unknown type is kept unchanged."""
-    if tool.get("type", "function") != "function":
-        return rq.Tool(str(tool.get("name") or tool.get("type")), kind="unknown", extra={NAME: {"tool": tool}})
-    return strict.read_object(tool, "function", lambda function: _read_function(tool, function))
-
-
-def _read_function(tool: Object, function: Object) -> rq.Tool:
-    schema: Any = strict.get_object(function, "parameters") if function.get("parameters") is not None else None
-    grammar = None if schema is None else parse_free_text_schema(schema)
-    unknown = unknown_fields(function, _FUNCTION) if function.keys() - _FUNCTION else {}
-    beside = unknown_fields(tool, {"type", "function"})
-    marks = {"also": empty_fields(function, _FUNCTION), "untyped": "type" not in tool}
-    extra = build_extra(NAME, {**unknown, **({"beside": beside} if beside else {})}, **marks)
-    name, description = strict.require_text(function, "name"), strict.get_text(function, "description")
-    if grammar is not None:
-        return rq.Tool(name, description, grammar or None, kind="custom", extra=extra)
-    return rq.Tool(name, description, schema, extra=extra)
+    return strict.read_function_tool(tool, NAME, untyped="type" not in tool)
 
 
 def _read_settings(body: Object) -> tuple[rq.Settings, Object]:
@@ -174,10 +156,8 @@ def _read_settings(body: Object) -> tuple[rq.Settings, Object]:
         settings.max_output = None
         known.remove("num_predict")
     settings.format = _read_format(body.get("format"))
-    settings.logprobs, settings.top_logprobs = (
-        strict.get_flag(body, "logprobs"),
-        strict.get_integer(body, "top_logprobs"),
-    )
+    settings.logprobs = strict.get_flag(body, "logprobs")
+    settings.top_logprobs = strict.get_integer(body, "top_logprobs")
     think = body.get("think")
     settings.effort, settings.budget, settings.thoughts = read_think(think)
     return settings, {

@@ -9,7 +9,7 @@ import msgspec
 from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import read_losses
-from penstock._markers import NativeSupport, input_as_object
+from penstock._markers import NativeSupport
 from penstock._markers.embed import embed_markers
 from penstock._media import sniff_media_type
 from penstock._protocols.ollama.request_read import NAME, OPTIONS, read_think
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LOSSES = read_losses(__name__, "requests")
 HOLDS = NativeSupport(NAME, failed=False, refusals=False)
 _ORDER: dict[type, int] = {rq.Reasoning: 0, rq.Text: 1, rq.Json: 1, rq.File: 2, rq.Call: 3}
-_UNSUPPORTED = ("choices", "parallel_calls", "verbosity", "tier", "user", "metadata", "cache_key", "store")
+_UNSUPPORTED = "choices parallel_calls verbosity tier user metadata cache_key store"
 _NEAREST_LEVELS = {"minimal": "low", "xhigh": "high", "max": "high"}
 
 
@@ -50,7 +50,7 @@ class OllamaRequestWriter(request_writer.RequestDraft):
         given = embed_markers(request.messages, HOLDS, self.report_carried, self.report_loss)
         messages = [one for message in given for one in self._write_message(message)]
         body.update((marks.get("generate") and _write_prompt(messages)) or {"messages": messages})
-        tools = [one for tool in request.tools for one in self._write_tool(tool)]
+        tools = [one for tool in request.tools for one in self.write_function_tool(tool)]
         if tools:
             body["tools"] = tools
         if request.choice is not None and (request.choice.mode != "auto" or request.choice.names):
@@ -129,10 +129,7 @@ class OllamaRequestWriter(request_writer.RequestDraft):
 
     def _write_thinking(self, part: rq.Reasoning, message: Object) -> None:
         self.split_extra(part.extra)
-        if part.extra is not None and NAME not in part.extra:
-            self.report_loss("reasoning-state")
-        if part.form == "summary":
-            self.report_loss("form")
+        self.report_reasoning(part)
         if part.text:
             message["thinking"] = f"{message['thinking']}\n{part.text}" if "thinking" in message else part.text
 
@@ -152,13 +149,10 @@ class OllamaRequestWriter(request_writer.RequestDraft):
 
     def _write_call(self, call: rq.Call, message: Object) -> None:
         own, marks = self.split_extra(call.extra)
-        if call.cut:
-            self.report_loss("cut-call")
+        args = self.write_call_input(call)
+        if args is None:
             return
         self._call_names[call.id] = call.name
-        args, carrier = input_as_object(call)
-        if carrier:
-            self.report_carried(carrier)
         function: Object = {"name": call.name}
         if args or not marks.get("bare"):
             function["arguments"] = args
@@ -171,22 +165,8 @@ class OllamaRequestWriter(request_writer.RequestDraft):
 
     # ── tools and settings ────────────────────────────────────────────────────────────────────────
 
-    def _write_tool(self, tool: rq.Tool) -> list[Object]:
-        own, marks = self.split_extra(tool.extra)
-        if tool.cache:
-            self.report_loss("cache")
-        if "tool" in own:
-            return [own["tool"]]
-        function = request_writer.write_function(self, tool, own, marks)
-        if function is None:
-            return []
-        kind = {} if marks.get("untyped") else {"type": "function"}
-        return [{**kind, "function": function, **own.get("beside", {})}]
-
     def _write_settings(self, settings: rq.Settings, marks: Object, body: Object) -> None:
-        for name in _UNSUPPORTED:
-            if getattr(settings, name) not in (None, ""):
-                self.report_loss("setting", name)
+        self.report_settings(settings, _UNSUPPORTED.split())
         values: Object = {key: getattr(settings, name) for key, name, _ in OPTIONS}
         if marks.get("single") and len(settings.stop) == 1:
             values["stop"] = settings.stop[0]

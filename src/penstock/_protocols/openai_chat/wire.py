@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from penstock import _openai_errors as openai_errors
+from penstock import _vendor_errors as vendor_errors
 from penstock._jsontext import GrowingText, grow_text, is_json
 from penstock._lenient_fields import Object, as_object, get_object, get_text
 from penstock._openai_chunks import fold_chunks
@@ -229,8 +229,8 @@ def write_details(extra: Extra | None, text: str = "", **other_fields: Any) -> l
 # ── the body of an answer without a stream ────────────────────────────────────────────────────────
 
 _LISTS = ("annotations", "images")
-ERRORS = openai_errors.errors_with_prompt("messages")
-build_error_body = partial(openai_errors.build_error_body, protocol=NAME, errors=ERRORS)
+ERRORS = vendor_errors.openai_errors("messages")
+build_error_body = partial(vendor_errors.build_error_body, protocol=NAME, errors=ERRORS)
 
 
 def fold_body(frames: Sequence[Frame]) -> bytes:

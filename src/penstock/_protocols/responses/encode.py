@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from penstock import _lenient_fields as lenient
-from penstock import _openai_errors as openai_errors
+from penstock import _vendor_errors as vendor_errors
 from penstock import events as ev
 from penstock._codec import lost
 from penstock._diagnostics import read_losses
@@ -39,8 +39,8 @@ _OVERFLOW = (
 )
 # Codex recovers from an overflow only if a response fails with it, not after a status 400:
 # https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs
-ERRORS = openai_errors.errors_with_prompt("input", overflow=_OVERFLOW, in_stream=True)
-build_error_body = partial(openai_errors.build_error_body, protocol=NAME, errors=ERRORS)
+ERRORS = vendor_errors.openai_errors("input", overflow=_OVERFLOW, in_stream=True)
+build_error_body = partial(vendor_errors.build_error_body, protocol=NAME, errors=ERRORS)
 # The fields that Open Responses requires. The gateway fills in what the request asked for.
 # The fields that Open Responses requires. The gateway fills in what the request asked for.
 DEFAULTS: dict[str, Any] = decode_trusted(
@@ -200,7 +200,7 @@ def _is_incomplete_call(item: dict[str, Any]) -> bool:
 
 def build_error_event(fault: Fault) -> dict[str, Any]:
     """Returns the error object of a stream event. Its code is always a string: clients require one."""
-    error = openai_errors.error_object(fault, NAME, ERRORS, event=True)
+    error = vendor_errors.openai_error_object(fault, NAME, ERRORS, event=True)
     row = vendor_error(ERRORS, fault)
     return {**error, "code": str(error["code"] or row.event_code or row.code or "server_error")}
 
