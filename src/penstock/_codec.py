@@ -24,7 +24,7 @@ from penstock._lenient_fields import as_object, get_text
 from penstock._request_profile import Profile
 from penstock._text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, TextRun
 from penstock._vendor_errors import ErrorTable
-from penstock.events import EVENTS, AnyEvent, CallDelta, Fault, TextDelta, Unknown
+from penstock.events import EVENTS, AnyEvent, CallDelta, Fault, Unknown
 
 ILL_SHAPED = (
     TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError, RuntimeError,
@@ -320,11 +320,6 @@ def weak_method(method: Any) -> Any:
     return called
 
 
-def _has_no_logprobs(event: Any) -> bool:
-    """Whether a delta has no log probabilities."""
-    return type(event) is not TextDelta or event.logprobs is None
-
-
 class Encoder:
     """Events to frames. Every event type has its row in the table: nothing is left out by forgetting it."""
 
@@ -349,7 +344,7 @@ class Encoder:
         kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
         template = self.template
         try:
-            if kind is template.kind and event.index == template.index and _has_no_logprobs(event):
+            if kind is template.kind and event.index == template.index and getattr(event, "logprobs", None) is None:
                 self.out.append(template.frame(event.json if kind is CallDelta else event.text))
             elif kind is TextRun:
                 self._write_text_run(event, template)

@@ -201,11 +201,6 @@ class PartLedger:
         return part
 
     @property
-    def parts(self) -> int:
-        """How many parts of this turn were begun."""
-        return self._next
-
-    @property
     def has_open_part(self) -> bool:
         return bool(self._parts)
 

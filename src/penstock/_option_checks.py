@@ -153,11 +153,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 def options_of(shape: Any, checks: Mapping[str, Option]) -> dict[str, Option]:
     """The options of a TypedDict. A name without a check takes any value."""
-    return {name: checks.get(name, ANYTHING) for name in _annotations(shape)}
-
-
-def _annotations(shape: Any) -> list[str]:
-    return [*shape.__required_keys__, *shape.__optional_keys__]
+    return {name: checks.get(name, ANYTHING) for name in (*shape.__required_keys__, *shape.__optional_keys__)}
 
 
 @lru_cache(maxsize=64)
@@ -169,17 +165,14 @@ def keywords_of(function: Callable[..., Any]) -> Mapping[str, Option]:
 
 _KINDS: dict[str, Option] = {
     "str": TEXT, "str | None": TEXT_OR_NONE, "bool": FLAG, "int": NUMBER, "int | None": NUMBER_OR_NONE,
+    "Mapping": MAPPING_OR_NONE, "Callable": FUNCTION_OR_NONE,
 }  # fmt: skip
 
 
 def _annotated(annotation: str) -> Option:
     if annotation.startswith("Literal["):
         return one_of(_CHOICES.findall(annotation))
-    if annotation.startswith("Mapping["):
-        return MAPPING_OR_NONE
-    if annotation.startswith("Callable["):
-        return FUNCTION_OR_NONE
-    return _KINDS.get(annotation, ANYTHING)
+    return _KINDS.get(annotation) or _KINDS.get(annotation.partition("[")[0], ANYTHING)
 
 
 def _hint(name: str, known: Mapping[str, Option]) -> str:

@@ -71,19 +71,18 @@ class Pipe:
             hops.append(Hop(len(hops), stage, cause, item))
             return len(hops) - 1
 
-        trail = self.trail(visit)
+        trace = PipeTrace(self.stages, visit)
         for item in items:
-            trail.feed(item)
-        trail.finish()
+            trace.feed(item)
+        trace.finish()
         return hops
-
-    def trail(self, visit: Callable[[int, Any, Any], Any]) -> PipeTrace:
-        """The same as it goes: `visit(stage, cause, item)` is told of each item before that is fed on."""
-        return PipeTrace(self.stages, visit)
 
 
 class PipeTrace:
-    """A pipe being traced. What `visit` gives back for an item is the `cause` of all that comes of it."""
+    """Traces a pipe: calls `visit(stage, cause, item)` for each item before it is fed to the next stage.
+
+    What `visit` returns for an item is the `cause` of all that follows from it.
+    """
 
     def __init__(self, stages: Sequence[Stage[Any, Any]], visit: Callable[[int, Any, Any], Any]) -> None:
         self._stages = stages

@@ -23,10 +23,9 @@ _SHORT = 4  # a value of fewer letters is no secret, and would be found everywhe
 _PASSES = 8  # a mark is an edge of a word, so that what follows it may now look like a secret
 _LOOKAHEAD = 4096  # characters behind a cut that are searched too: a secret that crosses the cut is recognised
 # What keys begin with, before a dash.
-_MAKERS = (
-    "sk", "rk", "pk", "gsk", "hf", "r8", "pa", "jina", "xai", "pplx", "nvapi", "csk", "fw", "key", "tvly", "vck",
-    "sess", "ghp", "gho", "ghu", "ghs", "github_pat", "glpat",
-)  # fmt: skip
+_MAKERS = tuple(
+    "sk rk pk gsk hf r8 pa jina xai pplx nvapi csk fw key tvly vck sess ghp gho ghu ghs github_pat glpat".split()
+)
 # A word's beginning, also behind an escape of JSON, whose last letter would otherwise be taken for a part of it.
 _EDGE = r"(?:\b|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))"
 _TOKEN = re.compile(rf"{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}+")
@@ -58,10 +57,9 @@ _NAMED = re.compile(
 )
 # Userinfo ends before a slash, so two runs never overlap.
 _USERINFO = re.compile(r"(?<=[A-Za-z0-9+.\-])://([^\s/@]*+)@")
-_HEADERS = frozenset({
-    "authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "set-cookie",
-    "x-amz-security-token", "ocp-apim-subscription-key", "x-auth-token", "x-access-token",
-})  # fmt: skip
+_HEADERS = frozenset(
+    "authorization proxy-authorization x-api-key api-key x-goog-api-key cookie set-cookie x-amz-security-token".split()
+) | {"ocp-apim-subscription-key", "x-auth-token", "x-access-token"}
 _SECRET_NAME = re.compile(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authorization|credential|cookie)s?$")
 
 

@@ -6,12 +6,13 @@ another way than its own, and our own readers put it back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics, Losses
+from penstock._input_limits import entries
 from penstock._jsontext import replace_surrogates
 from penstock._markers import CARRIED_FEATURES, free_text_schema, input_as_object
 
@@ -195,27 +196,15 @@ def insert_lists(items: list[Object], places: Iterable[int], inserted: Iterable[
 
 def collect_text(data: Any) -> str:
     """The words in something that has no place here: every `text` in it, a line each."""
-    found: list[str] = []
-    waiting: list[Any] = [data] if isinstance(data, dict | list) else []
-    while waiting:  # not recursive: the data may be of any depth
-        one = waiting.pop()
-        if isinstance(one, str):
-            found.append(one)
-        else:
-            waiting += reversed(_worth_a_look(one))
-    return "\n".join(filter(None, found))
-
-
-def _worth_a_look(data: Any) -> list[Any]:
-    """The lists and objects in one, and the words under `text`."""
-    if isinstance(data, list):
-        items: list[Any] = data  # pyright: ignore[reportUnknownVariableType]
-        return [one for one in items if isinstance(one, dict | list)]
-    return [
-        value
-        for key, value in cast("Object", data).items()
-        if isinstance(value, dict | list) or (key == "text" and isinstance(value, str))
-    ]
+    texts: list[str] = []
+    waiting: list[tuple[Any, Any]] = [("", data)]
+    while waiting:  # not recursive: the data may have any depth
+        key, value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += reversed(entries(value))
+        elif key == "text" and isinstance(value, str):
+            texts.append(value)
+    return "\n".join(filter(None, texts))
 
 
 def omit_with_loss(loss: str) -> Callable[[Any, Any], list[Object]]:

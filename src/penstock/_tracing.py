@@ -15,7 +15,7 @@ from penstock._bridge import BridgeOptions, encoding, explain_truncation, parser
 from penstock._diagnostics import Diagnostic, Diagnostics
 from penstock._framing.frame import LIMIT, Frame
 from penstock._grammar import Guard
-from penstock._pipeline import Pipe
+from penstock._pipeline import Pipe, PipeTrace
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Tracer:
         self.pipe: Pipe = Pipe(parse, self._decoder, *rest, *stages)
         self.steps: list[Step] = []
         self.findings: list[Finding] = []
-        self._trail = self.pipe.trail(self._visit)
+        self._trail = PipeTrace(self.pipe.stages, self._visit)
         found = (getattr(stage, "diagnostics", None) for stage in self.pipe.stages)
         self._diagnostics = [rows for rows in found if isinstance(rows, Diagnostics)]
         self._diagnostic_count = 0

@@ -43,14 +43,8 @@ if TYPE_CHECKING:
 
     from penstock.events import Fault
 
-_JSON_KINDS: dict[type, str] = {
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-}
+_JSON_KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number"}
+_JSON_KINDS[float] = "a number"
 
 
 class PenstockError(Exception):

@@ -183,7 +183,7 @@ class NativeSource:
 
     def _run_reader(self) -> RunReader | None:
         """Returns the reader of text runs, if frames are lines."""
-        parser: Any = getattr(self._parser, "settled", None) or self._parser
+        parser: Any = getattr(self._parser, "detected_parser", None) or self._parser
         if not delta_templates.enabled or not hasattr(parser, "idle"):
             return None
         return RunReader(parser, self.decoder.templates)

@@ -86,39 +86,34 @@ class AutoParser:
     `fallback` is the framing of a stream whose first bytes show none, as its content type may name it.
     """
 
-    __slots__ = ("_fallback", "_head", "_limit", "_parser", "framing")
+    __slots__ = ("_fallback", "_head", "_limit", "detected_parser", "framing")
 
     def __init__(self, *, limit: int = LIMIT, fallback: str = "ndjson") -> None:
         self._limit = limit
         self._fallback = fallback
         self._head = b""
-        self._parser: Parser | None = None
+        self.detected_parser: Parser | None = None  # callers that feed often may feed it directly
         self.framing: str | None = None
 
     def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
-        if self._parser is not None:
-            return self._parser.feed(chunks)
+        if self.detected_parser is not None:
+            return self.detected_parser.feed(chunks)
         # Line ends at the start mean nothing in any framing; they are not kept, or many small chunks of them would cost
         # time that grows with the square of their number.
         self._head = b"".join((self._head, *chunks)).lstrip(b"\r\n")
         name = "sse" if self._head.startswith(_EVENTS) else detect(self._head, self._fallback)
         return self._begin(name).feed([self._head]) if name else []
 
-    @property
-    def settled(self) -> Parser | None:
-        """The parser that does the work, once it is known: whoever feeds often may feed that one."""
-        return self._parser
-
     def finish(self) -> list[Frame]:
-        if self._parser is not None:
-            return self._parser.finish()
+        if self.detected_parser is not None:
+            return self.detected_parser.finish()
         parser = self._begin("ndjson")
         return parser.feed([self._head]) + parser.finish()
 
     def _begin(self, name: str) -> Parser:
         self.framing = name
-        self._parser = DETECTED[name](limit=self._limit)
-        return self._parser
+        self.detected_parser = DETECTED[name](limit=self._limit)
+        return self.detected_parser
 
 
 PARSERS: Mapping[str, type[Parser]] = {

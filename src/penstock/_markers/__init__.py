@@ -8,6 +8,8 @@ text (see `wrap_system_parts`).
 
 from __future__ import annotations
 
+import tomllib
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -19,21 +21,12 @@ from penstock._jsontext import as_json, is_json, is_object, try_decode
 from penstock._lenient_fields import Object, as_object, get_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.events import Extra
 
-CARRIED_FEATURES: Final = {
-    "failed": "a mark in the result's text says that the tool failed",
-    "result-file": "a file in a tool result is moved into a user message after it",
-    "assistant-file": "a file that the model made is moved into a user message after it",
-    "refusal": "a mark in the text says that it is a refusal",
-    "provider-call": "a tool run of another provider is written as a call and its result, without encrypted fields",
-    "free-text": "a free-text tool is offered as a function with one string parameter",
-    "empty": "a mark stands for an empty user message",
-    "mid-system": "a system message inside the conversation is written as a user message between two sealed marks",
-    "odd-input": "an input that is not a JSON object is sent as a string inside an object",
-}
+_CARRIED = files(__name__).joinpath("carried.toml").read_text(encoding="utf-8")
+CARRIED_FEATURES: Mapping[str, str] = tomllib.loads(_CARRIED)  # feature → how a request carries it
 MARK_START: Final = "<ps:"  # the start of every mark in a text
 FAILED_MARK: Final = "<ps:tool-failed/>"
 REFUSAL_MARK: Final = "<ps:refused/>"

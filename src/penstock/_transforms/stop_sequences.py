@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock._grammar import Grammar
+from penstock._transforms.think_tags import overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,7 +84,7 @@ class StopAtSequences:
         text = "".join([one.text for one in held]) if len(held) > 1 else delta.text
         # The one that is whole first, as if letters came one by one; of two that end together, the longer.
         ends = [(text.find(one) + len(one), text.find(one), one) for one in self._sequences if one in text]
-        _, sure, met = min(ends) if ends else (0, len(text) - self._overlap(text), "")
+        _, sure, met = min(ends) if ends else (0, len(text) - overlap(text, *self._sequences), "")
         while held and len(held[0].text) <= sure:
             sure -= len(held[0].text)
             self._emit_text(held.pop(0), out)
@@ -92,14 +93,6 @@ class StopAtSequences:
             self._emit_text(ev.TextDelta(first.index, first.text[:sure]), out)
             held[0] = ev.TextDelta(first.index, first.text[sure:], first.logprobs)
         return met
-
-    def _overlap(self, text: str) -> int:
-        """How many of the last characters could be the beginning of a sequence."""
-        longest = min(max(map(len, self._sequences), default=1) - 1, len(text))
-        for size in range(longest, 0, -1):
-            if any(len(one) > size and one.startswith(text[-size:]) for one in self._sequences):
-                return size
-        return 0
 
     def _end(self, met: str, rest: Sequence[Any], out: list[Any]) -> None:
         """The turn is over: what is open is closed, tokens are told as far as they are known."""

@@ -65,11 +65,13 @@ class ThinkTags:
             self._answering, self._held, self._trim = True, after, True
             said: list[Piece] = [("reasoning", before)] if before else []
             return said + self._step()
-        keep = _overlap(self._held, self._close)
+        keep = overlap(self._held, self._close)
         said_now, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
         return [("reasoning", said_now)] if said_now else []
 
 
-def _overlap(text: str, tag: str) -> int:
-    """How many of the last characters could be the beginning of the tag."""
-    return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if tag.startswith(text[-size:])), 0)
+def overlap(text: str, *words: str) -> int:
+    """Returns how many of the last characters could be the beginning of one of the words."""
+    longest = min(max(map(len, words), default=1) - 1, len(text))
+    sizes = range(longest, 0, -1)
+    return next((size for size in sizes if any(len(w) > size and w.startswith(text[-size:]) for w in words)), 0)

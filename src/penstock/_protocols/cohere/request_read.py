@@ -18,7 +18,7 @@ from penstock import request as rq
 from penstock._jsontext import as_json
 from penstock._markers import extract_markers, restore_free_text_calls, restore_input_text
 from penstock._media import parse_data_url
-from penstock._protocols.cohere.request_v1 import SETTINGS, read_settings, read_v1_request
+from penstock._protocols.cohere.request_v1 import SETTINGS, build_request, read_v1_request
 from penstock._protocols.cohere.wire import NAME, PLAN_EXTRA
 from penstock._request_writer import split_extra
 from penstock._strict_fields import build_extra, empty_fields, unknown_fields
@@ -44,21 +44,10 @@ def read_request(body: Object) -> rq.Request:
 
 def _read_v2_request(body: Object) -> rq.Request:
     messages = strict.read_objects(body, "messages", _read_message, need=True)
-    tools = strict.read_objects(body, "tools", partial(strict.read_function_tool, protocol=NAME))
-    restore_free_text_calls(messages, tools)
-    settings, marks = read_settings(body)
-    empty = empty_fields(body, _REQUEST)
-    if body.get("stream") is False:
-        empty["stream"] = False
-    return rq.Request(
-        strict.get_text(body, "model"),
-        extract_markers(messages),
-        tools,
-        _read_choice(body.get("tool_choice")),
-        settings,
-        stream=strict.get_flag(body, "stream") or False,
-        extra=build_extra(NAME, unknown_fields(body, _REQUEST), also=empty, **marks),
-    )
+    request = build_request(body, _REQUEST, messages, partial(strict.read_function_tool, protocol=NAME))
+    restore_free_text_calls(messages, request.tools)
+    request.messages, request.choice = extract_markers(messages), _read_choice(body.get("tool_choice"))
+    return request
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────

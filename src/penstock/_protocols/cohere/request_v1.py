@@ -27,6 +27,7 @@ from penstock._strict_fields import ResultMatcher, build_extra, empty_fields, un
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
 _FIELDS: Sequence[tuple[str, str, Callable[[Object, str], Any]]] = (
     ("max_tokens", "max_output", strict.get_integer),
@@ -130,19 +131,21 @@ def read_v1_request(body: Object) -> rq.Request:
         messages.append(rq.Message("user", [rq.Text(strict.require_text(body, "message"))]))
     if body.get("tool_results"):
         messages += reader.read_results(body, {})
-    settings, marks = read_settings(body)
-    empty = empty_fields(body, _REQUEST)
+    return build_request(body, _REQUEST, messages, _read_tool, version=1)
+
+
+def build_request(
+    body: Object, known: AbstractSet[str], messages: list[rq.Message], read_tool: Any, **marks: Any
+) -> rq.Request:
+    """Builds the request of either version: adds the model, tools, settings and unknown fields to the messages."""
+    tools = strict.read_objects(body, "tools", read_tool)
+    settings, spelled = read_settings(body)
+    empty = empty_fields(body, known)
     if body.get("stream") is False:
         empty["stream"] = False
-    return rq.Request(
-        strict.get_text(body, "model"),
-        messages,
-        strict.read_objects(body, "tools", _read_tool),
-        None,
-        settings,
-        stream=strict.get_flag(body, "stream") or False,
-        extra=build_extra(NAME, unknown_fields(body, _REQUEST), version=1, also=empty, **marks),
-    )
+    extra = build_extra(NAME, unknown_fields(body, known), also=empty, **spelled, **marks)
+    stream = strict.get_flag(body, "stream") or False
+    return rq.Request(strict.get_text(body, "model"), messages, tools, None, settings, stream=stream, extra=extra)
 
 
 class _HistoryReader:
