@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast, overload
 
 from penstock import _option_checks as checks
 from penstock import _protocols as protocols
@@ -199,7 +199,7 @@ class _Translation:
         if "created" not in given and encoder is not None and "created" in checks.keywords_of(encoder):
             options["target_options"] = {**given, "created": int(clock())}
         options["shaping"] = (self._limit, *options.get("shaping", ()))
-        self._pipe = bridge(source, target, **options)
+        self._pipe = bridge(source, target, **cast("BridgeOptions", options))
         self._error: Exception | None = None
         self._has_output = False
         self._in_pipe = False  # the pipe is at work: what it raises is not an error of the source

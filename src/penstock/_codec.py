@@ -1,7 +1,7 @@
-"""What all codecs share: a table of handlers by payload or event type, and what to do with an odd frame.
+"""The base classes of decoders and encoders: a table of handlers by type, and the handling of irregular frames.
 
-A decoder subclass names its protocol, its payload shape and its table; handlers write to `self.ledger`.
-An encoder subclass names its table; handlers append to `self.out`. Neither knows framing or IO.
+A decoder subclass sets its protocol, its payload type and its table; handlers write to `self.ledger`.
+An encoder subclass sets its table; handlers append to `self.out`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ILL_SHAPED = (
 UNFINISHED = "the end of the stream could not be read"
 TOO_DEEP = f"the provider sent JSON that nests deeper than {MAX_JSON_DEPTH} levels"
 DAMAGED = "the provider sent JSON that is not valid UTF-8, with a bad byte in the name or the type of a field"
-STRICT = False  # tests over well-formed streams switch this on: there an ill-shaped payload is a bug of ours
+STRICT = False  # tests with well-formed streams set it: an error in a handler is then a bug
 
 
 class Protocol(msgspec.Struct, frozen=True):
@@ -70,26 +70,26 @@ class Decoder:
     read: Any  # msgspec.json.Decoder(shape).decode
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
-    mark: ClassVar[bytes] = b""  # a frame that is no payload, where every stream has one
-    ignored: ClassVar[Removers] = ()  # fields that say nothing inside a turn: see `delta_templates`
-    counted: ClassVar[Removers] = ()  # values of which the last one stands
+    mark: ClassVar[bytes] = b""  # a frame in every stream that is not a payload
+    ignored: ClassVar[Removers] = ()  # fields that do not matter inside a turn: see `delta_templates`
+    counted: ClassVar[Removers] = ()  # values of which only the last one counts
 
     def __init__(self) -> None:
         self.diagnostics: Diagnostics = Diagnostics(f"{self.protocol} decoder")
         self.ledger: Ledger = Ledger(self.diagnostics)
-        self.frame: Frame = (b"", b"")  # the frame being read, for what must be kept as it was
+        self.frame: Frame = (b"", b"")  # the frame that is being read
         keep = weak_method(self.keep_texts)
         self.templates: TemplateReader = TemplateReader(self.ledger, self.ignored, self.counted, keep)
-        self.irregular: int = 0  # frames that the strict reader refused; a passthrough looks at their bytes
-        self.malformed: int = 0  # those of them that nobody can read: they are skipped
+        self.irregular: int = 0  # frames that are not strict JSON of the expected type; a passthrough checks them
+        self.malformed: int = 0  # irregular frames that cannot be read at all: they are skipped
 
     @property
     def pending(self) -> str:
-        """`finish` or `error` once the answer has said how it ends and only optional frames may follow."""
+        """`finish` or `error` once the end of the answer is known and only optional frames may follow."""
         return "finish" if self.ledger.finishing and not self.ledger.has_open_part else ""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """No decoder raises at the end of its input, whatever state the frames before have left it in."""
+        """Wraps `finish`: no decoder raises at the end of its input."""
         super().__init_subclass__(**options)
         if "finish" in cls.__dict__:
             setattr(cls, "finish", _never_raising(cls.finish))  # noqa: B010 — an assignment would be a type error
@@ -105,7 +105,7 @@ class Decoder:
         return self.ledger.drain()
 
     def _read_by_template(self, frames: Sequence[Frame]) -> None:
-        """Read frames; those that differ from the ones before in their text alone are not parsed."""
+        """Reads frames. Frames that differ from the one before only in their text are not parsed."""
         out, templates = self.ledger.out, self.templates
         number, many = templates.read_frames(frames, 0) if templates.known is not None else 0, len(frames)
         while number < many:
@@ -131,7 +131,7 @@ class Decoder:
             if len(data) > SHALLOW and too_deep(data):
                 self._too_deep()
                 return
-            payload = self.read(data)  # looked up each time: a handler may know of a quicker one from here on
+            payload = self.read(data)  # looked up each time: a handler may replace it by a faster one
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._odd(frame[0], data)
             return
@@ -152,26 +152,26 @@ class Decoder:
             self._ill(error)
 
     def recount(self, payload: Any) -> None:
-        """Read all of a payload but its text. For decoders with `counted` values."""
+        """Reads everything in a payload but its text. For decoders with `counted` values."""
 
     def _repeatable(self, event: Any) -> Part | None:
-        """The part that a delta belongs to, if more of its texts would be read in the same way."""
+        """Returns the part of a delta if further texts of it would be read in the same way."""
         part = self.ledger.last
         if part is None or part.index != event.index or not part.open or self.ledger.fix_surrogates:
             return None
         return part if getattr(event, "logprobs", None) is None and self.is_steady(part) else None
 
     def is_steady(self, part: Part) -> bool:
-        """Whether the texts of that part are delivered as they come, whatever they say."""
+        """True if texts of this part are delivered unchanged, whatever they contain."""
         return True
 
     def keep_texts(self, part: Part, texts: list[str]) -> None:
-        """Texts of a part that keeps them were read by a template."""
+        """Keeps texts that were read by a template, if the part keeps its texts."""
         if part.pieces is not None:
             part.pieces += texts
 
     def take(self, payload: Any) -> list[AnyEvent]:
-        """Read one payload that is parsed already: the plain object its JSON would give."""
+        """Reads a payload that is already parsed."""
         if nests_deeper(payload):
             self._too_deep()
         else:
@@ -179,7 +179,7 @@ class Decoder:
         return self.ledger.drain()
 
     def _dumped(self, payload: Any) -> bytes:
-        """A parsed payload as its frame would have been. What JSON cannot hold is shown, or mended from here on."""
+        """Returns the frame of a parsed payload. What JSON cannot hold is written as its `repr`."""
         try:
             return msgspec.json.encode(payload, enc_hook=repr)
         except UnicodeEncodeError:
@@ -189,13 +189,13 @@ class Decoder:
             return msgspec.json.encode(repr(payload))
 
     def body(self, data: bytes) -> list[AnyEvent]:
-        """Read the whole body of a non-stream answer as one turn."""
+        """Reads the body of a non-stream answer as one turn."""
         events = self.feed_body(data)
         self.settle()
         return [*events, *self.finish()]
 
     def feed_body(self, data: bytes) -> list[AnyEvent]:
-        """Read a whole body, but not its end.
+        """Reads a body without ending the turn.
 
         Bytes that are not UTF-8 are replaced with U+FFFD in texts: some servers cut a character in two. In the name of
         a field they are a fault: the strict reader would skip the field, and an answer without it would look complete.
@@ -212,14 +212,14 @@ class Decoder:
         return self.feed([(b"", data)])
 
     def settle(self) -> None:
-        """What was read is a whole body: it is complete, even where a stream would have had to say so."""
+        """Ends what only a stream has to end explicitly: a body is always complete."""
 
     def shape_of(self, value: Any) -> Any:
-        """The shape a parsed payload is fitted to. A union of many types is dear to convert to, one type is cheap."""
+        """Returns the type to convert a parsed payload to. Converting to one type is cheaper than to a union."""
         return self.shape
 
     def keep(self) -> None:
-        """Let the frame being read out as it is: well formed, but without a canonical word."""
+        """Reports the current frame as an `Unknown` event: it is well formed, but has no canonical event."""
         name, data = self.frame
         self.ledger.unknown(self.protocol, data.decode("utf-8", "replace"), name.decode("utf-8", "replace"))
 
@@ -229,7 +229,7 @@ class Decoder:
         return self.ledger.drain()
 
     def named(self, name: str, data: bytes) -> bool:
-        """Read a frame that is not a payload (`[DONE]`, `event: error`). True if it was understood."""
+        """Reads a frame that is not a payload (`[DONE]`, `event: error`). True if it was understood."""
         return False
 
     def _odd(self, name: bytes, data: bytes) -> None:
@@ -253,7 +253,7 @@ class Decoder:
         self._break_off(TOO_DEEP)
 
     def _break_off(self, message: str) -> None:
-        """End the turn with a fault: what came cannot be read, and must not look complete."""
+        """Ends the turn with a fault: the answer cannot be read further and must not look complete."""
         self.ledger.fault("malformed", message)
 
     def _read_odd(self, name: bytes, data: bytes) -> None:
@@ -270,7 +270,7 @@ class Decoder:
         self._fit(label, value, lambda: data)
 
     def _ill(self, error: Exception) -> None:
-        """A payload whose insides are of no shape anyone foresaw costs itself, not the stream."""
+        """Reports a payload of an unexpected shape. Only this payload is lost, not the stream."""
         if STRICT:
             raise error
         message = "a payload could not be read to its end: part of it has an unexpected shape"
@@ -296,7 +296,7 @@ class Decoder:
 
 
 def _never_raising(finish: Callable[[Any], list[AnyEvent]]) -> Callable[[Any], list[AnyEvent]]:
-    """A decoder's `finish` that ends the turn with a fault where the decoder's own fails."""
+    """Returns a `finish` that ends the turn with a fault if the decoder's `finish` raises."""
 
     @wraps(finish)
     def finished(decoder: Decoder) -> list[AnyEvent]:
@@ -311,7 +311,7 @@ def _never_raising(finish: Callable[[Any], list[AnyEvent]]) -> Callable[[Any], l
 
 
 def weak_method(method: Any) -> Any:
-    """A method for those whom its owner holds: what holds each other would only be freed by the collector."""
+    """Returns a bound method with a weak reference to its owner, so that no reference cycle arises."""
     owner, call = ref(method.__self__), method.__func__
 
     def called(*args: Any) -> Any:
@@ -321,7 +321,7 @@ def weak_method(method: Any) -> Any:
 
 
 class Encoder:
-    """Events to frames. Every event type has its row in the table: nothing is left out by forgetting it."""
+    """Events to frames. The table has a row for every event type, so that no event is forgotten."""
 
     protocol: ClassVar[str]
     table: ClassVar[Mapping[type, Callable[[Any, Any], None]]]
@@ -333,14 +333,14 @@ class Encoder:
         self.template: FrameTemplate = NO_TEMPLATE  # of the deltas of an open part
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
-        """The frames of a batch. A run of deltas may give a `FrameRun`."""
+        """Returns the frames of a batch. A run of deltas may become a `FrameRun`."""
         self.out = []
         for event in events:
             self.write(event)
         return self.out
 
     def write(self, event: Any) -> None:
-        """The table's work; more of the part that is open is written by its template."""
+        """Writes an event by the table, or a further delta of the open part by its template."""
         kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
         template = self.template
         try:
@@ -364,14 +364,14 @@ class Encoder:
         return []
 
     def _ill(self, event: AnyEvent, error: Exception) -> None:
-        """An event whose `extra` or data is of no shape its protocol gives it costs itself, not the stream."""
+        """Reports an event whose `extra` or data has an unexpected shape. Only this event is lost, not the stream."""
         if STRICT:
             raise error
         name = type(event).__name__
         self.diagnostics.add("wrong-shape", f"a {name} could not be written: it has an unexpected shape")
 
     def report_loss(self, what: str) -> None:
-        """Report a row of this protocol's LOSSES: a loss that is not written down cannot be reported."""
+        """Reports a loss. It must be a row of the protocol's LOSSES."""
         self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what]}")
 
 
@@ -388,7 +388,7 @@ class MethodTableEncoder(Encoder):
 
 
 def lost(what: str) -> Callable[[Encoder, Any], None]:
-    """The row of an event that a protocol has no word for."""
+    """Returns the table row of an event that a protocol cannot express."""
 
     def row(encoder: Encoder, _: Any) -> None:
         encoder.report_loss(what)
@@ -397,11 +397,11 @@ def lost(what: str) -> Callable[[Encoder, Any], None]:
 
 
 def nothing(_: Encoder, __: Any) -> None:
-    """The row of framing, of fragments that leave whole at their end, and of the rest of what was said to be lost."""
+    """The row of events that need no output: their content is written elsewhere, or its loss is reported already."""
 
 
 def verbatim(encoder: Encoder, event: Unknown) -> None:
-    """The row of payloads without a canonical word: their own protocol gets them back as they were."""
+    """The row of `Unknown`: writes the payload unchanged if it is of the same protocol."""
     if event.protocol == encoder.protocol:
         encoder.out.append((event.name.encode(), event.data.encode()))
     else:

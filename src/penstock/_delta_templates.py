@@ -1,9 +1,9 @@
-"""The fast path for reading text, shared by all protocols: frames that differ from those before in their text alone.
+"""The fast path for reading text, shared by all protocols: frames that differ from the frame before only in their text.
 
-Two frames in a row that gave one delta each, and are equal but for its string, are a template. A frame that fits it is
-decoded without parsing JSON; any other frame takes the normal path. Several travel as one `TextRun`.
+Two consecutive frames with one delta each that differ only in its string are a template. A frame that fits it is
+decoded without parsing JSON; any other frame takes the normal path. Several such frames are passed on as one `TextRun`.
 
-`enabled` turns the fast path off; what comes out is the same.
+`enabled = False` turns the fast path off; the output is the same.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from penstock._framing.frame import Frame
     from penstock._ledger import Ledger
 
-FEWEST_FRAMES, FEWEST_BYTES = 8, 2**14  # of one read that are compared with a template; fewer are parsed
-SHORTEST, LONGEST = 4096, 2**22  # bytes that are looked at together
-ATTEMPTS = 16  # frames that may fail to become a template before no more are tried
+FEWEST_FRAMES, FEWEST_BYTES = 8, 2**14  # smaller reads are parsed, not compared with a template
+SHORTEST, LONGEST = 4096, 2**22  # bytes that are compared at once
+ATTEMPTS = 16  # failed attempts after which no further template is tried
 _decode_string = msgspec.json.Decoder(str).decode
 _decode_strings = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.Encoder().encode
-Remover: TypeAlias = Callable[[bytes], bytes]  # gives frames without a field that they may differ in
+Remover: TypeAlias = Callable[[bytes], bytes]  # removes a field in which frames may differ
 Removers: TypeAlias = tuple[Remover, ...]
 enabled = True
 
 
 class DeltaTemplate(msgspec.Struct, eq=False):
-    """What stands before the text of a frame and behind it, and the part that the text belongs to.
+    """The bytes before and after the text of a frame, and the part of the text.
 
     `ignored` are the fields that the frames differ in. `counts`: among them are some of which the last one stands.
     """
@@ -48,7 +48,7 @@ class DeltaTemplate(msgspec.Struct, eq=False):
     counts: bool
 
     def fits(self, frame: Frame, text: str) -> bool:
-        """Whether a frame is of this template, and says that text."""
+        """True if a frame fits the template and has this text."""
         data = without(frame[1], self.ignored)
         if frame[0] != self.name or not (data.startswith(self.before) and data.endswith(self.after)):
             return False
@@ -75,15 +75,15 @@ class TemplateReader:
         self._variants = _variants(ignored, counted)
         self._last: tuple[Frame, str, Part] | None = None
         self.known: DeltaTemplate | None = None
-        self._former: DeltaTemplate | None = None  # what was known last: one frame may confirm it
+        self._former: DeltaTemplate | None = None  # the previous template: one frame confirms it again
         self.held: Frame | None = None
         self.attempts: int = 0
         self.hits: int = 0
-        self.padded: bool = False  # frames differ in fields that are ignored: to compare them is dear
-        self.wanted: bool = False  # many frames are at hand, although the decoder gets a few of them at a time
+        self.padded: bool = False  # frames differ in ignored fields, which makes comparing expensive
+        self.wanted: bool = False  # many frames are available, although the decoder gets few at a time
 
     def learn(self, frame: Frame, event: Any, part: Part) -> None:
-        """A frame was read in the normal way, and gave one delta and nothing else."""
+        """Learns from a frame that was parsed and has one delta and nothing else."""
         text: str = event.json if type(event) is CallDelta else event.text
         if self._former is not None and self._former.part is part and self._former.fits(frame, text):
             self.known = self._former
@@ -105,12 +105,12 @@ class TemplateReader:
 
     @property
     def ready(self) -> DeltaTemplate | None:
-        """The template, while its part is open and texts need no mending."""
+        """The template, while its part is open and texts have no lone surrogates."""
         known = self.known
         return known if known is not None and known.part.open and not self.ledger.fix_surrogates else None
 
     def read_frames(self, frames: Sequence[Frame], number: int) -> int:
-        """Write the deltas of the frames from that one on that fit the template; the number of the next frame."""
+        """Writes the deltas of the frames from `number` on that fit the template. Returns the next number."""
         template = self.ready
         if template is None:
             return number
@@ -140,7 +140,7 @@ class TemplateReader:
         return number
 
     def take(self, part: Part, words: list[bytes], texts: list[str] | None) -> list[str]:
-        """The texts of a run of that part. Of a call's input, up to one that might begin another input."""
+        """Returns the texts of a run. For a call, only up to a text that might begin another input."""
         if texts is None:
             texts = [word.decode() for word in words]
         if part.is_call:
@@ -152,7 +152,7 @@ class TemplateReader:
         return texts
 
     def take_run(self, part: Part, words: list[bytes], texts: list[str] | None) -> int:
-        """How many words of a run may be taken, which are then counted and kept."""
+        """Counts and keeps the texts of a run, and returns how many of them fit."""
         if part.pieces is not None:
             return len(self.take(part, words, texts))
         self.hits += len(words)
@@ -161,23 +161,23 @@ class TemplateReader:
 
 @cache
 def _variants(ignored: Removers, counted: Removers) -> tuple[Removers, ...]:
-    """What to leave out of frames that are compared: as little as will do."""
+    """Returns the removers to try when frames are compared, the fewest first."""
     every = (*ignored, *counted)
     one_by_one = ((one,) for one in every)
     if len(every) < 2:  # noqa: PLR2004 — there is no third way
         return ((), *one_by_one)
-    return ((), every, *one_by_one) if counted else ((), *one_by_one, every)  # counts mostly change together
+    return ((), every, *one_by_one) if counted else ((), *one_by_one, every)  # counts usually change together
 
 
 def without(data: bytes, ignored: Removers) -> bytes:
-    """The data without what frames of a run may differ in."""
+    """Returns the data without the ignored fields."""
     for remove in ignored:
         data = remove(data)
     return data
 
 
 def number_remover(name: bytes) -> Remover:
-    """For a field with a number. No text of JSON holds its name with both quotes and the colon."""
+    """Returns a remover for a number field. Its quoted name with a colon cannot occur inside a JSON string."""
     mark = b'%b":' % name
 
     def remove(data: bytes) -> bytes:
@@ -188,7 +188,7 @@ def number_remover(name: bytes) -> Remover:
 
 
 def string_remover(name: bytes) -> Remover:
-    """For a field with a string. One with an escaped quote is not removed whole, so that its frame fits no template."""
+    """Returns a remover for a string field. One with an escaped quote is not removed: its frame fits no template."""
     marks = b'"%b":"' % name, b'"%b": "' % name
 
     def remove(data: bytes) -> bytes:
@@ -202,13 +202,13 @@ def string_remover(name: bytes) -> Remover:
 
 
 def _around(data: bytes, text: str) -> tuple[bytes, bytes] | None:
-    """What stands before and behind a text in a frame.
+    """Returns the bytes before and after a text in a frame.
 
-    Only a text that stands there once shows its place. An escaped quote elsewhere might look like one of its own.
+    None if the text occurs twice, or another string has escapes: its position would be ambiguous.
     """
     word = _encode(text)
     if b"\\u" in data and not text.isascii():
-        word = json.dumps(text).encode()  # as servers write it that escape all but ASCII
+        word = json.dumps(text).encode()  # some servers escape everything but ASCII
     at = data.find(word)
     if at < 0 or data.find(word, at + 1) >= 0 or data.count(b"\\") != word.count(b"\\"):
         return None
@@ -216,7 +216,7 @@ def _around(data: bytes, text: str) -> tuple[bytes, bytes] | None:
 
 
 class RunReader:
-    """Finds runs in the bytes of a stream of lines: what `TemplateReader` knows, with the framing around it."""
+    """Finds runs in the bytes of a stream: applies the known template, with the framing around it."""
 
     __slots__ = ("_between", "_end", "_head", "_parser", "_reach", "_tail", "_template", "_templates")
 
@@ -224,10 +224,10 @@ class RunReader:
         self._parser, self._templates = parser, templates
         self._template: DeltaTemplate | None = None
         self._head = self._tail = self._between = self._end = b""
-        self._reach = 16 * SHORTEST  # bytes that are looked at together
+        self._reach = 16 * SHORTEST  # bytes that are compared at once
 
     def read(self, chunk: bytes, start: int = 0) -> tuple[Any, int] | None:
-        """The run that begins there, or one delta, and where it ends. None where none does."""
+        """Returns the run or delta that begins at `start`, and its end; None if there is none."""
         template = self._templates.known
         if template is None or not template.part.open or self._templates.ledger.fix_surrogates or not self._parser.idle:
             return None
@@ -247,7 +247,7 @@ class RunReader:
             self._reach = SHORTEST
             return None
         size = sum(map(len, found[:many])) + many * len(self._between)
-        # A run that ended before the bytes did: the next look is short, because bytes behind a run are read in vain.
+        # If the run ended before the bytes, the next read is short: bytes after a run would be compared twice.
         cut_off = self._head.startswith(data[size : size + len(self._head)])
         self._reach = min(self._reach * 4, LONGEST) if many == len(found) and cut_off else SHORTEST
         if data is not given:
@@ -261,7 +261,7 @@ class RunReader:
         return TextRun(part.delta, part.index, words, texts), start + size
 
     def _begins(self, chunk: bytes, start: int) -> bool:
-        """Whether a frame of the template begins there. Only that frame is looked at."""
+        """True if a frame of the template begins at `start`. Only that frame is read."""
         ignored = self._templates.known.ignored if self._templates.known is not None else ()
         if not ignored:
             return chunk.startswith(self._head, start)
@@ -272,33 +272,33 @@ class RunReader:
         head, end = self._parser.around(template.name)
         self._end = end
         self._template = template
-        self._reach = SHORTEST if template.ignored else 16 * SHORTEST  # to remove fields costs more than to compare
+        self._reach = SHORTEST if template.ignored else 16 * SHORTEST  # removing fields costs more than comparing
         self._head, self._tail = head + template.before, template.after + end
         self._between = self._tail + self._head
 
     def _words(self, data: bytes) -> list[bytes]:
-        """Returns what stands between head and tail of the frames that the data begins with.
+        """Returns the texts of the frames at the beginning of the data, as JSON has them.
 
-        No JSON string holds a tail, because that begins with a quote and has a line end.
+        No JSON string contains a tail, because a tail begins with a quote and has a line end.
         """
         head, tail = self._head, self._tail
         pieces = data.split(tail)
         pieces.pop()
         first = len(head)
         words = [piece[first:] for piece in pieces]
-        if not data.startswith(head + self._between.join(words) + tail):  # faster than a look at each piece
+        if not data.startswith(head + self._between.join(words) + tail):  # faster than checking each piece
             count = next((at for at, piece in enumerate(pieces) if not piece.startswith(head)), len(pieces))
             del words[count:]
         return words
 
 
 def _last_data(frames: bytes) -> bytes:
-    """The data of the last of some frames of one line of data each."""
+    """Returns the data of the last frame. Each frame has one line of data."""
     return frames.rstrip(b"\r\n").rpartition(b"\n")[2].removeprefix(b"data: ")
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text stands in JSON as it is. For some that do the answer is no; they take the normal path."""
+    """True if a text needs no escapes in JSON. False for some that need none; they take the normal path."""
     return bool(text) and '"' not in text and "\\" not in text and text.isprintable()
 
 
@@ -309,9 +309,9 @@ def sound_words(words: list[bytes]) -> tuple[list[bytes], list[str] | None]:
     """
     joined = b"".join(words)
     if joined.isascii() and b"" not in words and is_plain(joined.decode()):
-        return words, None  # mostly: one look at all of it is cheaper than one at each
+        return words, None  # the usual case: checking all at once is cheaper
     if b"\\u" not in joined and b"\\/" not in joined:
-        # No string holds a raw line end, so none can reach beyond its own; one that ends early makes one too many.
+        # A JSON string has no raw line end, so a broken string changes the number of strings.
         try:
             texts = _decode_strings(b'["%b"]' % b'",\n"'.join(words))
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -322,7 +322,7 @@ def sound_words(words: list[bytes]) -> tuple[list[bytes], list[str] | None]:
 
 
 def _sound_beginning(words: list[bytes]) -> tuple[list[bytes], list[str]]:
-    """The same, word by word."""
+    """Does the same text by text."""
     made: list[bytes] = []
     texts: list[str] = []
     for word in words:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent
 
 FRAMES = 64
-"""How many frames are looked at before giving up."""
+"""The number of frames after which detection fails."""
 
-_READ = 64 * 1024  # bytes are parsed in pieces: the first one nearly always tells
+_READ = 64 * 1024  # bytes that are parsed at a time: the first batch is nearly always enough
 
 
 def guess(prefix: bytes, framing: str = "auto", limit: int = LIMIT) -> str:
-    """The protocol of a stream that begins so; raises an `InputError` that lists the known names."""
+    """Returns the protocol of a stream that begins with these bytes. Raises an `InputError` with the known names."""
     if framing not in PARSERS:
         raise UnknownProtocol(framing, PARSERS, "framing")
     seen = 0
@@ -42,7 +42,7 @@ def guess(prefix: bytes, framing: str = "auto", limit: int = LIMIT) -> str:
 
 
 def guess_protocol(frames: Iterable[Frame]) -> str | None:
-    """The protocol of a stream that begins with these frames, if they tell."""
+    """Returns the protocol of a stream that begins with these frames, if it can be recognised."""
     for label, data in frames:
         payload = parse_lenient(data)
         if not isinstance(payload, dict):
@@ -61,7 +61,7 @@ def _batches(data: bytes, framing: str, limit: int) -> Iterator[list[Frame]]:
 
 
 def _looks(name: str, label: str, payload: dict[str, Any]) -> bool:
-    """A protocol may expect its own shapes; whatever trips over another's is none of its."""
+    """True if a protocol accepts the payload. An error in its check means that it is another's."""
     try:
         return protocols.protocol(name).looks(label, payload)
     except ILL_SHAPED:
@@ -69,7 +69,7 @@ def _looks(name: str, label: str, payload: dict[str, Any]) -> bool:
 
 
 class DetectingDecoder:
-    """Frames to events of a protocol that shows itself. `protocol` is its name, once known."""
+    """Frames to events of a protocol that is detected. `protocol` is its name, once known."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.protocol: str | None = None
@@ -97,7 +97,7 @@ class DetectingDecoder:
 
     @property
     def pending(self) -> str:
-        """As that of the decoder."""
+        """The same as `Decoder.pending`."""
         return self._decoder.pending if self._decoder is not None else ""
 
     @property

@@ -1,6 +1,6 @@
-"""Diagnostics: what a stage could not carry or had to mend, said out loud but out of band.
+"""Diagnostics: what a stage could not express or had to repair, reported beside the stream.
 
-Bounded: the same finding many times is one row with a count, and a row limit guards hostile input.
+A repeated finding is one row with a count. The number of rows is limited, because input may be hostile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Losses: TypeAlias = Mapping[str, str]  # what a protocol cannot express → what
 class Diagnostic(msgspec.Struct, gc=False):
     """One finding. `code` is stable and kebab-case, `where` names the stage or the path.
 
-    `name` is the one word of the message that programs want, where there is one: a setting's, a field's.
+    `name` is the setting or field that the finding is about, if there is one: programs need it.
     """
 
     code: str
@@ -43,7 +43,7 @@ class Diagnostics:
         self._rows: dict[tuple[str, str], Diagnostic] = {}
 
     def add(self, code: str, message: str, name: str = "") -> None:
-        """Note a finding; a repeated one only counts."""
+        """Adds a finding. A repeated finding only increases the count."""
         row = self._rows.get((code, message))
         if row is not None:
             row.count += 1

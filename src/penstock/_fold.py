@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class StreamUsage(ev.Usage, frozen=True):
     """The usage of a whole stream, and the turn that it belongs to; None if the stream held none, or several.
 
-    The usage of a turn with several steps is a sum, which says nothing about the size of one prompt. The turn knows.
+    The usage of a turn with several steps is a sum, not the size of one prompt; the turn has the usage of each step.
     """
 
     turn: rq.Turn | None = None
@@ -31,14 +31,14 @@ class Fold:
     def __init__(self) -> None:
         self.turns: list[rq.Turn] = []
         self._pieces: dict[int, list[str]] = {}
-        self._unended: set[int] = set()  # parts of the last turn that have no end of their own, or none yet
+        self._unended: set[int] = set()  # parts of the last turn that the provider has not ended
 
     def feed(self, events: Iterable[Any]) -> None:
         for event in events:
             self.table[type(event)](self, event)
 
     def whole_turn(self) -> rq.Turn:
-        """The last turn without the parts that did not become whole, wherever it broke off. Half a text stays."""
+        """Returns the last turn without incomplete parts, wherever it was cut off. An incomplete text stays."""
         parts = [
             part for index, part in enumerate(self._turn.parts) if type(part) is rq.Text or index not in self._unended
         ]
@@ -122,14 +122,14 @@ class Fold:
 
 
 def fold(events: Iterable[Any]) -> list[rq.Turn]:
-    """All turns of a stream; there is normally one."""
-    book = Fold()
-    book.feed(events)
-    return book.turns
+    """Returns all turns of a stream; there is normally one."""
+    folded = Fold()
+    folded.feed(events)
+    return folded.turns
 
 
 def sum_usage(steps: Iterable[ev.Usage]) -> ev.Usage:
-    """The usage of a whole turn from that of its steps."""
+    """Returns the usage of a turn: the sum over its steps."""
 
     def add(name: str) -> int | None:
         known = [value for step in steps if (value := getattr(step, name)) is not None]
@@ -140,7 +140,7 @@ def sum_usage(steps: Iterable[ev.Usage]) -> ev.Usage:
 
 
 def unfold(turn: rq.Turn) -> Iterator[ev.AnyEvent]:
-    """The events of a whole turn, each part in one delta."""
+    """Returns the events of a complete turn, each part with one delta."""
     yield ev.Start(turn.id, turn.model, turn.created, turn.extra)
     broken = set(turn.broken)
     for index, part in enumerate(turn.parts):

@@ -32,7 +32,7 @@ _START_OF_END = {end: start for start, (_, ends) in PARTS.items() for end in end
 
 
 class Grammar:
-    """The state of a stream by the grammar. `judge` says what is wrong with an event, or takes it."""
+    """The state of a stream by the grammar. `judge` accepts an event, or returns what is wrong with it."""
 
     def __init__(self) -> None:
         self.inside = False
@@ -43,7 +43,7 @@ class Grammar:
         self._broken = False  # a part was broken off: only a fault may end the turn
 
     def judge(self, event: Any) -> str:
-        """An empty string: the event is lawful here and now counted. Otherwise why not, and nothing changed."""
+        """Returns an empty string if the grammar allows the event here; otherwise the reason, and nothing changes."""
         kind: type[ev.Event] = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]
         if kind is ev.Start:
             return self._start()
@@ -58,7 +58,7 @@ class Grammar:
         return "" if kind in FREE else self._check_part_start(kind, event)
 
     def close(self, *, broken: bool = False) -> list[Any]:
-        """The events that close every open part. `broken`: a fault follows."""
+        """Returns the events that close every open part. `broken`: a fault follows."""
         ends = [_closing(index, start, broken=broken) for index, start in self.open.items()]
         self.open.clear()
         return ends
@@ -97,13 +97,13 @@ class Grammar:
 
 
 class Guard:
-    """Passes a lawful stream through untouched (the same list) and ends an unlawful one."""
+    """Passes a valid stream through unchanged (the same lists) and ends an invalid one."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
         self._grammar = Grammar()
         self._dead = False
-        # the part and delta type that were judged last: more of the same needs no second look
+        # the part and delta type that were judged last: further deltas of it need no check
         self._delta: type[ev.Event] | None = None
         self._index = -1
 
@@ -116,7 +116,7 @@ class Guard:
 
     @property
     def failed(self) -> bool:
-        """Whether the stream ended in a fault, and no other turn has begun since."""
+        """True if the stream ended in a fault and no other turn has begun since."""
         return self._dead or self._grammar.failed
 
     @property
@@ -125,7 +125,7 @@ class Guard:
         return self._grammar.turns + self._dead
 
     def _examine(self, events: Sequence[Any]) -> list[Any]:
-        """Judge a batch that is not all more of the same."""
+        """Judges a batch that is not only deltas of the current part."""
         delta, index = self._delta, self._index
         for place, event in enumerate(events):
             kind: type[ev.Event] = event.kind if type(event) is TextRun else type(event)  # pyright: ignore[reportUnknownVariableType]

@@ -40,7 +40,7 @@ _GONE = "the provider gave no reason"
 def read_http_error(
     status: int | None, headers: Mapping[str, str], body: bytes, secrets: Iterable[str] = (), protocol: str = ""
 ) -> Fault:
-    """What a provider said, as a fault. `headers` are looked up in lower case, `protocol` is what the body is in."""
+    """Returns the fault of an error response. Names of `headers` are in lower case; `protocol` is that of the body."""
     known = tuple(secrets)
     value = parse_lenient(body) if len(body) <= _PARSED and body.strip() else None
     said = _ErrorBody(as_object(value) or as_object(next(iter(as_objects(value)), None)))
@@ -61,7 +61,7 @@ def read_http_error(
 
 
 def redact_fault(fault: Fault, secrets: Iterable[str] = ()) -> Fault:
-    """The fault as a client, the journal and the log may see it."""
+    """Returns the fault without secrets, for clients, the journal and the log."""
     known = tuple(secrets)
     return replace(
         fault,
@@ -73,18 +73,18 @@ def redact_fault(fault: Fault, secrets: Iterable[str] = ()) -> Fault:
 
 
 def _stored_body(body: bytes, value: Any, known: tuple[str, ...]) -> Any:
-    """A body to look at later."""
+    """Returns the body as it is stored with the fault."""
     if len(body) <= _KEPT:
         return redact_json(value, known)
     return redact_cut(body.decode("utf-8", "replace"), MESSAGE_CHARACTERS, known)
 
 
 class _ErrorBody:
-    """A body's error object, wherever it is, and what it says."""
+    """The error object of a body, wherever it is, with its message and codes."""
 
     def __init__(self, whole: Object, quotes: int = 0) -> None:
         self.whole = whole
-        self._quotes = quotes  # how many errors this one is quoted in
+        self._quotes = quotes  # how many errors this one is nested in
         inner = whole.get("error", whole.get("errors", whole.get("detail")))
         error = as_object(inner) or as_object(next(iter(as_objects(inner)), None))
         self.error = error or whole
@@ -93,7 +93,7 @@ class _ErrorBody:
         self.id = get_text(self.error, "request_id", "requestId") or get_text(whole, "request_id", "requestId", "id")
 
     def _messages(self, inner: Any) -> Iterator[str]:
-        """What a middleman quotes comes before what he says of it himself."""
+        """Yields messages. The error that an intermediary quotes comes before its own message."""
         raw = as_object(self.error.get("metadata")).get("raw") if self._quotes < _QUOTES else None
         quoted = parse_lenient(raw.encode("utf-8", "surrogatepass")) if isinstance(raw, str) else raw
         if as_object(quoted):
@@ -110,7 +110,7 @@ class _ErrorBody:
             yield "; ".join(str(redact_json(one))[:MESSAGE_CHARACTERS] for one in inner[:5])  # pyright: ignore[reportUnknownVariableType]
 
     def _words(self) -> Iterator[str]:
-        """Most particular first: Google's reasons, inner codes, the code, the status word, the type."""
+        """Yields codes, the most specific first: Google's reasons, inner codes, the code, the status name, the type."""
         for row in as_objects(self.error.get("details")):
             yield get_text(row, "reason")
         yield get_text(as_object(self.error.get("details")), "error_code")  # Anthropic's
@@ -131,13 +131,13 @@ def _default_message(status: int | None) -> str:
 
 
 def _plain_text(body: bytes) -> str:
-    """The text of a body that is no JSON; of a web page only its title."""
+    """Returns the text of a body that is not JSON; of a web page only its title."""
     begun = body[:_KEPT]
     return " ".join((_html_title(begun) or begun).decode("utf-8", "replace").split())
 
 
 def _html_title(page: bytes) -> bytes:
-    """The title of a web page. Searched for once, from the left."""
+    """Returns the title of a web page. The search is linear."""
     lower = page.lower()
     first = lower.find(b"<title")
     opened = lower.find(b">", first) if first >= 0 else -1
@@ -145,7 +145,7 @@ def _html_title(page: bytes) -> bytes:
     return page[opened + 1 : last] if last >= 0 else b""
 
 
-# ── how long to wait ──────────────────────────────────────────────────────────────────────────────
+# ── retry-after ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _retry_delay(headers: Mapping[str, str], said: _ErrorBody, message: str) -> float | None:
@@ -154,13 +154,13 @@ def _retry_delay(headers: Mapping[str, str], said: _ErrorBody, message: str) -> 
 
 
 def retry_after_message(message: str) -> float | None:
-    """Seconds, from a message that says when to come back."""
+    """Returns the delay in seconds that a message asks for."""
     again = _AGAIN.search(message)
     return float(again[1]) * {"ms": 0.001, "m": 60.0}.get(again[2] or "s", 1.0) if again else None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, from whichever header says it."""
+    """Returns the delay in seconds that a header asks for."""
     millis = headers.get("retry-after-ms", "")
     if _MILLIS.fullmatch(millis):
         return float(millis) / 1000

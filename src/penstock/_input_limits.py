@@ -64,7 +64,7 @@ MAX_PARTS = 100_000
 """Parts (texts, calls, sources, files …) of one turn. More is a fault."""
 
 MAX_CHOICES = 256
-"""Choices of one turn whose finish reasons are told apart. Further ones have none, and a diagnostic says so."""
+"""Choices of one turn whose finish reasons are kept apart. Further choices have none, with a diagnostic."""
 
 MAX_COUNT = 2**53 - 1
 """The largest count of tokens, and the latest time, that is believed: what every JSON reader holds exactly."""
@@ -79,7 +79,7 @@ _PATH_STEPS = 6
 _OPENING, _CLOSING, _QUOTE, _COMMA, _COLON, _BACKSLASH = b"[{", b"]}", *b'",:\\'
 # Skips what is between brackets, with strings that have no escapes. Only single characters are repeated possessively:
 # Python before 3.11.5 has faults in possessive groups.
-_Skip: TypeAlias = "Callable[[bytes, int], re.Match[bytes]]"  # they match anywhere, if only nothing
+_Skip: TypeAlias = "Callable[[bytes, int], re.Match[bytes]]"  # they always match, perhaps the empty string
 _to_bracket = cast("_Skip", re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+"[^"\[\]{}]*+){0,99}').match)
 _to_token = cast("_Skip", re.compile(rb'[^"\[\]{},:]*+').match)
 _STEPS = {**dict.fromkeys(_OPENING, 1), **dict.fromkeys(_CLOSING, -1)}
@@ -89,7 +89,7 @@ _CONTAINERS = frozenset({dict, list, tuple})
 
 
 class NestingError(ValueError):
-    """JSON is deeper than the limit. `path` names the place, as far as it was looked for."""
+    """JSON is deeper than the limit. `path` is where, if it was searched."""
 
     def __init__(self, path: str = "") -> None:
         self.path = path
@@ -128,12 +128,12 @@ def _children(parent: Any) -> Any:
 
 
 def entries(parent: Any) -> list[tuple[Any, Any]]:
-    """What stands in an object or a list, by key or by place."""
+    """Returns the values in an object or list with their keys or positions."""
     return list(parent.items() if type(parent) is dict else enumerate(parent))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def too_deep(data: bytes) -> bool:
-    """True if JSON text is deeper than the limit. Text that is not JSON is not: its reader will say so."""
+    """True if JSON text is deeper than the limit. False for text that is not JSON: its reader reports that."""
     if len(data) <= SHALLOW or not _has_brackets(data):
         return False
     try:
@@ -150,7 +150,7 @@ def _has_brackets(data: bytes) -> bool:
 
 
 def decode_bounded(data: bytes | bytearray | str) -> Any:
-    """Decode strict JSON; raises `NestingError` beyond the limit, and what msgspec raises."""
+    """Decodes strict JSON. Raises `NestingError` beyond the limit, and what msgspec raises."""
     try:
         value = _decode(data)
     except RecursionError:
@@ -161,12 +161,12 @@ def decode_bounded(data: bytes | bytearray | str) -> Any:
 
 
 def nesting_error(data: bytes | bytearray | str) -> NestingError:
-    """The error for a text that is too deep, with the place."""
+    """Returns the error for a text that is too deep, with its path."""
     head = data[:_PATH_SEARCH]
     return NestingError(_path(head.encode("utf-8", "replace") if isinstance(head, str) else bytes(head)))
 
 
-# ── text that is deeper than any parser goes ──────────────────────────────────────────────────────
+# ── text deeper than the recursion limit ──────────────────────────────────────────────────────────
 
 
 def _brackets(data: bytes) -> Iterator[tuple[int, int]]:
@@ -215,7 +215,7 @@ def is_valid(data: bytes) -> bool:
 
 
 def is_valid_in_pieces(data: bytes) -> bool:
-    """The same without recursion, several times slower."""
+    """Does the same without recursion, several times slower."""
     return all(map(_is_valid_piece, _pieces(data)))
 
 
@@ -228,7 +228,7 @@ def _is_valid_piece(piece: bytes) -> bool:
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
-    """The text in pieces of few levels, each with a 0 in place of the pieces inside it: valid if all of them are."""
+    """Yields pieces of few levels, each with a 0 in place of inner pieces. The text is valid if all pieces are."""
     level, start = 0, 0
     chunks: list[bytes] = []
     outer: list[list[bytes]] = []
@@ -346,7 +346,7 @@ def replace_raw(value: Any, make: Callable[[str], Any]) -> Any:
     return replace_values(value, change)
 
 
-# ── where it is ───────────────────────────────────────────────────────────────────────────────────
+# ── error paths ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _path(data: bytes) -> str:

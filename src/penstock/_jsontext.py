@@ -1,7 +1,7 @@
-"""JSON as it really arrives: checked strictly first, then read the way a forgiving parser would.
+"""Reads JSON as providers really send it: first strictly, then leniently.
 
 The strict reader (msgspec) refuses lone surrogates, raw control characters and NaN; models and providers write all
-three. What the forgiving reader accepts is rewritten, so that no consumer meets it again.
+three. What only the lenient reader accepts is rewritten as strict JSON for consumers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def is_json(text: str) -> bool:
-    """Whether the text is one complete, strictly valid JSON value, however deep."""
+    """True if the text is one complete, strictly valid JSON value of any depth."""
     try:
         return limits.is_valid(text.encode())
     except UnicodeEncodeError:
@@ -30,7 +30,7 @@ def is_json(text: str) -> bool:
 
 
 def complete_json(text: str) -> str | None:
-    """The text as strict JSON: itself, or rewritten if only a forgiving reader takes it; None if nobody does."""
+    """Returns the text as strict JSON, rewritten if only the lenient reader accepts it; None if it is not JSON."""
     if is_json(text):
         return text
     value = parse_lenient(text.encode("utf-8", "surrogatepass"))
@@ -38,7 +38,7 @@ def complete_json(text: str) -> str | None:
 
 
 def as_json(value: Any) -> str:
-    """The value as JSON text, whatever its strings hold."""
+    """Returns the value as JSON text. Lone surrogates in its strings are replaced."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
@@ -46,10 +46,10 @@ def as_json(value: Any) -> str:
 
 
 def decode_or_keep_raw(json: str) -> Any:
-    """The value of a JSON text; the text itself as `msgspec.Raw` if it is deeper than the limit for decoded values.
+    """Returns the value of a JSON text; the text as `msgspec.Raw` if it is deeper than the limit for decoded values.
 
-    An encoder writes a `Raw` as it is, so depth does not matter to whoever only passes the value on. Raises what
-    msgspec raises for text that is not JSON.
+    An encoder writes a `Raw` unchanged, so depth does not matter if the value is only passed on. Raises what msgspec
+    raises for text that is not JSON.
     """
     try:
         value = _decode(json)
@@ -71,12 +71,12 @@ def try_decode(json: str) -> Any:
 
 
 def is_object(value: Any) -> bool:
-    """Whether a value of `decode_or_keep_raw` is a JSON object."""
+    """True if a value of `decode_or_keep_raw` is a JSON object."""
     return isinstance(value, dict) or (type(value) is msgspec.Raw and bytes(value).lstrip().startswith(b"{"))
 
 
 def parse_lenient(data: bytes) -> Any:
-    """Read JSON forgivingly: invalid UTF-8, control characters, lone surrogates, NaN, numbers of any size.
+    """Reads JSON leniently: invalid UTF-8, control characters, lone surrogates, NaN, numbers of any size.
 
     None if it is not JSON at all, or deeper than the limit.
     """
@@ -100,7 +100,7 @@ def parse_lenient_bounded(data: bytes) -> Any:
 
 
 def has_damaged_name(value: Any) -> bool:
-    """Whether the name of a field or a `type`, at any depth, has the character that stands for a bad byte."""
+    """True if a field name or a `type`, at any depth, has the character U+FFFD, which replaces a bad byte."""
     waiting: list[Any] = [value]
     while waiting:
         one = waiting.pop()
@@ -115,7 +115,7 @@ def has_damaged_name(value: Any) -> bool:
 
 
 def decode_trusted(data: bytes) -> Any:
-    """A frame that one of our encoders wrote, of any depth; what is let through and not strict is read forgivingly."""
+    """Decodes a frame of one of our encoders, of any depth. Data that is not strict JSON is read leniently."""
     try:
         return limits.decode_deep(data, trusted=True)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -123,7 +123,7 @@ def decode_trusted(data: bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    """An integer; beyond what any program counts, the float nearest to it. Python refuses thousands of digits."""
+    """Returns an integer, or the nearest float if it has too many digits: Python refuses thousands of them."""
     return int(digits) if len(digits) <= _DIGITS else float(digits)
 
 
@@ -150,7 +150,7 @@ def convert_pruned(value: Any, shape: Any) -> tuple[Any, list[str]]:
 
 
 def _drop(value: Any, path: str) -> bool:
-    """Remove what a validation path such as `.choices[0].delta` points at."""
+    """Removes the value at a validation path such as `.choices[0].delta`."""
     steps = [name or place for name, place in _STEP.findall(path)]
     if "..." in steps:
         steps = steps[: steps.index("...")]
@@ -175,7 +175,7 @@ def replace_surrogates(value: Any) -> Any:
 
 
 def _replace_in_one(value: Any) -> Any:
-    """A clean string; a copy of a list, or of an object with clean keys; anything else as it is."""
+    """Returns a string without lone surrogates, a copy of a list or object, and any other value unchanged."""
     if isinstance(value, str):
         return _replace_lone(value)
     if isinstance(value, list):
@@ -194,7 +194,7 @@ _HIGH = "\ud800", "\udbff"
 
 
 def join_surrogates(text: str) -> tuple[str, str]:
-    """Join surrogate pairs, replace lone halves, and hold back a high half at the very end."""
+    """Joins surrogate pairs and replaces lone halves. Returns the text, and a high half at its end separately."""
     held = ""
     if text and _HIGH[0] <= text[-1] <= _HIGH[1]:
         text, held = text[:-1], text[-1]
@@ -202,7 +202,7 @@ def join_surrogates(text: str) -> tuple[str, str]:
 
 
 class GrowingText:
-    """Pieces of a text. Adding to a string instead would copy all of it each time."""
+    """A text that grows. Appending to a list avoids the copy that appending to a string would make."""
 
     __slots__ = ("_pieces",)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CUT_OFF", "TRUNCATED", "Ledger", "Part"]
 
-MOST_CHOICES = MAX_CHOICES - 1  # the finish tells the reason of each
-_CHECKS = 32  # of a call's input so far, whether it is whole
+MOST_CHOICES = MAX_CHOICES - 1  # a finish has the reason of each choice
+_CHECKS = 32  # checks of whether the input of a call is complete
 CUT_OFF = ("length", "filter")
 TRUNCATED = "the stream ended before the answer was finished"
 UNUSABLE = "nothing in the answer can be used: its content has no type, or is a tool call without a name"
@@ -44,9 +44,9 @@ class Ledger(PartLedger):
     # ── the turn's end ────────────────────────────────────────────────────────────────────────────
 
     def finish(self, reason: Reason, raw: str = "", *, choice: int = 0, extra: Extra | None = None) -> None:
-        """Note why the choice ended and close its parts. The first word wins; `end` or `eof` lets it out.
+        """Closes the parts of a choice and keeps its finish reason. The first reason counts; `end` or `eof` writes it.
 
-        An answer that was cut off leaves no call behind whose input had not even begun.
+        If the answer was cut off, a call whose input had not begun is cut, too.
         """
         if not self._enter("a finish"):
             return
@@ -60,21 +60,21 @@ class Ledger(PartLedger):
 
     @property
     def finishing(self) -> bool:
-        """A finish reason is known, its terminal not yet written."""
+        """True if a finish reason is known, but not yet written."""
         return self._finish is not None and self.is_open
 
     def end(self) -> None:
-        """The protocol's own end mark: write the terminal."""
+        """Writes the terminal event, at the protocol's end mark."""
         if not self.is_open:
             return
         if self._finish is None:
             self.diagnostics.add("no-reason", "the stream ended properly but gave no finish reason")
-        self._finish_now(self._finish or ("other", "", None))
+        self._write_finish(self._finish or ("other", "", None))
 
     def eof(self) -> None:
-        """The input ended. Without a finish reason that is a fault, never a success."""
+        """Ends the turn at the end of input. Without a finish reason that is a fault."""
         if self.is_open and self._finish is not None:
-            self._finish_now(self._finish)
+            self._write_finish(self._finish)
         elif self.is_open or not self.turns:
             self.fault("truncated", TRUNCATED)
 
@@ -89,17 +89,17 @@ class Ledger(PartLedger):
         retry_after: float | None = None,
         extra: Extra | None = None,
     ) -> None:
-        """Break the turn off, in band. Later events of it are ignored."""
+        """Ends the turn with a fault. Later events of the turn are ignored."""
         if self._enter("a fault"):
             self.breaking = True
             self.close_all(whole=False)
-            self._leave(ev.Fault(kind, message, status, code, request_id, retry_after, extra))
+            self._write_terminal(ev.Fault(kind, message, status, code, request_id, retry_after, extra))
 
-    def _finish_now(self, finish: tuple[Reason, str, Extra | None]) -> None:
+    def _write_finish(self, finish: tuple[Reason, str, Extra | None]) -> None:
         self.close_all()
         reason, raw, extra = finish
         if self.unusable and not self._next and reason not in CUT_OFF:
-            self._leave(ev.Fault("malformed", UNUSABLE))
+            self._write_terminal(ev.Fault("malformed", UNUSABLE))
             return
         if self.calls and (reason == "stop" or (reason == "other" and not raw)):
             reason = "calls"
@@ -107,16 +107,16 @@ class Ledger(PartLedger):
             reason = "length" if self.truncated_calls else "stop"
         choices = range(1, max(self._others, default=0) + 1)
         others: list[Reason] = [self._others.get(choice, "other") for choice in choices]
-        self._leave(ev.Finish(reason, raw, tuple(others), extra))
+        self._write_terminal(ev.Finish(reason, raw, tuple(others), extra))
 
-    def _leave(self, terminal: ev.Finish | ev.Fault) -> None:
+    def _write_terminal(self, terminal: ev.Finish | ev.Fault) -> None:
         self.out.append(terminal)
         self.is_open, self.ended = False, True
 
     # ── the end of a part ─────────────────────────────────────────────────────────────────────────
 
     def close(self, key: Hashable, extra: Extra | None = None) -> None:
-        """Close the part of that key, if it is open. A call closed so is judged by its JSON."""
+        """Closes the part with this key, if it is open. A call is complete if its input is JSON."""
         part = self._parts.get(key)
         if part is None:
             return
@@ -127,11 +127,11 @@ class Ledger(PartLedger):
         part.open = False
         if part.pending_surrogate:
             self.out.append(part.delta(part.index, "\ufffd"))
-        # What must be echoed next turn belongs to a whole part: a broken one has no next turn.
+        # Only complete parts keep what must be echoed in the next turn.
         self.out.append(part.end(part.index, None if self.breaking else extra or part.extra, self.breaking))
 
     def close_all(self, choice: int | None = None, *, whole: bool = True) -> None:
-        """Close every open part (of one choice), in the order they were opened."""
+        """Closes every open part (of one choice), in the order in which they were opened."""
         for key, part in list(self._parts.items()):
             if choice is not None and part.choice != choice:
                 continue
@@ -155,9 +155,9 @@ class Ledger(PartLedger):
         given: str = "",
         extra: Extra | None = None,
     ) -> Part | None:
-        """Begin a call. One without a name, or whose id was seen in this turn, is muted: it is never delivered.
+        """Opens a call. A call without a name, or with an id of this turn, is muted: it is never delivered.
 
-        A call without an id is given one: clients send it back with the result.
+        A call without an id gets one, because clients send it back with the result.
         """
         if key in self._parts:
             return self._parts[key]
@@ -183,20 +183,20 @@ class Ledger(PartLedger):
         )
 
     def _mute(self, key: Hashable, choice: int) -> Part:
-        """A call that is read to its end, but of which no event is written."""
+        """Adds a call that is read to its end, but writes no events."""
         part = self._parts[key] = Part(-1, ev.CallDelta, None, choice, muted=True)
         return part
 
     def has_call(self, id: str, choice: int = 0) -> bool:
-        """A call of that id was begun in this turn."""
+        """True if a call with this id has begun in this turn."""
         return (choice, id) in self._ids
 
     def forget_calls(self, kept: Collection[str]) -> None:
-        """A step is over: ids of its calls may come again, but for those kept, which the client has yet to answer."""
+        """Forgets ids after a step: they may be used again, except for `kept`, which the client has yet to answer."""
         self._ids = {key for key in self._ids if key[1] in kept}
 
     def note_later_input(self, id: str, json: str, choice: int = 0) -> None:
-        """More is said about the input of a call that was delivered: a finding, if it is another input."""
+        """Adds a diagnostic if a later input of a delivered call differs from the first."""
         known = self._inputs.get((choice, id))
         if known is None or not json.strip() or json == known:
             return
@@ -208,7 +208,7 @@ class Ledger(PartLedger):
             self.diagnostics.add("conflict", f"call {id!r}: a later input differs; the one that was delivered stays")
 
     def append_call_input(self, key: Hashable, json: str) -> None:
-        """A fragment of an open call's input."""
+        """Appends a fragment to the input of an open call."""
         part = self._parts.get(key)
         if part is None or not json or part.muted or part.pieces is None:
             return
@@ -216,19 +216,19 @@ class Ledger(PartLedger):
             json, part.pending_surrogate = join_surrogates(part.pending_surrogate + json)
             if not json:
                 return
-        if part.pieces and json.lstrip().startswith("{") and self._again(part):
+        if part.pieces and json.lstrip().startswith("{") and self._is_repeated_input(part):
             return
         part.pieces.append(json)
         self.last = part
         self.out.append(ev.CallDelta(part.index, json))
 
-    def _again(self, part: Part) -> bool:
-        """Another object after a whole one is the input sent again: nothing more can belong to it."""
+    def _is_repeated_input(self, part: Part) -> bool:
+        """True if the input is complete, so that another object is the same input sent again."""
         last = (part.pieces or [""])[-1].rstrip()
         if part.form == "text" or not last.endswith("}") or part.checks >= _CHECKS:
             return False
         if not is_json(part.streamed_text):
-            part.checks += 1  # each looks at all of the input: their number is bounded
+            part.checks += 1  # each check reads all of the input, so their number is limited
             return False
         self.diagnostics.add("input-twice", f"call {part.id!r}: more input after it was complete is ignored")
         return True
@@ -236,7 +236,7 @@ class Ledger(PartLedger):
     def end_call(
         self, key: Hashable, json: str | None = None, *, whole: bool = True, extra: Extra | None = None
     ) -> None:
-        """End a call. `json` is a last word on all of its input; `whole=False` when it was broken off.
+        """Ends a call. `json` is its complete input, if the protocol repeats it; `whole=False` if the call was cut off.
 
         Empty input is `{}`, but only at a proper end. Input that is not JSON cuts the call.
         """
@@ -245,13 +245,13 @@ class Ledger(PartLedger):
             self._parts.pop(key, None)
             return
         streamed = part.streamed_text
-        final = self._final(part, streamed, json) or part.given
+        final = self._choose_input(part, streamed, json) or part.given
         if not final.strip() and part.form == "json" and whole:
             final = streamed + "{}"
-        good = _callable(part, final, whole=whole and not self.breaking)
+        good = _runnable_input(part, final, whole=whole and not self.breaking)
         extra = extra or part.extra
-        broken = self.breaking and not part.void  # a call that was refused has its end: nobody may take it for whole
-        # Nothing below raises: a part leaves the books together with its last event.
+        broken = self.breaking and not part.void  # a refused call is never complete
+        # Nothing below raises: the part is removed together with its last event.
         del self._parts[key]
         part.open = False
         if final.startswith(streamed) and len(final) > len(streamed):
@@ -267,8 +267,8 @@ class Ledger(PartLedger):
             self.diagnostics.add("call-cut", f"call {part.id!r} of {part.name!r} has no complete input, or one refused")
             self.out.append(ev.CallCut(*fields))
 
-    def _final(self, part: Part, streamed: str, json: str | None) -> str:
-        """The last word wins over the fragments if it is usable; the fragments otherwise."""
+    def _choose_input(self, part: Part, streamed: str, json: str | None) -> str:
+        """Returns the closing input if it is usable; otherwise the joined fragments."""
         if json is None or not json.strip():
             return streamed
         if streamed and json != streamed:
@@ -278,12 +278,12 @@ class Ledger(PartLedger):
         return json
 
 
-def _callable(part: Part, final: str, *, whole: bool) -> str | None:
-    """The input if the call may be run with it."""
+def _runnable_input(part: Part, final: str, *, whole: bool) -> str | None:
+    """Returns the input if the call may be run with it."""
     if part.void:
         return None
     if part.form != "json":
         return final if whole else None
     good = complete_json(final)
-    # Of all JSON only a number may go on where it could end.
+    # Only a number is valid JSON and could still continue.
     return None if good is not None and not whole and good.rstrip()[-1:].isdigit() else good

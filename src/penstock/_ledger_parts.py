@@ -56,16 +56,16 @@ class Part(msgspec.Struct, eq=False):
 
 
 class PartLedger:
-    """One stream's turn as it grows. Methods may be called in any order; what makes no sense is a diagnostic."""
+    """The turn of one stream as it grows. Methods may be called in any order; invalid calls add a diagnostic."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
         self.out: list[AnyEvent] = []
-        self.fix_surrogates = False  # switched on by the first payload that holds a lone surrogate
+        self.fix_surrogates = False  # set by the first payload with a lone surrogate
         self.ended: bool = False
         self.turns: int = 0
         self.id: str = ""  # of the turn
-        self.seed = ""  # set by whoever makes the request: tells its answer from others that have no id
+        self.seed = ""  # set by the caller: distinguishes answers without an id
         self.is_open: bool = False
         self.last: Part | None = None  # the part that the last delta belongs to
         self._early: list[AnyEvent] = []
@@ -82,23 +82,23 @@ class PartLedger:
         self._usage: dict[int, ev.Usage] = {}
         self._finish: tuple[Reason, str, Extra | None] | None = None
         self._others: dict[int, Reason] = {}
-        self.breaking = False  # a fault is on its way: parts that close now were not ended by the provider
+        self.breaking = False  # a fault follows: parts that close now were not ended by the provider
         self._cited: set[bytes] = set()
 
     @property
     def id_prefix(self) -> str:
-        """What ids are made of that the provider does not give. Two answers without an id need a seed to differ."""
+        """The prefix of ids that the provider does not send. Answers without an id differ by their seed."""
         return self.id or self.seed or "turn"
 
     def drain(self) -> list[AnyEvent]:
-        """Hand over the events since the last drain."""
+        """Returns the events since the last drain."""
         out, self.out = self.out, []
         return [_encodable(event) for event in out] if self.fix_surrogates else out
 
     # ── the turn ──────────────────────────────────────────────────────────────────────────────────
 
     def start(self, id: str = "", model: str = "", created: int | None = None, extra: Extra | None = None) -> bool:
-        """Open a turn. Inside an unfinished one it is ignored; after a finished one it opens the next."""
+        """Opens a turn. Ignored inside an unfinished turn."""
         if self.is_open:
             return False
         if self.turns:
@@ -114,7 +114,7 @@ class PartLedger:
         return True
 
     def _enter(self, what: str) -> bool:
-        """True when events may be written; opens the first turn by itself."""
+        """True if events may be written. Opens the first turn if none is open."""
         if self.is_open:
             return True
         if self.ended:
@@ -127,7 +127,7 @@ class PartLedger:
             self.out.append(ev.Step(number, extra))
 
     def usage(self, usage: ev.Usage) -> None:
-        """Merge what is newly known; the last value of each field wins, None never overwrites."""
+        """Merges new counts: the last value of each field counts, None never replaces a value."""
         if not self._enter("usage"):
             return
         usage = drop_implausible_counts(usage, self.diagnostics)
@@ -148,7 +148,7 @@ class PartLedger:
             self.out.append(ev.Data(name, json, id, transient))
 
     def unknown(self, protocol: str, data: str, name: str = "") -> None:
-        """Keep a payload as it is. Before the first turn it waits: it must not open one that has no name."""
+        """Writes a payload as `Unknown`. Before the first turn it waits, because it must not open a turn."""
         self.diagnostics.add("unknown", f"no canonical word for {name or 'a payload'}")
         if not self.is_open and not self.ended:
             self._early.append(ev.Unknown(protocol, data, name))
@@ -205,7 +205,7 @@ class PartLedger:
         return bool(self._parts)
 
     def find(self, key: Hashable) -> Part | None:
-        """The open part of that key."""
+        """Returns the open part with this key."""
         return self._parts.get(key)
 
     def append_text(self, key: Hashable, text: str, logprobs: Any = None) -> None:
@@ -223,7 +223,7 @@ class PartLedger:
         if part.pieces is not None:
             part.pieces.append(text)
         self.last = part
-        delta = part.delta  # apart from its call, which CPython would take for that of a method
+        delta = part.delta  # a local name: CPython would look up a method otherwise
         self.out.append(delta(part.index, text) if logprobs is None else delta(part.index, text, logprobs))
 
     def reconcile(self, key: Hashable, whole: str) -> None:
@@ -240,7 +240,7 @@ class PartLedger:
     # ── parts of a single event ───────────────────────────────────────────────────────────────────
 
     def add_whole_part(self, make: Any, *fields: Any) -> int:
-        """Write a part of one event (`Result`, `Ask`, `Source`, `Opaque`); the ledger numbers it."""
+        """Writes a part of one event (`Result`, `Ask`, `Source`, `Opaque`) and returns its index."""
         if not self._enter(f"a {make.__name__}") or self._is_full():
             return -1
         self.out.append(make(self._next, *fields))
@@ -248,33 +248,33 @@ class PartLedger:
         return self._next - 1
 
     def cite(self, citation: Any, *fields: Any) -> None:
-        """Write a `Source`, unless the same `citation` was written in this turn.
+        """Writes a `Source`, unless the same `citation` was written in this turn.
 
         Streams repeat citations: in later chunks, in a `done` event, in the final snapshot. `citation` is what tells
         two of them apart: the object as it was sent, and the place that it belongs to.
         """
         try:
             value = msgspec.json.encode(citation, order="deterministic")  # an SDK may give the fields in another order
-        except UnicodeEncodeError:  # half a character
+        except UnicodeEncodeError:  # a lone surrogate
             value = repr(citation).encode("utf-8", "surrogatepass")
         if value not in self._cited:
             self._cited.add(value)
             self.add_whole_part(ev.Source, *fields)
 
     def _is_full(self) -> bool:
-        """True if the turn has as many parts as it may have. It ends with a fault: what follows would be lost."""
+        """True if the turn has the most parts that are allowed. The turn then ends with a fault."""
         if self._next < MAX_PARTS:
             return False
         self.fault("malformed", f"the answer has more than {MAX_PARTS:,} parts")
         return True
 
     def fault(self, kind: FaultKind, message: str) -> None:
-        """Break the turn off. The ledger knows how."""
+        """Ends the turn with a fault. `Ledger` implements it."""
         raise NotImplementedError
 
 
 def drop_implausible_counts(usage: ev.Usage, diagnostics: Diagnostics) -> ev.Usage:
-    """The usage without counts that are negative or absurd: they would be charged to somebody, and break databases."""
+    """Returns the usage without negative or implausible counts: they would be billed, and break databases."""
     counts = {name: getattr(usage, name) for name in _COUNTS}
     wrong = [name for name, count in counts.items() if count is not None and not 0 <= count <= MAX_COUNT]
     if not wrong:
@@ -284,11 +284,11 @@ def drop_implausible_counts(usage: ev.Usage, diagnostics: Diagnostics) -> ev.Usa
 
 
 def _encodable(event: AnyEvent) -> AnyEvent:
-    """The event, without lone surrogates in its names and extras: deltas are mended where they are said."""
+    """Returns the event without lone surrogates in its names and extras. Deltas have none."""
     try:
         msgspec.json.encode(event)
     except (UnicodeEncodeError, RecursionError):
-        # Field by field: an `extra` of a shape that nobody foresaw would not be taken by its type.
+        # Field by field, because an unexpected `extra` does not fit its type.
         return replace(event, **{name: replace_surrogates(getattr(event, name)) for name in event.__struct_fields__})
     return event
 

@@ -21,13 +21,13 @@ def get_text(source: Object, *keys: str) -> str:
 
 
 def get_integer(source: Object, key: str) -> int | None:
-    """The integer under a key; true and false are none."""
+    """The integer under a key; true and false do not count."""
     value = source.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def to_integer(value: float | None) -> int | None:
-    """A number as an integer; NaN and infinity, which forgiving readers let through, are none."""
+    """A number as an integer; None for NaN and infinity, which lenient readers accept."""
     return int(value) if value is not None and isfinite(value) else None
 
 
@@ -53,5 +53,5 @@ def as_object(value: Any) -> Object:
 
 
 def as_objects(value: Any) -> list[Object]:
-    """The objects in a list; nothing if it is no list."""
+    """The objects in a list; an empty list if the value is not a list."""
     return [as_object(item) for item in get_list({"": value}, "") if isinstance(item, dict)]

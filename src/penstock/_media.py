@@ -1,4 +1,8 @@
-"""Media: data URLs, bytes as JSON has them, the type that the bytes themselves show. Nothing is fetched."""
+"""Media: data URLs, bytes in JSON, media types by the first bytes, and files of a stream that are sent as URLs.
+
+Nothing is fetched here: `RemoteFiles` gets the function that fetches. `penstock.fetch.Fetcher` is one. A file that
+cannot be fetched, or is of another kind than the stream says, stays a URL, with a diagnostic.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ SIGNATURES: dict[str, tuple[bytes, ...]] = {  # how files of a media type begin
     "image/bmp": (b"BM",),
     "image/tiff": (b"II*\x00", b"MM\x00*"),
 }
-KINDS = ("image", "audio", "video")  # of which the first bytes tell
+KINDS = ("image", "audio", "video")  # kinds that can be recognised by the first bytes
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 BRANDS = {b"avif": "image/avif", b"heic": "image/heic", b"heix": "image/heic", b"mif1": "image/heif"}
@@ -38,7 +42,7 @@ KNOWN = frozenset({*SIGNATURES, *RIFF.values(), *BRANDS.values(), "video/mp4", "
 
 
 def parse_data_url(url: str, default: str) -> tuple[str, str, str]:
-    """(media type, url, base64): a data URL gives its data and no url, any other URL itself."""
+    """Returns media type, URL and base64 data. A data URL has data and no URL; any other URL has no data."""
     if not url.startswith("data:"):
         return default, url, ""
     head, _, data = url[5:].partition(",")
@@ -50,16 +54,18 @@ def parse_data_url(url: str, default: str) -> tuple[str, str, str]:
 
 
 def sniff_media_type(data: str) -> str:
-    """The media type that the first bytes of base64 data show, or nothing."""
+    """Returns the media type of base64 data by its first bytes, or an empty string."""
     try:
         head = binascii.a2b_base64(data[:64])
     except ValueError:  # not base64, or not even ASCII
         return ""
-    return next((media for media, starts in SIGNATURES.items() if head.startswith(starts)), "") or _boxed(head)
+    return next((media for media, starts in SIGNATURES.items() if head.startswith(starts)), "") or _sniff_container(
+        head
+    )
 
 
-def _boxed(head: bytes) -> str:
-    """Formats that say what they are behind a size."""
+def _sniff_container(head: bytes) -> str:
+    """Returns the type of formats whose name follows a size."""
     if head[:4] == b"RIFF":
         return RIFF.get(head[8:12], "")
     if head[4:8] == b"ftyp":
@@ -68,9 +74,9 @@ def _boxed(head: bytes) -> str:
 
 
 def is_of_kind(label: str, data: str) -> bool:
-    """Whether base64 data is the picture, sound or film that a label says. Other labels are not checked.
+    """True if base64 data is the image, audio or video of its label. Other labels are not checked.
 
-    The bytes must show it: a server may call a page that explains an error `image/png`. Containers of films hold sound.
+    A server may label an error page `image/png`. Video containers may hold audio.
     """
     kind = label.partition("/")[0].lower()
     if kind not in KINDS:
@@ -80,14 +86,14 @@ def is_of_kind(label: str, data: str) -> bool:
 
 
 def contradicts(label: str, data: str) -> bool:
-    """Whether base64 data is of no kind that is known here, though its label is one whose first bytes are known."""
+    """True if the label is a known media type, but the data is not of its kind."""
     return bool(data) and label in KNOWN and not is_of_kind(label, data)
 
 
 def encode_byte_list(value: Any) -> tuple[str, str]:
-    """Base64 of bytes that JSON has as numbers, and how: a `list`, a byte array that became an `object`, a `buffer`.
+    """Returns base64 of bytes that are numbers in JSON, and their form: `list`, `object` (a byte array) or `buffer`.
 
-    A ValueError if they are no bytes.
+    Raises ValueError if they are not bytes.
     """
     held = lenient.as_object(value)
     form, numbers = "list", value
@@ -102,7 +108,7 @@ def encode_byte_list(value: Any) -> tuple[str, str]:
 
 
 def decode_byte_list(data: str, form: str) -> Any:
-    """Base64 in one of the forms of `packed`; as it is if that is no form."""
+    """Returns base64 data in a form of `encode_byte_list`; unchanged for other forms."""
     if form not in ("list", "object", "buffer"):
         return data
     numbers = list(binascii.a2b_base64(data))
@@ -112,29 +118,29 @@ def decode_byte_list(data: str, form: str) -> Any:
 
 
 Fetch: TypeAlias = Callable[[str], Awaitable[File | bytes | None]]
-MAX_FILES = 32  # that are fetched for one stream
+MAX_FILES = 32  # files that are fetched for one stream
 REMOTE = ("http://", "https://")
 
 
 class RemoteFiles:
-    """The files of one stream. `fill` gives the events with the data of those that were fetched."""
+    """The files of one stream. `fill` returns the events with the data of fetched files."""
 
     def __init__(self, fetch: Fetch, limit: int = MAX_FILES) -> None:
         self._fetch = fetch
         self._left = limit
-        self._open: dict[int, ev.FileStart] = {}  # that have no data so far
-        self._held: ev.FileStart | None = None  # not yet handed on: what is fetched tells its media type
+        self._open: dict[int, ev.FileStart] = {}  # files without data so far
+        self._held: ev.FileStart | None = None  # waits, because the fetched file decides its media type
         self.diagnostics: Diagnostics = Diagnostics("fetch")
 
     async def fill(self, events: Sequence[Any]) -> list[Any]:
-        """The events of one batch."""
+        """Returns the events of a batch, with fetched data."""
         out: list[Any] = []
         for event in events:
             if type(event) is ev.FileStart and event.url.lower().startswith(REMOTE) and not event.choice:
                 out += self._release()
                 self._open[event.index] = self._held = event
             elif type(event) is ev.FileEnd and event.index in self._open:
-                out += [*await self._ended(self._open.pop(event.index)), event]
+                out += [*await self._end_file(self._open.pop(event.index)), event]
             else:
                 if type(event) is ev.FileDelta:
                     self._open.pop(event.index, None)
@@ -142,22 +148,22 @@ class RemoteFiles:
         return out
 
     def _release(self) -> list[Any]:
-        """The start that is held: other events come before its end."""
+        """Returns the start that is held, because another event follows."""
         held, self._held = self._held, None
         return [held] if held is not None else []
 
-    async def _ended(self, start: ev.FileStart) -> list[Any]:
-        """The start of a file, if it was held, and its data."""
+    async def _end_file(self, start: ev.FileStart) -> list[Any]:
+        """Returns the start of a file, if it was held, and its data."""
         is_held = self._held is start
         before = [] if is_held else self._release()
         self._held = None
-        file = await self._fetched(start)
+        file = await self._fetch_file(start)
         if file is None:
             return [start] if is_held else before
         data = ev.FileDelta(start.index, file.data)
         return [replace(start, media=file.media, url=""), data] if is_held else [*before, data]
 
-    async def _fetched(self, start: ev.FileStart) -> File | None:
+    async def _fetch_file(self, start: ev.FileStart) -> File | None:
         if not self._left:
             self.diagnostics.add("fetch-limit", "more files than are fetched for one stream: the rest stay addresses")
             return None
@@ -175,7 +181,7 @@ class RemoteFiles:
 
 
 def _check_file(found: Any, label: str) -> File | None:
-    """A fetched file with the media type of its bytes."""
+    """Returns a fetched file with the media type of its bytes; raises if it is of another kind."""
     if found is None:
         raise InputError("nothing was fetched")
     if isinstance(found, bytes | bytearray):

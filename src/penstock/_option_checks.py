@@ -1,6 +1,6 @@
-"""The check of option mappings: an unknown name or a value of the wrong kind is refused, with the nearest name.
+"""Checks options: an unknown name or a value of the wrong kind raises an error with the nearest name.
 
-Every function that takes `**options` or a mapping of options calls `check_options` when it is called. Leans on errors.
+Every function that takes `**options` or a mapping of options calls `check_options` first.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _LOG_METHODS = ("trace", "debug", "info", "warning", "warn", "error")
 
 
 class Option(NamedTuple):
-    """What a value must be, in words, and the test for it. A value whose very type is in `kinds` needs no test."""
+    """The check of one option: a description, and the test. A value whose exact type is in `kinds` needs no test."""
 
     expected: str
     fits: Callable[[Any], bool]
     kinds: frozenset[type] = frozenset()
 
 
-# ── kinds of values ───────────────────────────────────────────────────────────────────────────────
+# ── option kinds ───────────────────────────────────────────────────────────────────────────────────
 
 
 def one_of(values: Iterable[str | None]) -> Option:
-    """One of these values, and no other."""
+    """Returns the check for one of these values."""
     words = tuple(values)
 
     def fits(value: Any) -> bool:
@@ -53,7 +53,7 @@ def one_of(values: Iterable[str | None]) -> Option:
 
 
 def some_of(words: Collection[str]) -> Option:
-    """A collection of these words. One word by itself is none: its letters would be taken for words."""
+    """Returns the check for a collection of these words. A single string is refused."""
 
     def fits(value: Any) -> bool:
         if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
@@ -65,7 +65,7 @@ def some_of(words: Collection[str]) -> Option:
 
 
 def instance_of(expected: str, *kinds: type) -> Option:
-    """An instance of one of these classes. A bool counts as a whole number nowhere."""
+    """Returns the check for an instance of these classes. A bool does not count as a whole number."""
 
     def fits(value: Any) -> bool:
         return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
@@ -74,7 +74,7 @@ def instance_of(expected: str, *kinds: type) -> Option:
 
 
 def object_with(*methods: str) -> Option:
-    """An object with all of these methods."""
+    """Returns the check for an object with all of these methods."""
 
     def fits(value: Any) -> bool:
         return all(callable(getattr(value, name, None)) for name in methods)
@@ -83,7 +83,7 @@ def object_with(*methods: str) -> Option:
 
 
 def optional(option: Option) -> Option:
-    """The same, or None."""
+    """Returns a check that also accepts None."""
 
     def fits(value: Any) -> bool:
         return value is None or option.fits(value)
@@ -130,7 +130,7 @@ STAGES = Option("a tuple of stages, which have feed and finish", _are_stages)
 
 
 def check_options(owner: str, given: Mapping[str, Any], known: Mapping[str, Option]) -> None:
-    """Raise an `InputError` for the first option that `owner` does not have, or whose value is of the wrong kind."""
+    """Raises an `InputError` for the first option that is unknown or has a value of the wrong kind."""
     for name, value in given.items():
         option = known.get(name)
         if option is not None and type(value) in option.kinds:
@@ -142,7 +142,7 @@ def check_options(owner: str, given: Mapping[str, Any], known: Mapping[str, Opti
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant; empty if none is near. `onUnknownChunk` is read as `on_unknown_chunk`."""
+    """Returns the known name that is nearest, or an empty string. `onUnknownChunk` is read as `on_unknown_chunk`."""
     names = list(known)
     snake = _WORD.sub("_", name).lower()
     for meant in (snake, OTHER_NAMES.get(snake, "")):
@@ -152,13 +152,13 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 
 def options_of(shape: Any, checks: Mapping[str, Option]) -> dict[str, Option]:
-    """The options of a TypedDict. A name without a check takes any value."""
+    """Returns the checks of a TypedDict's options. Options without a check accept any value."""
     return {name: checks.get(name, ANYTHING) for name in (*shape.__required_keys__, *shape.__optional_keys__)}
 
 
 @lru_cache(maxsize=64)
 def keywords_of(function: Callable[..., Any]) -> Mapping[str, Option]:
-    """The keyword parameters of a function or class, checked as far as their annotations say."""
+    """Returns the checks of a function's keyword parameters, by their annotations."""
     rows = inspect.signature(function).parameters.values()
     return {row.name: _annotated(str(row.annotation)) for row in rows if row.kind is row.KEYWORD_ONLY}
 
@@ -183,7 +183,7 @@ def _hint(name: str, known: Mapping[str, Option]) -> str:
 
 
 def _describe_value(value: Any) -> str:
-    """A value in a message. Of an object only its type: its repr may hold a secret."""
+    """Returns a value for a message. Objects are shown by type only, because their repr may hold a secret."""
     if value is None or isinstance(value, str | int | float | bool):
         return repr(value)[:_SHOWN]
     if isinstance(value, list | tuple | set | frozenset):
@@ -191,7 +191,7 @@ def _describe_value(value: Any) -> str:
     return f"an object of type {type(value).__name__}"
 
 
-# What a line is made of. A quote that is never closed goes to the end of the line.
+# The tokens of a line. An unclosed quote extends to the end of the line.
 _TOKEN = re.compile(
     r"""(?P<part>[\w-]++|"[^"\\]*+(?:\\.[^"\\]*+)*"?|'[^']*+'?)|(?P<dot>\.)|(?P<space>[ \t]++)|(?P<other>.)""",
     re.DOTALL,
@@ -199,7 +199,7 @@ _TOKEN = re.compile(
 
 
 def read_toml(data: bytes, where: str) -> tuple[str, dict[str, Any]]:
-    """The text of a file, and its tables. Raises `InputError`; for text that is not TOML, what `tomllib` raises."""
+    """Returns the text of a TOML file and its tables. Raises `InputError`, or what `tomllib` raises."""
     if len(data) > MAX_TOML_BYTES:
         raise InputError(f"{where}: the file has {len(data)} bytes; at most {MAX_TOML_BYTES} are read. Make it shorter")
     try:
@@ -221,7 +221,7 @@ def read_toml(data: bytes, where: str) -> tuple[str, dict[str, Any]]:
 
 
 def _has_long_key(line: str) -> bool:
-    """Whether a line has a key of too many parts with a dot behind each. Takes time in proportion to the line."""
+    """True if a line has a key of too many dotted parts. Takes linear time."""
     if line.count(".") < MAX_TOML_KEY_PARTS:
         return False
     dots = 0

@@ -17,7 +17,7 @@ Out = TypeVar("Out")
 
 
 class Stage(Protocol[In, Out]):
-    """Anything that turns batches into batches."""
+    """Anything that converts batches to batches."""
 
     def feed(self, items: Sequence[In], /) -> list[Out]: ...
 
@@ -25,9 +25,9 @@ class Stage(Protocol[In, Out]):
 
 
 class Hop(NamedTuple):
-    """One item as it left a stage: `stage` 0 is what was fed in, `cause` the number of the hop it came from.
+    """One item as it left a stage. `stage` 0 is the input; `cause` is the number of the hop that it follows from.
 
-    What the end of input brings about has no cause but the end: its `cause` is None at stages after 0.
+    At stages after 0 a `cause` of None means the end of input.
     """
 
     number: int
@@ -37,13 +37,13 @@ class Hop(NamedTuple):
 
 
 class Pipe:
-    """Stages in a row, itself a stage."""
+    """A sequence of stages, which is a stage, too."""
 
     def __init__(self, *stages: Stage[Any, Any]) -> None:
         self.stages = stages
 
     def feed(self, items: Sequence[Any] | bytes, /) -> list[Any]:
-        """Give a batch to the first stage and return what leaves the last. Bytes are a batch of one chunk."""
+        """Feeds a batch through all stages. Bytes are a batch of one chunk."""
         batch: Sequence[Any] = [items] if isinstance(items, bytes) else items
         for stage in self.stages:
             batch = stage.feed(batch)
@@ -52,7 +52,7 @@ class Pipe:
         return batch if isinstance(batch, list) else list(batch)
 
     def finish(self) -> list[Any]:
-        """Tell every stage, front to back, that its input has ended."""
+        """Finishes every stage, from first to last."""
         tail: list[Any] = []
         for stage in self.stages:
             tail = [*(stage.feed(tail) if tail else ()), *stage.finish()]
@@ -60,11 +60,11 @@ class Pipe:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What all stages have found so far."""
+        """The diagnostics of all stages so far."""
         return [row for stage in self.stages for row in getattr(stage, "diagnostics", ())]
 
     def trace(self, items: Iterable[Any]) -> list[Hop]:
-        """Feed items one by one to the end and tell which caused which, at every stage."""
+        """Feeds items one by one and returns a hop for each item at each stage, with its cause."""
         hops: list[Hop] = []
 
         def visit(stage: int, cause: int | None, item: Any) -> int:
@@ -89,11 +89,11 @@ class PipeTrace:
         self._visit = visit
 
     def feed(self, item: Any) -> None:
-        """One item, through all stages."""
+        """Feeds one item through all stages."""
         self._follow(0, None, item)
 
     def finish(self, first: int = 0) -> None:
-        """The end of input, at every stage from the first on: what it brings about has no cause."""
+        """Ends the input at every stage, beginning with `first`. What follows has no cause."""
         for number, stage in enumerate(self._stages[first:], first + 1):
             for item in stage.finish():
                 self._follow(number, None, item)

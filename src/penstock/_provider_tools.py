@@ -1,7 +1,7 @@
-"""What tools that providers run themselves have in common: a search, the reading of a page, a program.
+"""Tools that providers run: web search, page fetch, code execution.
 
-Every provider spells their input and their answer in its own way, as JSON. Here they are read by the names of their
-fields, whoever wrote them, so that an encoder can write them as its own protocol's tools. No protocol is known by name.
+Every provider has its own JSON for their inputs and results. These functions read them by their field names, so that an
+encoder can write them as tools of its protocol. No protocol is known by name.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 _ADDRESSES = ("url", "uri")
 _OUTPUTS = ("stdout", "output", "logs", "stderr")
-_MOST = 1000  # values that are looked at in an answer
+_MOST = 1000  # objects that are read in a result
 
 
 def search_queries(given: str) -> list[str]:
-    """What was searched for."""
+    """Returns the search queries of an input."""
     return _texts(given, ("query", "queries"))
 
 
 def page_urls(given: str) -> list[str]:
-    """The pages that were to be read."""
+    """Returns the URLs of an input."""
     return _texts(given, (*_ADDRESSES, "urls"))
 
 
 def program_code(given: str) -> str:
-    """The code that was run."""
+    """Returns the code of an input."""
     return next(iter(_texts(given, ("code", "command"))), "")
 
 
 def found_pages(answer: str) -> list[tuple[str, str]]:
-    """Addresses and titles of the pages that were found, each once."""
+    """Returns the URLs and titles in a result, each once."""
     found: dict[str, str] = {}
     for one in _objects(_value(answer)):
         address = lenient.get_text(one, *_ADDRESSES)
@@ -49,7 +49,7 @@ def found_pages(answer: str) -> list[tuple[str, str]]:
 
 
 def program_output(answer: str) -> str:
-    """What a program wrote."""
+    """Returns the output of a program."""
     value = _value(answer)
     if isinstance(value, str):
         return value
@@ -62,7 +62,7 @@ def _value(json: str) -> Any:
 
 
 def _texts(given: str, names: tuple[str, ...]) -> list[str]:
-    """The texts under these names, wherever they stand; a list holds several. Each once."""
+    """Returns the texts under these names at any depth, each once. A list has several."""
     made: dict[str, None] = {}
     for one in _objects(_value(given)):
         for name in names:
@@ -73,7 +73,7 @@ def _texts(given: str, names: tuple[str, ...]) -> list[str]:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in a value, from the outside in."""
+    """Returns the objects in a value, from the outside in."""
     found: list[dict[str, Any]] = []
     waiting: deque[Any] = deque([value])
     while waiting and len(found) < _MOST:  # not recursive: the data may be of any depth

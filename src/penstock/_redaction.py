@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]
 MARK = "[secret]"
 DEEP = "[nested too deep]"
-_SHORT = 4  # a value of fewer letters is no secret, and would be found everywhere
-_PASSES = 8  # a mark is an edge of a word, so that what follows it may now look like a secret
-_LOOKAHEAD = 4096  # characters behind a cut that are searched too: a secret that crosses the cut is recognised
-# What keys begin with, before a dash.
+_SHORT = 4  # shorter values are not secrets, and would be found everywhere
+_PASSES = 8  # a mark is a word boundary, so that the text after it may now look like a secret
+_LOOKAHEAD = 4096  # characters after a cut that are searched, too, so that a secret that crosses the cut is found
+# How keys begin, before a dash.
 _MAKERS = tuple(
     "sk rk pk gsk hf r8 pa jina xai pplx nvapi csk fw key tvly vck sess ghp gho ghu ghs github_pat glpat".split()
 )
-# A word's beginning, also behind an escape of JSON, whose last letter would otherwise be taken for a part of it.
+# The start of a word, also after a JSON escape, whose last letter would otherwise count as part of the word.
 _EDGE = r"(?:\b|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))"
 _TOKEN = re.compile(rf"{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}+")
 _DASH = re.compile(r"[-_](?<=[kf8aixwyspout][-_])(?=[A-Za-z0-9_\-*.]{6})")  # behind the last letter of one
 _LONGEST = max(map(len, _MAKERS))
 _WORDS = re.compile(r"key[-_][a-z_\-.]++")  # a name such as key_revoked: keys have digits or capitals
-# Tokens without such a dash: how they begin, and the whole. Group 1 is there only where it is a token: the rest of a
-# run that is none is skipped at once, so that no run is read twice.
+# Tokens without such a dash: how they begin, and their pattern. Group 1 matches only tokens; other runs are skipped
+# at once, so that no run is read twice.
 _BEGINNINGS = (
     ("AIza", re.compile(rf"{_EDGE}(AIza[A-Za-z0-9_\-]{{20,}}+)")),
     ("ya29.", re.compile(rf"{_EDGE}(ya29\.[A-Za-z0-9_\-.]{{10,}}+)")),
@@ -64,13 +64,13 @@ _SECRET_NAME = re.compile(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|auth
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with a mark in place of whatever is or looks like a secret."""
+    """Returns the text with a mark in place of everything that is or looks like a secret."""
     known = tuple(secrets)
     return _redact_repeatedly(text, lambda piece: [*_form_spans(piece, known), *_name_spans(piece)])
 
 
 def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
-    """The first `limit` characters, redacted; says how many were cut. A secret that crosses the cut is removed whole.
+    """Returns the first `limit` characters, redacted, and the number of cut ones. A secret at the cut is removed.
 
     The work is bounded, however long the text is.
     """
@@ -84,7 +84,7 @@ def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
-    """A frame or body without secrets; the same object where it holds none.
+    """Returns a frame or body without secrets; the same object if it has none.
 
     Only what cannot be part of a format is replaced, so JSON stays JSON: known values, also as JSON spells them, and
     tokens of a known form.
@@ -97,18 +97,18 @@ def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
 
 
 def redact_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
-    """Headers fit to be shown."""
+    """Returns headers without secrets."""
     known = tuple(secrets)
     return {name: MARK if is_secret_name(name) else redact(value, known) for name, value in headers.items()}
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a header or field of that name holds a secret."""
+    """True if a header or field of this name holds a secret."""
     return name.lower() in _HEADERS or _SECRET_NAME.search(name) is not None
 
 
 def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
-    """A JSON value with the secrets in its strings and names redacted.
+    """Returns a JSON value with the secrets in its strings and names redacted.
 
     What is nested deeper than `MAX_JSON_DEPTH` is replaced, so the result can be encoded. Not recursive.
     """
@@ -128,14 +128,14 @@ def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
 
 
 def find_secrets(text: str, secrets: Iterable[str] = ()) -> list[Span]:
-    """Where secrets stand in a text that must keep its form: those known by value, those that look like nothing else.
+    """Returns the positions of secrets in a text that must keep its format: known values, and tokens of a known form.
 
-    Names with a value are not looked at: what follows one may be a word of the format, such as `null`.
+    Values after names are not searched: they may belong to the format, such as `null`.
     """
     return _merged(_form_spans(text, secrets))
 
 
-# ── where they stand ──────────────────────────────────────────────────────────────────────────────
+# ── search ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _form_spans(text: str, secrets: Iterable[str]) -> list[Span]:
@@ -156,7 +156,7 @@ def _form_spans(text: str, secrets: Iterable[str]) -> list[Span]:
 
 
 def _name_spans(text: str) -> list[Span]:
-    """Values behind a name, and passwords in addresses."""
+    """Returns values after a name, and passwords in URLs."""
     spans: list[Span] = []
     if "=" in text or ":" in text:
         lower = text.lower()
@@ -168,7 +168,7 @@ def _name_spans(text: str) -> list[Span]:
 
 
 def _keys(text: str) -> Iterator[Span]:
-    """Tokens with a dash: the dash is looked for first, which takes a fraction of the time in a long text."""
+    """Yields tokens with a dash. Searching for the dash first is much faster in a long text."""
     end = 0
     for found in _DASH.finditer(text):
         dash = found.start()
@@ -192,9 +192,9 @@ def _tokens(text: str, beginning: str, pattern: re.Pattern[str]) -> Iterator[Spa
 
 
 def _find_overlapping(text: str, piece: str) -> Iterator[Span]:
-    """Every place of a piece, also where it overlaps itself.
+    """Yields every position of a piece, also if it overlaps itself.
 
-    A repetition of the piece's period is walked period by period, so that "aaaa" in a text of a's takes no longer.
+    Repetitions are followed period by period, so that "aaaa" in a text of a's takes linear time.
     """
     period = (piece + piece).find(piece, 1)
     repeated = piece[-period:]
@@ -208,7 +208,7 @@ def _find_overlapping(text: str, piece: str) -> Iterator[Span]:
 
 
 def _open_end(text: str) -> Iterator[Span]:
-    """What may be the first part of a secret, at the end of a text that was cut: a JSON Web Token, a password."""
+    """Yields what may be the start of a secret at the end of a cut text: a JSON Web Token, a password."""
     run = len(text.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"))
     token = text.find("eyJ", run)
     if token >= 0:
@@ -232,7 +232,7 @@ def _merged(spans: list[Span]) -> list[Span]:
 
 
 def _redact_repeatedly(text: str, spans: Callable[[str], list[Span]]) -> str:
-    """The text with marks, searched again while there are new ones. Marks themselves are not searched."""
+    """Redacts a text repeatedly, until nothing changes. Marks themselves are not searched."""
     for _ in range(_PASSES):
         pieces = text.split(MARK)
         shown = [_replace_spans(piece, _merged(spans(piece))) for piece in pieces]
@@ -254,7 +254,7 @@ def _replace_spans(text: str, spans: list[Span]) -> str:
 
 
 def _copy_level(inner: dict[str, Any] | list[Any], known: tuple[str, ...]) -> dict[str, Any] | list[Any]:
-    """A copy of one level. Names that are secrets are numbered, so that none replaces another."""
+    """Returns a copy of one level. Names that are secrets are numbered, so that none replaces another."""
     if isinstance(inner, list):
         return list(inner)
     made: dict[str, Any] = {}
@@ -265,7 +265,7 @@ def _copy_level(inner: dict[str, Any] | list[Any], known: tuple[str, ...]) -> di
 
 
 def _spellings(secrets: Iterable[str]) -> list[str]:
-    """Secrets as they may stand in bytes read as Latin-1: plain, and as JSON writes them, whichever way it escapes."""
+    """Returns secrets as they may occur in bytes read as Latin-1: plain, and with all JSON escapes."""
     made: dict[str, None] = {}
     for secret in secrets:
         written = json.dumps(secret, ensure_ascii=False)[1:-1]

@@ -1,7 +1,7 @@
-"""What makes a provider refuse a request, as data: a `Profile` per protocol, and `replace` for a provider that differs.
+"""Profiles: what a provider requires of requests, as data. `replace` makes the profile of a provider that differs.
 
-What a protocol has no field for is known to its request writer. A profile is a field of the protocol's row; its field
-names are configuration keys.
+A profile is a field of the protocol's row; its field names are configuration keys. Request writers know what a
+protocol has no field for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Empty: TypeAlias = Literal["keep", "drop", "placeholder"]
 
 
 class IdentifierRule(msgspec.Struct, frozen=True):
-    """Which ids or names a target takes. `chars` and `first` are the inside of a regular expression's brackets; an
+    """Which ids or names a target accepts. `chars` and `first` are the inside of a regular expression's brackets; an
     empty string allows everything.
 
     Letters and digits are always allowed, and the underscore in names: mapped identifiers are made of them.
@@ -82,7 +82,7 @@ USER_FILES = FileSupport(frozenset({"user", "tool"}))
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A target's demands. `quirks` go to its request writer; `provider` is the key of its own provider options."""
+    """The requirements of a target. `quirks` go to its request writer; `provider` is the key of its options."""
 
     protocol: str
     provider: str = ""

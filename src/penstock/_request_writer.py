@@ -1,7 +1,7 @@
-"""Writing requests: what every protocol's writer shares. A `Draft` is a body with what could not be said in it.
+"""The base of request writers. A draft is a request body with diagnostics of what the protocol cannot express.
 
-`loss-<what>` is a row of the protocol's LOSSES: it is gone. `carried-<what>` is a row of `markers.CARRIERS`: it went
-another way than its own, and our own readers put it back.
+`loss-<what>` is a row of the protocol's LOSSES: it is left out. `carried-<what>` is a row of `CARRIED_FEATURES`: it is
+sent in another field, and our own readers restore it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ EFFORTS: tuple[tuple[int, str], ...] = ((0, "none"), (1024, "minimal"), (4096, "
 BUDGETS: Mapping[str, int] = {
     "none": 0, "minimal": 1024, "low": 4096, "medium": 10240, "high": 24576, "xhigh": 32768, "max": 65536,
 }  # fmt: skip
-MIN_ANSWER_TOKENS = 1024  # tokens to answer in, where reasoning is counted against the same limit
+MIN_ANSWER_TOKENS = 1024  # tokens that remain for the answer if reasoning counts against the same limit
 FOREIGN_FIELDS = "fields that only {} understands are left out: {}"
 _NOTHING: Object = {}  # never written to
 _encode = msgspec.json.Encoder().encode
 
 
 class RequestDraft:
-    """A request body and its diagnostics. A loss is a row of the protocol's LOSSES, or it cannot be reported."""
+    """A request body and its diagnostics. Every loss must be a row of the protocol's LOSSES."""
 
     protocol: ClassVar[str]
     losses: ClassVar[Losses]
@@ -50,8 +50,8 @@ class RequestDraft:
         return self
 
     def report_loss(self, what: str, *names: str) -> None:
-        """Say that something did not fit, and what was done instead."""
-        name = names[0] if what == "setting" and names else ""  # other names are the client's own words
+        """Reports something that the protocol cannot express, and what is sent instead."""
+        name = names[0] if what == "setting" and names else ""  # other names are texts of the client
         self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what].format(*names)}", name)
 
     def report_settings(self, settings: rq.Settings, names: Iterable[str]) -> None:
@@ -61,16 +61,16 @@ class RequestDraft:
                 self.report_loss("setting", name)
 
     def report_image_detail(self, file: rq.File) -> None:
-        """Report what no protocol but a few can say of an image. Only where its LOSSES have the row."""
+        """Reports the `detail` of an image. Only for protocols with that row in their LOSSES."""
         if file.detail not in ("", "auto"):
             self.report_loss("detail")
 
     def report_carried(self, what: str) -> None:
-        """Say that something went another way than its own."""
+        """Reports a feature that is carried in another field."""
         self.diagnostics.add(f"carried-{what}", f"{self.protocol}: {CARRIED_FEATURES[what]}")
 
     def split_extra(self, extra: Extra | None) -> tuple[Object, Object]:
-        """This protocol's extra fields and its marks of how things were spelled; the fields of others are reported."""
+        """Returns this protocol's extra fields and its spelling marks. Fields of other protocols are reported."""
         if extra is None:
             return _NOTHING, _NOTHING
         for protocol, fields in extra.items():
@@ -80,7 +80,7 @@ class RequestDraft:
         return split_extra(extra, self.protocol)
 
     def is_foreign(self, extra: Extra) -> bool:
-        """Whether all of it is other protocols', which is then reported: a text may be written bare."""
+        """True if all extra data belongs to other protocols. It is then reported."""
         if self.protocol in extra:
             return False
         self.split_extra(extra)
@@ -141,15 +141,15 @@ class RequestDraft:
         return [{**kind, "function": function, **own.get("beside", {})}]
 
     def encode(self) -> bytes:
-        """The body as JSON."""
+        """Returns the body as JSON."""
         try:
             return _encode(self.body)
-        except UnicodeEncodeError:  # half a surrogate pair, which no UTF-8 can hold
+        except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot hold
             return _encode(replace_surrogates(self.body))
 
 
 def split_extra(extra: Extra | None, protocol: str) -> tuple[Object, Object]:
-    """A protocol's own extra fields, and its marks of how things were spelled."""
+    """Returns a protocol's extra fields, and its marks of how fields were spelled."""
     own = (extra or _NOTHING).get(protocol)
     if not own:
         return _NOTHING, _NOTHING
@@ -159,7 +159,7 @@ def split_extra(extra: Extra | None, protocol: str) -> tuple[Object, Object]:
 
 
 def drop_empty(**fields: Any) -> Object:
-    """The fields that say something: not None, not empty."""
+    """Returns the fields that are neither None nor empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
 
 
@@ -170,7 +170,7 @@ def write_settings(settings: rq.Settings, names: Mapping[str, str]) -> Object:
 
 
 def add_missing(body: Object, also: Object | None) -> None:
-    """Fields that were written out and said nothing (`reading.unsaid`), where there is still nothing else to say."""
+    """Adds empty fields that the client sent (`empty_fields`), unless the body has them."""
     for key, value in (also or _NOTHING).items():
         body.setdefault(key, value)
 
@@ -182,7 +182,7 @@ def restore_fields(body: Object, fields: Object, marks: Object) -> None:
 
 
 def insert_lists(items: list[Object], places: Iterable[int], inserted: Iterable[list[Object]]) -> None:
-    """Insert each list at its place in `items`, one after the other; in one pass where the places ascend."""
+    """Inserts each list at its position in `items`, one after the other. Ascending positions take one pass."""
     made: list[Object] = []
     taken = 0
     for place, new in zip(places, inserted, strict=False):
@@ -195,7 +195,7 @@ def insert_lists(items: list[Object], places: Iterable[int], inserted: Iterable[
 
 
 def collect_text(data: Any) -> str:
-    """The words in something that has no place here: every `text` in it, a line each."""
+    """Returns every `text` field in data of another protocol, one per line."""
     texts: list[str] = []
     waiting: list[tuple[Any, Any]] = [("", data)]
     while waiting:  # not recursive: the data may have any depth
@@ -208,7 +208,7 @@ def collect_text(data: Any) -> str:
 
 
 def omit_with_loss(loss: str) -> Callable[[Any, Any], list[Object]]:
-    """What a writer's table does with parts that have no place: it reports them by this row of its losses."""
+    """Returns a table row for parts that the protocol cannot express: it reports this loss."""
 
     def leave(draft: RequestDraft, _: Any) -> list[Object]:
         draft.report_loss(loss)
@@ -225,7 +225,7 @@ OMITTED_PARTS: Mapping[type, Callable[[Any, Any], list[Object]]] = {
 
 
 def write_foreign_state(**around: str) -> Callable[[Any, Any], list[Object]]:
-    """What it does with opaque state: its own as it was, of others' the words, with these fields around them."""
+    """Returns a table row for opaque state: unchanged for its own protocol, otherwise the text with these fields."""
 
     def write(draft: RequestDraft, part: rq.Opaque) -> list[Object]:
         if part.protocol == draft.protocol:
@@ -238,23 +238,23 @@ def write_foreign_state(**around: str) -> Callable[[Any, Any], list[Object]]:
 
 
 def describe_file(file: rq.File) -> str:
-    """A file that has no place here, as a line of text."""
+    """Returns a line of text for a file that cannot be sent."""
     name = f"[{file.name or file.media}]"
     return f"{name}({file.url})" if file.url else name
 
 
 def effort_for_budget(budget: int) -> str:
-    """The effort that a budget of reasoning tokens amounts to."""
+    """Returns the effort for a budget of reasoning tokens."""
     return next((word for limit, word in EFFORTS if budget <= limit), "high")
 
 
 def budget_for_effort(effort: str) -> int:
-    """The budget of reasoning tokens that an effort amounts to."""
+    """Returns the budget of reasoning tokens for an effort."""
     return BUDGETS.get(effort, BUDGETS["medium"])
 
 
 def budget_within_limit(effort: str, limit: int | None, least: int) -> int:
-    """The same, where it counts against the output limit and must leave room; 0 if the limit has none to spare."""
+    """Returns a budget that leaves room for the answer within the output limit; 0 if there is no room."""
     budget = max(budget_for_effort(effort), least)
     if limit is not None:
         budget = min(budget, limit - MIN_ANSWER_TOKENS)

@@ -29,12 +29,12 @@ _FUNCTION = frozenset({"name", "description", "parameters"})
 
 
 def parse_object(data: bytes) -> Object:
-    """The object that a body holds; lone surrogates and control characters are mended, anything else is refused."""
+    """Returns the object in a body. Lone surrogates and control characters are repaired; other errors are refused."""
     return as_object(parse_value(data)[0])
 
 
 def parse_value(data: bytes | bytearray | str) -> tuple[Any, bool]:
-    """The JSON value of a body, and whether it was strict JSON. Refuses what no reader takes, and what is too deep."""
+    """Returns the JSON value of a body, and whether it was strict JSON. Refuses other text and too deep values."""
     try:
         try:
             return decode_bounded(data), True
@@ -57,7 +57,7 @@ def read_deep_body(data: bytes | str, read: Callable[[Object], T], error: TooDee
         try:
             made = read(as_object(decode_deep(data.encode() if isinstance(data, str) else data)))
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError, msgspec.DecodeError):
-            raise error from None  # the depth was found first; and what was kept as text may not fit where it is
+            raise error from None  # the depth is the first error; a value that is kept as text may not fit its field
         if holds_raw(made):
             raise error
         return made
@@ -66,19 +66,19 @@ def read_deep_body(data: bytes | str, read: Callable[[Object], T], error: TooDee
 
 
 def as_object(value: Any, step: str = "") -> Object:
-    """The value, which must be an object."""
+    """Returns the value, which must be an object."""
     if not isinstance(value, dict):
         raise BadRequest("an object", value, step)
     return cast("Object", value)
 
 
 def get_text(source: Object, key: str) -> str:
-    """The string under a key; absent and null are empty."""
+    """Returns the string under a key; absent and null are empty."""
     return "" if source.get(key) is None else require_text(source, key)
 
 
 def require_text(source: Object, key: str) -> str:
-    """The string that must stand under a key."""
+    """Returns the required string under a key."""
     value = source.get(key)
     if not isinstance(value, str):
         raise BadRequest("a string", value, key)
@@ -86,7 +86,7 @@ def require_text(source: Object, key: str) -> str:
 
 
 def get_choice(source: Object, key: str, known: Mapping[str, T]) -> T:
-    """What the word under a key means."""
+    """Returns what the string under a key stands for."""
     value = source.get(key)
     if not isinstance(value, str) or value not in known:
         raise BadRequest(f"one of {', '.join(known)}", value, key)
@@ -144,7 +144,7 @@ def get_object(source: Object, key: str) -> Object:
 
 
 def read_object(source: Object, key: str, read: Callable[[Object], T]) -> T:
-    """What `read` makes of the object that must stand under a key; its errors get the key in front."""
+    """Calls `read` with the required object under a key. Its errors get the key as path."""
     try:
         return read(as_object(source.get(key)))
     except BadRequest as error:
@@ -157,7 +157,7 @@ def read_optional(source: Object, key: str, read: Callable[[Object], T]) -> T | 
 
 
 def read_objects(source: Object, key: str, read: Callable[[Object], T], *, need: bool = False) -> list[T]:
-    """What `read` makes of each object in the list under a key."""
+    """Calls `read` with each object in the list under a key."""
     value = source.get(key)
     if value is None and not need:
         return []
@@ -167,7 +167,7 @@ def read_objects(source: Object, key: str, read: Callable[[Object], T], *, need:
 
 
 def read_each(items: Iterable[Any], read: Callable[[Object], T], key: str) -> list[T]:
-    """What `read` makes of each object; its errors get the key and the place in front."""
+    """Calls `read` with each object. Its errors get the key and the position as path."""
     made: list[T] = []
     try:
         for item in items:
@@ -205,19 +205,19 @@ def split_results(parts: list[rq.AnyPart]) -> tuple[list[rq.AnyPart], list[rq.An
 
 
 def unknown_fields(source: Object, known: AbstractSet[str]) -> Object:
-    """What a reader has no word for."""
+    """Returns the fields that a reader does not know."""
     return {key: value for key, value in source.items() if key not in known}
 
 
 def empty_fields(source: Object, known: AbstractSet[str]) -> Object:
-    """Known fields that were written out and say nothing: null, or empty. A canonical value cannot tell them apart."""
+    """Returns known fields that are null or empty, which canonical values do not distinguish."""
     return {
         key: value for key, value in source.items() if not value and key in known and value is not False and value != 0
     }
 
 
 def build_extra(protocol: str, fields: Object, **spelled: Any) -> Extra | None:
-    """Extra data of a protocol: fields without a word, and under `_` how something was spelled."""
+    """Returns extra data of a protocol: unknown fields, and under `_` marks of how something was spelled."""
     marks = {key: value for key, value in spelled.items() if value}
     if marks:
         return {protocol: {**fields, "_": marks}}
@@ -249,7 +249,7 @@ def read_function_tool(tool: Object, protocol: str, **marks: Any) -> rq.Tool:
     return read_object(tool, "function", read)
 
 
-# what providers want back, and of which type; whatever else a client may send in their name is not theirs
+# fields of providers' state and their types; clients may send others, which are ignored
 PROVIDER_STATE: dict[str, type] = {
     "caller": dict, "encrypted_content": str, "id": str, "is_error": bool, "minted": bool, "namespace": str,
     "reasoning_details": list, "redacted": str, "redactedContent": str, "server_name": str, "signature": str,
@@ -258,7 +258,7 @@ PROVIDER_STATE: dict[str, type] = {
 
 
 def pick_provider_state(given: Object) -> Extra:
-    """Extra data that came by way of a client: only fields that are known to be a provider's state, by protocol."""
+    """Returns the extra data of a client that is known to be state of a provider, by protocol."""
     return {protocol: state for protocol, fields in given.items() if (state := _known_state(lenient_object(fields)))}
 
 
@@ -268,9 +268,9 @@ def _known_state(fields: Object) -> Object:
 
 
 class ResultMatcher:
-    """Results find their calls where ids are missing: by name and in order, among the calls of the last round.
+    """Finds the calls of results without ids: by name and in order, among the calls of the last round.
 
-    Told of every call and result in the order they were said. A minted id is one that this side made up.
+    Gets every call and result in their order. A minted id was made up by the reader.
     """
 
     def __init__(self) -> None:
@@ -278,11 +278,11 @@ class ResultMatcher:
         self._round: dict[tuple[str, bool], deque[str]] = {}  # by name or under none; all, and minted ones alone
 
     def begin(self) -> None:
-        """Another round of calls begins: what is still open can only be answered by its id."""
+        """Begins another round of calls: open calls of earlier rounds can only be answered by their id."""
         self._round = {}
 
     def call(self, given: str, name: str, minted: str) -> str:
-        """The id of a call."""
+        """Adds a call and returns its id."""
         id = given or minted  # noqa: A001 — as the part calls it
         self._open.add(id)
         for row in (name, ""):
@@ -292,7 +292,7 @@ class ResultMatcher:
         return id
 
     def result(self, given: str, name: str) -> str:
-        """The id of the call that a result answers, or nothing. One that has an id can only answer a minted one."""
+        """Returns the id of the call that a result answers, or an empty string."""
         if given in self._open:
             self._open.remove(given)
             return given

@@ -1,4 +1,4 @@
-"""Deltas in a row, as one item: what the fast path for text hands from stage to stage.
+"""Runs: consecutive deltas as one item, which the fast path for text passes from stage to stage.
 
 `delta_templates` makes runs of frames that differ in their text alone, `frame_templates` writes them. Guard, `Sequence`
 and encoders know runs; other stages get the deltas of one by `expand_runs`.
@@ -33,29 +33,29 @@ class TextRun(msgspec.Struct, eq=False):
     texts: list[str] | None = None
 
     def events(self) -> list[AnyEvent]:
-        """One delta for each frame."""
+        """Returns one delta for each frame."""
         kind, index = self.kind, self.index
         texts = [word.decode() for word in self.words] if self.texts is None else self.texts
         return [kind(index, text) for text in texts]
 
     def text(self) -> str:
-        """All of it."""
+        """Returns the whole text."""
         return b"".join(self.words).decode() if self.texts is None else "".join(self.texts)
 
     def merged(self) -> AnyEvent:
-        """One delta for all frames."""
+        """Returns one delta for all frames."""
         return cast("AnyEvent", self.kind(self.index, self.text()))
 
 
 def expand_runs(batch: Sequence[Any]) -> list[Any]:
-    """A batch with the deltas of its runs."""
+    """Returns a batch with single deltas in place of runs."""
     if TextRun not in map(type, batch):
         return batch if type(batch) is list else list(batch)  # pyright: ignore[reportUnknownVariableType]
     return [event for one in batch for event in (one.events() if type(one) is TextRun else (one,))]
 
 
 def merge_runs(batch: Sequence[Any]) -> Sequence[Any]:
-    """A batch with one delta for each of its runs."""
+    """Returns a batch with one delta in place of each run."""
     if TextRun not in map(type, batch):
         return batch
     return [one.merged() if type(one) is TextRun else one for one in batch]
@@ -73,7 +73,7 @@ def are_deltas_of(events: Sequence[Any], delta: Any, index: int | None) -> bool:
 
 
 class ExpandRuns:
-    """A stage before others that want every event."""
+    """A stage before stages that need every single event."""
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         return expand_runs(events)
@@ -87,9 +87,9 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True, eq=False)
 class FrameTemplate:
-    """The frames of more text for one open part: what stands before the JSON string and behind it.
+    """Writes further text frames of one open part: the bytes before and after the JSON string.
 
-    `keep` is told every text, where an encoder needs them later.
+    `keep` gets every text, if the encoder needs them later.
     """
 
     kind: Any
@@ -100,14 +100,14 @@ class FrameTemplate:
     keep: Callable[[str], None] | None = None
 
     def frame(self, text: str) -> Frame:
-        """The frame of one text."""
+        """Returns the frame of one text."""
         data = self.before + _encode(text) + self.after
         if self.keep is not None:
             self.keep(text)
         return self.name, data
 
     def run(self, run: TextRun) -> list[Any]:
-        """The frames of a run."""
+        """Returns the frames of a run."""
         if self.keep is not None:
             self.keep(run.text())
         return [FrameRun(self.name, self.before, run.words, self.after)]

@@ -1,8 +1,8 @@
-"""Errors in the words of a client's own vendor: which status, type, code and message it sends for a kind of fault.
+"""Vendor errors: the kind of a vendor's error, and the status, type, code and message a vendor sends for a kind.
 
-Each protocol's folder has a table of them (`Protocol.errors`). A provider that speaks the client's protocol is quoted
-instead. What the gateway itself refuses keeps its own message and code. A connection to a provider that breaks is
-the client's chance to ask again, so its message has the words by which clients recognise one.
+Each protocol has an error table (`Protocol.errors`). The error of a provider of the client's protocol is quoted
+instead. Errors of the gateway keep their message and code. If the connection to a provider breaks, the message has
+the phrases by which clients recognise a broken connection, so that they retry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock._diagnostics import read_tables
 from penstock._lenient_fields import as_object, as_objects, get_object, get_text
 from penstock.events import Fault, FaultKind
 
-ErrorKind: TypeAlias = FaultKind | Literal["body-size"]  # too many bytes: vendors tell it from too many tokens
+ErrorKind: TypeAlias = FaultKind | Literal["body-size"]  # too many bytes is not too many tokens
 RefusedBy: TypeAlias = Literal["gateway", "provider"]
 HTTP = "http"  # where `Fault.extra` has the body of a refusal, and the protocol it was written in
 ERROR, PARAM = "error", "param"  # what a protocol's own `Fault.extra` may hold: its error object, the field at fault
@@ -69,7 +69,7 @@ TOKEN_COUNTS = [re.compile(pattern, re.IGNORECASE) for pattern in _TABLES["token
 OVERFLOW = MESSAGE_PATTERNS["too-large"]
 QUOTA = MESSAGE_PATTERNS.pop("quota")
 QUOTA_EXHAUSTED = "QUOTA_EXHAUSTED"  # Google's code for a quota that does not come back within minutes
-_VAGUE: frozenset[FaultKind] = frozenset({"invalid", "server", "other"})  # kinds that a status may know better
+_VAGUE: frozenset[FaultKind] = frozenset({"invalid", "server", "other"})  # the status may be more specific
 _VAGUE_STATUSES = frozenset({400, 422, 500, 502})
 _QUOTA_STATUSES = frozenset({400, 401, 403, 422, 429})  # statuses that providers send if credit is used up
 _OPENAI_PROTOCOLS = ("openai-chat", "responses", "completions")  # they have the same error object
@@ -78,14 +78,14 @@ _SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
 def vendor_error(errors: ErrorTable, fault: Fault) -> VendorError:
-    """The row of a fault."""
+    """Returns the row of a fault."""
     if fault.kind == "too-large" and fault.status == _BYTES and not OVERFLOW.search(fault.message[:_LONGEST]):
         return errors["body-size"]
     return errors[fault.kind]
 
 
 def refused_by(fault: Fault) -> RefusedBy:
-    """Who refused: a provider whose error is quoted in the fault, or whoever made the fault."""
+    """Returns who refused the request: a provider, if the fault has its error, otherwise the gateway."""
     said = fault.extra or {}
     return "provider" if HTTP in said or any(get_object(as_object(own), ERROR) for own in said.values()) else "gateway"
 
@@ -94,7 +94,7 @@ def refused_by(fault: Fault) -> RefusedBy:
 
 
 def is_from_protocol(fault: Fault, protocol: str) -> bool:
-    """Whether the error is of a provider that speaks this protocol."""
+    """True if the error comes from a provider of this protocol."""
     said = fault.extra or {}
     written = get_text(as_object(said.get(HTTP)), "protocol")
     return bool(protocol) and (
@@ -103,14 +103,14 @@ def is_from_protocol(fault: Fault, protocol: str) -> bool:
 
 
 def provider_body(fault: Fault, protocol: str) -> dict[str, Any] | None:
-    """The body with which a provider of this protocol refused; None where it is of another, or not of its shape."""
+    """Returns the error body of a provider of this protocol; None if it is another's, or has another shape."""
     http = as_object((fault.extra or {}).get(HTTP))
     body = as_object(http.get("body")) or as_object(next(iter(as_objects(http.get("body"))), None))
     return body if is_from_protocol(fault, protocol) and get_text(get_object(body, ERROR), "message") else None
 
 
 def provider_error_object(fault: Fault, protocol: str) -> dict[str, Any]:
-    """The error object of a provider of this protocol, from a body or from a stream; empty where there is none."""
+    """Returns the error object of a provider of this protocol, from a body or a stream; empty if there is none."""
     body = provider_body(fault, protocol)
     return (
         get_object(body, ERROR) if body is not None else get_object(as_object((fault.extra or {}).get(protocol)), ERROR)
@@ -118,24 +118,24 @@ def provider_error_object(fault: Fault, protocol: str) -> dict[str, Any]:
 
 
 def rejected_param(fault: Fault, protocol: str) -> Any:
-    """The field of the request that the gateway itself objects to."""
+    """Returns the field of the request that the gateway refuses."""
     return as_object((fault.extra or {}).get(protocol)).get(PARAM)
 
 
 def vendor_code(fault: Fault, row: VendorError) -> str | None:
-    """The vendor's code; the gateway's own where it has one that is written like a vendor's."""
+    """Returns the vendor's code, or the gateway's code if it is written like a vendor's."""
     if refused_by(fault) == "provider":
         return row.code
     if _OWN_CODE.fullmatch(fault.code) and (fault.code == row.code or normalize_code(fault.code) not in KINDS_BY_CODE):
         return fault.code
-    return None if fault.kind == "not-found" else row.code  # the gateway lacks other things than models, too
+    return None if fault.kind == "not-found" else row.code  # the gateway reports this kind not only for models
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def token_counts(message: str) -> tuple[int, int] | None:
-    """How many tokens a prompt has and how many it may have, as a provider says it."""
+    """Returns the tokens of a prompt and the limit, as a provider's message has them."""
     found = next((found for one in TOKEN_COUNTS if (found := one.search(message[:_LONGEST]))), None)
     if found is None:
         return None
@@ -144,7 +144,7 @@ def token_counts(message: str) -> tuple[int, int] | None:
 
 
 def vendor_message(fault: Fault, row: VendorError) -> str:
-    """The message as the vendor begins it. Of a provider's own message nothing is lost but words for two numbers.
+    """Returns the message with the vendor's opening. A message about token counts is rewritten as the vendor's.
 
     The gateway's own refusals keep their message. A broken connection is not one of them.
     """
@@ -162,7 +162,7 @@ def vendor_message(fault: Fault, row: VendorError) -> str:
 
 
 def normalize_code(given: object) -> str:
-    """A word as the table has it."""
+    """Returns a code in the form of the table."""
     return _SEPARATORS.sub("", str(given or "").lower())
 
 
@@ -178,7 +178,7 @@ def fault_kind(*words: object, status: int | None = None) -> FaultKind:
 
 
 def is_daily_quota(details: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether Google's error details name a quota per day. Its message is the same for one per minute."""
+    """True if Google's error details name a daily quota. The message is the same for a quota per minute."""
     lists: list[Any] = [one.get("violations") for one in details]
     rows: list[Any] = [row for one in lists if isinstance(one, list) for row in one]  # pyright: ignore[reportUnknownVariableType]
     return any("PerDay" in str(row.get("quotaId")) for row in rows if isinstance(row, dict))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
@@ -223,7 +223,7 @@ def openai_error_object(fault: Fault, protocol: str, errors: ErrorTable, *, even
     if event:
         code = row.event_code or row.code
     elif fault.kind == "invalid":
-        code, param = _sibling_words(fault, protocol, code, param)
+        code, param = _sibling_code(fault, protocol, code, param)
     if quoted:
         return {"message": fault.message, "type": row.type, "param": None, "code": None, **quoted}
     return {"message": _openai_message(fault, row), "type": row.type, "param": param, "code": code}
@@ -234,8 +234,8 @@ def build_error_body(fault: Fault, protocol: str, errors: ErrorTable) -> dict[st
     return {"error": openai_error_object(fault, protocol, errors)}
 
 
-def _sibling_words(fault: Fault, protocol: str, code: str | None, param: Any) -> tuple[str | None, Any]:
-    """What a provider of a sibling protocol says of an invalid request: code and field have the same names there."""
+def _sibling_code(fault: Fault, protocol: str, code: str | None, param: Any) -> tuple[str | None, Any]:
+    """Returns code and field of an error of another OpenAI protocol: they have the same names there."""
     for sibling in _OPENAI_PROTOCOLS:
         said = provider_error_object(fault, sibling) if sibling != protocol else {}
         if said:
@@ -244,7 +244,7 @@ def _sibling_words(fault: Fault, protocol: str, code: str | None, param: Any) ->
 
 
 def _openai_message(fault: Fault, row: VendorError) -> str:
-    """The message, with how long to wait: OpenAI says so in words, and that is where Codex reads it in a stream."""
+    """Returns the message with the delay, as OpenAI writes it. Codex reads the delay from the message in a stream."""
     message = vendor_message(fault, row)
     if fault.kind != "rate-limit" or fault.retry_after is None or "try again in" in message.lower():
         return message

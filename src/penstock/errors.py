@@ -1,9 +1,9 @@
-"""The exceptions penstock raises. In-band trouble is a `Fault` event, not one of these.
+"""The exceptions penstock raises. Errors inside a stream are `Fault` events.
 
 PenstockError
-├── InputError            what was given cannot be used; the message names the place and the fix
+├── InputError            an argument or input cannot be used; the message names the place and the fix
 │   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
-│   ├── Unrecognised      the protocol was to be found out, and no protocol knows the stream
+│   ├── Unrecognised      the protocol of a stream is not recognised
 │   ├── BadRequest        a request that cannot be read: the path, what was found, what was expected
 │   │   └── TooDeep       a request whose JSON is nested deeper than the limit
 │   ├── FramingError      the bytes are not the framing they were said to be
@@ -11,21 +11,21 @@ PenstockError
 ├── MissingExtra          an optional dependency is needed; the message names the extra
 ├── StreamFault           a `Fault` event, raised because the caller asked for an exception
 │   └── ProviderError     a provider refused, failed or was not reached: status, code, request id, retry-after, body …
-│       ├── AuthError           it does not know the key
-│       ├── PermissionDenied    it knows the key, and will not: no right
+│       ├── AuthError           the key is not accepted
+│       ├── PermissionDenied    the key has no permission
 │       │   └── QuotaExceeded   no credit left, or a limit on spending is reached: waiting does not help
 │       ├── NotFound            no such model or address
-│       ├── InvalidRequest      it does not take the request
-│       │   └── TooLarge        it is more than the model takes
-│       ├── RateLimited         too much, for now
-│       ├── Overloaded          it is busy, or its circuit is open
-│       ├── ServerError         it broke
-│       ├── TimedOut            it, or the way to it, took too long
-│       ├── NetworkError        it was not reached, or the connection broke
-│       ├── Filtered            its policy forbids the prompt or the answer
-│       ├── Cancelled           somebody called it off
-│       └── BadAnswer           what came was cut short or made no sense
-└── GrammarError          a codec broke the event grammar: a bug of ours, please report it
+│       ├── InvalidRequest      the provider refuses the request
+│       │   └── TooLarge        the request exceeds a limit of the model
+│       ├── RateLimited         too many requests or tokens at the moment
+│       ├── Overloaded          the provider is busy, or its circuit breaker is open
+│       ├── ServerError         the provider failed
+│       ├── TimedOut            no answer in time
+│       ├── NetworkError        not reached, or the connection broke
+│       ├── Filtered            a policy forbids the prompt or the answer
+│       ├── Cancelled           the request was cancelled
+│       └── BadAnswer           the answer was cut off or cannot be read
+└── GrammarError          a codec violates the event grammar: a bug, please report it
 
 `explain(error)` prints everything that is known about one, for a bug report; secrets are removed before they get here.
 """
@@ -48,15 +48,15 @@ _JSON_KINDS[float] = "a number"
 
 
 class PenstockError(Exception):
-    """The root of everything penstock raises on purpose."""
+    """The base class of penstock's exceptions."""
 
 
 class InputError(PenstockError, ValueError):
-    """Something the caller gave cannot be used."""
+    """An argument or input cannot be used."""
 
 
 class UnknownProtocol(InputError):
-    """No such protocol, or not in that direction."""
+    """No such protocol, or it cannot be read or written."""
 
     def __init__(self, name: str, known: Iterable[str], what: str = "protocol", *, meant: str = "") -> None:
         self.name = name
@@ -67,7 +67,7 @@ class UnknownProtocol(InputError):
 
 
 class Unrecognised(InputError):
-    """No protocol knows the stream."""
+    """The protocol of a stream is not recognised."""
 
     def __init__(self, frames: int, known: Iterable[str]) -> None:
         seen = "no protocol knows what is in it" if frames else "there is nothing in it"
@@ -75,7 +75,7 @@ class Unrecognised(InputError):
 
 
 class BadRequest(InputError):
-    """A value of a request is not what it must be. The path grows from the inside out as readers pass it on."""
+    """A value of a request has the wrong type. Readers extend the path from the inside out."""
 
     def __init__(self, expected: str, found: object, step: str = "") -> None:
         super().__init__(expected)
@@ -84,7 +84,7 @@ class BadRequest(InputError):
         self.path: str = step
 
     def at(self, step: str | int) -> BadRequest:
-        """The same error, one level further out."""
+        """Adds a step to the front of the path and returns the error."""
         step = f"[{step}]" if isinstance(step, int) else step
         self.path = step + ("" if not self.path or self.path.startswith("[") else ".") + self.path
         return self
@@ -105,11 +105,11 @@ class TooDeep(BadRequest):
 
 
 class FramingError(InputError):
-    """The bytes do not follow their framing."""
+    """The bytes violate the framing."""
 
 
 class FrameTooLarge(InputError):
-    """A single frame grew past the configured limit."""
+    """A frame is larger than the limit."""
 
     def __init__(self, size: int, limit: int) -> None:
         self.size = size
@@ -135,7 +135,7 @@ class StreamFault(PenstockError):
 
 
 class ProviderError(StreamFault):
-    """A provider's no. `attempts` are the errors of the tries before this one."""
+    """An error of a provider. `attempts` are the errors of earlier attempts."""
 
     hint: ClassVar[str] = ""
 
@@ -169,13 +169,13 @@ class ProviderError(StreamFault):
 
 
 class AuthError(ProviderError):
-    """It does not know the key."""
+    """The provider does not accept the key."""
 
     hint = "check the key: `penstock doctor` shows which variable it is read from"
 
 
 class PermissionDenied(ProviderError):
-    """It knows the key, and will not."""
+    """The key has no permission."""
 
     hint = "the account has no right to this model"
 
@@ -193,57 +193,57 @@ class NotFound(ProviderError):
 
 
 class InvalidRequest(ProviderError):
-    """It does not take the request."""
+    """The provider refuses the request."""
 
     hint = "the message names what it refuses; `penstock convert` shows the body that is sent"
 
 
 class TooLarge(InvalidRequest):
-    """More than the model takes."""
+    """The request exceeds a limit of the model."""
 
     hint = "shorten the conversation, or set context_management=True"
 
 
 class RateLimited(ProviderError):
-    """Too much, for now."""
+    """Too many requests or tokens at the moment."""
 
     hint = "wait as long as it says, or name a second provider to fall back on"
 
 
 class Overloaded(ProviderError):
-    """It is busy, or its circuit is open."""
+    """The provider is busy, or its circuit breaker is open."""
 
     hint = "try again in a while, or name a second provider to fall back on"
 
 
 class ServerError(ProviderError):
-    """It broke."""
+    """The provider failed."""
 
     hint = "the fault is the provider's; its request id is what its support will ask for"
 
 
 class TimedOut(ProviderError):
-    """It took too long."""
+    """The provider did not answer in time."""
 
     hint = "the limits are `timeouts` of the request options"
 
 
 class NetworkError(ProviderError):
-    """It was not reached, or the connection broke."""
+    """The provider was not reached, or the connection broke."""
 
     hint = "check the address, the proxy and the certificates: `penstock doctor` tries them"
 
 
 class Filtered(ProviderError):
-    """Its policy forbids the prompt or the answer."""
+    """The provider's policy forbids the prompt or the answer."""
 
 
 class Cancelled(ProviderError):
-    """Somebody called it off."""
+    """The request was cancelled."""
 
 
 class BadAnswer(ProviderError):
-    """What came was cut short, or made no sense."""
+    """The answer was cut off or cannot be read."""
 
     hint = "the answer broke off or was no answer; something between here and the provider may have changed it"
 
@@ -258,7 +258,7 @@ KINDS: dict[str, type[ProviderError]] = {
 
 
 def provider_error(fault: Fault, **known: Any) -> ProviderError:
-    """The error of a fault, of the class that its kind has; `known` as `ProviderError` takes it."""
+    """Returns the exception for a fault, by its kind. `known` are further arguments of `ProviderError`."""
     return KINDS[fault.kind](fault, **known)
 
 
@@ -267,7 +267,7 @@ class GrammarError(PenstockError):
 
 
 def explain(error: BaseException) -> str:
-    """Everything that is known about an error, its causes and earlier tries included, as one block of text."""
+    """Returns all that is known about an error as text, with its causes and earlier attempts."""
     return "\n".join(_explain_lines(error, set()))
 
 

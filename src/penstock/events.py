@@ -1,4 +1,4 @@
-"""The canonical events: the one language between every decoder and every encoder.
+"""The canonical events between decoders and encoders.
 
 Grammar (held by `penstock._grammar.Guard`, guaranteed by decoders, assumed by encoders):
 
@@ -121,7 +121,7 @@ class ReasoningEnd(PartEnd, frozen=True, gc=False):
 
 
 class CallStart(Event, frozen=True, gc=False):
-    """A tool call begins. `by="provider"`: the provider runs it itself, nobody else may."""
+    """A tool call begins. `by="provider"`: the provider runs it, not the client."""
 
     index: int
     id: str
@@ -154,14 +154,14 @@ class EndedCall(Event, frozen=True, gc=False):
 
 
 class CallEnd(EndedCall, frozen=True, gc=False):
-    """The call is whole: the only event that makes a call callable. `json` is all of its input.
+    """The call is complete, and only now may be run. `json` is its whole input.
 
     `broken`: its input is complete, but a fault came before the provider ended the call.
     """
 
 
 class CallCut(EndedCall, frozen=True, gc=False):
-    """The call never became whole. A type of its own, so that no consumer can run it by mistake.
+    """The call is incomplete. It has another type than a complete call, so that no consumer runs it by mistake.
 
     `broken`: because of a fault. Without it, because the provider ended the answer (`length`) or sent a bad input.
     """
@@ -260,7 +260,7 @@ class Usage(Event, frozen=True, gc=False):
 
 
 class Finish(Event, frozen=True, gc=False):
-    """The turn ended by itself. `raw` is the provider's word; `others` the reasons of further choices."""
+    """The turn ended by itself. `raw` is the provider's reason; `others` the reasons of further choices."""
 
     reason: Reason
     raw: str = ""
@@ -269,7 +269,7 @@ class Finish(Event, frozen=True, gc=False):
 
 
 class Fault(Event, frozen=True, gc=False):
-    """The turn was broken off. `truncated`: the bytes ended before the answer did."""
+    """The turn failed. `truncated`: the bytes ended before the answer was complete."""
 
     kind: FaultKind
     message: str
@@ -281,7 +281,7 @@ class Fault(Event, frozen=True, gc=False):
 
 
 class Unknown(Event, frozen=True, gc=False):
-    """A well-formed payload without a canonical word. The same protocol replays `data` as it was."""
+    """A well-formed payload without a canonical event. The same protocol writes `data` unchanged."""
 
     protocol: str
     data: str

@@ -1,8 +1,8 @@
-"""What is asked of a model, and what came back whole: `Request`, its messages, parts, tools and settings; `Turn`.
+"""A request to a model (`Request`: messages, parts, tools, settings) and its complete answer (`Turn`).
 
 Part kinds are the nouns of the events: text, reasoning, call, result, file, source, opaque. Raw JSON stays text.
-What a reader has no word for it keeps in `extra`, at its own level and under its protocol's name, so that the
-same protocol gets it back. Plain Structs: nothing here reads or writes a wire format.
+Readers keep unknown fields in `extra`, at the same level and under the protocol's name, so that the same
+protocol gets them back. Plain Structs: nothing here reads or writes a wire format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Part(msgspec.Struct, tag_field="type", tag=kebab, omit_defaults=True, kw_o
 
 
 class Text(Part):
-    """What was said; `refusal` when the model declined."""
+    """Text; `refusal` if the model declined."""
 
     text: str = ""
     refusal: bool = False
@@ -38,7 +38,7 @@ class Text(Part):
 
 
 class Reasoning(Part):
-    """What the model thought; `extra` holds the state that must be sent back as it was."""
+    """The model's reasoning; `extra` holds state that must be sent back unchanged."""
 
     text: str = ""
     form: ReasoningForm = "full"
@@ -48,7 +48,7 @@ class Reasoning(Part):
 
 
 class Call(Part):
-    """A tool call. `cut`: its input never became whole, so it must not be run."""
+    """A tool call. `cut`: its input is incomplete, so it must not be run."""
 
     id: str
     name: str
@@ -83,7 +83,7 @@ class File(Part):
 
 
 class Result(Part):
-    """What a tool answered: text, JSON and files, in order."""
+    """The result of a tool: text, JSON and files, in order."""
 
     call: str
     name: str = ""
@@ -140,7 +140,7 @@ ResultPart: TypeAlias = Text | Json | File | Source | Opaque
 
 
 class Message(msgspec.Struct, omit_defaults=True, gc=False):
-    """One message. Results stand in messages of role `tool`; a system message stays where it was said."""
+    """One message. Results stand in messages of role `tool`; a system message stays at its position."""
 
     role: Role
     parts: list[AnyPart] = []
@@ -151,8 +151,8 @@ class Message(msgspec.Struct, omit_defaults=True, gc=False):
 class Tool(msgspec.Struct, omit_defaults=True, gc=False):
     """A tool on offer. `schema` is the JSON Schema of a function's input; a custom tool takes free text.
 
-    `provider` tools are run upstream, `unknown` ones are of a kind this version has no word for: both keep what they
-    were in `extra`. `namespace` groups tools whose names are only unique inside it.
+    `provider` tools are run upstream, `unknown` ones are of a kind that this version does not know: both are kept
+    in `extra`. `namespace` groups tools whose names are only unique inside it.
     """
 
     name: str
@@ -184,7 +184,7 @@ class Format(msgspec.Struct, omit_defaults=True):
 
 
 class Settings(msgspec.Struct, omit_defaults=True):
-    """What all protocols can be asked for in some form. None: not said, the provider's default holds."""
+    """Settings that most protocols have in some form. None: not set, the provider's default applies."""
 
     max_output: int | None = None
     temperature: float | None = None
@@ -212,7 +212,7 @@ class Settings(msgspec.Struct, omit_defaults=True):
 
 
 class Request(msgspec.Struct, omit_defaults=True):
-    """Everything that is asked of a model. `options` are provider options, keyed by provider, passed on untouched."""
+    """A request to a model. `options` are provider options, keyed by provider, passed on untouched."""
 
     model: str = ""
     messages: list[Message] = []
@@ -220,14 +220,14 @@ class Request(msgspec.Struct, omit_defaults=True):
     choice: ToolChoice | None = None
     settings: Settings = msgspec.field(default_factory=Settings)
     stream: bool = False
-    usage: bool | None = None  # whether a stream should end with its usage; None: not said
+    usage: bool | None = None  # whether a stream should end with its usage; None: not set
     options: dict[str, Any] = {}
     extra: Extra | None = None
     diagnostics: list[Diagnostic] = []
 
 
 class Turn(msgspec.Struct, omit_defaults=True):
-    """One model response, whole. Parts stand in the order they opened; exactly one of `finish` and `fault` is set."""
+    """One complete model response. Parts stand in the order they opened; exactly one of `finish` and `fault` is set."""
 
     id: str = ""
     model: str = ""

@@ -1,7 +1,7 @@
-"""What must outlive a request: the Protocols of stores, and the one that keeps things in memory.
+"""Data that outlives a request: the Protocols of stores, and a store in memory.
 
-Every key is looked up under a tenant first: no tenant ever sees what another one put in. Values are bytes, so that any
-database can hold them. The clock is given, not read.
+Every key belongs to a tenant: no tenant ever sees rows of another. Values are bytes, so that any
+database can hold them. The caller passes the clock.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FactorStore(RowReader, Protocol):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much is kept. A tenant over its bounds loses its own oldest rows; over all, the tenant idle longest loses."""
+    """The limits of a store. Over its limit a tenant loses its oldest rows; over the total, the longest idle tenant."""
 
     rows: int = 5_000  # of one tenant
     size: int = 32 * 2**20  # bytes of one tenant
@@ -93,7 +93,7 @@ def _row_size(key: str, value: bytes) -> int:
 
 
 class MemoryStore:
-    """Rows in memory, the least recently used forgotten first. Reading a row is using it."""
+    """A store in memory. It forgets the least recently used rows first; reading a row counts as use."""
 
     def __init__(self, clock: Callable[[], float], bounds: Bounds | None = None) -> None:
         self._clock = clock

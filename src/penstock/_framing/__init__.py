@@ -1,6 +1,6 @@
-"""Framing: bytes off the network to frames and back. One module for each framing, each a pair of stages.
+"""Framing: bytes from the network to frames and back, and the detection of the framing by the first bytes.
 
-Imports only `penstock.errors`. Knows neither protocols nor events: a frame's data is opaque here.
+Each framing has a parser and a writer, which are stages. They know neither protocols nor events.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ENOUGH = 512
-"""How many bytes are waited for at most, not counting the blanks that a stream begins with."""
+"""The most bytes that detection waits for, without the blanks at the start of a stream."""
 
 BLANKS = 64 * 1024
-"""How many blank bytes a stream may begin with before its framing is guessed without further bytes."""
+"""The most blank bytes at the start of a stream before the fallback is used."""
 
 DETECTED: Mapping[str, type[Parser]] = {
     "eventstream": EventStreamParser,
@@ -36,29 +36,29 @@ DETECTED: Mapping[str, type[Parser]] = {
     "ndjson": NdjsonParser,
     "sse": SseParser,
 }
-"""The framings that can be told from their first bytes, and their parsers."""
+"""The framings that can be detected by their first bytes, and their parsers."""
 
 _TYPES = {
     "application/jsonl": "ndjson", "application/vnd.amazon.eventstream": "eventstream",
     "application/x-ndjson": "ndjson", "text/event-stream": "sse",
 }  # fmt: skip
 _BLANK = b" \t\r\n" + BOM
-_PRELUDE_START = (b"\x00", b"\x01")  # of a message that is no longer than AWS allows
-_EVENTS = (b"data:", b"event:")  # nine streams in ten
+_PRELUDE_START = (b"\x00", b"\x01")  # the length of an AWS message begins so
+_EVENTS = (b"data:", b"event:")  # the usual start of a stream
 _FIRST_LINE = re.compile(rb"(?:data|event|id|retry|):|data[\r\n]")
-_LATER_LINE = re.compile(rb"[\r\n](?:data|event):")  # after a line we do not know, as in a stream joined midway
+_LATER_LINE = re.compile(rb"[\r\n](?:data|event):")  # after an unknown line, as in a stream that was joined late
 
 
 @lru_cache(100)
 def named_framing(content_type: str) -> str | None:
-    """The framing that a content type names; None for those that may be several."""
+    """Returns the framing of a content type; None if the type is ambiguous."""
     return _TYPES.get(content_type.partition(";")[0].strip().lower())
 
 
 def detect(prefix: bytes, fallback: str = "ndjson") -> str | None:
-    """Name the framing of a stream that begins so: `sse`, `ndjson`, `jsonarray` or `eventstream`; None asks for more.
+    """Returns the framing of a stream that begins with these bytes, or None if more bytes are needed.
 
-    A body that is none of these is the fallback's; the parser of `ndjson` gives such a body as one frame.
+    A body of no known framing gets the fallback; the parser of `ndjson` returns such a body as one frame.
     """
     if prefix.startswith(_PRELUDE_START):
         if len(prefix) < PRELUDE.size:
@@ -66,11 +66,11 @@ def detect(prefix: bytes, fallback: str = "ndjson") -> str | None:
         if prelude_length(prefix[: PRELUDE.size]) is not None:
             return "eventstream"
     text = prefix.lstrip(_BLANK)
-    return fallback if len(prefix) - len(text) > BLANKS else _told_by(text[:ENOUGH], fallback)
+    return fallback if len(prefix) - len(text) > BLANKS else _detect_text(text[:ENOUGH], fallback)
 
 
-def _told_by(text: bytes, fallback: str) -> str | None:
-    """The framing that a first text shows: never more than ENOUGH, so that the cutting does not change the answer."""
+def _detect_text(text: bytes, fallback: str) -> str | None:
+    """Returns the framing by at most ENOUGH characters, so that the cutting of chunks does not change the result."""
     if text.startswith(b"{"):
         return "ndjson"
     if text.startswith(b"["):
@@ -81,9 +81,9 @@ def _told_by(text: bytes, fallback: str) -> str | None:
 
 
 class AutoParser:
-    """Chunks to frames of whatever framing the first bytes show; `framing` names it once that is known.
+    """Chunks to frames. Detects the framing by the first bytes; `framing` is its name, once it is known.
 
-    `fallback` is the framing of a stream whose first bytes show none, as its content type may name it.
+    `fallback` is the framing of a stream that cannot be detected, for example by its content type.
     """
 
     __slots__ = ("_fallback", "_head", "_limit", "detected_parser", "framing")
@@ -98,19 +98,18 @@ class AutoParser:
     def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
         if self.detected_parser is not None:
             return self.detected_parser.feed(chunks)
-        # Line ends at the start mean nothing in any framing; they are not kept, or many small chunks of them would cost
-        # time that grows with the square of their number.
+        # Line ends at the start have no meaning in any framing. Keeping them would take quadratic time for many chunks.
         self._head = b"".join((self._head, *chunks)).lstrip(b"\r\n")
         name = "sse" if self._head.startswith(_EVENTS) else detect(self._head, self._fallback)
-        return self._begin(name).feed([self._head]) if name else []
+        return self._start_parser(name).feed([self._head]) if name else []
 
     def finish(self) -> list[Frame]:
         if self.detected_parser is not None:
             return self.detected_parser.finish()
-        parser = self._begin("ndjson")
+        parser = self._start_parser("ndjson")
         return parser.feed([self._head]) + parser.finish()
 
-    def _begin(self, name: str) -> Parser:
+    def _start_parser(self, name: str) -> Parser:
         self.framing = name
         self.detected_parser = DETECTED[name](limit=self._limit)
         return self.detected_parser

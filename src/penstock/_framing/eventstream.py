@@ -1,7 +1,7 @@
 """The AWS event stream: binary messages of headers, a payload and two checksums, as Bedrock sends them.
 
-Reading leans on botocore (the `aws` extra), loaded when a parser is made; writing needs the standard library alone.
-Does not interpret payloads, but for taking an inner stream's payloads out of their base64.
+Reading needs botocore (the `aws` extra), which is loaded when a parser is created; writing needs only the standard
+library. Payloads are not interpreted, except that the payloads of an inner stream are decoded from base64.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PRELUDE = struct.Struct(">III")
 """How a message begins: its length, the length of its headers, the checksum of these two."""
 
 _STRING = 7  # the header type of a string
-_CHUNK = b"chunk"  # the event type of `InvokeModel`, whatever the model
+_CHUNK = b"chunk"  # the event type of `InvokeModel` for all models
 
 
 def prelude_length(prelude: bytes) -> int | None:
-    """The length of the message that begins with these twelve bytes, or None if they begin none."""
+    """Returns the length of the message that begins with these twelve bytes; None if they begin no message."""
     total, headers, checksum = PRELUDE.unpack(prelude)
     if binascii.crc32(prelude[:8]) != checksum or total < headers + PRELUDE.size + 4:
         return None
@@ -39,15 +39,15 @@ class EventStreamParser(BaseParser):
 
     An exception is named by its `:exception-type`; an error, which has no payload, by its `:error-code`, with
     `{"message": …}` as its data. A `chunk` of another protocol's stream (Claude on Bedrock) gives the payload inside
-    it, without a name. Broken framing raises `FramingError`; a message cut off by the end is nothing.
+    it, without a name. Broken framing raises `FramingError`; a message that is cut off by the end is ignored.
     """
 
-    __slots__ = ("_buffer", "_need", "_text")
+    __slots__ = ("_buffer", "_buffered", "_need")
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         super().__init__(limit=limit)
-        self._text = bytearray()
-        self._need = PRELUDE.size  # how much text it takes to go on
+        self._buffered = bytearray()
+        self._need = PRELUDE.size  # bytes that are needed for the next step
         try:
             from botocore.eventstream import EventStreamBuffer
         except ImportError as error:
@@ -57,38 +57,38 @@ class EventStreamParser(BaseParser):
     def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
         if self._late is not None:
             raise self._late
-        self._text += b"".join(chunks)
+        self._buffered += b"".join(chunks)
         frames: list[Frame] = []
         try:
-            while len(self._text) >= self._need:
-                self._step(frames)
+            while len(self._buffered) >= self._need:
+                self._read_next(frames)
         except (FramingError, FrameTooLarge) as error:
             return self._fail(frames, error)
         return frames
 
-    def _step(self, frames: list[Frame]) -> None:
-        """Read a prelude to learn how long the message is, or the whole message.
+    def _read_next(self, frames: list[Frame]) -> None:
+        """Reads a prelude, which has the length of its message, or the whole message.
 
-        botocore is given whole messages only: it would copy what it holds at every chunk.
+        botocore gets whole messages only: it would copy its buffer for every chunk.
         """
         if self._need == PRELUDE.size:
-            length = prelude_length(bytes(self._text[: PRELUDE.size]))
+            length = prelude_length(bytes(self._buffered[: PRELUDE.size]))
             if length is None:
                 raise FramingError("not an AWS event stream, or a damaged one: a message begins with a wrong checksum")
             if length > self._limit:
                 raise FrameTooLarge(length, self._limit)
             self._need = length
         else:
-            message = bytes(self._text[: self._need])
-            del self._text[: self._need]
+            message = bytes(self._buffered[: self._need])
+            del self._buffered[: self._need]
             self._need = PRELUDE.size
-            frames.append(self._read(message))
+            frames.append(self._read_message(message))
 
-    def _read(self, message: bytes) -> Frame:
+    def _read_message(self, message: bytes) -> Frame:
         self._buffer.add_data(message)
         try:
             parsed = next(self._buffer)
-        except Exception as error:  # of damage, botocore raises its own errors, struct's and Python's
+        except Exception as error:  # for damaged messages botocore raises errors of its own, struct's and Python's
             raise FramingError(f"a damaged message in the AWS event stream: {error}") from error
         return _to_frame(parsed.headers, parsed.payload)
 
@@ -100,7 +100,7 @@ def _to_frame(headers: dict[str, Any], payload: bytes) -> Frame:
         return str(headers.get(":error-code", "error")).encode(), msgspec.json.encode(fault)
     name = headers.get(":exception-type") if kind == "exception" else headers.get(":event-type")
     frame = str(name or "").encode(), payload
-    return _unwrap(frame) if frame[0] == _CHUNK else frame
+    return _unwrap_chunk(frame) if frame[0] == _CHUNK else frame
 
 
 class EventStreamWriter(StatelessWriter):
@@ -110,20 +110,20 @@ class EventStreamWriter(StatelessWriter):
 
     def feed(self, frames: Sequence[Frame], /) -> list[bytes]:
         frames = expand_frames(frames)
-        return [b"".join([_message(name, data) for name, data in frames])] if frames else []
+        return [b"".join([_write_message(name, data) for name, data in frames])] if frames else []
 
 
-def _message(name: bytes, data: bytes) -> bytes:
+def _write_message(name: bytes, data: bytes) -> bytes:
     kind = b"exception" if name.endswith(b"Exception") else b"event"
     fields = {b":%b-type" % kind: name, b":content-type": b"application/json", b":message-type": kind}
-    headers = b"".join([_header(*field) for field in fields.items()])
+    headers = b"".join([_write_header(*field) for field in fields.items()])
     start = struct.pack(">II", PRELUDE.size + len(headers) + len(data) + 4, len(headers))
     start += struct.pack(">I", binascii.crc32(start))
     message = start + headers + data
     return message + struct.pack(">I", binascii.crc32(message))
 
 
-def _header(name: bytes, value: bytes) -> bytes:
+def _write_header(name: bytes, value: bytes) -> bytes:
     return struct.pack(">B", len(name)) + name + struct.pack(">BH", _STRING, len(value)) + value
 
 
@@ -137,20 +137,19 @@ _read_chunk = msgspec.json.Decoder(_Chunk).decode
 class BedrockChunks:
     """Frames to frames: a `chunk` of another protocol's stream becomes the payload inside it, as the parser makes it.
 
-    For frames that came another way. All others, exceptions among them, go through as they are; so does a chunk that
-    holds none.
+    For frames of other sources. All other frames, also exceptions and chunks without a payload, pass unchanged.
     """
 
     __slots__ = ()
 
     def feed(self, frames: Sequence[Frame], /) -> list[Frame]:
-        return [_unwrap(frame) if frame[0] == _CHUNK else frame for frame in frames]
+        return [_unwrap_chunk(frame) if frame[0] == _CHUNK else frame for frame in frames]
 
     def finish(self) -> list[Frame]:
         return []
 
 
-def _unwrap(frame: Frame) -> Frame:
+def _unwrap_chunk(frame: Frame) -> Frame:
     try:
         return b"", binascii.a2b_base64(_read_chunk(frame[1]).inner)
     except (msgspec.DecodeError, ValueError):  # what msgspec and binascii raise

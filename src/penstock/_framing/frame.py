@@ -1,7 +1,4 @@
-"""What all framings share: the frame, the two kinds of stage around it, the size limit and the late error.
-
-Leans on nothing but the exception tree. Knows no framing in particular.
-"""
+"""The base of all framings: the frame, the two kinds of stage around it, the size limit and the late error."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ Frame: TypeAlias = tuple[bytes, bytes]
 """One message as it travelled: `(name, data)`.
 
 The name is the SSE event name or the AWS `:event-type`, `b""` where the framing has none. The data is what a decoder
-reads; it stays bytes, for that is what JSON decoders want. A bare tuple on purpose: one call of a regular expression
-makes any number of them, whereas an object for each frame would cost more than finding the frame did.
+reads; it stays bytes, which JSON decoders need. A frame is a plain tuple, because one call of a regular expression
+returns many of them; an object for each frame would cost more than finding it.
 """
 
 LIMIT = 64 * 1024 * 1024
-"""The default size limit of one frame, in bytes: room for the images that providers send inline, yet an end."""
+"""The default size limit of one frame, in bytes: enough for inline images of providers."""
 
 BOM = b"\xef\xbb\xbf"
 
@@ -82,7 +79,7 @@ class BaseParser:
 
 
 class FrameRun(msgspec.Struct, eq=False):
-    """Frames that differ in their text alone, to be written by one join."""
+    """Frames that differ only in their text, to be written by one join."""
 
     name: bytes
     before: bytes
@@ -90,13 +87,13 @@ class FrameRun(msgspec.Struct, eq=False):
     after: bytes
 
     def frames(self) -> list[Frame]:
-        """Each of them."""
+        """Returns the single frames."""
         name, before, after = self.name, self.before, self.after
         return [(name, b'%b"%b"%b' % (before, word, after)) for word in self.words]
 
 
 def expand_frames(frames: Sequence[Any]) -> Sequence[Frame]:
-    """Frames with those of their runs."""
+    """Returns frames with single frames in place of runs."""
     if FrameRun not in map(type, frames):
         return frames
     return [frame for one in frames for frame in (one.frames() if type(one) is FrameRun else (one,))]

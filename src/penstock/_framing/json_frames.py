@@ -1,7 +1,8 @@
-"""Newline-delimited JSON: one line, one frame. A body that is one JSON document on many lines is one frame too.
+"""Newline-delimited JSON and JSON arrays.
 
-Leans on msgspec to tell whether the first line is JSON on its own. Does not check the lines after it: that is the
-decoder's work.
+NDJSON: each line is a frame; a body that is one JSON document on many lines is one frame. Only the first line is
+checked, because the decoder checks the rest. JSON array (Gemini without `alt=sse`): each element is a frame as soon as
+it is complete. The parser follows brackets and strings and does not check that elements are valid JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.errors import FrameTooLarge
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_LF, _CR = b"\n\r"  # as numbers, which are found faster
+_LF, _CR = b"\n\r"  # as numbers, which are searched faster
 _validate = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -32,9 +33,9 @@ def _is_json(line: bytes) -> bool:
 class NdjsonParser(BaseParser):
     """Chunks to frames without names. Blank lines are skipped; a last line without its newline counts.
 
-    If the first line is not JSON on its own, the body is held: it may be a document over several lines (an error body,
-    say) or no JSON at all, and is given as one frame at the end. It is let go, line by line, once a later line begins
-    with `{` and is JSON on its own: then only the first lines were damaged. Never for a body that begins with `[`.
+    If the first line is not JSON on its own, the body is held: it may be a document over several lines (for example an
+    error body) or no JSON, and is returned as one frame at the end. It is released, line by line, once a later line
+    begins with `{` and is JSON by itself: only the first lines were damaged. Not for a body that begins with `[`.
     """
 
     __slots__ = ("_held", "_held_size", "_lines", "_tail")
@@ -58,7 +59,7 @@ class NdjsonParser(BaseParser):
             tail[:] = text[end:]
             lines = whole.split(b"\n")
             lines.pop()  # what follows the last newline: nothing
-            frames = self._take(lines) if len(whole) <= self._limit else self._take_bounded(lines)
+            frames = self._read_lines(lines) if len(whole) <= self._limit else self._read_bounded(lines)
         else:
             tail += text
         if len(tail) > self._limit and self._late is None:
@@ -68,7 +69,7 @@ class NdjsonParser(BaseParser):
     def finish(self) -> list[Frame]:
         if self._late is not None:
             raise self._late
-        frames = self._take([bytes(self._tail)])
+        frames = self._read_lines([bytes(self._tail)])
         body = b"\n".join(self._held).strip()
         self._tail.clear()
         self._held.clear()
@@ -80,27 +81,27 @@ class NdjsonParser(BaseParser):
 
     @property
     def idle(self) -> bool:
-        """Whether all that was fed has come out: what comes next begins a line."""
+        """True if no input is buffered, so that the next byte begins a line."""
         return not self._tail and self._lines and self._late is None
 
     @staticmethod
     def around(_: bytes) -> tuple[bytes, bytes]:
-        """What stands before and behind the data of a line."""
+        """Returns the bytes before and after the data of a line."""
         return b"", b"\n"
 
-    def _take(self, lines: list[bytes]) -> list[Frame]:
+    def _read_lines(self, lines: list[bytes]) -> list[Frame]:
         if not self._lines:
-            lines = self._hold(lines)
+            lines = self._hold_lines(lines)
         return [(b"", line) for raw in lines if (line := raw.strip())]
 
-    def _take_bounded(self, lines: list[bytes]) -> list[Frame]:
+    def _read_bounded(self, lines: list[bytes]) -> list[Frame]:
         for at, line in enumerate(lines):
             if len(line) > self._limit:
-                return self._fail(self._take(lines[:at]), FrameTooLarge(len(line), self._limit))
-        return self._take(lines)
+                return self._fail(self._read_lines(lines[:at]), FrameTooLarge(len(line), self._limit))
+        return self._read_lines(lines)
 
-    def _hold(self, lines: list[bytes]) -> list[bytes]:
-        """Hold lines until one shows that the body has a value on each; give those that are then free to go."""
+    def _hold_lines(self, lines: list[bytes]) -> list[bytes]:
+        """Holds lines until one shows that the body has one value per line. Returns the lines that are released."""
         held = self._held
         for at, raw in enumerate(lines):
             line = raw if held else raw.lstrip().removeprefix(BOM)
@@ -133,7 +134,7 @@ class NdjsonWriter(StatelessWriter):
         if not frames:
             return []
         if FrameRun in map(type, frames):
-            return [b"".join([_run(frame) if type(frame) is FrameRun else self.feed([frame])[0] for frame in frames])]
+            return [b"".join([_write_run(one) if type(one) is FrameRun else self.feed([one])[0] for one in frames])]
         lines = [data for _, data in frames]
         text = b"".join(lines)  # one look for line ends in all of it
         if _LF in text or _CR in text:
@@ -141,7 +142,7 @@ class NdjsonWriter(StatelessWriter):
         return [b"\n".join([*lines, b""])]
 
 
-def _run(run: FrameRun) -> bytes:
+def _write_run(run: FrameRun) -> bytes:
     around = run.before + run.after
     if _LF in around or _CR in around:
         return b"".join(NdjsonWriter().feed(run.frames()))
@@ -163,7 +164,7 @@ _OPEN_ARRAY, _OPEN_OBJECT, _CLOSE_ARRAY, _CLOSE_OBJECT = b"[{]}"
 class JsonArrayParser(BaseParser):
     """Chunks to frames without names. An element cut off by the end of the body still counts.
 
-    A body that is one object instead of an array (an error, say) is one frame.
+    A body that is one object instead of an array (for example an error) is one frame.
     """
 
     __slots__ = ("_at", "_base", "_depth", "_quoted", "_start", "_text")
@@ -195,7 +196,7 @@ class JsonArrayParser(BaseParser):
         if self._late is not None:
             raise self._late
         frames: list[Frame] = []
-        self._give(frames, len(self._text))
+        self._add_element(frames, len(self._text))
         return frames
 
     def _scan(self, frames: list[Frame]) -> None:
@@ -207,10 +208,10 @@ class JsonArrayParser(BaseParser):
                 self._read_inside(frames)
             else:
                 self._read_between(frames)
-        self._check(end)
+        self._check_size(end)
 
     def _read_string(self) -> None:
-        """Go to the quote that ends the string: the first one not behind an odd number of backslashes."""
+        """Moves to the quote that ends the string: the first one without an odd number of backslashes before it."""
         text = self._text
         quote = text.find(b'"', self._at)
         if quote < 0:
@@ -223,7 +224,7 @@ class JsonArrayParser(BaseParser):
         self._at = quote + 1
 
     def _read_inside(self, frames: list[Frame]) -> None:
-        """Go from bracket to bracket until the element ends, a string has to be followed, or the text ends."""
+        """Moves from bracket to bracket until the element ends, a string with escapes begins, or the text ends."""
         text, at, depth, base = self._text, self._at, self._depth, self._base
         end = len(text)
         while (at := _skip_inside(text, at).end()) < end:
@@ -234,7 +235,7 @@ class JsonArrayParser(BaseParser):
             elif char in (_CLOSE_OBJECT, _CLOSE_ARRAY):
                 depth -= 1
                 if depth == base:
-                    self._give(frames, at)
+                    self._add_element(frames, at)
                     break
             elif char == _QUOTE:
                 self._quoted = True
@@ -242,7 +243,7 @@ class JsonArrayParser(BaseParser):
         self._at, self._depth = at, depth
 
     def _read_between(self, frames: list[Frame]) -> None:
-        """Go to the next character that begins or ends something."""
+        """Moves to the next character that begins or ends an element."""
         text = self._text
         if self._start == self._at:
             self._start = self._at = _skip_blank(text, self._at).end()
@@ -253,25 +254,25 @@ class JsonArrayParser(BaseParser):
         elif text[at] == _QUOTE:
             self._quoted = True
         elif text[at] == _COMMA:
-            self._give(frames, at, skip=1)
+            self._add_element(frames, at, skip=1)
         elif text[at] == _CLOSE_ARRAY and self._base:
-            self._give(frames, at, skip=1)
+            self._add_element(frames, at, skip=1)
             self._base = self._depth = 0
         elif text[at] == _OPEN_ARRAY and not self._base:
-            self._give(frames, at, skip=1)
+            self._add_element(frames, at, skip=1)
             self._base = self._depth = 1
         elif text[at] in (_OPEN_OBJECT, _OPEN_ARRAY):
             self._depth += 1
 
-    def _give(self, frames: list[Frame], end: int, skip: int = 0) -> None:
-        """Give the element that ends here, if there is any, and begin another after what is to be skipped."""
-        self._check(end)
+    def _add_element(self, frames: list[Frame], end: int, skip: int = 0) -> None:
+        """Adds the element that ends here, if there is one, and begins the next after `skip` characters."""
+        self._check_size(end)
         element = bytes(self._text[self._start : end]).rstrip()
         if element:
             frames.append((b"", element))
         self._start = end + skip
 
-    def _check(self, end: int) -> None:
+    def _check_size(self, end: int) -> None:
         if end - self._start > self._limit:
             raise FrameTooLarge(end - self._start, self._limit)
 

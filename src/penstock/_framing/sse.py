@@ -1,7 +1,7 @@
 """Server-sent events: `SseParser` reads them by the WHATWG rules, `SseWriter` writes them.
 
-The common shapes are cut by one call of `split` or of a regular expression; a line parser takes whatever is left.
-Does not decode text, does not reconnect, does not look into the data.
+One call of `split` or of a regular expression reads the common forms; a line parser reads all others. The data is
+not interpreted, and nothing reconnects.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEEP_ALIVE = b": keep-alive\n"
-"""A comment to send between frames while there is nothing to say.
+"""A comment to send between frames while the stream is idle.
 
 It ends with one newline, not two: at a blank line some clients (openai-go always, openai-python once it has seen an
 `id`) dispatch an event with empty data and then fail to parse it.
 """
 
 BLANK_LINES = b"\n\n"
-"""The same for readers that know no comments. Google's SDKs parse one as JSON, or drop the event that follows it."""
+"""The same for clients that cannot read comments. Google's SDKs parse them as JSON, or drop the next event."""
 
 ERROR = b"error"
 """The name of a frame that `GoogleSseWriter` writes as an error."""
 
 # Frames of `event` and `data`, or of `data` alone. When a frame has another shape, the last alternative takes it and
-# all the rest: the list then ends with empty groups, which one look can tell, since a real frame's data is not empty.
+# all the rest: the list then ends with empty groups, which is easy to check, since a real frame's data is not empty.
 # Only single characters are repeated possessively, because Python before 3.11.5 has faults in possessive groups.
 _find_common = re.compile(rb"(?:event: ?+(.*+)\n)?data: ?+(.++)\n\n++|(?s:.++)").findall
 
@@ -51,7 +51,7 @@ _BLANK_LINES = re.compile(rb"\n\n+")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _ERROR = re.compile(rb'\{\s*"error"\s*:')
 _BARE_ERROR = re.compile(rb"^\{.*\n\n", re.MULTILINE)
-_LONGEST_RETRY = 15  # digits; more is no delay anyone means, and int() refuses thousands of them
+_LONGEST_RETRY = 15  # digits; longer numbers are not plausible delays, and int() refuses thousands of digits
 
 
 class SseParser(BaseParser):
@@ -64,8 +64,8 @@ class SseParser(BaseParser):
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         super().__init__(limit=limit)
-        self._tail = bytearray()  # the beginning of a frame that is not whole yet; never starts with a line end
-        self._begun = False  # whether the place of a byte order mark has passed
+        self._tail = bytearray()  # the beginning of an incomplete frame; never starts with a line end
+        self._begun = False  # whether the position of a byte order mark has passed
         self._after_cr = False  # whether the last byte was a CR, so that an LF now is not another line end
         self.line_end: bytes = b"\n"  # as the server writes it
         self.last_event_id: bytes = b""
@@ -76,7 +76,7 @@ class SseParser(BaseParser):
             raise self._late
         text = b"".join(chunks)
         if self._after_cr or not self._begun or _CR in text:
-            text = self._plain(text)
+            text = self._normalize_line_ends(text)
         tail = self._tail
         if not tail:
             text = text.lstrip(b"\n")
@@ -94,15 +94,15 @@ class SseParser(BaseParser):
             if end < len(text):
                 tail += text[end:]
             frames = self._parse(whole) if len(whole) <= self._limit else self._parse_bounded(whole)
-        return frames if len(tail) <= self._limit else self._too_large(frames)
+        return frames if len(tail) <= self._limit else self._fail_too_large(frames)
 
     @property
     def idle(self) -> bool:
-        """Whether all that was fed has come out: what comes next begins a frame."""
+        """True if no input is buffered, so that the next byte begins a frame."""
         return not self._tail and self._begun and not self._after_cr and self._late is None
 
     def around(self, name: bytes) -> tuple[bytes, bytes]:
-        """What servers mostly write before and behind the data of a frame of that name."""
+        """Returns the bytes that servers usually write before and after the data of a frame with this name."""
         return (b"event: %b%bdata: " % (name, self.line_end) if name else _DATA), 2 * self.line_end
 
     def finish(self) -> list[Frame]:
@@ -112,8 +112,8 @@ class SseParser(BaseParser):
         self._tail.clear()
         return self._parse(rest + b"\n\n")
 
-    def _plain(self, text: bytes) -> bytes:
-        """The text without a byte order mark at the start of the stream, and with LF for every line end."""
+    def _normalize_line_ends(self, text: bytes) -> bytes:
+        """Returns the text without a byte order mark at the start of the stream, and with LF for every line end."""
         if not self._begun:
             text = bytes(self._tail) + text
             self._tail.clear()
@@ -133,11 +133,11 @@ class SseParser(BaseParser):
                 text = text.replace(b"\r", b"\n")
         return text
 
-    def _too_large(self, frames: list[Frame]) -> list[Frame]:
+    def _fail_too_large(self, frames: list[Frame]) -> list[Frame]:
         return frames if self._late else self._fail(frames, FrameTooLarge(len(self._tail), self._limit))
 
     def _parse_bounded(self, whole: bytes) -> list[Frame]:
-        """More bytes than one frame may have: they may still be many frames."""
+        """Parses more bytes than one frame may have; they may be many frames."""
         start = 0
         for blank in _BLANK_LINES.finditer(whole):
             size = blank.start() + 1 - start  # with the end of its last line, as it would be in the tail
@@ -155,8 +155,8 @@ class SseParser(BaseParser):
             rest = text[at:-2]
             if rest and _LF not in rest:
                 return [(name, rest)]
-            # Mostly it is frames of one name with one line of data each: cut at what the first one begins with, they
-            # hold no line end.
+            # Usually all frames have one name and one line of data: split at the start of the first, they have no
+            # line end.
             datas = rest.split(b"\n\n" + head)
             if b"" not in datas and _LF not in b"".join(datas):
                 return [(name, data) for data in datas]
@@ -180,11 +180,11 @@ class SseParser(BaseParser):
             if line:
                 lines.append(line)
             elif lines:
-                frames += self._frame(lines)
+                frames += self._read_frame(lines)
                 lines = []
         return frames
 
-    def _frame(self, lines: list[bytes]) -> list[Frame]:
+    def _read_frame(self, lines: list[bytes]) -> list[Frame]:
         name = b""
         data: list[bytes] = []
         for line in lines:
@@ -196,20 +196,20 @@ class SseParser(BaseParser):
             elif field == b"event":
                 name = value
             elif field:  # else a comment
-                self._note(field, value)
-        return [(name, b"\n".join(data))] if any(data) else _failure(lines)
+                self._read_field(field, value)
+        return [(name, b"\n".join(data))] if any(data) else _read_bare_error(lines)
 
-    def _note(self, field: bytes, value: bytes) -> None:
+    def _read_field(self, field: bytes, value: bytes) -> None:
         if field == b"id" and b"\0" not in value:
             self.last_event_id = value
         elif field == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
             self.retry = int(value)
 
 
-def _failure(lines: list[bytes]) -> list[Frame]:
+def _read_bare_error(lines: list[bytes]) -> list[Frame]:
     """An error without `data`, where WHATWG readers see a success: a field `error`, or a bare error object.
 
-    Both end streams that have failed: the one at servers of open models, the other at Vertex.
+    Both end failed streams: the field at servers of open models, the object at Vertex.
     """
     for line in lines:
         if line.startswith(b"error: {"):
@@ -227,26 +227,26 @@ class SseWriter(StatelessWriter):
         if not frames:
             return []
         if FrameRun in map(type, frames):
-            return [b"".join([self._run(one) if type(one) is FrameRun else _write_frame(*one) for one in frames])]
+            return [b"".join([self._write_run(one) if type(one) is FrameRun else _write_frame(*one) for one in frames])]
         name, data = frames[0]
         if len(frames) == 1:
             return [_write_frame(name, data)]
         datas = [data for other, data in frames if other == name]
         alike = len(datas) == len(frames)
-        # One look for line ends in all of it, rather than one in each frame.
+        # One search for line ends in all frames is faster than one in each.
         words = b"".join([name, *datas] if alike else chain.from_iterable(frames))
         if _LF in words or _CR in words:
-            return [b"".join([_by_line(*frame) for frame in frames])]
+            return [b"".join([_write_lines(*frame) for frame in frames])]
         if alike:
-            # Mostly a batch is more of the same, and one join writes it.
+            # Usually all frames have the same name, and one join writes them.
             head = b"event: %b\ndata: " % name if name else _DATA
             return [b"%b%b\n\n" % (head, (b"\n\n" + head).join(datas))]
         return [b"".join([_HEADED % frame if frame[0] else _BARE % frame[1] for frame in frames])]
 
     @staticmethod
-    def _run(run: FrameRun) -> bytes:
+    def _write_run(run: FrameRun) -> bytes:
         if _LF in (around := run.name + run.before + run.after) or _CR in around:
-            return b"".join([_by_line(*frame) for frame in run.frames()])
+            return b"".join([_write_lines(*frame) for frame in run.frames()])
         head = b'event: %b\ndata: %b"' % (run.name, run.before) if run.name else b'data: %b"' % run.before
         tail = b'"%b\n\n' % run.after
         return b"%b%b%b" % (head, (tail + head).join(run.words), tail)
@@ -287,11 +287,11 @@ def split_bare_error(data: bytes) -> list[bytes]:
 
 def _write_frame(name: bytes, data: bytes) -> bytes:
     if _LF in (words := name + data) or _CR in words:
-        return _by_line(name, data)
+        return _write_lines(name, data)
     return _HEADED % (name, data) if name else _BARE % data
 
 
-def _by_line(name: bytes, data: bytes) -> bytes:
+def _write_lines(name: bytes, data: bytes) -> bytes:
     """One frame whose name or data may hold line ends; those in the name, which has one line, become spaces."""
     event = b"event: %b\n" % b" ".join(name.splitlines()) if name else b""
     return b"%b%b\n" % (event, b"".join([b"data: %b\n" % line for line in _LINE_END.split(data)]))
