@@ -1,7 +1,6 @@
 """The base classes of decoders and encoders: a table of handlers by type, and the handling of irregular frames.
 
-A decoder subclass sets its protocol, its payload type and its table; handlers write to `self.ledger`.
-An encoder subclass sets its table; handlers append to `self.out`.
+Subclasses set a table. Handlers of a decoder write to `self.ledger`, those of an encoder append to `self.out`.
 """
 
 from __future__ import annotations
@@ -195,11 +194,7 @@ class Decoder:
         return [*events, *self.finish()]
 
     def feed_body(self, data: bytes) -> list[AnyEvent]:
-        """Reads a body without ending the turn.
-
-        Bytes that are not UTF-8 are replaced with U+FFFD in texts: some servers cut a character in two. In the name of
-        a field they are a fault: the strict reader would skip the field, and an answer without it would look complete.
-        """
+        """Reads a body without ending the turn. Bad bytes in texts become U+FFFD; in field names they are a fault."""
         try:
             data.decode()
         except UnicodeDecodeError:
@@ -367,8 +362,8 @@ class Encoder:
         """Reports an event whose `extra` or data has an unexpected shape. Only this event is lost, not the stream."""
         if STRICT:
             raise error
-        name = type(event).__name__
-        self.diagnostics.add("wrong-shape", f"a {name} could not be written: it has an unexpected shape")
+        message = f"a {type(event).__name__} could not be written: it has an unexpected shape"
+        self.diagnostics.add("wrong-shape", message)
 
     def report_loss(self, what: str) -> None:
         """Reports a loss. It must be a row of the protocol's LOSSES."""
@@ -382,9 +377,6 @@ class MethodTableEncoder(Encoder):
         super().__init_subclass__(**options)
         names = {event: f"_write_{event.__struct_config__.tag}".replace("-", "_") for event in EVENTS}
         cls.table = {event: getattr(cls, name) for event, name in names.items() if hasattr(cls, name)}
-
-
-# ── rows that most tables of encoders have ────────────────────────────────────────────────────────────────────────────
 
 
 def lost(what: str) -> Callable[[Encoder, Any], None]:
