@@ -11,9 +11,9 @@ from inspect import isawaitable
 from typing import Any, Unpack
 
 from penstock._fold import StreamUsage
+from penstock._media import Fetch, RemoteFiles
 from penstock._protocols.vscode.encode_parts import HOST
 from penstock._protocols.vscode.wire import DataPart, HostPart, TextPart, ThinkingPart, ToolCallPart, usage_part
-from penstock._transforms.remote_files import Fetch, RemoteFiles
 from penstock._vscode_stream import AdapterOptions, Batch, Outcome, VSCodeStream, merge_options
 from penstock.events import Usage
 
