@@ -71,12 +71,12 @@ class Access:
         if caller.key_hash:
             if self.ring.holds(caller.key, caller.key_hash):
                 return None
-            said = f"the gateway key {caller.key!r} was revoked"
+            reason = f"the gateway key {caller.key!r} was revoked"
         elif open_ended and self.ring.required:
-            said = "this gateway now requires a key; connect again with one"
+            reason = "this gateway now requires a key; connect again with one"
         else:
             return None
-        return Fault("auth", said, status=401, code="key_revoked")
+        return Fault("auth", reason, status=401, code="key_revoked")
 
     def admit(self, scope: Scope, headers: Mapping[str, str] | None = None, *, key: bool = True) -> Caller:
         """Return the caller of a request, or raise a refusal. Without `key` only Host and Origin are checked.
@@ -106,8 +106,8 @@ class Access:
             return
         name = callers.parse_host(host)
         if name and "*" not in self._hosts and name not in self._hosts and not self._is_local_name(name):
-            said = f"this server does not answer to the name {name[:200]!r}: add it to access.hosts in penstock.toml"
-            raise make_refusal(403, "permission", said, code="host_not_allowed")
+            reason = f"this server does not answer to the name {name[:200]!r}: add it to access.hosts in penstock.toml"
+            raise make_refusal(403, "permission", reason, code="host_not_allowed")
         if len(self._allowed_hosts) < MAX_KNOWN_HOSTS:
             self._allowed_hosts.add(host)
 
@@ -184,13 +184,13 @@ class Access:
     def _explain_unknown_key(self, given: bool) -> str:  # noqa: FBT001 — whether a key was sent
         """Return why a caller without a valid key is refused, and what to do."""
         if self.ring:
-            said = "the gateway key is not known here" if given else "no gateway key was sent"
-            return f"{said}; `penstock keys add NAME` makes one"
+            reason = "the gateway key is not known here" if given else "no gateway key was sent"
+            return f"{reason}; `penstock keys add NAME` makes one"
         anew = "`penstock keys reset` and a restart return to local use without keys"
         if self.ring.problem:
             return f"{self.ring.problem}, so nobody is let in: the log says what is wrong with it; {anew}"
-        said = "no gateway key is left, and this gateway has had keys, so it stays closed"
-        return f"{said}: `penstock keys add NAME` makes a new one; {anew}"
+        reason = "no gateway key is left, and this gateway has had keys, so it stays closed"
+        return f"{reason}: `penstock keys add NAME` makes a new one; {anew}"
 
     def _keyless_caller(self, scope: Scope, headers: Mapping[str, str], sent: Mapping[str, str]) -> Caller:
         """Return the caller if there are no gateway keys: a local program, one with a provider key, or anyone."""

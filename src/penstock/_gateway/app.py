@@ -261,6 +261,6 @@ class App:
 
 
 async def _send_response(send: Send, status: int, body: bytes, headers: Headers) -> None:
-    made = [*headers, (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": made})
+    fields = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -50,14 +50,14 @@ class BackgroundResponse:
 
     async def follow(self) -> AsyncIterator[bytes]:
         """Yield all chunks, past and future."""
-        place = 0
+        position = 0
         while True:
             async with self._changed:
-                await self._changed.wait_for(lambda: self.ended or len(self._chunks) > place)  # noqa: B023 — waited for here
-                chunks = self._chunks[place:]
+                await self._changed.wait_for(lambda: self.ended or len(self._chunks) > position)  # noqa: B023 — waited for here
+                chunks = self._chunks[position:]
             if not chunks:
                 return
-            place += len(chunks)
+            position += len(chunks)
             for chunk in chunks:
                 yield chunk
 

@@ -33,9 +33,9 @@ class ByteBudget:
 
     def connect(self, limit: int, largest: int) -> ConnectionBytes:
         """Add a connection. One message of the `largest` size always fits."""
-        made = ConnectionBytes(self, max(limit, largest + FRAMING_OVERHEAD))
-        self._connections.add(made)
-        return made
+        result = ConnectionBytes(self, max(limit, largest + FRAMING_OVERHEAD))
+        self._connections.add(result)
+        return result
 
     def disconnect(self, connection: ConnectionBytes) -> None:
         """Remove a connection."""

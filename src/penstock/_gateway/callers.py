@@ -70,8 +70,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def check_model(self, *models: str) -> None:
         """Raise if the caller may not use a model under any of these names."""
         if not self.may_use(*models):
-            said = f"the key {self.key!r} may not use the model {models[0]!r}"
-            raise make_refusal(403, "permission", said, code="model_not_allowed")
+            reason = f"the key {self.key!r} may not use the model {models[0]!r}"
+            raise make_refusal(403, "permission", reason, code="model_not_allowed")
 
     def __repr__(self) -> str:
         return f"Caller(key={self.key!r}, tenant={self.tenant!r}, models={self.models!r})"
@@ -85,22 +85,22 @@ def read_keys(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> di
     query = scope.get("query_string") or b""
     if not query and _KEY_HEADER_SET.isdisjoint(headers):
         return {}
-    made: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for name in KEY_HEADERS:
         value = headers.get(name, "").strip()
         if name == AUTHORIZATION:
             scheme, _, value = value.partition(" ")
             value = value.strip() if scheme.lower() == "bearer" else ""
         if value:
-            made[name] = value
+            keys[name] = value
     if b"key" in query or b"%" in query:  # its name may be percent-encoded
         asked = [value for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if name == "key"]
         if len(asked) > 1:
             raise make_refusal(400, "invalid", "the query has more than one key=", code="repeated_key")
-        made |= {"?key": asked[0]} if asked and asked[0] else {}
-    for place, value in made.items():
-        check_key(place, value)
-    return made
+        keys |= {"?key": asked[0]} if asked and asked[0] else {}
+    for location, value in keys.items():
+        check_key(location, value)
+    return keys
 
 
 def check_key(place: str, value: str, *, ascii_only: bool = False) -> None:

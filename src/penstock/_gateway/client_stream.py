@@ -164,9 +164,9 @@ class Passthrough:
         complete but the provider did not send that frame in time.
         """
         found = sse.split_frames(self._buffer.clear())  # blank lines may precede it
-        kept = [frame for frame in found if sse.is_complete(frame) and not sse.is_error_frame(frame)]
-        self.withheld += len(found) - len(kept)
-        rest = b"".join(kept)
+        remaining = [frame for frame in found if sse.is_complete(frame) and not sse.is_error_frame(frame)]
+        self.withheld += len(found) - len(remaining)
+        rest = b"".join(remaining)
         if self._ended or self._reply is None or not self._reply.end_frame_missing:
             return rest
         self._ended = True
@@ -180,9 +180,9 @@ class Passthrough:
     def _drop_malformed(self, data: bytes) -> bytes:
         self._suspect = bool(self._buffer)
         found = sse.split_frames(data)
-        kept = [frame for frame in found if sse.is_well_formed(frame)]
-        self.withheld += len(found) - len(kept)
-        return b"".join(kept) if len(kept) < len(found) else data
+        remaining = [frame for frame in found if sse.is_well_formed(frame)]
+        self.withheld += len(found) - len(remaining)
+        return b"".join(remaining) if len(remaining) < len(found) else data
 
     def _drop_usage(self, data: bytes) -> bytes:
         return data if self._turn_request.include_usage else sse.remove_usage_frames(data)
@@ -195,10 +195,10 @@ class Passthrough:
         if end == len(data) and b"error" not in data:
             return data
         found = sse.split_frames(data[end:])
-        kept = [frame for frame in found if not sse.is_error_frame(frame)]
-        self.withheld += len(found) - len(kept)
+        remaining = [frame for frame in found if not sse.is_error_frame(frame)]
+        self.withheld += len(found) - len(remaining)
         answer = self._redact(data[:end]) if b"error" in data else data[:end]
-        return b"".join([answer, *kept])
+        return b"".join([answer, *remaining])
 
     def _write_error(self, data: bytes, fault: Fault) -> bytes:
         """Return the read that contains an error. An error that clients cannot read is written in the protocol's form,

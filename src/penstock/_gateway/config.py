@@ -221,11 +221,11 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def from_file(cls, file: ConfigFile, path: Path | None = None) -> GatewayConfig:
         """Split a file into the engines' part and the gateway's part."""
         engine = Config(**{name: getattr(file, name) for name in Config.__struct_fields__})
-        own = {name: getattr(file, name) for name in cls.__struct_fields__ if name not in {"engine", "path", "data"}}
+        fields = {name: getattr(file, name) for name in cls.__struct_fields__ if name not in {"engine", "path", "data"}}
         if file.keys == "forward":
-            own["keys"] = {}
-            own["access"] = msgspec.structs.replace(file.access, keys="forward")
-        return cls(engine=engine, path=path, **own)
+            fields["keys"] = {}
+            fields["access"] = msgspec.structs.replace(file.access, keys="forward")
+        return cls(engine=engine, path=path, **fields)
 
 
 def load_config(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
@@ -236,12 +236,12 @@ def load_config(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
     data = data_folder(env)
     named = path or (Path(env["PENSTOCK_CONFIG"]).expanduser() if env.get("PENSTOCK_CONFIG") else None)
     if named is not None:
-        made = _build_config(named.read_bytes(), named)
+        result = _build_config(named.read_bytes(), named)
     elif Path(FILE).is_file():
-        made = _build_config(Path(FILE).read_bytes(), Path(FILE), TrustStore(data))
+        result = _build_config(Path(FILE).read_bytes(), Path(FILE), TrustStore(data))
     else:
-        made = GatewayConfig()
-    return msgspec.structs.replace(made, data=data)
+        result = GatewayConfig()
+    return msgspec.structs.replace(result, data=data)
 
 
 def read_config(text: str, path: Path) -> GatewayConfig:
@@ -258,9 +258,9 @@ def _build_config(data: bytes, path: Path, store: TrustStore | None = None) -> G
         file = msgspec.convert(raw, ConfigFile)
     except msgspec.ValidationError as error:
         raise InputError(locate_error(text, path, error, ConfigFile)) from None
-    made = GatewayConfig.from_file(file, path)
-    _check_config(made, TomlLocations(text, path))
-    return made
+    result = GatewayConfig.from_file(file, path)
+    _check_config(result, TomlLocations(text, path))
+    return result
 
 
 def parse_config(data: bytes, path: Path) -> tuple[str, dict[str, Any]]:

@@ -58,8 +58,8 @@ def check_trust(raw: Mapping[str, Any], data: bytes, path: Path, store: TrustSto
     found = sensitive_settings(raw)
     if not found or store.trusts(path, data):
         return
-    place = TomlLocations(data.decode("utf-8"), path)
-    named = [f"line {place.line_number(keys)}: {'.'.join(keys)}" for keys in found[:MAX_SHOWN]]
+    locations = TomlLocations(data.decode("utf-8"), path)
+    named = [f"line {locations.line_number(keys)}: {'.'.join(keys)}" for keys in found[:MAX_SHOWN]]
     more = f", and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
     raise InputError(
         f"{path} in this folder is not trusted, and has settings that decide where keys, texts or data go, or who may "
@@ -90,24 +90,24 @@ class TrustStore:
 
     def trusts(self, path: Path, data: bytes) -> bool:
         """Return whether this content of this file is trusted."""
-        place, hashed = locate_settings(path), content_hash(data)
-        return any(one.path == place and one.sha256 == hashed for one in self.read())
+        location, hashed = locate_settings(path), content_hash(data)
+        return any(one.path == location and one.sha256 == hashed for one in self.read())
 
     def add(self, path: Path, data: bytes) -> None:
         """Trust a content."""
         fresh = Trusted(locate_settings(path), content_hash(data), time.strftime("%Y-%m-%d", time.gmtime()))
         with provider_keys.lock_file(self.path):
-            kept = [one for one in self.read() if (one.path, one.sha256) != (fresh.path, fresh.sha256)]
-            provider_keys.write_json_file(self.path, [*kept, fresh])
+            remaining = [one for one in self.read() if (one.path, one.sha256) != (fresh.path, fresh.sha256)]
+            provider_keys.write_json_file(self.path, [*remaining, fresh])
 
     def remove(self, path: Path) -> int:
         """Remove all trusted contents of a file. Returns their number."""
-        place = locate_settings(path)
+        location = locate_settings(path)
         with provider_keys.lock_file(self.path):
             rows = self.read()
-            kept = [one for one in rows if one.path != place]
-            provider_keys.write_json_file(self.path, kept)
-        return len(rows) - len(kept)
+            remaining = [one for one in rows if one.path != location]
+            provider_keys.write_json_file(self.path, remaining)
+        return len(rows) - len(remaining)
 
 
 def content_hash(data: bytes) -> str:

@@ -90,9 +90,9 @@ def error_body(protocol: str, fault: Fault) -> bytes:
 
 def error_headers(fault: Fault) -> Headers:
     """Return the headers of an error: who refused, when to retry, and the provider's request id."""
-    made: list[tuple[bytes, bytes]] = [(REFUSED_BY, refused_by(fault).encode())]
+    result: list[tuple[bytes, bytes]] = [(REFUSED_BY, refused_by(fault).encode())]
     if fault.retry_after is not None:
-        made.append((b"retry-after", b"%d" % max(1, round(fault.retry_after))))
-        made.append((b"retry-after-ms", b"%d" % round(fault.retry_after * 1000)))
+        result.append((b"retry-after", b"%d" % max(1, round(fault.retry_after))))
+        result.append((b"retry-after-ms", b"%d" % round(fault.retry_after * 1000)))
     upstream_id = response_header("x-upstream-request-id", fault.request_id[:_MAX_ID_LENGTH])
-    return tuple(made) if upstream_id is None else (*made, upstream_id)
+    return tuple(result) if upstream_id is None else (*result, upstream_id)

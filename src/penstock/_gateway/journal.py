@@ -1,6 +1,9 @@
-"""The journal: a row for every turn, written in a thread. `note` only appends to a list.
+"""The journal: a row for every turn, refusal and auxiliary request, written in a thread.
 
-It contains no prompt, no answer and no key. The table is in `store.journal`.
+It contains no prompt, no answer and no key. The table is in `_store.journal`. Auxiliary requests are requests to a
+provider that are not turns: embeddings, rerank, token counts. An endpoint fills in the `AuxRequest`; the application
+journals it when the answer is sent. Refusals and token counts may come by the thousand: `JournalThrottle` writes the
+first rows of a kind in each minute, and the number of the others as one row (`times`).
 """
 
 from __future__ import annotations
@@ -75,9 +78,9 @@ class Journal:
         All text columns of the journal are redacted here.
         """
         known = tuple(self._secrets())
-        told = _read_texts(row)
-        shown = _redact_texts(told, known)
-        changed = {} if shown == told else dict(zip(_TEXT_COLUMNS, shown, strict=True))
+        texts = _read_texts(row)
+        shown = _redact_texts(texts, known)
+        changed = {} if shown == texts else dict(zip(_TEXT_COLUMNS, shown, strict=True))
         if not _GATEWAY_ID.fullmatch(row.request_id):
             changed["request_id"] = redact_cut(row.request_id, _MAX_LENGTH, known)
         return replace(row, **changed) if changed else row
@@ -112,15 +115,15 @@ _SEPARATOR = "\n\0\n"  # no secret contains it
 
 
 @lru_cache(1000)
-def _redact_texts(told: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+def _redact_texts(texts: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     """Redact the texts of a row. They are searched as one text and cached, because most rows are alike."""
-    short = [redact_cut(text, _CUT_LENGTH, known) if len(text) > _MAX_LENGTH else text for text in told]
+    short = [redact_cut(text, _CUT_LENGTH, known) if len(text) > _MAX_LENGTH else text for text in texts]
     joined = _SEPARATOR.join(short)
     hidden = redact(joined, known)
-    made = short if hidden is joined else hidden.split(_SEPARATOR)
-    if len(made) != len(told):  # a text contains the separator
-        made = [redact(text, known) for text in short]
-    return tuple(made)
+    result = short if hidden is joined else hidden.split(_SEPARATOR)
+    if len(result) != len(texts):  # a text contains the separator
+        result = [redact(text, known) for text in short]
+    return tuple(result)
 
 
 class PriceList:

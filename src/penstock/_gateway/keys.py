@@ -125,11 +125,11 @@ class KeyRing:
         """Use another configuration. Raises and changes nothing if its keys cannot be read."""
         file = open_key_file(config)
         stamp = _file_stamp(file)
-        kept = file.read() if file else {}
-        rows = self._hash_rows(kept, config)
+        stored = file.read() if file else {}
+        rows = self._hash_rows(stored, config)
         self._config, self._file = config, file
         self._set_rows(rows, stamp)
-        self._mark(kept)
+        self._mark(stored)
 
     @property
     def required(self) -> bool:
@@ -203,8 +203,8 @@ class KeyRing:
 
     def _configured_keys(self, config: GatewayConfig) -> Mapping[str, Key]:
         """Return the keys of the configuration, and the one from VARIABLE."""
-        own = {STARTER_KEY_NAME: Key(env=VARIABLE, inspect="all")} if self._env.get(VARIABLE) else {}
-        return {**own, **config.keys}
+        starter = {STARTER_KEY_NAME: Key(env=VARIABLE, inspect="all")} if self._env.get(VARIABLE) else {}
+        return {**starter, **config.keys}
 
     def _hash_rows(self, kept: Mapping[str, Key], config: GatewayConfig) -> list[tuple[bytes, str, Key]]:
         rows = {**kept, **self._configured_keys(config)}

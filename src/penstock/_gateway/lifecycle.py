@@ -42,7 +42,7 @@ def preload(config: Config, env: Mapping[str, str], protocols: Iterable[str]) ->
     for name in modules_to_preload(config, env, protocols):
         try:
             import_module(name)
-        except Exception as error:  # noqa: BLE001 — whoever needs the module says what is wrong, and to whom
+        except Exception as error:  # noqa: BLE001 — the code that needs the module reports the error
             log.debug("%s could not be imported at start-up: %s", name, error)
     build_types()
     _ = model("openai", "gpt-5").thinking  # reads the tables of models, which takes 0.2 s
@@ -56,8 +56,9 @@ def modules_to_preload(config: Config, env: Mapping[str, str], protocols: Iterab
     yield _REPLAY
     spoken = set(protocols)
     for row in rows:
-        places = [*row.endpoints.values(), *(special.endpoint for special in row.special)]
-        spoken.update([row.protocol, *(name for place in places for name in (place.protocol, place.answer))])
+        endpoints = [*row.endpoints.values(), *(special.endpoint for special in row.special)]
+        spoken.add(row.protocol)
+        spoken.update(name for endpoint in endpoints for name in (endpoint.protocol, endpoint.answer))
     names = {name for name in (one.partition("@")[0] for one in spoken) if name in MODULES}
     for name in sorted(names):
         yield f"penstock._protocols.{MODULES[name]}"
@@ -162,11 +163,11 @@ class LoopWatchdog:
 
     def _log_block(self, since: float) -> None:
         """Wait until the loop runs again, and log the block."""
-        stack, told = _format_thread_stack(self._watched), False
+        stack, logged = _format_thread_stack(self._watched), False
         while self._last == since and not self._stopped.wait(self._limit / BEATS_PER_LIMIT):
-            if not told and time.monotonic() - since > LONG_BLOCK:
+            if not logged and time.monotonic() - since > LONG_BLOCK:
                 self._log(time.monotonic() - since, "still is", stack)
-                told = True
+                logged = True
         seconds = (self._last if self._last != since else time.monotonic()) - since
         self.blocks += 1
         self.seconds += seconds
@@ -222,16 +223,16 @@ def _key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[Con
     for name, key in config.keys.items():
         if key.env and not env.get(key.env):
             yield ConfigProblem(("keys", name, "env"), f"{key.env} is not set: it must hold the key")
-        for said in _useless_patterns(key, config, env):
-            yield ConfigProblem(("keys", name, "models"), said)
+        for reason in _useless_patterns(key, config, env):
+            yield ConfigProblem(("keys", name, "models"), reason)
 
 
 def _stored_key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
     """Yield the same problems of keys in the key file."""
     file = open_key_file(config)
     for name, key in file.read().items() if file is not None else ():
-        for said in _useless_patterns(key, config, env):
-            yield f"{file.path if file else ''}: the key {name!r}: {said}"
+        for reason in _useless_patterns(key, config, env):
+            yield f"{file.path if file else ''}: the key {name!r}: {reason}"
 
 
 def _useless_patterns(key: Key, config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:

@@ -128,9 +128,9 @@ class CallerLimits:
         )
         over = [(wait, f"{most:g} {what}") for what, most, used, wait in rows if most and used > most + TOLERANCE]
         if over:
-            wait, said = max(over)
-            said = f"the key {key!r} has used its {said}; try again in {max(wait, 1):.0f} s"
-            raise make_refusal(429, "rate-limit", said, code="rate_limit_exceeded", retry_after=max(wait, 0.001))
+            wait, reason = max(over)
+            reason = f"the key {key!r} has used its {reason}; try again in {max(wait, 1):.0f} s"
+            raise make_refusal(429, "rate-limit", reason, code="rate_limit_exceeded", retry_after=max(wait, 0.001))
 
 
 def _seconds_until_allowed(used: float, limit: int) -> float:

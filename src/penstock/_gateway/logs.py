@@ -51,9 +51,9 @@ class _TextFormatter(logging.Formatter):
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        said = f"{_format_time(record.created)} {record.levelname.lower():<7} {record.name}: {record.getMessage()}"
+        head = f"{_format_time(record.created)} {record.levelname.lower():<7} {record.name}: {record.getMessage()}"
         more = " ".join(f"{name}={value}" for name, value in _extra_fields(record).items())
-        lines = [f"{said} {more}".rstrip(), *self._stack(record)]
+        lines = [f"{head} {more}".rstrip(), *self._stack(record)]
         return "\n".join(self.redact_line(line) for line in lines)
 
     def _stack(self, record: logging.LogRecord) -> list[str]:
@@ -69,17 +69,17 @@ class _JsonFormatter(_TextFormatter):
     """One JSON object for each record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": _format_time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self.redact_line(record.getMessage()),
         }
-        said |= {name: self.redact_line(str(value)) for name, value in _extra_fields(record).items()}
+        fields |= {name: self.redact_line(str(value)) for name, value in _extra_fields(record).items()}
         stack = self._stack(record)
         if stack:
-            said["stack"] = [self.redact_line(line) for line in stack]
-        return msgspec.json.encode(said).decode()
+            fields["stack"] = [self.redact_line(line) for line in stack]
+        return msgspec.json.encode(fields).decode()
 
 
 def setup_logging(log: Log, secrets: Callable[[], Iterable[str]] = tuple, file: TextIO | None = None) -> None:
@@ -88,9 +88,9 @@ def setup_logging(log: Log, secrets: Callable[[], Iterable[str]] = tuple, file: 
     for old in list(root.handlers):
         if isinstance(old.formatter, _TextFormatter):
             root.removeHandler(old)
-    made = logging.StreamHandler(file or sys.stderr)
-    made.setFormatter(_JsonFormatter(secrets) if log.form == "json" else _TextFormatter(secrets))
-    root.addHandler(made)
+    handler = logging.StreamHandler(file or sys.stderr)
+    handler.setFormatter(_JsonFormatter(secrets) if log.form == "json" else _TextFormatter(secrets))
+    root.addHandler(handler)
     root.setLevel(log.level.upper())
     root.propagate = False
     if log.level == "trace":

@@ -69,7 +69,7 @@ class CounterMetric:
         if self._used[budget, provider] < (MAX_OPEN_SERIES if budget is SeriesBudget.OPEN else MAX_SERIES):
             self._used[budget, provider] += 1
             return labels
-        return tuple([OTHER if self._model in {place, -1} else one for place, one in enumerate(labels)])
+        return tuple([OTHER if self._model in {position, -1} else one for position, one in enumerate(labels)])
 
     def render_lines(self) -> Iterable[str]:
         yield from _metric_header(self.name, self._help, "counter")

@@ -87,32 +87,32 @@ def _next_end(data: bytes, start: int) -> int:
 
 def last_frame_end(data: bytes, marks: Iterable[bytes]) -> int:
     """Return the position after the first frame with one of the marks; the end of the data if there is none."""
-    places = [place for place in map(data.find, marks) if place >= 0]  # faster than a regular expression
-    return _next_end(data, min(places)) if places else len(data)
+    positions = [position for position in map(data.find, marks) if position >= 0]  # faster than a regular expression
+    return _next_end(data, min(positions)) if positions else len(data)
 
 
 def split_frames(data: bytes) -> list[bytes]:
     """Split data into frames, each with its blank line."""
-    made: list[bytes] = []
+    result: list[bytes] = []
     lines: list[bytes] = []
     for line in data.splitlines(keepends=True):  # bytes split only at LF, CR and CRLF
         lines.append(line)
         if line in _BLANK:
-            made.append(b"".join(lines))
+            result.append(b"".join(lines))
             lines = []
-    return [*made, b"".join(lines)] if lines else made
+    return [*result, b"".join(lines)] if lines else result
 
 
 def remove_usage_frames(data: bytes) -> bytes:
     """Remove Chat chunks that only report usage. Other frames are not parsed."""
-    places = [place for place in map(data.find, _NO_CHOICES) if place >= 0]
-    if not places:
+    positions = [position for position in map(data.find, _NO_CHOICES) if position >= 0]
+    if not positions:
         return data
-    start, end, place = 0, len(data), places[0]
-    if len(places) == 1 and all(data.find(name, place + 1) < 0 for name in _NO_CHOICES):
-        start, end = _last_end(data, place), _next_end(data, place)
-    kept = [frame for frame in split_frames(data[start:end]) if not is_usage_frame(frame)]
-    return b"".join([data[:start], *kept, data[end:]])
+    start, end, position = 0, len(data), positions[0]
+    if len(positions) == 1 and all(data.find(name, position + 1) < 0 for name in _NO_CHOICES):
+        start, end = _last_end(data, position), _next_end(data, position)
+    remaining = [frame for frame in split_frames(data[start:end]) if not is_usage_frame(frame)]
+    return b"".join([data[:start], *remaining, data[end:]])
 
 
 def is_well_formed(frame: bytes) -> bool:
@@ -164,10 +164,10 @@ def redact_frame(frame: bytes, secrets: Iterable[str]) -> bytes:
         hidden = redact_json(value, secrets)
         if hidden == value:
             return frame
-        made = b"data: " + json.dumps(hidden, separators=(",", ":")).encode()
+        result = b"data: " + json.dumps(hidden, separators=(",", ":")).encode()
     except (RecursionError, ValueError) as error:
         raise UnredactableError from error
-    return _replace_data(frame, made)
+    return _replace_data(frame, result)
 
 
 def _replace_data(frame: bytes, made: bytes) -> bytes:
@@ -211,10 +211,10 @@ def _is_error(name: bytes, value: Any) -> bool:
         return any(_is_error(b"", one) for one in value)  # pyright: ignore[reportUnknownVariableType]
     if name == b"error" or not isinstance(value, dict):
         return name == b"error"
-    said = cast("dict[str, Any]", value)
-    if said.get("error") or said.get("type") in {"error", "response.failed"}:
+    fields = cast("dict[str, Any]", value)
+    if fields.get("error") or fields.get("type") in {"error", "response.failed"}:
         return True
-    if "choices" in said:
-        return any(one.get("error") for one in lenient.get_objects(said, "choices"))
+    if "choices" in fields:
+        return any(one.get("error") for one in lenient.get_objects(fields, "choices"))
     # An error without `error`: {"message": "…"} or {"detail": "…"} instead of an answer.
-    return any(isinstance(said.get(key), str) for key in ("message", "detail"))
+    return any(isinstance(fields.get(key), str) for key in ("message", "detail"))

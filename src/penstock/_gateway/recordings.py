@@ -116,8 +116,8 @@ class Recorder:
         try:
             cleaned, hidden = redact_chunks(session.chunks, known)
             request = redact_body(session.request, known)
-            made = replace(redact_header(session.header, known), request=request, hidden=hidden)
-            write_recording(self._path(self.folder, made), made, cleaned)
+            header = replace(redact_header(session.header, known), request=request, hidden=hidden)
+            write_recording(self._path(self.folder, header), header, cleaned)
             self._trim()
         except Exception:
             self.failed += 1
@@ -135,8 +135,8 @@ class Recorder:
         assert self.folder is not None  # noqa: S101
         found = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self.folder.glob(f"*{SUFFIX}"))
         over, oldest = sum(size for _, size, _ in found) - self.total, time.time() - self.age
-        for made, size, path in found[:-1]:
-            if over <= 0 and made >= oldest:
+        for modified, size, path in found[:-1]:
+            if over <= 0 and modified >= oldest:
                 return
             path.unlink(missing_ok=True)
             over -= size
@@ -160,16 +160,16 @@ def _remove_spans(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]
     for at, data in chunks:
         end = start + len(data)
         pieces: list[bytes] = []
-        place = start
+        position = start
         while number < len(spans) and spans[number][0] < end:
             first, last = spans[number]
             if first >= start:
-                pieces += (data[place - start : first - start], MARK.encode())
-            place = min(last, end)
+                pieces += (data[position - start : first - start], MARK.encode())
+            position = min(last, end)
             if last > end:
                 break  # it continues in the next chunk
             number += 1
-        yield at, b"".join([*pieces, data[place - start :]])
+        yield at, b"".join([*pieces, data[position - start :]])
         start = end
 
 

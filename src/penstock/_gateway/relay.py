@@ -2,6 +2,9 @@
 
 While the client keeps up, a read is written from within the connection's callback (`pour` and `push`). If the client
 is slow, or the server has no direct channel, reads wait for their writes, and so does the upstream.
+
+The captures hold the events that the next request may need: all but text, of which only a hash is kept. Consecutive
+deltas of one part become one delta, so a long answer takes no more memory than its reasoning.
 """
 
 from __future__ import annotations

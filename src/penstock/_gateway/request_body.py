@@ -113,8 +113,8 @@ async def decompress(data: bytes, encoding: str, limit: int, account: Connection
     if name in ("", "identity"):
         return data
     if name not in ("gzip", "x-gzip", "deflate"):
-        said = f"a body with the content-encoding {name[:40]!r} cannot be read: send it as it is, or by gzip"
-        raise make_refusal(415, "invalid", said, code="unsupported_content_encoding")
+        reason = f"a body with the content-encoding {name[:40]!r} cannot be read: send it as it is, or by gzip"
+        raise make_refusal(415, "invalid", reason, code="unsupported_content_encoding")
     unpack = zlib.decompressobj(47)  # 32 + 15: gzip or zlib
     pieces: list[bytes] = []
     size, start = 0, 0

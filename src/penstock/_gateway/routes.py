@@ -274,8 +274,8 @@ def serve_page(
     if known:
         wants = "POST" if incoming.method in READ_METHODS else "another method"
         return 405, b'{"error":{"message":"this address takes %b"}}' % wants.encode(), _JSON
-    made = _build_page(services, incoming, scope) if incoming.method in READ_METHODS else None
-    return made or (404, b'{"error":{"message":"nothing is served at this address"}}', _JSON)
+    result = _build_page(services, incoming, scope) if incoming.method in READ_METHODS else None
+    return result or (404, b'{"error":{"message":"nothing is served at this address"}}', _JSON)
 
 
 def _build_page(
@@ -301,10 +301,10 @@ def _readiness_page(services: Services) -> tuple[int, bytes, Headers]:
     if not services.ready:
         return 503, b'{"status":"stopping"}', _JSON
     if services.catalogue.lacks_keys():
-        said = (
+        reason = (
             b'{"status":"misconfigured","reason":"a configured provider has no key; penstock serve --check names it"}'
         )
-        return 503, said, _JSON
+        return 503, reason, _JSON
     return 200, b'{"status":"ready"}', _JSON
 
 

@@ -89,7 +89,7 @@ class Services:
         self.closing: asyncio.Event = asyncio.Event()  # the server accepts no more requests
         self.stopped: bool = False  # unfinished answers have been ended
         self.ready: bool = True
-        self.watch: Any = None  # the inspector, while somebody watches turns live
+        self.watch: Any = None  # the inspector, while it shows turns live
         self._secrets: tuple[dict[str, str], tuple[str, ...]] | None = None  # stored provider keys, all secrets
         self._warned_of_trace = False
         self._clients: dict[tuple[str, ...], ClientProfile] = {}

@@ -147,7 +147,7 @@ _OPERATIONS = {"/chat/completions": "chat", "/embeddings": "embeddings", "/compl
 
 
 def setup_tracing() -> None:
-    """Send spans where OTEL_EXPORTER_OTLP_ENDPOINT says, unless the process has set up something of its own."""
+    """Send spans where OTEL_EXPORTER_OTLP_ENDPOINT says, unless the process has set up a provider of spans."""
     try:
         from opentelemetry import trace  # noqa: PLC0415
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
@@ -210,7 +210,7 @@ def _operation_name(row: JournalEntry) -> str:
 def span_attributes(row: JournalEntry, secrets: tuple[str, ...] = ()) -> dict[str, str | int | float | list[str]]:
     """Return the attributes of a span, redacted."""
     tables = read_tables()
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "gen_ai.operation.name": _operation_name(row),
         "gen_ai.provider.name": tables["otel_provider_names"].get(row.provider, row.provider),
         "gen_ai.response.finish_reasons": [row.finish] if row.finish else None,
@@ -218,6 +218,6 @@ def span_attributes(row: JournalEntry, secrets: tuple[str, ...] = ()) -> dict[st
     }
     return {
         name: redact_cut(value, MAX_ATTRIBUTE, secrets) if isinstance(value, str) else value
-        for name, value in said.items()
+        for name, value in fields.items()
         if value not in (None, "", 0)
     }

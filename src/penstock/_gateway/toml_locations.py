@@ -71,29 +71,29 @@ class TomlLocations:
 
 def index_lines(text: str) -> dict[tuple[str, ...], int]:
     """Return the line of each key of a TOML text, also in inline tables. Arrays of tables share a name."""
-    made: dict[tuple[str, ...], int] = {}
+    line_numbers: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     around: list[tuple[str, ...]] = []  # the keys whose brackets are open
     last: tuple[str, ...] = ()
-    place, line, fresh = 0, 1, True
-    while place < len(text):
-        header = _HEADER.match(text, place) if fresh and not around else None
-        token = header or _TOKEN.match(text, place)
+    position, line, fresh = 0, 1, True
+    while position < len(text):
+        header = _HEADER.match(text, position) if fresh and not around else None
+        token = header or _TOKEN.match(text, position)
         assert token is not None  # noqa: S101 — the last alternative takes any letter
         if header is not None:
             table = last = _split_key(header[1])
-            _record_line(made, table, line)
+            _record_line(line_numbers, table, line)
         elif token["open"]:
             around.append(last)
         elif token["close"] and around:
             last = around.pop()
         elif token["is"]:
             last = (*(around[-1] if around else table), *_split_key(token["key"]))
-            _record_line(made, last, line)
+            _record_line(line_numbers, last, line)
         fresh = token.lastgroup == "line" or (fresh and token.lastgroup == "skip")
         line += token[0].count("\n")
-        place = token.end()
-    return made
+        position = token.end()
+    return line_numbers
 
 
 def _record_line(made: dict[tuple[str, ...], int], keys: tuple[str, ...], line: int) -> None:
@@ -110,10 +110,10 @@ def locate_error(
 ) -> str:
     """Format an error of a file in one line."""
     if not isinstance(error, msgspec.ValidationError):
-        said = str(error)
-        at = _LINE.search(said)
+        reason = str(error)
+        at = _LINE.search(reason)
         where = f"{path}:{at[1] or text.count(chr(10)) + 1}" if at else str(path)
-        return f"{where}: not TOML: {_LINE.sub('', said)}" + (f" (column {at[2]})" if at and at[2] else "")
+        return f"{where}: not TOML: {_LINE.sub('', reason)}" + (f" (column {at[2]})" if at and at[2] else "")
     match = _AT.match(str(error))
     assert match is not None  # noqa: S101 — it matches any text
     keys = tuple(name or f"[{number}]" for name, number in _STEPS.findall(match["path"] or ""))

@@ -1,6 +1,7 @@
 """One turn: opens a request at a provider and writes the answer to the client, one write for each read.
 
-However a turn ends, the upstream connection is released and the turn is journaled once.
+However a turn ends, the upstream connection is released and the turn is journaled once. Internal turns have no HTTP
+client: WebSocket turns, background responses, the gateway's own requests. Only their `send` and `receive` differ.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class WebSocketServer:
             await _refuse_connection(fault, scope, send)
             return
         await send({"type": "websocket.accept"})
-        serve, own = self._services.config.serve, SCOPE_KEY not in scope
+        serve, opened_here = self._services.config.serve, SCOPE_KEY not in scope
         budget = self._services.websocket_bytes
         account: ConnectionBytes = scope.get(SCOPE_KEY) or budget.connect(serve.websocket_bytes, serve.body)
         self.open += 1
@@ -72,7 +72,7 @@ class WebSocketServer:
             await WebSocketConnection(incoming, scope, receive, send, account).run()
         finally:
             self.open -= 1
-            if own:
+            if opened_here:
                 account.close()
 
     def _find_refusal(self, incoming: IncomingRequest, scope: Scope) -> Fault | None:

@@ -1,4 +1,7 @@
-"""Chat Completions, text completions, and fill-in-the-middle, whose answer is a chat completion."""
+"""Chat endpoints: Chat Completions, text completions, fill-in-the-middle, Anthropic Messages, Gemini.
+
+The answer of fill-in-the-middle is a chat completion. Gemini's paths contain the model and the method.
+"""
 
 from __future__ import annotations
 

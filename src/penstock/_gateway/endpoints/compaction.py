@@ -43,11 +43,12 @@ async def compact_conversation(_: Services, incoming: IncomingRequest) -> bytes:
     known = await resolve_request(incoming, {**body, "store": False})
     given = known.body.get("input")
     items = lenient.as_objects(given) if isinstance(given, list) else lenient.as_objects(input_items(known.body))
-    said = await _request_summary(incoming, model, _format_transcript(items, lenient.get_text(body, "instructions")))
+    transcript = _format_transcript(items, lenient.get_text(body, "instructions"))
+    response = await _request_summary(incoming, model, transcript)
     users = _user_messages([*(known.past.items if known.past else ()), *known.new], incoming.id)
-    summary = pack_summary(_output_text(said))
+    summary = pack_summary(_output_text(response))
     output = [*users, {"type": "compaction", "id": f"cmp_{incoming.id}", "encrypted_content": summary}]
-    usage = lenient.get_object(said, "usage") or build_usage_object(Usage(input=0, output=0), {})
+    usage = lenient.get_object(response, "usage") or build_usage_object(Usage(input=0, output=0), {})
     head = {"id": f"resp_{incoming.id}", "object": "response.compaction", "created_at": int(time.time())}
     return msgspec.json.encode({**head, "output": output, "usage": usage})
 
@@ -104,18 +105,18 @@ def _content_text(content: Any) -> str:
 
 def _user_messages(items: list[Any], name: str) -> list[Object]:
     """Return the users' messages in full form, the latest first to be kept."""
-    kept: list[Object] = []
+    messages: list[Object] = []
     room = MAX_KEPT_CHARACTERS
-    for place, item in reversed(list(enumerate(lenient.as_objects(items)))):
+    for position, item in reversed(list(enumerate(lenient.as_objects(items)))):
         if lenient.get_text(item, "role") != "user":
             continue
         room -= len(_content_text(item.get("content")))
         if room < 0:
             break
-        id = lenient.get_text(item, "id") or f"msg_{name}_{place}"  # noqa: A001 — as the item has it
+        id = lenient.get_text(item, "id") or f"msg_{name}_{position}"  # noqa: A001 — as the item has it
         content = [_complete_part(part) for part in _content_parts(item.get("content"))]
-        kept.append({"type": "message", "id": id, "status": "completed", "role": "user", "content": content})
-    return kept[::-1]
+        messages.append({"type": "message", "id": id, "status": "completed", "role": "user", "content": content})
+    return messages[::-1]
 
 
 def _content_parts(content: Any) -> list[Object]:

@@ -110,8 +110,8 @@ async def _ask_provider(
     """Return the provider's count; None if it fails for any reason."""
 
     def body(target: Target, shape: str) -> dict[str, Any]:
-        made = convert_request(request, source, shape, model=target.model).body
-        return {name: made[name] for name in COUNTED_FIELDS[shape] if name in made}
+        result = convert_request(request, source, shape, model=target.model).body
+        return {name: result[name] for name in COUNTED_FIELDS[shape] if name in result}
 
     try:
         _, data, record = await services.upstream.router.fetch(

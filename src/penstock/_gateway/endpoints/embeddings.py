@@ -33,8 +33,8 @@ async def embed_openai(services: Services, incoming: IncomingRequest) -> bytes:
     found = await _embed_texts(services, incoming, model, _read_inputs(body.get("input")), more)
     packed = body.get("encoding_format") == "base64"
     rows = [
-        {"object": "embedding", "index": place, "embedding": _encode_base64(vector) if packed else vector}
-        for place, vector in enumerate(found.vectors)
+        {"object": "embedding", "index": position, "embedding": _encode_base64(vector) if packed else vector}
+        for position, vector in enumerate(found.vectors)
     ]
     usage = dict.fromkeys(("prompt_tokens", "total_tokens"), _input_tokens(found))
     answer = {"id": f"embd-{incoming.id}", "object": "list", "data": rows, "model": model, "usage": usage}
@@ -77,7 +77,7 @@ async def rerank_documents(services: Services, incoming: IncomingRequest) -> byt
     """`/v1/rerank`. Cohere and Jina call the list `results`, Voyage calls it `data`: clients read either."""
     body = await incoming.offload(incoming.json_body)
     model = strict.require_text(body, "model")
-    documents = [_read_document(row, place) for place, row in enumerate(lenient.get_list(body, "documents"))]
+    documents = [_read_document(row, position) for position, row in enumerate(lenient.get_list(body, "documents"))]
     if not documents:
         raise BadRequest("a list of documents", body.get("documents"), "documents")
     top = lenient.get_integer(body, "top_n") or lenient.get_integer(body, "top_k")
@@ -91,10 +91,10 @@ async def rerank_documents(services: Services, incoming: IncomingRequest) -> byt
     if body.get("return_documents"):
         for row in rows:
             row["document"] = {"text": documents[row["index"]]}
-    made: Object = {"id": f"rerank-{incoming.id}", "object": "list", "model": model, "results": rows, "data": rows}
+    fields: Object = {"id": f"rerank-{incoming.id}", "object": "list", "model": model, "results": rows, "data": rows}
     if found.usage is not None:
-        made["usage"] = {"total_tokens": found.usage.input or 0}
-    return msgspec.json.encode(made)
+        fields["usage"] = {"total_tokens": found.usage.input or 0}
+    return msgspec.json.encode(fields)
 
 
 async def _embed_texts(

@@ -54,8 +54,8 @@ def format_mistral(entry: ModelEntry) -> Object:
         "fine_tuning": False,
         "vision": "images" in can,
     }
-    made = {**format_openai(entry), "type": "base", "capabilities": abilities, "name": _display_name(entry)}
-    return made | ({"max_context_length": entry.model.context} if entry.model.context else {})
+    fields = {**format_openai(entry), "type": "base", "capabilities": abilities, "name": _display_name(entry)}
+    return fields | ({"max_context_length": entry.model.context} if entry.model.context else {})
 
 
 def format_gemini(entry: ModelEntry) -> Object:
@@ -140,7 +140,7 @@ def _limit_inputs(entries: list[ModelEntry], rows: dict[str, Provider], said: st
 def _format_vscode(services: Services, entry: ModelEntry, row: Provider | None) -> Object:
     model, assumed = entry.model, services.config.features.assumed_context
     provider = _short_title(row.title) if row else _REPLAY_TITLES.get(model.provider, model.provider)
-    made: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": entry.name,
         "name": _display_name(entry),
         "family": model.family or model.id.rpartition("/")[2],
@@ -155,17 +155,17 @@ def _format_vscode(services: Services, entry: ModelEntry, row: Provider | None) 
         "counting": _counting_factors(services, entry),
     }
     if model.context:
-        made["maxContextWindowTokens"] = model.context
+        fields["maxContextWindowTokens"] = model.context
     if "reasoning" in model.capabilities:
-        made["configurationSchema"] = {"type": "object", "properties": _effort_schema(row, model.id)}
+        fields["configurationSchema"] = {"type": "object", "properties": _effort_schema(row, model.id)}
     if model.prices and model.prices.input is not None and model.prices.output is not None:
-        made["prices"] = {"input": model.prices.input, "output": model.prices.output}
-        made["pricing"] = _format_pricing(model.prices.input, model.prices.output, model.source.get("context", ""))
+        fields["prices"] = {"input": model.prices.input, "output": model.prices.output}
+        fields["pricing"] = _format_pricing(model.prices.input, model.prices.output, model.source.get("context", ""))
     if model.provider == REPLAY:
-        made["played"] = True
+        fields["played"] = True
     elif services.config.features.context_management:
-        made["compacts"] = True
-    return made
+        fields["compacts"] = True
+    return fields
 
 
 def _vscode_capabilities(entry: ModelEntry) -> Object:
@@ -200,9 +200,9 @@ def _format_pricing(given: float, made: float, told: str) -> str:
 
 def _format_tooltip(entry: ModelEntry, assumed: int) -> str:
     """Format what is known of a model, and the source."""
-    told = entry.model.source.get("context")
+    source = entry.model.source.get("context")
     if entry.model.context:
-        return f"{detail(entry.model)}{f' (limits: {told})' if told else ''}"
+        return f"{detail(entry.model)}{f' (limits: {source})' if source else ''}"
     return f"{entry.name}: its limits are not known, {assumed // 1000}K of context are assumed"
 
 
@@ -211,10 +211,10 @@ def _counting_factors(services: Services, entry: ModelEntry) -> Object:
     found = services.upstream.estimator.factors(entry.model.id, entry.model.provider)
     text = found.constants["text"]
     factors = {name: max(0.0, round(weight * text * found.factor, 6)) for name, weight in found.weights.items()}
-    said = {name: round(found.constants[name], 4) for name in ("base", "message", "call", "result", "tools", "tool")}
+    fields = {name: round(found.constants[name], 4) for name in ("base", "message", "call", "result", "tools", "tool")}
     of_text = {name: round(found.constants[name] / (text or 1.0), 4) for name in ("reasoning", "schema")}
     image = round(image_tokens(found.picture, *DEFAULT_SIZE))
-    return {"factors": factors, **said, **of_text, "image": image, "rendering": found.rendering}
+    return {"factors": factors, **fields, **of_text, "image": image, "rendering": found.rendering}
 
 
 def _display_name(entry: ModelEntry) -> str:

@@ -1,4 +1,6 @@
-"""Ollama's API: chat and generate as JSON lines, and the routes for models.
+"""Ollama's API: chat and generate as JSON lines, the routes for models; and `useChat` of the AI SDK.
+
+Ollama's chat and `useChat` have the same path, `/api/chat`: the body decides.
 
 The gateway does not pull or load models: such requests succeed if that is harmless, and are refused otherwise.
 """
@@ -59,10 +61,10 @@ class OllamaEncoder:
     def _write_line(self, message: Object, **more: Any) -> None:
         self._first = self._first or time.monotonic_ns()
         if self._generate:
-            said = {"response": message.pop("content", ""), **message}
+            fields = {"response": message.pop("content", ""), **message}
         else:
-            said = {"message": {"role": "assistant", "content": "", **message}}
-        self._out.append((b"", msgspec.json.encode({**self._head, **said, "done": False, **more})))
+            fields = {"message": {"role": "assistant", "content": "", **message}}
+        self._out.append((b"", msgspec.json.encode({**self._head, **fields, "done": False, **more})))
 
     def _text(self, event: ev.TextDelta | ev.RefusalDelta) -> None:
         self._write_line({"content": event.text})
@@ -117,13 +119,13 @@ def join_lines(frames: Sequence[Frame]) -> bytes:
         return msgspec.json.encode({"error": last["error"]})
     inner = [line.get("message", line) for line in lines]
     key = "response" if "response" in last else "content"
-    said: Object = {key: "".join(row.get(key, "") for row in inner)}
+    fields: Object = {key: "".join(row.get(key, "") for row in inner)}
     if thought := "".join(row.get("thinking", "") for row in inner):
-        said["thinking"] = thought
+        fields["thinking"] = thought
     if calls := [call for row in inner for call in row.get("tool_calls", ())]:
-        said["tool_calls"] = calls
-    made = {**last, **said} if key == "response" else {**last, "message": {"role": "assistant", **said}}
-    return msgspec.json.encode(made)
+        fields["tool_calls"] = calls
+    result = {**last, **fields} if key == "response" else {**last, "message": {"role": "assistant", **fields}}
+    return msgspec.json.encode(result)
 
 
 def build_ollama_request(body: Object) -> TurnRequest:
@@ -202,7 +204,7 @@ async def show_ollama_model(services: Services, incoming: IncomingRequest) -> by
     info: Object = {"general.architecture": family, "general.basename": model.name or name}
     if model.context or model.max_input:
         info[f"{family}.context_length"] = model.context or model.max_input
-    made = {
+    fields = {
         "license": "",
         "modelfile": f"FROM {name}\n",
         "parameters": "",
@@ -212,7 +214,7 @@ async def show_ollama_model(services: Services, incoming: IncomingRequest) -> by
         "modified_at": MODIFIED_AT,
         "capabilities": _ollama_capabilities(entry),
     }
-    return _encode(made)
+    return _encode(fields)
 
 
 def _ollama_capabilities(entry: ModelEntry) -> list[str]:
@@ -236,8 +238,8 @@ async def report_version(_: Services, __: IncomingRequest) -> bytes:
 async def refuse_model_change(_: Services, incoming: IncomingRequest) -> bytes:
     """Refuse a request that would change the set of models."""
     what = incoming.path.rpartition("/")[2]
-    said = f"{what}: models are not kept here, only reached; GET /api/tags lists them, penstock.toml names more"
-    raise make_refusal(501, "invalid", said, code="not_served")
+    reason = f"{what}: models are not kept here, only reached; GET /api/tags lists them, penstock.toml names more"
+    raise make_refusal(501, "invalid", reason, code="not_served")
 
 
 def read_model_name(body: Object) -> str:

@@ -57,8 +57,8 @@ async def resolve_request(
 ) -> ResolvedInput:
     """Return a request with its history, or raise for features that are not supported."""
     if body.get("conversation") is not None:
-        said = "conversation: conversations are not served here; leave it out and go on with previous_response_id"
-        raise stored.responses_error(said, param="conversation")
+        reason = "conversation: conversations are not served here; leave it out and go on with previous_response_id"
+        raise stored.responses_error(reason, param="conversation")
     if is_replay(body):
         body.setdefault("input", [])
     forwarded = {key: value for key, value in body.items() if key not in GATEWAY_FIELDS}
@@ -193,9 +193,9 @@ def echo_settings(body: Object, *, background: bool = False) -> Object:
 
     Built-in tools, schemas and efforts without an equivalent there are not repeated.
     """
-    said = {key: body[key] for key in DEFAULTS if key not in _NOT_ECHOED and body.get(key) is not None}
-    full = {key: whole(said[key]) for key, whole in _ECHO.items() if key in said}
-    return {**said, **full, "background": background, "store": body.get("store") is not False}
+    fields = {key: body[key] for key in DEFAULTS if key not in _NOT_ECHOED and body.get(key) is not None}
+    full = {key: complete(fields[key]) for key, complete in _ECHO.items() if key in fields}
+    return {**fields, **full, "background": background, "store": body.get("store") is not False}
 
 
 def _echo_tools(given: Any) -> list[Object]:
@@ -204,16 +204,17 @@ def _echo_tools(given: Any) -> list[Object]:
 
 
 def _echo_reasoning(given: Any) -> Object:
-    said = lenient.as_object(given)
-    return {**said, **{key: said[key] if said.get(key) in words else None for key, words in _REASONING_VALUES.items()}}
+    reasoning = lenient.as_object(given)
+    known = {key: reasoning.get(key) in words for key, words in _REASONING_VALUES.items()}
+    return {**reasoning, **{key: reasoning[key] if is_known else None for key, is_known in known.items()}}
 
 
 def _echo_text(given: Any) -> Object:
-    made = {"format": {"type": "text"}, **lenient.as_object(given)}
-    form = lenient.get_object(made, "format")
+    fields = {"format": {"type": "text"}, **lenient.as_object(given)}
+    form = lenient.get_object(fields, "format")
     if form.get("type") != "json_schema":
-        return made
-    return {**made, "format": {**_SCHEMA_DEFAULTS, **form, "schema": None}}
+        return fields
+    return {**fields, "format": {**_SCHEMA_DEFAULTS, **form, "schema": None}}
 
 
 def _echo_tool_choice(given: Any) -> Any:

@@ -59,8 +59,8 @@ def responses_error(message: str, *, code: str = "", param: str = "", status: in
 
 def previous_not_found(id: str) -> StreamFault:
     """Return the error of an unknown previous response."""
-    said = f"Previous response with id {id[:200]!r} not found; send the whole conversation without {PREVIOUS_ID}."
-    return responses_error(said, code="previous_response_not_found", param=PREVIOUS_ID)
+    reason = f"Previous response with id {id[:200]!r} not found; send the whole conversation without {PREVIOUS_ID}."
+    return responses_error(reason, code="previous_response_not_found", param=PREVIOUS_ID)
 
 
 async def resolve_input(incoming: IncomingRequest, body: Object, memory: ResponseLookup | None = None) -> ResolvedInput:
@@ -80,9 +80,9 @@ async def resolve_input(incoming: IncomingRequest, body: Object, memory: Respons
     if past is None or _is_running(incoming, previous):
         raise previous_not_found(previous)
     rest = {key: value for key, value in body.items() if key != PREVIOUS_ID}
-    made = await _expand_items(incoming, ResolvedInput(rest, new, past))
-    check_call_outputs([*past.items, *made.new])
-    return made
+    result = await _expand_items(incoming, ResolvedInput(rest, new, past))
+    check_call_outputs([*past.items, *result.new])
+    return result
 
 
 def input_items(body: Object) -> list[Any]:
@@ -178,8 +178,8 @@ def unpack_summary(content: str) -> str | None:
 
 def expand_compactions(items: list[Any]) -> list[Any]:
     """Replace our compaction items by messages. Returns the same list if there are none."""
-    made = [_expand_compaction(item) for item in items]
-    return items if all(new is old for new, old in zip(made, items, strict=True)) else made
+    result = [_expand_compaction(item) for item in items]
+    return items if all(new is old for new, old in zip(result, items, strict=True)) else result
 
 
 def _expand_compaction(item: Any) -> Any:
@@ -239,7 +239,7 @@ async def list_input_items(services: Services, incoming: IncomingRequest) -> byt
     found = await services.telemetry.state.read(lambda: services.response_store.input_items(tenant, id))
     if found is None:
         raise _response_not_found(id)
-    items = [_format_input_item(item, f"{id.removeprefix('resp_')}_{place}") for place, item in enumerate(found)]
+    items = [_format_input_item(item, f"{id.removeprefix('resp_')}_{position}") for position, item in enumerate(found)]
     if incoming.query.get("order", "desc") != "asc":
         items.reverse()
     names = [item["id"] for item in items]
@@ -278,11 +278,11 @@ def _response_not_found(id: str) -> StreamFault:
 
 def _format_input_item(item: Any, name: str) -> Object:
     """Format an item for a list: content as parts, and an id."""
-    made: Object = {"type": "message", **item} if "role" in item else dict(item)
-    if made.get("type") == "message" and isinstance(made.get("content"), str):
-        kind = "output_text" if made["role"] == "assistant" else "input_text"
-        made["content"] = [{"type": kind, "text": made["content"]}]
-    return {**made, "id": made.get("id") or f"item_{name}"}
+    result: Object = {"type": "message", **item} if "role" in item else dict(item)
+    if result.get("type") == "message" and isinstance(result.get("content"), str):
+        kind = "output_text" if result["role"] == "assistant" else "input_text"
+        result["content"] = [{"type": kind, "text": result["content"]}]
+    return {**result, "id": result.get("id") or f"item_{name}"}
 
 
 # ── as a stream ───────────────────────────────────────────────────────────────────────────────────

@@ -53,8 +53,8 @@ CHAT = ClientEndpoint("vscode", read_chat)
 async def report_usage(services: Services, incoming: IncomingRequest) -> bytes:
     """`/vscode/usage`: the caller's usage since midnight, in total and by model. Empty without a journal."""
     rows = services.journal.rows
-    told = await asyncio.to_thread(_usage_report, rows, incoming.caller.key) if rows is not None else {}
-    return msgspec.json.encode({"version": 1, **told})
+    report = await asyncio.to_thread(_usage_report, rows, incoming.caller.key) if rows is not None else {}
+    return msgspec.json.encode({"version": 1, **report})
 
 
 def _usage_report(rows: JournalStore, key: str) -> Object:
