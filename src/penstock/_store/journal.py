@@ -22,6 +22,8 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock._store.writer import WriteJob
+
 TRIM_INTERVAL = 256  # rows between two checks of the bounds
 # Rows in a statement. SQLite releases the GIL for each statement, and taking it again is the expensive part.
 BATCH_SIZES = (100, 20, 5, 1)
@@ -146,9 +148,9 @@ class JournalStore:
         self, path: Path, clock: Callable[[], float], *, age: float = 0, size: int = 0, read_only: bool = False
     ) -> None:
         self.path = path
-        self.lost = 0
+        self.lost: int = 0
         self._writer = SqliteWriter(path, create=not read_only)
-        self.submit = self._writer.submit
+        self.submit: Callable[[WriteJob], bool] = self._writer.submit
         self._clock, self._age, self._size = clock, age, size
         self._added = 0
         max_values = self._writer.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # 999 before SQLite 3.32
