@@ -21,6 +21,7 @@ LIKE_A_LIMIT = re.compile(r"(^|_)(MAX|MOST|LIMIT|LARGEST|LONGEST)(_|$)|^(LINES|M
 OTHERS = {
     "__init__._MAX_QUOTED",
     "access.MAX_KNOWN_HOSTS",
+    "address._MAX_DEPTH",
     "agent._LIMIT",
     "bpe.MAX_CHARACTERS",
     "byte_budget.MAX_UNREAD",
@@ -28,6 +29,7 @@ OTHERS = {
     "config._MAX_DEPTH",
     "config_trust.MAX_SHOWN",
     "context.MAX_POINTS",
+    "decode_calls.MAX_SCALAR",
     "decode_items._MAX_COMPARED",
     "decode_metadata._MAX_DRIFT",
     "decode_turn._MAX_CAUSES",
