@@ -16,6 +16,7 @@ import threading
 import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -291,6 +292,7 @@ def main() -> int:
     options.add_argument("--rivals", action="store_true", help="beside LiteLLM and Portkey, where they are installed")
     options.add_argument("--watched", action="store_true", help="with somebody at the inspector beside with nobody")
     options.add_argument("--asked", action="store_true", help="requests from one line to a coding agent's")
+    options.add_argument("--http", action="store_true", help="our own HTTP code beside plain aiohttp and plain ASGI")
     options.add_argument("--matrix", action="store_true", help="every client protocol with every upstream protocol")
     options.add_argument("--clients", nargs="*", default=[], help="with --matrix: only these, such as chat messages")
     options.add_argument("--sizes", nargs="*", default=[], help="with --matrix: only these: plain, agent, large agent")
@@ -328,19 +330,16 @@ def _section(chosen: argparse.Namespace) -> Section:
         from benchmarks import matrix
 
         return matrix.report(rounds=chosen.rounds or matrix.ROUNDS, clients=chosen.clients, sizes=chosen.sizes)
-    if chosen.watched:
-        from benchmarks.watched import report as watched
+    if chosen.http:
+        from benchmarks import http_paths
 
-        return watched()
-    if chosen.asked:
-        from benchmarks.asked import report as asked
-
-        return asked()
-    if chosen.rivals:
-        from benchmarks.rivals import report as rivals
-
-        return rivals()
-    return report()
+        return http_paths.report(chosen.rounds or http_paths.ROUNDS)
+    reports = {"watched": chosen.watched, "asked": chosen.asked, "rivals": chosen.rivals}
+    name = next((name for name, wanted in reports.items() if wanted), None)
+    if name is None:
+        return report()
+    section: Section = import_module(f"benchmarks.{name}").report()
+    return section
 
 
 if __name__ == "__main__":
