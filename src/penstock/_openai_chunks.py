@@ -73,7 +73,7 @@ class CompletionChunkEncoder(Encoder):
 
 
 def build_chunk_usage(usage: Usage, protocol: str, written: int | None = None) -> Object:
-    """Returns the usage object of a body or a last chunk; a provider's own object is kept."""
+    """Returns the usage object of a body or a last chunk; an object of the same protocol is kept."""
     extras = (usage.extra or {}).get(protocol)
     if extras:
         return {"prompt_tokens": usage.input, "completion_tokens": usage.output, **extras}

@@ -165,7 +165,7 @@ class ChatDecoder(Decoder):
             if choice.message is not None and delta is choice.delta and not choice_state.has_content:
                 delta = _join_message(delta, choice.message)
             choice_state.read_delta(delta, choice.logprobs)
-            if delta.extra_content:  # what the open text did not take is kept for the finish
+            if delta.extra_content:  # the open text takes the signature; the rest goes into the finish
                 rest = (
                     drop_content_signature(delta.extra_content) if choice_state.took_signature else delta.extra_content
                 )

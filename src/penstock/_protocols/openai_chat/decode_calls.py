@@ -150,7 +150,7 @@ class CallAssembler:
         """Opens calls that never got a name, so that the end of the choice reports them. The ledger closes the rest."""
         for pending in self._calls:
             if not pending.opened:
-                self._open_late(pending)
+                self._open_unnamed_call(pending)
 
     def _find_call(self, call: wire.ToolCall, name: str) -> PendingCall | None:
         pending = None
@@ -202,7 +202,7 @@ class CallAssembler:
             if pending.opened:
                 self._write_input(pending, text)
         if pending.name and not pending.opened and pending.earlier is None:
-            self._open(pending)
+            self._open_call(pending)
 
     def _is_repeated(self, pending: PendingCall, text: str) -> bool:
         """True if input is complete already. Some servers send all of the input again at the end."""
@@ -218,7 +218,7 @@ class CallAssembler:
         self._ledger.diagnostics.add("input-twice", f"call {pending.id!r}: more input after it was complete is ignored")
         return True
 
-    def _open(self, pending: PendingCall) -> None:
+    def _open_call(self, pending: PendingCall) -> None:
         pending.opened = True
         arguments = EMPTY_OBJECT if pending.input.fragments == [EMPTY_OBJECT] else ""
         self._ledger.open_call(
@@ -241,14 +241,14 @@ class CallAssembler:
         else:
             self._ledger.append_call_input(pending.key, text)
 
-    def _open_late(self, pending: PendingCall) -> None:
+    def _open_unnamed_call(self, pending: PendingCall) -> None:
         earlier = pending.earlier
         if earlier is not None and earlier.name == pending.name and earlier.input.fragments == pending.input.fragments:
             self._ledger.diagnostics.add("call-twice", f"call {pending.id!r} came again and is ignored")
             return
         if earlier is not None:
             pending.id = f"{pending.id}-{pending.key[1]}"
-        self._open(pending)
+        self._open_call(pending)
 
 
 def _drop_empty_kind(call: wire.ToolCall) -> None:

@@ -277,7 +277,7 @@ _ROLE_READERS: dict[str, Callable[[Object], rq.Message]] = {
 
 # ── settings ──────────────────────────────────────────────────────────────────────────────────────
 
-# Read, and also kept as they are: they hold more than what is read.
+# These settings are read, and also kept unchanged: they hold more than the reader understands.
 KEPT_SETTINGS = frozenset({"thinking", "enable_thinking", "thinking_budget"})
 _SCHEMA_KEYS = frozenset({"name", "schema", "description", "strict"})
 _FORMAT_KEYS = {"text": {"type"}, "json_object": {"type"}, "json_schema": {"type", "json_schema"}}

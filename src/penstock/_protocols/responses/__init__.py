@@ -9,7 +9,7 @@ from penstock._protocols.responses.wire import NAME
 from penstock._request_profile import PLAIN, USER_FILES, IdentifierRule, Profile
 
 
-def matches(_: str, payload: dict[str, Any]) -> bool:
+def matches_payload(_: str, payload: dict[str, Any]) -> bool:
     """Returns True if a payload belongs to this protocol."""
     kind = payload.get("type")
     return payload.get("object") == "response" or (isinstance(kind, str) and kind.startswith("response."))
@@ -17,7 +17,7 @@ def matches(_: str, payload: dict[str, Any]) -> bool:
 
 PROTOCOL = Protocol(
     NAME,
-    matches,
+    matches_payload,
     ResponsesDecoder,
     ResponsesEncoder,
     body=build_body,

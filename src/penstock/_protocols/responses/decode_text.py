@@ -54,7 +54,7 @@ class TextReader(ItemReader):
     def match_parts(self, slot: ItemSlot, event: str, kind: str, texts: list[str]) -> None:
         """Matches all parts of an item at once: by equal text, then by a common start, and only then by index.
 
-        So a part that was never streamed does not take the place of another one.
+        So a part that was never streamed is not mistaken for another one.
         """
         streamed = slot.indices.get(kind)
         if not streamed:

@@ -206,7 +206,7 @@ def build_error_event(fault: Fault) -> dict[str, Any]:
 
 
 def build_usage_object(event: ev.Usage, extras: dict[str, Any]) -> dict[str, Any]:
-    """Returns a usage object with all counts that clients require. Fields of this protocol's own object win."""
+    """Returns a usage object with all counts that clients require. Fields of an object of this protocol win."""
     usage: dict[str, Any] = {
         "input_tokens": event.input or 0,
         "input_tokens_details": {"cached_tokens": event.cached or 0, "cache_write_tokens": event.written or 0},

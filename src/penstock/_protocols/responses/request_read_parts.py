@@ -170,7 +170,7 @@ def read_assistant_message(item: Object) -> list[rq.AnyPart]:
 
 
 def _build_head(item: Object, id: str) -> Object:
-    """Returns the item's own fields and its spelling."""
+    """Returns the fields of the item, and how it was written."""
     head: Object = {
         "shape": "string" if isinstance(item.get("content"), str) else "list",
         "bare": "type" not in item,

@@ -37,11 +37,7 @@ def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestD
 
 
 class InputWriter(AssistantWriter):
-    """Writes messages as input items. State beside that of the assistant: the calls whose input is free text."""
-
-    def __init__(self, quirks: Quirks) -> None:
-        super().__init__(quirks)
-        self._text_calls: set[str] = set()
+    """Writes messages as input items."""
 
     def write_input(self, messages: Iterable[rq.Message]) -> list[Object]:
         before = ""
@@ -57,7 +53,7 @@ class InputWriter(AssistantWriter):
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
     def _write_message(self, message: rq.Message) -> None:
-        """Writes a message of the system or the user. Approvals and opaque items of this protocol become own items."""
+        """Writes a system or user message. Approvals and opaque items of this protocol become separate items."""
         extras, marks = self.split_extra(message.extra)
         inside: list[rq.AnyPart] = []
         for part in message.parts:

@@ -179,6 +179,7 @@ class AssistantWriter(ContentWriter):
         self._open_reasoning: Object | None = None
         self._odd_fields: Object = {}  # fields of the reasoning that are written unchanged
         self.starts_message = False  # the next item starts another message of the assistant, right after one
+        self._text_calls: set[str] = set()  # calls whose input is free text
 
     def add_item(self, item: Object) -> None:
         """Adds a complete item. No more parts join the item before it."""

@@ -304,7 +304,7 @@ def _classify_error(code: str, kind: str, message: str, status: int | None) -> F
 
 
 def read_finish_reason(response: ResponseObject, diagnostics: Diagnostics) -> tuple[Reason | None, str]:
-    """Returns the finish reason and the provider's own value. The reason is None if the response failed."""
+    """Returns the canonical finish reason and the provider's value. The reason is None if the response failed."""
     status = response.status or "completed"
     if status in ("failed", "cancelled", "canceled"):
         return None, status
