@@ -79,12 +79,17 @@ def parser(name: str, limit: int = LIMIT, content_type: str = "") -> Stage[bytes
     return PARSERS[name](limit=limit)
 
 
+def check_bridge_options(function: str, options: BridgeOptions) -> None:
+    """Raises an `InputError` for an option that is unknown or of the wrong kind."""
+    checks.check_options(function, options, _BRIDGE_CHECKS)
+
+
 def bridge(source: str, target: str, **options: Unpack[BridgeOptions]) -> Pipe:
     """Returns a new pipe for one stream. The source `auto` is detected by the first frames.
 
     An option that is unknown, or has a value of the wrong kind, raises an `InputError` with the nearest name.
     """
-    checks.check_options("bridge", options, _BRIDGE_CHECKS)
+    check_bridge_options("bridge", options)
     given = options.get("source_options") or {}
     decode: Stage[Any, Any] = DetectingDecoder(given) if source == "auto" else protocols.decoder(source, **given)
     parse = parser(options.get("framing", "auto"), options.get("limit", LIMIT))

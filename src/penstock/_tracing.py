@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 import msgspec
 
 from penstock import _protocols as protocols
-from penstock._bridge import BridgeOptions, encoding, explain_truncation, parser
+from penstock._bridge import BridgeOptions, check_bridge_options, encoding, explain_truncation, parser
 from penstock._diagnostics import Diagnostic, Diagnostics
 from penstock._framing.frame import LIMIT, Frame
 from penstock._grammar import Guard
@@ -218,6 +218,7 @@ class Tracer:
 
 def tracer(source: str, target: str, **options: Unpack[BridgeOptions]) -> Tracer:
     """Returns a tracer of what `bridge` does with the same arguments, without the bytes at its end."""
+    check_bridge_options("tracer", options)
     decode = protocols.decoder(source, **(options.get("source_options") or {}))
     framing = options.get("framing", "auto")
     parse = BodyParser() if framing == BodyParser.framing else parser(framing, options.get("limit", LIMIT))

@@ -10,8 +10,16 @@ from msgspec.structs import replace
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._aisdk import PENSTOCK, SDK, TABLES, our_fields, request_settings, sdk_extra, to_json_text
-from penstock._aisdk.request_settings import OPTION_KEYS, OPTIONS, add_extra, read_extra_fields, write_extra_fields
+from penstock._aisdk import (
+    PENSTOCK,
+    SDK,
+    TABLES,
+    our_fields,
+    provider_options,
+    sdk_extra,
+    to_json_text,
+)
+from penstock._aisdk.provider_options import OPTION_KEYS, OPTIONS, add_extra, read_extra_fields, write_extra_fields
 from penstock._aisdk.wire import read_file_data, single_reference_id, write_file_data
 from penstock._jsontext import decode_or_keep_raw, is_json
 from penstock._request_writer import RequestDraft, drop_empty, split_extra
@@ -257,7 +265,7 @@ def _write_content_part(part: rq.ResultPart, draft: RequestDraft, version: int) 
             return [{"type": CUSTOM, OPTIONS: {PENSTOCK: {"opaque": state}}}]
         draft.report_loss("opaque")
         return []
-    request_settings.report_foreign_fields(draft, part.extra)
+    provider_options.report_foreign_fields(draft, part.extra)
     if isinstance(part, rq.File):
         return [_write_content_file(part, draft, version)]
     if isinstance(part, rq.Source):

@@ -121,9 +121,8 @@ class Upstream:
     async def _reply(self, received: ReceivedRequest) -> Reply:
         if not self._replies:
             raise InputError("a scripted upstream received a request and has no reply: give it one")
-        reply = self._replies[0] if len(self._replies) == 1 else self._replies.pop(0)
-        if not isinstance(reply, Reply):
-            reply = reply(received)
+        answer = self._replies[0] if len(self._replies) == 1 else self._replies.pop(0)
+        reply = answer if isinstance(answer, Reply) else answer(received)
         return await reply if isinstance(reply, Awaitable) else reply
 
     async def _answer(self, request: Any, received: ReceivedRequest, reply: Reply) -> Any:

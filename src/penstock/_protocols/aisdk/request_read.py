@@ -14,10 +14,10 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._aisdk import PENSTOCK, SDK
+from penstock._aisdk import PENSTOCK, SDK, provider_options
 from penstock._aisdk import request_parts as parts
 from penstock._aisdk import request_settings as settings
-from penstock._aisdk.request_settings import add_extra, read_extra_fields
+from penstock._aisdk.provider_options import add_extra, read_extra_fields
 from penstock._request_writer import split_extra
 from penstock.errors import BadRequest
 
@@ -203,13 +203,17 @@ def _read_message_fields(target: rq.Message, message: Object, *, is_list: bool) 
     """Reads the other fields of a message. A cache hint of the message belongs to its last part."""
     if message.keys() <= {"role", "content"} and not is_list:
         return
-    options = settings.read_options(message)
+    options = provider_options.read_options(message)
     target.name = lenient.get_text(options.ours, "name")
     has_cache = bool(options.cache and target.parts and not target.parts[-1].cache)
     if has_cache:
         target.parts[-1].cache = options.cache
-    rest = {key: value for key, value in message.items() if key not in ("role", "content", *settings.OPTION_KEYS[NAME])}
-    target.extra = settings.build_part_extra(NAME, options, rest, listed=is_list, cached=has_cache)
+    rest = {
+        key: value
+        for key, value in message.items()
+        if key not in ("role", "content", *provider_options.OPTION_KEYS[NAME])
+    }
+    target.extra = provider_options.build_part_extra(NAME, options, rest, listed=is_list, cached=has_cache)
     sizes = lenient.get_list(options.ours, "sizes")
     first = target.parts[0] if sizes and len(target.parts) == 1 else None
     if type(first) is rq.Text:
@@ -218,7 +222,9 @@ def _read_message_fields(target: rq.Message, message: Object, *, is_list: bool) 
         try:
             position, part = msgspec.convert(opaque, tuple[int, rq.Opaque])
         except msgspec.ValidationError:
-            raise BadRequest("a position and a part", opaque, f"{settings.OPTIONS}.{PENSTOCK}.opaques") from None
+            raise BadRequest(
+                "a position and a part", opaque, f"{provider_options.OPTIONS}.{PENSTOCK}.opaques"
+            ) from None
         target.parts.insert(position, part)
 
 

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._aisdk import request_parts, request_settings
-from penstock._aisdk.request_settings import report_foreign_fields, write_extra_fields
+from penstock._aisdk import provider_options, request_parts, request_settings
+from penstock._aisdk.provider_options import report_foreign_fields, write_extra_fields
 from penstock._diagnostics import read_losses
 from penstock._protocols.aisdk.request_read import NAME, SYSTEM_SEPARATOR
 from penstock._request_writer import RequestDraft, drop_empty, omit_with_loss, split_extra
@@ -110,7 +110,7 @@ class AisdkRequestWriter(RequestDraft):
 
     def _message_fields(self, message: rq.Message, marks: Object, cache: str, **ours: Any) -> Object:
         report_foreign_fields(self, message.extra)
-        options = request_settings.write_options(message.extra, marks, cache=cache, name=message.name, **ours)
+        options = provider_options.write_options(message.extra, marks, cache=cache, name=message.name, **ours)
         return {**split_extra(message.extra, NAME)[0].get("rest", {}), **options}
 
     def _write_message(self, message: rq.Message, marks: Object) -> list[Object]:

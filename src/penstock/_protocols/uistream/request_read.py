@@ -15,10 +15,10 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._aisdk import OPAQUE_TYPE, SDK
+from penstock._aisdk import OPAQUE_TYPE, SDK, provider_options
 from penstock._aisdk import request_parts as parts
 from penstock._aisdk import request_settings as settings
-from penstock._aisdk.request_settings import add_extra, read_extra_fields
+from penstock._aisdk.provider_options import add_extra, read_extra_fields
 from penstock._request_writer import split_extra
 from penstock.errors import BadRequest
 
@@ -275,7 +275,7 @@ class ToolPart:
 
     def _read_result(self) -> None:
         part, result = self._part, rq.Result(self.call.id, self.call.name, by=self.call.by)
-        options = settings.read_options(part, (RESULT_METADATA,))
+        options = provider_options.read_options(part, (RESULT_METADATA,))
         reason = lenient.get_text(lenient.get_object(part, "approval"), "reason")
         is_refused = any(type(answer) is rq.Ask and answer.approved is False for answer in self.answers)
         if self._state == "output-available":
@@ -286,7 +286,7 @@ class ToolPart:
             result.content, result.failed = [rq.Text(reason or parts.DENIED_TEXT)], True
         else:
             return
-        result.extra = settings.build_part_extra(NAME, options, {}, flat=part.get("preliminary") is False)
+        result.extra = provider_options.build_part_extra(NAME, options, {}, flat=part.get("preliminary") is False)
         result.cache = options.cache
         if self._state in APPROVAL_STATES:
             add_extra(result, SDK, denied=True)

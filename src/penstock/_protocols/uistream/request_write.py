@@ -14,7 +14,8 @@ from penstock import _lenient_fields as lenient
 from penstock import request as rq
 from penstock._aisdk import OPAQUE_TYPE, SDK
 from penstock._aisdk import request_parts as parts
-from penstock._aisdk.request_settings import report_foreign_fields, write_extra_fields, write_request_fields
+from penstock._aisdk.provider_options import report_foreign_fields, write_extra_fields
+from penstock._aisdk.request_settings import write_request_fields
 from penstock._diagnostics import read_losses
 from penstock._protocols.uistream import request_read
 from penstock._protocols.uistream.request_read import APPROVAL_STATES, NAME, ORPHAN, STEP
