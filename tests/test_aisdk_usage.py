@@ -185,7 +185,7 @@ def test_results_of_both_steps_stay_with_their_calls() -> None:
     events = [
         event
         for chunk in [*step("c1", answer=True), *step("c1", answer=True), finish()]
-        for event in decode.take(chunk)
+        for event in decode.read_payload(chunk)
     ]
     [turn] = fold([*events, *decode.finish()])
     assert [type(part) for part in turn.parts] == [rq.Call, rq.Result, rq.Call, rq.Result]

@@ -39,7 +39,7 @@ def taken(source: str, parts: Iterable[Json]) -> rq.Turn:
     decoder, guard, parts = protocols.decoder(source), Guard(strict=True), list(parts)
     events: list[ev.AnyEvent] = []
     for part in parts:
-        events += guard.feed(decoder.take(part))
+        events += guard.feed(decoder.read_payload(part))
     events += [*guard.feed(decoder.finish()), *guard.finish()]
     assert running.decode(source, b"".join(json.dumps(part).encode() + b"\n" for part in parts), "ndjson") == events
     return fold(events)[0]

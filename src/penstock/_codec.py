@@ -18,7 +18,7 @@ from penstock._delta_templates import Removers, TemplateReader
 from penstock._diagnostics import Diagnostics, Losses
 from penstock._framing.frame import Frame
 from penstock._input_limits import MAX_JSON_DEPTH, SHALLOW, NestingError, is_closed, nests_deeper, too_deep
-from penstock._ledger import Ledger, Part
+from penstock._ledger import Ledger, LedgerPart
 from penstock._lenient_fields import as_object, get_text
 from penstock._request_profile import Profile
 from penstock._text_runs import DELTAS, NO_TEMPLATE, FrameTemplate, TextRun
@@ -124,7 +124,7 @@ class Decoder:
             self._catch_up()
         data = frame[1]
         if data == self.mark:
-            self._odd(*frame)
+            self._read_irregular(*frame)
             return
         try:
             if len(data) > SHALLOW and too_deep(data):
@@ -132,13 +132,13 @@ class Decoder:
                 return
             payload = self.read(data)  # looked up each time: a handler may replace it by a faster one
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            self._odd(frame[0], data)
+            self._read_irregular(frame[0], data)
             return
         self.frame = frame
         try:
             self.table[type(payload)](self, payload)
         except ILL_SHAPED as error:
-            self._ill(error)
+            self._report_wrong_shape(error)
 
     def _catch_up(self) -> None:
         """Read the counts of the last frame that was read by its template."""
@@ -148,33 +148,33 @@ class Decoder:
         try:
             self.recount(self.read(self.frame[1]))
         except ILL_SHAPED as error:  # a DecodeError and a UnicodeDecodeError, too
-            self._ill(error)
+            self._report_wrong_shape(error)
 
     def recount(self, payload: Any) -> None:
         """Reads everything in a payload but its text. For decoders with `counted` values."""
 
-    def _repeatable(self, event: Any) -> Part | None:
+    def _repeatable(self, event: Any) -> LedgerPart | None:
         """Returns the part of a delta if further texts of it would be read in the same way."""
         part = self.ledger.last
         if part is None or part.index != event.index or not part.open or self.ledger.fix_surrogates:
             return None
         return part if getattr(event, "logprobs", None) is None and self.is_steady(part) else None
 
-    def is_steady(self, part: Part) -> bool:
+    def is_steady(self, part: LedgerPart) -> bool:
         """True if texts of this part are delivered unchanged, whatever they contain."""
         return True
 
-    def keep_texts(self, part: Part, texts: list[str]) -> None:
+    def keep_texts(self, part: LedgerPart, texts: list[str]) -> None:
         """Keeps texts that were read by a template, if the part keeps its texts."""
         if part.pieces is not None:
             part.pieces += texts
 
-    def take(self, payload: Any) -> list[AnyEvent]:
+    def read_payload(self, payload: Any) -> list[AnyEvent]:
         """Reads a payload that is already parsed."""
         if nests_deeper(payload):
             self._too_deep()
         else:
-            self._fit("", payload, lambda: self._dumped(payload))
+            self._convert_payload("", payload, lambda: self._dumped(payload))
         return self.ledger.drain()
 
     def _dumped(self, payload: Any) -> bytes:
@@ -190,7 +190,7 @@ class Decoder:
     def body(self, data: bytes) -> list[AnyEvent]:
         """Reads the body of a non-stream answer as one turn."""
         events = self.feed_body(data)
-        self.settle()
+        self.mark_complete()
         return [*events, *self.finish()]
 
     def feed_body(self, data: bytes) -> list[AnyEvent]:
@@ -202,18 +202,18 @@ class Decoder:
             if jsontext.has_damaged_name(jsontext.parse_lenient(data)):
                 self._break_off(DAMAGED)
             else:
-                self._odd(b"", data)
+                self._read_irregular(b"", data)
             return self.ledger.drain()
         return self.feed([(b"", data)])
 
-    def settle(self) -> None:
+    def mark_complete(self) -> None:
         """Ends what only a stream has to end explicitly: a body is always complete."""
 
     def shape_of(self, value: Any) -> Any:
         """Returns the type to convert a parsed payload to. Converting to one type is cheaper than to a union."""
         return self.shape
 
-    def keep(self) -> None:
+    def report_unknown(self) -> None:
         """Reports the current frame as an `Unknown` event: it is well formed, but has no canonical event."""
         name, data = self.frame
         self.ledger.unknown(self.protocol, data.decode("utf-8", "replace"), name.decode("utf-8", "replace"))
@@ -223,20 +223,20 @@ class Decoder:
         self.ledger.eof()
         return self.ledger.drain()
 
-    def named(self, name: str, data: bytes) -> bool:
+    def read_named_frame(self, name: str, data: bytes) -> bool:
         """Reads a frame that is not a payload (`[DONE]`, `event: error`). True if it was understood."""
         return False
 
-    def _odd(self, name: bytes, data: bytes) -> None:
+    def _read_irregular(self, name: bytes, data: bytes) -> None:
         try:
-            self._read_odd(name, data)
+            self._parse_irregular(name, data)
         except NestingError:
             if is_closed(data):
                 self._too_deep()
             else:
                 self._skip_malformed(data)
         except ILL_SHAPED as error:
-            self._ill(error)
+            self._report_wrong_shape(error)
 
     def _skip_malformed(self, data: bytes) -> None:
         self.malformed += 1
@@ -251,27 +251,27 @@ class Decoder:
         """Ends the turn with a fault: the answer cannot be read further and must not look complete."""
         self.ledger.fault("malformed", message)
 
-    def _read_odd(self, name: bytes, data: bytes) -> None:
+    def _parse_irregular(self, name: bytes, data: bytes) -> None:
         label = name.decode("utf-8", "replace")
         if data != self.mark:
             self.irregular += 1
-        if self.named(label, data):
+        if self.read_named_frame(label, data):
             return
         value = jsontext.parse_lenient_bounded(data)
         if value is None:
             self._skip_malformed(data)
             return
         self.ledger.fix_surrogates = True
-        self._fit(label, value, lambda: data)
+        self._convert_payload(label, value, lambda: data)
 
-    def _ill(self, error: Exception) -> None:
+    def _report_wrong_shape(self, error: Exception) -> None:
         """Reports a payload of an unexpected shape. Only this payload is lost, not the stream."""
         if STRICT:
             raise error
         message = "a payload could not be read to its end: part of it has an unexpected shape"
         self.diagnostics.add("wrong-shape", message)
 
-    def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
+    def _convert_payload(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         try:
             shape = self.shape_of(value)
             payload, dropped = (
@@ -287,7 +287,7 @@ class Decoder:
         try:
             self.table[type(payload)](self, payload)
         except ILL_SHAPED as error:
-            self._ill(error)
+            self._report_wrong_shape(error)
 
 
 def _never_raising(finish: Callable[[Any], list[AnyEvent]]) -> Callable[[Any], list[AnyEvent]]:
@@ -298,7 +298,7 @@ def _never_raising(finish: Callable[[Any], list[AnyEvent]]) -> Callable[[Any], l
         try:
             return finish(decoder)
         except ILL_SHAPED as error:
-            decoder._ill(error)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            decoder._report_wrong_shape(error)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             decoder.ledger.fault("malformed", UNFINISHED)
             return decoder.ledger.drain()
 
@@ -346,7 +346,7 @@ class Encoder:
             else:
                 self.table[kind](self, event)
         except ILL_SHAPED as error:
-            self._ill(event, error)
+            self._report_wrong_shape(event, error)
 
     def _write_text_run(self, run: TextRun, template: FrameTemplate) -> None:
         if run.kind is template.kind and run.index == template.index:
@@ -358,7 +358,7 @@ class Encoder:
     def finish(self) -> list[Frame]:
         return []
 
-    def _ill(self, event: AnyEvent, error: Exception) -> None:
+    def _report_wrong_shape(self, event: AnyEvent, error: Exception) -> None:
         """Reports an event whose `extra` or data has an unexpected shape. Only this event is lost, not the stream."""
         if STRICT:
             raise error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from penstock._ledger_parts import Part
+from penstock._ledger_parts import LedgerPart
 from penstock._text_runs import TextRun
 from penstock.events import CallDelta
 
@@ -43,7 +43,7 @@ class DeltaTemplate(msgspec.Struct, eq=False):
     name: bytes
     before: bytes
     after: bytes
-    part: Part
+    part: LedgerPart
     ignored: Removers
     counts: bool
 
@@ -68,12 +68,12 @@ class TemplateReader:
     __slots__ = tuple("_counted _former _keep _last _variants attempts held hits known ledger padded wanted".split())
 
     def __init__(
-        self, ledger: Ledger, ignored: Removers, counted: Removers, keep: Callable[[Part, list[str]], None]
+        self, ledger: Ledger, ignored: Removers, counted: Removers, keep: Callable[[LedgerPart, list[str]], None]
     ) -> None:
         self.ledger: Ledger = ledger
         self._counted, self._keep = counted, keep
         self._variants = _variants(ignored, counted)
-        self._last: tuple[Frame, str, Part] | None = None
+        self._last: tuple[Frame, str, LedgerPart] | None = None
         self.known: DeltaTemplate | None = None
         self._former: DeltaTemplate | None = None  # the previous template: one frame confirms it again
         self.held: Frame | None = None
@@ -82,7 +82,7 @@ class TemplateReader:
         self.padded: bool = False  # frames differ in ignored fields, which makes comparing expensive
         self.wanted: bool = False  # many frames are available, although the decoder gets few at a time
 
-    def learn(self, frame: Frame, event: Any, part: Part) -> None:
+    def learn(self, frame: Frame, event: Any, part: LedgerPart) -> None:
         """Learns from a frame that was parsed and has one delta and nothing else."""
         text: str = event.json if type(event) is CallDelta else event.text
         if self._former is not None and self._former.part is part and self._former.fits(frame, text):
@@ -139,7 +139,7 @@ class TemplateReader:
                 self.held = frames[number - 1]
         return number
 
-    def take(self, part: Part, words: list[bytes], texts: list[str] | None) -> list[str]:
+    def take(self, part: LedgerPart, words: list[bytes], texts: list[str] | None) -> list[str]:
         """Returns the texts of a run. For a call, only up to a text that might begin another input."""
         if texts is None:
             texts = [word.decode() for word in words]
@@ -151,7 +151,7 @@ class TemplateReader:
         self.hits += len(texts)
         return texts
 
-    def take_run(self, part: Part, words: list[bytes], texts: list[str] | None) -> int:
+    def take_run(self, part: LedgerPart, words: list[bytes], texts: list[str] | None) -> int:
         """Counts and keeps the texts of a run, and returns how many of them fit."""
         if part.pieces is not None:
             return len(self.take(part, words, texts))

@@ -14,14 +14,14 @@ import msgspec
 from penstock import events as ev
 from penstock._input_limits import MAX_CHOICES
 from penstock._jsontext import complete_json, decode_or_keep_raw, is_json, join_surrogates
-from penstock._ledger_parts import Part, PartLedger
+from penstock._ledger_parts import LedgerPart, PartLedger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable
 
     from penstock.events import By, CallForm, Extra, FaultKind, Reason
 
-__all__ = ["CUT_OFF", "TRUNCATED", "Ledger", "Part"]
+__all__ = ["CUT_OFF", "TRUNCATED", "Ledger", "LedgerPart"]
 
 MOST_CHOICES = MAX_CHOICES - 1  # a finish has the reason of each choice
 _CHECKS = 32  # checks of whether the input of a call is complete
@@ -39,7 +39,7 @@ class Ledger(PartLedger):
     calls: int
     truncated_calls: int
     unusable: int
-    last: Part | None
+    last: LedgerPart | None
 
     # ── the turn's end ────────────────────────────────────────────────────────────────────────────
 
@@ -154,7 +154,7 @@ class Ledger(PartLedger):
         choice: int = 0,
         given: str = "",
         extra: Extra | None = None,
-    ) -> Part | None:
+    ) -> LedgerPart | None:
         """Opens a call. A call without a name, or with an id of this turn, is muted: it is never delivered.
 
         A call without an id gets one, because clients send it back with the result.
@@ -179,12 +179,12 @@ class Ledger(PartLedger):
         self._ids.add((choice, id))
         start = ev.CallStart(self._next, id, name, by, form, item, choice, extra)
         return self._add_part(
-            key, start, Part(self._next, ev.CallDelta, None, choice, id, name, by, form, extra, [], given)
+            key, start, LedgerPart(self._next, ev.CallDelta, None, choice, id, name, by, form, extra, [], given)
         )
 
-    def _mute(self, key: Hashable, choice: int) -> Part:
+    def _mute(self, key: Hashable, choice: int) -> LedgerPart:
         """Adds a call that is read to its end, but writes no events."""
-        part = self._parts[key] = Part(-1, ev.CallDelta, None, choice, muted=True)
+        part = self._parts[key] = LedgerPart(-1, ev.CallDelta, None, choice, muted=True)
         return part
 
     def has_call(self, id: str, choice: int = 0) -> bool:
@@ -222,7 +222,7 @@ class Ledger(PartLedger):
         self.last = part
         self.out.append(ev.CallDelta(part.index, json))
 
-    def _is_repeated_input(self, part: Part) -> bool:
+    def _is_repeated_input(self, part: LedgerPart) -> bool:
         """True if the input is complete, so that another object is the same input sent again."""
         last = (part.pieces or [""])[-1].rstrip()
         if part.form == "text" or not last.endswith("}") or part.checks >= _CHECKS:
@@ -267,7 +267,7 @@ class Ledger(PartLedger):
             self.diagnostics.add("call-cut", f"call {part.id!r} of {part.name!r} has no complete input, or one refused")
             self.out.append(ev.CallCut(*fields))
 
-    def _choose_input(self, part: Part, streamed: str, json: str | None) -> str:
+    def _choose_input(self, part: LedgerPart, streamed: str, json: str | None) -> str:
         """Returns the closing input if it is usable; otherwise the joined fragments."""
         if json is None or not json.strip():
             return streamed
@@ -278,7 +278,7 @@ class Ledger(PartLedger):
         return json
 
 
-def _runnable_input(part: Part, final: str, *, whole: bool) -> str | None:
+def _runnable_input(part: LedgerPart, final: str, *, whole: bool) -> str | None:
     """Returns the input if the call may be run with it."""
     if part.void:
         return None

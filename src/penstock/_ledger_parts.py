@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COUNTS = ("input", "output", "cached", "written", "reasoning")  # the token counts of a usage
 
 
-class Part(msgspec.Struct, eq=False):
+class LedgerPart(msgspec.Struct, eq=False):
     """An open part. `pieces` are the texts of calls, and of parts opened with `keep=True`."""
 
     index: int
@@ -67,12 +67,12 @@ class PartLedger:
         self.id: str = ""  # of the turn
         self.seed = ""  # set by the caller: distinguishes answers without an id
         self.is_open: bool = False
-        self.last: Part | None = None  # the part that the last delta belongs to
+        self.last: LedgerPart | None = None  # the part that the last delta belongs to
         self._early: list[AnyEvent] = []
         self._reset()
 
     def _reset(self) -> None:
-        self._parts: dict[Hashable, Part] = {}
+        self._parts: dict[Hashable, LedgerPart] = {}
         self._next = 0
         self._ids: set[tuple[int, str]] = set()
         self._inputs: dict[tuple[int, str], str] = {}  # of calls that were delivered
@@ -159,12 +159,12 @@ class PartLedger:
 
     def open_text(
         self, key: Hashable, *, item: str = "", choice: int = 0, extra: Extra | None = None, keep: bool = False
-    ) -> Part | None:
+    ) -> LedgerPart | None:
         return self._open(key, ev.TextStart, item, choice, extra, keep=keep)
 
     def open_refusal(
         self, key: Hashable, *, item: str = "", choice: int = 0, extra: Extra | None = None, keep: bool = False
-    ) -> Part | None:
+    ) -> LedgerPart | None:
         return self._open(key, ev.RefusalStart, item, choice, extra, keep=keep)
 
     def open_reasoning(
@@ -176,15 +176,15 @@ class PartLedger:
         form: ReasoningForm = "full",
         extra: Extra | None = None,
         keep: bool = False,
-    ) -> Part | None:
+    ) -> LedgerPart | None:
         return self._open(key, ev.ReasoningStart, item, choice, form, extra, keep=keep)
 
     def open_file(
         self, key: Hashable, media: str, url: str = "", *, item: str = "", choice: int = 0, extra: Extra | None = None
-    ) -> Part | None:
+    ) -> LedgerPart | None:
         return self._open(key, ev.FileStart, media, url, item, choice, extra)
 
-    def _open(self, key: Hashable, kind: Any, *fields: Any, keep: bool = False) -> Part | None:
+    def _open(self, key: Hashable, kind: Any, *fields: Any, keep: bool = False) -> LedgerPart | None:
         if key in self._parts:
             self.diagnostics.add("opened-twice", f"a second {kind.__name__} for a part that is open is ignored")
             return self._parts[key]
@@ -192,9 +192,11 @@ class PartLedger:
             return None
         delta, ends = PARTS[kind]
         start = kind(self._next, *fields)
-        return self._add_part(key, start, Part(self._next, delta, ends[0], start.choice, pieces=[] if keep else None))
+        return self._add_part(
+            key, start, LedgerPart(self._next, delta, ends[0], start.choice, pieces=[] if keep else None)
+        )
 
-    def _add_part(self, key: Hashable, start: AnyEvent, part: Part) -> Part:
+    def _add_part(self, key: Hashable, start: AnyEvent, part: LedgerPart) -> LedgerPart:
         self.out.append(start)
         self._parts[key] = part
         self._next += 1
@@ -204,7 +206,7 @@ class PartLedger:
     def has_open_part(self) -> bool:
         return bool(self._parts)
 
-    def find(self, key: Hashable) -> Part | None:
+    def find(self, key: Hashable) -> LedgerPart | None:
         """Returns the open part with this key."""
         return self._parts.get(key)
 
@@ -214,7 +216,7 @@ class PartLedger:
         if part is not None and text and not part.muted:
             self.append_to_part(part, text, logprobs)
 
-    def append_to_part(self, part: Part, text: str, logprobs: Any = None) -> None:
+    def append_to_part(self, part: LedgerPart, text: str, logprobs: Any = None) -> None:
         """Does what `append_text` does, for callers that hold the part. The text is not empty."""
         if self.fix_surrogates:
             text, part.pending_surrogate = join_surrogates(part.pending_surrogate + text)

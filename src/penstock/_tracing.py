@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["frame", "event", "output"]
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class TraceStep(msgspec.Struct, frozen=True, gc=False):
     """A frame that came, an event, or a frame that left. `cause`: the step it followed upon; None is the end of input.
 
     `of`: the event that an output says; another than its cause where it was held back. `at`: when the chunk came.
@@ -112,7 +112,7 @@ class Tracer:
         stages = () if verbatim is not None else back.stages
         self._last_stage = self._event_stage + len(stages)
         self.pipe: Pipe = Pipe(parse, self._decoder, *rest, *stages)
-        self.steps: list[Step] = []
+        self.steps: list[TraceStep] = []
         self.findings: list[Finding] = []
         self._trail = PipeTrace(self.pipe.stages, self._visit)
         found = (getattr(stage, "diagnostics", None) for stage in self.pipe.stages)
@@ -192,7 +192,7 @@ class Tracer:
         return step
 
     def _add_step(self, kind: Kind, cause: int | None, item: Any, of: int | None = None) -> int:
-        self.steps.append(Step(kind, cause, item, of, self._at))
+        self.steps.append(TraceStep(kind, cause, item, of, self._at))
         self._last_step = len(self.steps) - 1
         return self._last_step
 

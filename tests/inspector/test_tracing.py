@@ -21,7 +21,7 @@ from tests.support.stream_cases import cases
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock._tracing import Step
+    from penstock._tracing import TraceStep
     from tests.support.stream_cases import Case
 
 STREAMED = [case for case in cases() if case.streamed]
@@ -97,7 +97,7 @@ def test_however_it_is_cut_the_trace_is_the_same(data: st.DataObject) -> None:
     assert {step.at for step in halves.steps} <= {None, 0.0, 1.0}
 
 
-def _bare(step: Step) -> tuple[Any, ...]:
+def _bare(step: TraceStep) -> tuple[Any, ...]:
     return step.kind, step.cause, step.of, step.item
 
 

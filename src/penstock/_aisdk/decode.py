@@ -21,7 +21,7 @@ from penstock._jsontext import parse_lenient, replace_surrogates
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from penstock._ledger import Part
+    from penstock._ledger import LedgerPart
     from penstock._lenient_fields import Object
     from penstock.events import ReasoningForm
 
@@ -37,7 +37,7 @@ def _call_method(read: Callable[[SdkCallReader, Any], bool], *, begins: bool = F
         if begins:
             self._begin_call()
         if not read(self._calls, chunk):
-            self.keep()
+            self.report_unknown()
 
     return read_chunk
 
@@ -56,7 +56,7 @@ class ChunkDecoder(TurnDecoder):
     def _read_delta(self, chunk: wire.TextPiece, key: Hashable, *, reasoning: bool = False) -> None:
         text = chunk.text if chunk.text is not None else chunk.delta if chunk.delta is not None else chunk.text_delta
         if text is None:
-            self.keep()
+            self.report_unknown()
             return
         if chunk.id is None:
             key = self._open_unnamed_part(_REASONING if reasoning else _TEXT, text)
@@ -88,7 +88,7 @@ class ChunkDecoder(TurnDecoder):
         self._unnamed_key = key if chunk.id is None else None
         self._add_part_metadata(key, chunk.provider_metadata)
 
-    def _remember_index(self, key: Hashable, part: Part | None) -> None:
+    def _remember_index(self, key: Hashable, part: LedgerPart | None) -> None:
         """Remembers the index of a text part, for sources that come after it."""
         if part is not None:
             self._text_indexes[str(key)] = part.index
@@ -159,7 +159,7 @@ class ChunkDecoder(TurnDecoder):
     def _read_source(self, chunk: wire.SourceChunk) -> None:
         source = lenient.as_object(chunk.source) or msgspec.to_builtins(chunk)
         if not lenient.get_text(source, "url", "title", "filename"):
-            self.keep()
+            self.report_unknown()
             return
         cite = lenient.get_object(our_fields(source.get("providerMetadata")), "cite")
         citation = {"source": source, "citedText": cite.get("quote"), "span": cite.get("span")}
@@ -186,7 +186,7 @@ class ChunkDecoder(TurnDecoder):
     def _read_file(self, chunk: wire.FileChunk, *, reasoning: bool = False) -> None:
         media, url, data = wire.read_file_chunk(msgspec.to_builtins(chunk))
         if not url and not data:
-            self.keep()
+            self.report_unknown()
             return
         extra = read_metadata(chunk.provider_metadata)
         if reasoning:
@@ -240,21 +240,21 @@ class ChunkDecoder(TurnDecoder):
 
     # ── frames that are not tagged chunks ─────────────────────────────────────────────────────────
 
-    def named(self, name: str, data: bytes) -> bool:
+    def read_named_frame(self, name: str, data: bytes) -> bool:
         if data.strip().upper() == b"[DONE]":
             if not self._release_fault():
                 self.ledger.end()
             return True
         return b'"data-' in data and self._read_data(data)
 
-    def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
+    def _convert_payload(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         """Also reads `data-*` chunks and non-stream bodies."""
         fields = lenient.as_object(value)
         if "type" not in fields and (chunks := list(_body_chunks(fields))):
             for chunk in chunks:
-                self._fit("", chunk, partial(_encode_clean, chunk))
+                self._convert_payload("", chunk, partial(_encode_clean, chunk))
         elif not (lenient.get_text(fields, "type").startswith("data-") and self._read_data(raw())):
-            super()._fit(name, value, raw)
+            super()._convert_payload(name, value, raw)
 
 
 ChunkDecoder.table = {

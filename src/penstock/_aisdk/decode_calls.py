@@ -24,7 +24,7 @@ from penstock._jsontext import as_json, complete_json, decode_or_keep_raw, is_js
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Ledger, LedgerPart
     from penstock._lenient_fields import Object
     from penstock.events import By, CallForm, Extra
 
@@ -80,7 +80,7 @@ class SdkCallReader:
             self._hold_call(chunk, form)
         return True
 
-    def _open_call(self, chunk: wire.CallChunk, form: CallForm, *, sdk: bool = False) -> Part | None:
+    def _open_call(self, chunk: wire.CallChunk, form: CallForm, *, sdk: bool = False) -> LedgerPart | None:
         call, name = chunk.call, chunk.tool_name or self._names.get(chunk.call, "")
         self._names[call] = name
         by: By = "provider" if chunk.provider_executed or sdk else "client"
@@ -162,7 +162,7 @@ class SdkCallReader:
         self._ledger.forget_calls(self._unanswered)
         self._refused.clear()
 
-    def _finish_call(self, chunk: wire.CompleteCallChunk, part: Part | None) -> None:
+    def _finish_call(self, chunk: wire.CompleteCallChunk, part: LedgerPart | None) -> None:
         if part is None:
             return
         part.void = bool(chunk.invalid)
@@ -170,7 +170,7 @@ class SdkCallReader:
             self._refused.add(chunk.call)
         self._end_call(chunk.call, part, _chunk_input(chunk), _call_extra(chunk, sdk=sdk_extra(part.extra).get("sdk")))
 
-    def _end_call(self, call: str, part: Part, value: Any, extra: Extra) -> None:
+    def _end_call(self, call: str, part: LedgerPart, value: Any, extra: Extra) -> None:
         before = self._ledger.calls
         self._ledger.end_call(_part_key(call), _final_input(part, value), extra=extra or None, whole=not part.void)
         if self._ledger.calls > before:
@@ -271,7 +271,7 @@ def _is_free_text(value: Any) -> bool:
     return isinstance(value, str) and value.lstrip().startswith('"') and is_json(value)
 
 
-def _final_input(part: Part, value: Any) -> str | None:
+def _final_input(part: LedgerPart, value: Any) -> str | None:
     """Returns a call's final input as JSON text (or free text); None if the deltas have the same value."""
     if value is UNSET or value is None:
         return None

@@ -19,7 +19,7 @@ from penstock._cli import common_options
 from penstock._cli.inspect_table import InspectTable, group_steps, summarize_stream, summary_lines
 from penstock._cli.terminal import StyledLine, create_printer, printable, replace_unencodable, wants_color
 from penstock._detect import guess
-from penstock._tracing import Step, Tracer, tracer
+from penstock._tracing import Tracer, TraceStep, tracer
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class InspectedStream:
     traced: Tracer
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[TraceStep]:
         return self.traced.steps
 
     @property
@@ -89,7 +89,7 @@ def _print_json(stream: InspectedStream) -> None:
     print(msgspec.json.encode({**about, **summarize_stream(stream.events, stream.traced.pipe.diagnostics)}).decode())
 
 
-def _step_fields(step: Step) -> dict[str, Any]:
+def _step_fields(step: TraceStep) -> dict[str, Any]:
     if step.kind == "event":
         return {"event": step.item}
     name, data = step.item

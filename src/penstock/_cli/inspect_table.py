@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from penstock._diagnostics import Diagnostic
     from penstock._framing.frame import Frame
-    from penstock._tracing import Step
+    from penstock._tracing import TraceStep
 
 
 @dataclass
@@ -43,7 +43,7 @@ class FrameEvents:
     effects: list[EventOutputs] = field(default_factory=list[EventOutputs])
 
 
-def group_steps(steps: list[Step]) -> list[FrameEvents]:
+def group_steps(steps: list[TraceStep]) -> list[FrameEvents]:
     """Groups the steps: a row for each frame."""
     table: list[FrameEvents] = []
     end = FrameEvents(0)
@@ -62,7 +62,7 @@ def group_steps(steps: list[Step]) -> list[FrameEvents]:
 
 
 def _find_event_row(
-    step: Step, row_of: dict[int, FrameEvents], effect_of: dict[int, EventOutputs], end: FrameEvents
+    step: TraceStep, row_of: dict[int, FrameEvents], effect_of: dict[int, EventOutputs], end: FrameEvents
 ) -> EventOutputs:
     if step.cause in effect_of:
         return effect_of[step.cause]

@@ -78,7 +78,7 @@ class ReplyDecoder:
 
     def whole(self, decoded: list[Any]) -> list[AnyEvent]:
         """Returns the events of a body that is not streamed. It is complete even without a finish reason."""
-        self.decoder.settle()
+        self.decoder.mark_complete()
         return self.finish(decoded)
 
     def end_with(self, fault: Fault) -> list[AnyEvent]:

@@ -157,7 +157,7 @@ class SdkSource:
             return None
         if self._payloads is None:
             self._done = True
-            return b"", self._decoding.whole(self._decoding.decoder.take(self._body))
+            return b"", self._decoding.whole(self._decoding.decoder.read_payload(self._body))
         try:
             async with asyncio.timeout_at(self._due()):
                 payload = await anext(self._payloads, None)
@@ -175,7 +175,7 @@ class SdkSource:
             self._done = True
             return b"", self._decoding.finish()
         self._begun = True
-        events = self._decoding.events(self._decoding.decoder.take(payload))
+        events = self._decoding.events(self._decoding.decoder.read_payload(payload))
         self._decoding.watch_end()
         return b"", events
 
@@ -193,7 +193,7 @@ class SdkSource:
         await self.aclose()
         if payload is None:
             raise await _typed_error(error, self._job) from error
-        return self._decoding.finish(self._decoding.decoder.take(payload))
+        return self._decoding.finish(self._decoding.decoder.read_payload(payload))
 
     def end_with(self, fault: Fault) -> list[AnyEvent]:
         self._done = True

@@ -24,7 +24,7 @@ from penstock._gateway import client_stream
 from penstock._grammar import Guard
 from penstock._pipeline import Pipe
 from penstock._redaction import redact_cut
-from penstock._tracing import BodyParser, Step, Tracer
+from penstock._tracing import BodyParser, Tracer, TraceStep
 from penstock._vscode_stream import LINE_CHARACTERS, TRACE, describe
 from penstock.errors import PenstockError
 
@@ -194,7 +194,7 @@ class TraceLog:
             self._write(self._format_step(number, step))
         self._logged_steps = len(tracer.steps)
 
-    def _format_step(self, number: int, step: Step) -> str:
+    def _format_step(self, number: int, step: TraceStep) -> str:
         """Format a step with its cause: `frame 3 → TextDelta 5 → output …`."""
         cause = self._names.get(step.cause, "") if step.cause is not None else "end of input"
         if step.kind == "frame":

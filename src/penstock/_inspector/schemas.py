@@ -16,7 +16,7 @@ from penstock._store.journal import JournalEntry, TurnFacts
 if TYPE_CHECKING:
     from penstock._diagnostics import Diagnostic
     from penstock._gateway.turn import ActiveTurn
-    from penstock._tracing import Step, Tracer
+    from penstock._tracing import Tracer, TraceStep
 
 VERSION = 1
 MAX_FRAME_CHARACTERS = 64 * 1024  # of one frame; a route of its own returns the whole frame
@@ -115,7 +115,7 @@ class TraceFormatter:
         update.marks += [MarkRow("info", row.code, f"{row.message} ({row.count:,} times in all)") for row in repeated]
         return update
 
-    def _add_step(self, update: TraceUpdate, step: Step) -> None:
+    def _add_step(self, update: TraceUpdate, step: TraceStep) -> None:
         kind, cause = step.kind, step.cause
         place = self._counts[kind]
         self._counts[kind] += 1

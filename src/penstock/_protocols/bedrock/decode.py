@@ -67,9 +67,9 @@ class BedrockDecoder(Decoder):
         templates = FRAME_TEMPLATES
         return super().feed([(name, templates[name] % data if name in templates else data) for name, data in frames])
 
-    def take(self, payload: Any) -> list[ev.AnyEvent]:
+    def read_payload(self, payload: Any) -> list[ev.AnyEvent]:
         """Reads an event of Amazon's SDKs. They decode base64, so it is encoded again."""
-        return super().take(msgspec.to_builtins(payload))
+        return super().read_payload(msgspec.to_builtins(payload))
 
     @property
     def pending(self) -> str:
@@ -172,7 +172,7 @@ class BedrockDecoder(Decoder):
         if failed or (not is_empty and (not code or code[0].isupper())):  # event names start in lower case
             self._report_fault(code, error)
         else:
-            self.keep()
+            self.report_unknown()
 
     def _report_fault(self, code: str, error: wire.ExceptionBody) -> None:
         message = error.message or error.originalMessage or "Bedrock reported an error"
@@ -185,7 +185,7 @@ class BedrockDecoder(Decoder):
         body = {key: value for key, value in fields.items() if value is not None} or {"message": message}
         self.ledger.fault(kind, message, status=status, code=code, extra={NAME: {"error": body}})
 
-    def named(self, name: str, data: bytes) -> bool:
+    def read_named_frame(self, name: str, data: bytes) -> bool:
         """Reads an exception whose data is not JSON."""
         if name.endswith("Exception") and not data.lstrip().startswith(b"{"):
             self._report_fault(name, wire.ExceptionBody(data.decode("utf-8", "replace") or None))
@@ -207,7 +207,7 @@ class BedrockDecoder(Decoder):
         elif "image" in start:
             self._formats[index] = lenient.get_text(lenient.get_object(start, "image"), "format")
         elif start and "text" not in start:
-            self.keep()
+            self.report_unknown()
 
     def _on_block_delta(self, event: wire.BlockEvent) -> None:
         index, delta = event.contentBlockIndex, event.delta
@@ -230,7 +230,7 @@ class BedrockDecoder(Decoder):
         elif delta.image is not None:
             self._append_file(index, f"image/{self._formats.get(index) or '*'}", delta.image)
         else:
-            self.keep()
+            self.report_unknown()
 
     def _on_block_stop(self, event: wire.BlockEvent) -> None:
         self._stop_block(event.contentBlockIndex)

@@ -22,7 +22,7 @@ from penstock._vendor_errors import classify_fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Ledger, LedgerPart
     from penstock.events import FaultKind, Reason
 
 _SEARCH = "search"
@@ -57,7 +57,7 @@ def report_citation(
         ledger.cite((of, original), url, title, of, span, quote, name, "", "", {NAME: original})
 
 
-def open_plan(ledger: Ledger, *, keep: bool = False) -> Part | None:
+def open_plan(ledger: Ledger, *, keep: bool = False) -> LedgerPart | None:
     """Opens the plan before calls: reasoning that is sent back as a plan."""
     part = ledger.open_reasoning("plan", extra=wire.PLAN_EXTRA, keep=keep)
     if part is not None:
@@ -235,7 +235,7 @@ class CohereDecoder(Decoder):
         elif kind in self._v1.kinds:
             self._v1.kinds[kind](self._v1, payload)
         else:
-            self.keep()
+            self.report_unknown()
 
     def _untyped(self, payload: wire.Payload) -> None:
         """Decodes a payload without an event type: an answer, an error, or `generate`."""
@@ -253,7 +253,7 @@ class CohereDecoder(Decoder):
         elif payload.text is not None or payload.generations:
             self._v1.answer(payload)
         else:
-            self.keep()
+            self.report_unknown()
 
     def _message_start(self, payload: wire.Payload) -> None:
         if self.ledger.is_open:
@@ -287,7 +287,7 @@ class CohereDecoder(Decoder):
         self._report_citations(message.citations)
         self._message_end(wire.Payload(delta=wire.Delta(None, payload.finish_reason, payload.usage)))
 
-    def named(self, name: str, data: bytes) -> bool:
+    def read_named_frame(self, name: str, data: bytes) -> bool:
         """Handles `[DONE]`, which comes after the end, with or without quotes."""
         if data.strip().strip(b'"').upper() != b"[DONE]":
             return False

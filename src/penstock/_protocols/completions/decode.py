@@ -133,7 +133,7 @@ class CompletionsDecoder(Decoder):
         if chunk.usage is not None or chunk.error is not None:
             return True
         if chunk.choices is None and chunk.type not in KEEP_ALIVE_TYPES:
-            self.keep()
+            self.report_unknown()
         return False
 
     def _start_turn(self, chunk: TextChunk) -> bool:
@@ -181,7 +181,7 @@ class CompletionsDecoder(Decoder):
         fault, code = classify_fault((code, kind), message, status), code or kind or str(status or "")
         self.ledger.fault(fault, message, status=status, code=code, extra={NAME: {"error": error}})
 
-    def named(self, name: str, data: bytes) -> bool:
+    def read_named_frame(self, name: str, data: bytes) -> bool:
         """Handles `[DONE]` and error events that are not JSON."""
         if data.strip().upper() == b"[DONE]":
             self.ledger.end()

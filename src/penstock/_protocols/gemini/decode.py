@@ -22,7 +22,7 @@ from penstock._protocols.gemini.wire import NAME, build_gemini_extra, drop_none
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Ledger, LedgerPart
 
 _MAX_CANDIDATES = 256  # a higher index is garbage; events need a place for every lower index
 _EMPTY_CANDIDATE = wire.Candidate()  # equals a candidate that only had content
@@ -90,7 +90,7 @@ class GeminiDecoder(Decoder):
         elif chunk.usage_metadata or chunk.prompt_feedback or chunk.error is not None:
             return True
         elif chunk.candidates is None and not (chunk.model_version or chunk.response_id):
-            self.keep()
+            self.report_unknown()
         return False
 
     def _keep_interaction_frame(self) -> None:
@@ -130,7 +130,7 @@ class GeminiDecoder(Decoder):
         self._close_candidates()
         decode_metadata.report_fault(self.ledger, error)
 
-    def named(self, name: str, data: bytes) -> bool:
+    def read_named_frame(self, name: str, data: bytes) -> bool:
         """Handles `[DONE]`, a complete array body, and error events that are not JSON."""
         text = data.strip()
         if text.upper() == b"[DONE]":
@@ -154,7 +154,7 @@ class GeminiDecoder(Decoder):
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 
-    def settle(self) -> None:
+    def mark_complete(self) -> None:
         if self._candidates:
             self._end_turn()
 
@@ -241,7 +241,7 @@ class CandidateDecoder:
         self._reread = reread  # parses a part again, by the positions of candidate and part
         self._kind = ""
         self._key = (index, "")
-        self._texts: list[Part] = []
+        self._texts: list[LedgerPart] = []
         self.calls = CallDecoder(ledger, index, lambda kind, number: f"{kind}_{turn}_{index}_{number}")
         self.grounding = decode_metadata.GroundingDecoder(ledger, index)
         self.metadata: dict[str, Any] = {}  # for the finish event
@@ -312,7 +312,7 @@ class CandidateDecoder:
             self._kind = ""
 
     @property
-    def _current_part(self) -> Part | None:
+    def _current_part(self) -> LedgerPart | None:
         return self._ledger.find(self._key) if self._kind else None
 
     def _add_signed_text(self, kind: str, text: str, signature: str | None) -> None:

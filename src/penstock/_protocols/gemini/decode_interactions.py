@@ -19,7 +19,7 @@ from penstock._vendor_errors import fault_kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Ledger, LedgerPart
 
 _STATUS_REASONS: dict[str, ev.Reason] = wire.ENUMS["interaction_statuses"]
 _USER_INPUT = "user_input"  # echo of the request; not part of the answer
@@ -32,7 +32,7 @@ class OpenStep:
 
     index: int
     step: wire.Step
-    text: Part | None = None
+    text: LedgerPart | None = None
 
     @property
     def type(self) -> str:

@@ -19,7 +19,7 @@ from penstock._vendor_errors import QUOTA_EXHAUSTED, classify_fault, is_daily_qu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Ledger, LedgerPart
     from penstock._protocols.gemini.decode_calls import CallDecoder
 
 FINISH_REASONS: dict[str, ev.Reason] = {
@@ -137,7 +137,7 @@ def _utf8_length(char: str) -> int:
 class AnswerText:
     """Finds cited text. Gemini counts UTF-8 bytes of all text of a candidate; events count characters of one part."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[LedgerPart]) -> None:
         self._parts = [(part.index, part.streamed_text) for part in parts]
         self._text = "".join(text for _, text in self._parts)
         self._ends = None if self._text.isascii() else list(accumulate(map(_utf8_length, self._text)))
@@ -201,7 +201,7 @@ class GroundingDecoder:
         metadata: wire.GroundingMetadata = wire.convert_leniently(self.metadata.get(key) or {}, wire.GroundingMetadata)
         return metadata
 
-    def report_sources(self, parts: Sequence[Part], *, last: bool = False) -> None:
+    def report_sources(self, parts: Sequence[LedgerPart], *, last: bool = False) -> None:
         """Reports each source of the text so far once. Sources without a location wait until the last call."""
         if self.metadata:
             answer = AnswerText(parts)

@@ -23,7 +23,7 @@ from penstock._vendor_errors import classify_fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._ledger import Part
+    from penstock._ledger import LedgerPart
     from penstock.events import Extra, Reason
 
 NAME = "ollama"
@@ -57,13 +57,13 @@ class OllamaDecoder(Decoder):
         self._calls = 0
         self._id_prefix = "".join(char for char in created if char.isdigit()) or self.ledger.id_prefix
 
-    def _line(self, line: wire.ResponseLine) -> None:
+    def _read_line(self, line: wire.ResponseLine) -> None:
         message = line.message or _NO_MESSAGE
         if line.error is not None:
             self._error(line.error, line.StatusCode)
             return
         if line.message is None and line.response is None and line.done is None:
-            self.keep()
+            self.report_unknown()
             return
         if not self.ledger.is_open and not self._begin(line):
             return
@@ -109,7 +109,7 @@ class OllamaDecoder(Decoder):
         self._flush_tags()
         return super().finish()
 
-    def is_steady(self, part: Part) -> bool:
+    def is_steady(self, part: LedgerPart) -> bool:
         return self._think is None or (self._kind == "reasoning" and self._think.fresh)
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
@@ -159,7 +159,7 @@ class OllamaDecoder(Decoder):
         self.ledger.open_call(key, call.id or f"call_{self._id_prefix}_{key[1]}", function.name or "")
         self.ledger.end_call(key, args if isinstance(args, str) else as_json(args or {}))
 
-    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.ResponseLine: _line}
+    table: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {wire.ResponseLine: _read_line}
 
 
 def _parse_time(time: str) -> int | None:

@@ -24,7 +24,7 @@ from penstock._vendor_errors import classify_fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Ledger, LedgerPart
     from penstock.events import AnyEvent
 
 # OpenAI's and Mistral's padding, and the time that some servers write into every chunk: the first one counts.
@@ -68,10 +68,10 @@ class ChatDecoder(Decoder):
         else:
             self._read_any_chunk(_decode_chunk(self.frame[1]))
 
-    def is_steady(self, part: Part) -> bool:
+    def is_steady(self, part: LedgerPart) -> bool:
         return part.choice in self._choices and self._choices[part.choice].is_steady(part)
 
-    def keep_texts(self, part: Part, texts: list[str]) -> None:
+    def keep_texts(self, part: LedgerPart, texts: list[str]) -> None:
         super().keep_texts(part, texts)
         if part.is_call and part.choice in self._choices:
             self._choices[part.choice].calls.keep_texts(part, texts)
@@ -97,7 +97,7 @@ class ChatDecoder(Decoder):
             return False
         if chunk.usage is None and chunk.error is None and chunk.citations is None:
             if chunk.choices is None:
-                self.keep()
+                self.report_unknown()
             return False
         return True
 
@@ -129,7 +129,7 @@ class ChatDecoder(Decoder):
         if usage is not None:
             self.ledger.usage(usage)
 
-    def named(self, name: str, data: bytes) -> bool:
+    def read_named_frame(self, name: str, data: bytes) -> bool:
         payload = data.strip()
         if payload.upper() == b"[DONE]":
             self._flush_choices()
@@ -146,7 +146,7 @@ class ChatDecoder(Decoder):
         self._flush_choices()
         return super().finish()
 
-    def settle(self) -> None:
+    def mark_complete(self) -> None:
         self._flush_choices()
         self.ledger.end()
 

@@ -16,7 +16,7 @@ from penstock._protocols.openai_chat.wire import read_extra_content
 from penstock.events import CallForm, Extra
 
 if TYPE_CHECKING:
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Ledger, LedgerPart
     from penstock._protocols.openai_chat import wire
 
 MAX_SCALAR = 64  # longest scalar input (number, true, null) that is parsed at once
@@ -140,7 +140,7 @@ class CallAssembler:
             text = ""  # a tool without parameters is called with nothing, or with `null` (Groq)
         self._append_input(pending, text)
 
-    def keep_texts(self, part: Part, texts: list[str]) -> None:
+    def keep_texts(self, part: LedgerPart, texts: list[str]) -> None:
         """Adds input that the template reader has read for an open call."""
         for pending in self._calls:
             if pending.opened and self._ledger.find(pending.key) is part:

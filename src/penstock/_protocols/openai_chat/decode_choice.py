@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._jsontext import as_json
-from penstock._ledger import Ledger, Part
+from penstock._ledger import Ledger, LedgerPart
 from penstock._protocols.openai_chat import wire
 from penstock._protocols.openai_chat.decode_calls import CallAssembler
 from penstock._protocols.openai_chat.wire import NAME
@@ -195,10 +195,10 @@ class Choice:
         self._transcript = ""  # an audio transcript that was emitted as text before any content
         self._transcript_read = 0  # how many of its characters the content has repeated
         self._kind = ""
-        self._part: Part | None = None
+        self._part: LedgerPart | None = None
         self._think_tags: ThinkTags | None = ThinkTags() if think else None
 
-    def is_steady(self, part: Part) -> bool:
+    def is_steady(self, part: LedgerPart) -> bool:
         """True if more text of that part is emitted as it comes: no tag is searched in it, and its call is open."""
         if part.is_call:
             return self._part is None

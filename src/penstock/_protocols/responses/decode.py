@@ -22,7 +22,7 @@ from penstock._protocols.responses.wire import NAME, wrap_extra
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock._ledger import Part
+    from penstock._ledger import LedgerPart
     from penstock.events import AnyEvent
 
 _END_STATUSES = frozenset({"completed", "incomplete", "failed", "cancelled", "canceled"})
@@ -52,7 +52,7 @@ class ResponsesDecoder(Decoder):
     def pending(self) -> str:
         return "error" if self._waiting_error is not None else super().pending
 
-    def is_steady(self, part: Part) -> bool:
+    def is_steady(self, part: LedgerPart) -> bool:
         """Returns False for a provider's program: its code is escaped into JSON and differs from the frame's text."""
         return not part.is_call or part.by == "client"
 
@@ -137,7 +137,7 @@ class ResponsesDecoder(Decoder):
         self._close_items(complete=False)
         self.ledger.fault(**wire.read_fault(error, response))
 
-    def named(self, name: str, data: bytes) -> bool:
+    def read_named_frame(self, name: str, data: bytes) -> bool:
         if data.strip().upper() != b"[DONE]":
             return False
         if self._waiting_error is not None:
@@ -155,7 +155,7 @@ class ResponsesDecoder(Decoder):
             self._close_items(complete=False)
         return super().finish()
 
-    def _fit(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
+    def _convert_payload(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         """Adds the type to payloads without one: frames typed by their event name, non-stream bodies, error bodies."""
         payload = lenient.as_object(value)
         if self.ledger.fix_surrogates and "delta" not in payload:
@@ -164,7 +164,7 @@ class ResponsesDecoder(Decoder):
             value, raw = parse_lenient_bounded(text.encode()), text.encode
             payload = lenient.as_object(value)
         typed = lenient.get_text(payload, "type") in wire.STRUCTS or not payload
-        super()._fit(name, value if typed else wire.add_type(name, payload), raw)
+        super()._convert_payload(name, value if typed else wire.add_type(name, payload), raw)
 
     # ── items ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -20,7 +20,7 @@ from penstock._protocols.responses.decode_items import ItemReader, ItemSlot
 from penstock._protocols.responses.wire import NAME, wrap_extra
 
 if TYPE_CHECKING:
-    from penstock._ledger import Ledger, Part
+    from penstock._ledger import Ledger, LedgerPart
     from penstock.events import By, CallForm, Extra
 
 CALL_KINDS = ("function_call", "custom_tool_call", "mcp_call")
@@ -176,7 +176,7 @@ class StreamedCallReader(ItemReader):
         if slot.call and slot.final_input is not None:
             self._ledger.note_later_input(slot.call, slot.final_input)
 
-    def _end_call(self, slot: ItemSlot, part: Part, *, whole: bool = True) -> None:
+    def _end_call(self, slot: ItemSlot, part: LedgerPart, *, whole: bool = True) -> None:
         if part.by == "client":
             extra = self._build_extra(slot)
         elif slot.kind == "mcp_call":

@@ -16,7 +16,7 @@ from penstock._protocols.responses.wire import NAME, Item, wrap_extra
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._ledger import Part
+    from penstock._ledger import LedgerPart
     from penstock.events import Extra, ReasoningForm
 
 _REASONING = {"summary": "summary", "full": "content"}  # kind of reasoning part → the item's list of them
@@ -100,7 +100,7 @@ class TextReader(ItemReader):
             slot.closed[kind, index] = part.streamed_text
             self._ledger.close((slot.number, kind, index), extra)
 
-    def _open_part(self, slot: ItemSlot, kind: str, index: int) -> Part | None:
+    def _open_part(self, slot: ItemSlot, kind: str, index: int) -> LedgerPart | None:
         key, extra = (slot.number, kind, index), wrap_extra(id=slot.id, phase=lenient.get_text(slot.item, "phase"))
         if kind in _REASONING:
             form: ReasoningForm = "summary" if kind == "summary" else "full"

@@ -78,11 +78,11 @@ class VSCodeDecoder(Decoder):
 
     def _read_whole(self, body: wire.Whole) -> None:
         for line in body.lines:
-            self._fit("", line, partial(encode_json, line))
+            self._convert_payload("", line, partial(encode_json, line))
 
     def _read_notice(self, _: wire.Wait | wire.Compacted) -> None:
         """Keeps a notice. It is not part of the answer, and the start may still follow."""
-        self.keep()
+        self.report_unknown()
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -140,7 +140,7 @@ class VSCodeDecoder(Decoder):
         try:
             cite = msgspec.json.decode(line.data, type=_Citation)
         except (msgspec.DecodeError, ValueError, RecursionError):
-            self.keep()
+            self.report_unknown()
             return
         part = self.ledger.find("text")
         of = part.index if part else None

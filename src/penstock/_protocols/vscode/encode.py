@@ -323,7 +323,7 @@ class PartObjectEncoder(VSCodeEncoder):
             try:
                 self.table[type(event)](self, event)
             except ILL_SHAPED as error:
-                self._ill(event, error)
+                self._report_wrong_shape(event, error)
         return self._parts
 
     def finish_parts(self) -> list[HostPart]:
