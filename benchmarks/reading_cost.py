@@ -52,7 +52,7 @@ def count_into(file: Path) -> None:
     with file.open("r+b") as opened:
         spent = memoryview(mmap.mmap(opened.fileno(), SIZE)).cast("q")
     reader = _find_class(
-        ("penstock._engines.reading", "NativeSource"),
+        ("penstock._engines.reply_decoding", "NativeSource"),
         ("penstock.engines.reading", "NativeSource"),
         ("penstock.engines.reading", "Reading"),
     )

@@ -20,9 +20,9 @@ import msgspec
 
 from benchmarks.ridge import Belief, Row, solve
 from benchmarks.token_corpus import load
-from penstock._tokens import features
+from penstock._tokens import text_features
 from penstock._tokens.families import DEFAULT_FAMILY, FEATURE_NAMES, Constants, Tables, load_tables
-from penstock._tokens.features import FeatureAmounts, FeatureCounter, constant_values, estimate_tokens
+from penstock._tokens.text_features import FeatureAmounts, FeatureCounter, constant_values, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -140,9 +140,9 @@ def _missed(row: Seen, constants: tuple[float, ...]) -> float:
 
 
 def spread_of(row: Seen, constants: tuple[float, ...]) -> float:
-    return features.combine_errors(
-        features.frame_error(row.frame, constants),
-        sum(features.message_error(part, constants) for part in row.messages),
+    return text_features.combine_errors(
+        text_features.frame_error(row.frame, constants),
+        sum(text_features.message_error(part, constants) for part in row.messages),
     )
 
 

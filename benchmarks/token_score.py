@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.token_fit import bounded, fold_of, seen, spread_of
 from penstock._tokens.bpe import Vocabulary
-from penstock._tokens.features import constant_values, estimate_tokens
+from penstock._tokens.text_features import constant_values, estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

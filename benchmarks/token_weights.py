@@ -1,4 +1,4 @@
-"""Fits the weights of a vocabulary: what each count of `penstock._tokens.features` is worth, by a real tokeniser.
+"""Fits the weights of a vocabulary: what each count of `penstock._tokens.text_features` is worth, by a real tokeniser.
 
 `python -m benchmarks.token_weights NAME=VOCABULARY… --texts PLACE…` prints the tables for fitted.toml. A place is a
 file or a folder and one kind of text (prose, code, a language); kinds of which there is little count more. A vocabulary

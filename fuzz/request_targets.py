@@ -12,7 +12,7 @@ from fuzz.mutation import JsonMutator
 from fuzz.target import BrokenPromiseError, Target, Verdict, pick, promise
 from penstock import _protocols as protocols
 from penstock._gateway.endpoints import IncomingRequest
-from penstock._jsontext import parse_lenient, replace_surrogates
+from penstock._lenient_json import parse_lenient, replace_surrogates
 from penstock._messages.convert import convert, convert_request
 from penstock._messages.request_codecs import reader, writer
 from penstock.errors import BadRequest, PenstockError

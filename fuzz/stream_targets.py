@@ -11,13 +11,13 @@ from fuzz.target import BrokenPromiseError, Target, Verdict, cut, pick, promise
 from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._grammar import PARTS, Guard
-from penstock._jsontext import is_json
-from penstock._transforms.citations import CitationLinks
+from penstock._lenient_json import is_json
+from penstock._transforms.citation_links import CitationLinks
 from penstock._transforms.serialize import SerializeParts as Sequential
 from penstock._transforms.serialize import SerializeTexts
 from penstock._transforms.stop_sequences import StopAtSequences
 from penstock._transforms.think_tags import ThinkTags
-from penstock._transforms.tool_names import Namespace
+from penstock._transforms.tool_names import CallIdPrefix
 from penstock.errors import InputError
 from penstock.framing import PARSERS, WRITERS, BedrockChunks
 from penstock.vscode import VSCodeStream
@@ -174,7 +174,7 @@ def check_transforms(data: bytes) -> Verdict:
     stages: list[Any] = [
         CitationLinks(),
         StopAtSequences(["\n", "STOP", "e"]),
-        Namespace("gw-"),
+        CallIdPrefix("gw-"),
         Sequential(),
         SerializeTexts(),
     ]

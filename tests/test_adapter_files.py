@@ -11,7 +11,7 @@ import pytest
 from penstock import events as ev
 from penstock._media import RemoteFiles
 from penstock.errors import InputError, MissingExtra
-from penstock.fetch import Fetcher, FetchLimits
+from penstock.file_fetch import Fetcher, FetchLimits
 from penstock.request import File
 from penstock.vscode import DataPart, TextPart, VSCodeStreamAdapter
 from tests.support.file_server import ATTACKS, PNG, Files, file_servers

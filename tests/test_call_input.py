@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock._jsontext import is_json
+from penstock._lenient_json import is_json
 from penstock._protocols.openai_chat.decode_calls import MAX_SCALAR, CallInput
 
 PIECES = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock._grammar import Guard
-from penstock._transforms.citations import CitationLinks, markdown_link
+from penstock._transforms.citation_links import CitationLinks, markdown_link
 
 pytestmark = pytest.mark.row("R6")
 LINK = r"\[\w+\]\(https://\w+\.example\)"

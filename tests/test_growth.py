@@ -14,11 +14,11 @@ from penstock._detect import guess
 from penstock._fold import fold
 from penstock._framing import detect
 from penstock._http_errors import read_http_error
-from penstock._jsontext import complete_json, parse_lenient, replace_surrogates
-from penstock._media import parse_data_url, sniff_media_type
+from penstock._lenient_json import complete_json, parse_lenient, replace_surrogates
+from penstock._media import sniff_media_type, split_file_url
 from penstock._messages.convert import convert
 from penstock._redaction import find_secrets, redact, redact_bytes, redact_cut, redact_json
-from penstock._transforms.citations import CitationLinks
+from penstock._transforms.citation_links import CitationLinks
 from penstock._transforms.markdown_text import SentenceFinder
 from penstock._transforms.stop_sequences import StopAtSequences
 from penstock._transforms.think_tags import ThinkTags
@@ -292,7 +292,7 @@ def test_streams_of_many_small_frames() -> None:
 def test_media(url: str) -> None:
     def make(size: int) -> Callable[[], Any]:
         text = url + url[-2:] * (size // 2)
-        return lambda: (parse_data_url(text, "x/y"), sniff_media_type(text))
+        return lambda: (split_file_url(text, "x/y"), sniff_media_type(text))
 
     assert_linear(make, f"media of {url!r}", 10_000)
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import events as ev
-from penstock._jsontext import is_json, parse_lenient
+from penstock._lenient_json import is_json, parse_lenient
 from penstock.errors import InputError
 from tests.support import broken_frames as hostility
 from tests.support import run_streams as running

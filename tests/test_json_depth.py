@@ -28,8 +28,15 @@ from penstock._input_limits import (
     is_valid,
     too_deep,
 )
-from penstock._jsontext import as_json, complete_json, decode_or_keep_raw, is_json, parse_lenient, replace_surrogates
 from penstock._ledger import Ledger
+from penstock._lenient_json import (
+    as_json,
+    complete_json,
+    decode_or_keep_raw,
+    is_json,
+    parse_lenient,
+    replace_surrogates,
+)
 from penstock._pipeline import Pipe
 from penstock._protocols.vscode.encode import PartObjectEncoder
 from penstock._request_writer import collect_text

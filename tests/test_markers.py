@@ -15,7 +15,7 @@ from penstock._markers import (
     restore_input_text,
     split_system_parts,
 )
-from penstock._markers.embed import embed_markers
+from penstock._markers.embed_unsupported import embed_markers
 from penstock._protocols.gemini.request_write import Quirks as Gemini
 from tests.support import request_protocols as requesting
 from tests.support.conversations import PIXEL

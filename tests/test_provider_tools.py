@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock import _provider_tools as provider_tools
+from penstock import _provider_tool_fields as provider_tools
 from penstock import events as ev
 from penstock.messages import convert
 from tests.support import small_streams as small

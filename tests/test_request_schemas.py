@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._protocols.responses.request_write import Quirks
 from penstock.messages import PROFILES, convert_request, profile_of
 from tests.support import conversations, corpus

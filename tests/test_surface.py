@@ -22,7 +22,7 @@ NAMES = {
     "guess", "tracer", "translate", "unfold",
 }  # fmt: skip
 PUBLIC_MODULES = set(
-    "client errors events fetch framing gateway messages providers request stores testing tokens vscode".split()
+    "client errors events file_fetch framing gateway messages providers request stores testing tokens vscode".split()
 )
 HEAVY = {"aiohttp", "anyio", "asyncio", "botocore", "msgspec", "openai", "rich", "starlette", "unittest", "uvicorn"}
 
@@ -65,7 +65,7 @@ def test_a_module_is_public_or_has_an_underscore() -> None:
     assert {name for name in found if not name.startswith("_")} == PUBLIC_MODULES
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC_MODULES - {"events", "request", "errors", "stores", "fetch"}))
+@pytest.mark.parametrize("name", sorted(PUBLIC_MODULES - {"events", "request", "errors", "stores", "file_fetch"}))
 def test_a_public_module_lists_its_names(name: str) -> None:
     module = import_module(f"penstock.{name}")
     assert module.__all__ == sorted(module.__all__, key=lambda one: (not one.isupper(), not one[0].isupper(), one))

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from penstock import _delta_templates as delta_templates
 from penstock import _protocols as protocols
 from penstock._bridge import encoding, parser
-from penstock._engines.interface import UpstreamRequest
-from penstock._engines.reading import NativeSource
+from penstock._engines.engine_interface import UpstreamRequest
+from penstock._engines.reply_decoding import NativeSource
 from penstock._gateway.client_stream import Passthrough, Translation
 from penstock._gateway.endpoints import TurnRequest
-from penstock._messages.state import text_key
+from penstock._messages.carried_state import text_key
 from penstock._providers.registry import providers
 from penstock._text_runs import DELTAS, TextRun, expand_runs
 from penstock.errors import ProviderError
@@ -301,7 +301,7 @@ def test_frames_that_are_never_alike_are_soon_only_read() -> None:
 
 def test_what_comes_before_broken_framing_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = 50_000
-    monkeypatch.setattr("penstock._engines.reading.parser", partial(parser, limit=limit))
+    monkeypatch.setattr("penstock._engines.reply_decoding.parser", partial(parser, limit=limit))
     place = steady_place("openai-chat")
     frames = [*place.before, *(place.frame(b" word") for _ in range(100))]
     answer = compare("openai-chat", [written("openai-chat", frames) + b"data: " + b"x" * limit])

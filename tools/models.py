@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock._providers.identity import kind
+from penstock._providers.model_identity import kind
 from penstock._providers.models import LETTERS
 from penstock._providers.registry import providers
 

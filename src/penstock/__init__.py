@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock._messages.convert import convert
     from penstock._pipeline import Hop, Pipe, Stage
     from penstock._protocols import decoder, encoder
-    from penstock._tracing import tracer
+    from penstock._stream_trace import tracer
     from penstock.errors import PenstockError, ProviderError, StreamFault
     from penstock.events import Usage
     from penstock.messages import convert_messages
@@ -38,7 +38,7 @@ _EXPORTS = {
     "_fold": "fold unfold",
     "_pipeline": "Hop Pipe Stage",
     "_protocols": "decoder encoder",
-    "_tracing": "tracer",
+    "_stream_trace": "tracer",
     "errors": "PenstockError ProviderError StreamFault",
     "events": "Usage",
     "messages": "convert convert_messages",

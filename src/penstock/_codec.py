@@ -13,7 +13,7 @@ from weakref import ref
 import msgspec
 
 from penstock import _delta_templates as delta_templates
-from penstock import _jsontext as jsontext
+from penstock import _lenient_json as jsontext
 from penstock._delta_templates import Removers, TemplateReader
 from penstock._diagnostics import Diagnostics, Losses
 from penstock._framing.frame import Frame
@@ -71,7 +71,7 @@ class Decoder:
     prune: ClassVar[bool] = True  # leave out ill-fitting fields rather than give the whole payload up
     mark: ClassVar[bytes] = b""  # a frame in every stream that is not a payload
     ignored: ClassVar[Removers] = ()  # fields that do not matter inside a turn: see `delta_templates`
-    counted: ClassVar[Removers] = ()  # values of which only the last one counts
+    counted: ClassVar[Removers] = ()  # remove running counts, in which frames of a template may differ
 
     def __init__(self) -> None:
         self.diagnostics: Diagnostics = Diagnostics(f"{self.protocol} decoder")
@@ -158,9 +158,9 @@ class Decoder:
         part = self.ledger.last
         if part is None or part.index != event.index or not part.open or self.ledger.fix_surrogates:
             return None
-        return part if getattr(event, "logprobs", None) is None and self.is_steady(part) else None
+        return part if getattr(event, "logprobs", None) is None and self.delivers_text_unchanged(part) else None
 
-    def is_steady(self, part: LedgerPart) -> bool:
+    def delivers_text_unchanged(self, part: LedgerPart) -> bool:
         """True if texts of this part are delivered unchanged, whatever they contain."""
         return True
 
@@ -352,7 +352,7 @@ class Encoder:
         if run.kind is template.kind and run.index == template.index:
             self.out += template.run(run)
             return
-        for event in run.events():
+        for event in run.to_deltas():
             self.write(event)
 
     def finish(self) -> list[Frame]:

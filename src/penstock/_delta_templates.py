@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from penstock._ledger_parts import LedgerPart
+from penstock._ledger_base import LedgerPart
 from penstock._text_runs import TextRun
 from penstock.events import CallDelta
 
@@ -52,7 +52,7 @@ class DeltaTemplate(msgspec.Struct, eq=False):
         data = without(frame[1], self.ignored)
         if frame[0] != self.name or not (data.startswith(self.before) and data.endswith(self.after)):
             return False
-        words, texts = sound_words([data[len(self.before) : len(data) - len(self.after)]])
+        words, texts = read_valid_strings([data[len(self.before) : len(data) - len(self.after)]])
         return bool(words) and text == (texts[0] if texts else words[0].decode())
 
 
@@ -241,7 +241,7 @@ class RunReader:
             return None
         found = self._words(data)
         part = template.part
-        words, texts = sound_words(found) if found else (found, None)
+        words, texts = read_valid_strings(found) if found else (found, None)
         many = self._templates.take_run(part, words, texts) if words else 0
         if not many:
             self._reach = SHORTEST
@@ -302,14 +302,14 @@ def is_plain(text: str) -> bool:
     return bool(text) and '"' not in text and "\\" not in text and text.isprintable()
 
 
-def sound_words(words: list[bytes]) -> tuple[list[bytes], list[str] | None]:
-    """The words up to the first that is not the inside of a JSON string, or is empty; in their shortest spelling.
+def read_valid_strings(words: list[bytes]) -> tuple[list[bytes], list[str] | None]:
+    """Returns the JSON strings (without quotes) before the first that is invalid or empty, and their decoded texts.
 
-    The texts that they spell stand beside them, unless they are their own.
+    The texts are None if no string has escapes.
     """
     joined = b"".join(words)
     if joined.isascii() and b"" not in words and is_plain(joined.decode()):
-        return words, None  # the usual case: checking all at once is cheaper
+        return words, None  # the usual case: no text has escapes, and one check of the joined texts is cheap
     if b"\\u" not in joined and b"\\/" not in joined:
         # A JSON string has no raw line end, so a broken string changes the number of strings.
         try:
@@ -318,10 +318,10 @@ def sound_words(words: list[bytes]) -> tuple[list[bytes], list[str] | None]:
             texts = []
         if len(texts) == len(words) and "" not in texts:
             return words, texts
-    return _sound_beginning(words)
+    return _read_strings_one_by_one(words)
 
 
-def _sound_beginning(words: list[bytes]) -> tuple[list[bytes], list[str]]:
+def _read_strings_one_by_one(words: list[bytes]) -> tuple[list[bytes], list[str]]:
     """Does the same text by text."""
     made: list[bytes] = []
     texts: list[str] = []

@@ -12,7 +12,7 @@ from penstock import _protocols as protocols
 from penstock._codec import ILL_SHAPED, Decoder
 from penstock._framing import PARSERS
 from penstock._framing.frame import LIMIT, Frame
-from penstock._jsontext import parse_lenient
+from penstock._lenient_json import parse_lenient
 from penstock.errors import UnknownProtocol, Unrecognised
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock._jsontext import parse_lenient
 from penstock._lenient_fields import Object, as_object, as_objects, get_text
+from penstock._lenient_json import parse_lenient
 from penstock._redaction import redact, redact_cut, redact_json
 from penstock._vendor_errors import HTTP, QUOTA_EXHAUSTED, classify_fault, is_daily_quota
 from penstock.events import Fault

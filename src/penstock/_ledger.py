@@ -13,8 +13,8 @@ import msgspec
 
 from penstock import events as ev
 from penstock._input_limits import MAX_CHOICES
-from penstock._jsontext import complete_json, decode_or_keep_raw, is_json, join_surrogates
-from penstock._ledger_parts import LedgerPart, PartLedger
+from penstock._ledger_base import LedgerPart, PartLedger
+from penstock._lenient_json import complete_json, decode_or_keep_raw, is_json, join_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable

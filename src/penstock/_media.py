@@ -1,6 +1,6 @@
 """Media: data URLs, bytes in JSON, media types by the first bytes, and files of a stream that are sent as URLs.
 
-Nothing is fetched here: `RemoteFiles` gets the function that fetches. `penstock.fetch.Fetcher` is one. A file that
+Nothing is fetched here: `RemoteFiles` gets the function that fetches. `penstock.file_fetch.Fetcher` is one. A file that
 cannot be fetched, or is of another kind than the stream says, stays a URL, with a diagnostic.
 """
 
@@ -41,7 +41,7 @@ BRANDS = {b"avif": "image/avif", b"heic": "image/heic", b"heix": "image/heic", b
 KNOWN = frozenset({*SIGNATURES, *RIFF.values(), *BRANDS.values(), "video/mp4", "video/webm"})
 
 
-def parse_data_url(url: str, default: str) -> tuple[str, str, str]:
+def split_file_url(url: str, default: str) -> tuple[str, str, str]:
     """Returns media type, URL and base64 data. A data URL has data and no URL; any other URL has no data."""
     if not url.startswith("data:"):
         return default, url, ""

@@ -8,19 +8,19 @@ from typing import Any, TypeAlias
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._lenient_fields import Object
-from penstock._media import parse_data_url
+from penstock._media import split_file_url
 from penstock.errors import BadRequest
 
 FieldReader: TypeAlias = Callable[[Object, str], Any]
 
 
-def parse_names(text: str) -> dict[str, str]:
+def parse_field_names(text: str) -> dict[str, str]:
     """Parses a list like `top_p n=choices`: returns the canonical name of each field."""
     return {field: name or field for field, _, name in (row.partition("=") for row in text.split())}
 
 
 AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
-MEDIA_TYPES = AUDIO_TYPES | parse_names(
+MEDIA_TYPES = AUDIO_TYPES | parse_field_names(
     "pdf=application/pdf txt=text/plain md=text/markdown csv=text/csv html=text/html json=application/json "
     "png=image/png jpg=image/jpeg jpeg=image/jpeg gif=image/gif webp=image/webp mp4=video/mp4"
 )
@@ -28,7 +28,7 @@ MEDIA_TYPES = AUDIO_TYPES | parse_names(
 
 def index_readers(fields: Mapping[FieldReader, str]) -> dict[str, tuple[str, FieldReader]]:
     """Returns the canonical name and the reader of each field. `fields` has the fields of each reader."""
-    return {field: (name, read) for read, text in fields.items() for field, name in parse_names(text).items()}
+    return {field: (name, read) for read, text in fields.items() for field, name in parse_field_names(text).items()}
 
 
 def read_fields(body: Object, readers: Mapping[str, tuple[str, FieldReader]]) -> Object:
@@ -56,7 +56,7 @@ def guess_media_type(name: str) -> str:
 
 def read_file_url(url: str, media: str) -> tuple[rq.File, str]:
     """Returns a file by its URL, and the URL if it cannot be rebuilt from the file."""
-    kind, address, data = parse_data_url(url, media)
+    kind, address, data = split_file_url(url, media)
     is_unusual = url.startswith("data:") and not (data and url.startswith(f"data:{kind};base64,"))
     return rq.File(kind, address, data), url if is_unusual else ""
 

@@ -13,7 +13,7 @@ import msgspec
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics, Losses
 from penstock._input_limits import entries
-from penstock._jsontext import replace_surrogates
+from penstock._lenient_json import replace_surrogates
 from penstock._markers import CARRIED_FEATURES, free_text_schema, input_as_object
 
 if TYPE_CHECKING:

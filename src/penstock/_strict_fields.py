@@ -12,9 +12,9 @@ import msgspec
 
 from penstock import request as rq
 from penstock._input_limits import NestingError, decode_bounded, decode_deep, holds_raw
-from penstock._jsontext import parse_lenient_bounded, replace_surrogates
 from penstock._lenient_fields import Object
 from penstock._lenient_fields import as_object as lenient_object
+from penstock._lenient_json import parse_lenient_bounded, replace_surrogates
 from penstock._markers import parse_free_text_schema
 from penstock.errors import BadRequest, TooDeep
 

@@ -32,7 +32,7 @@ class TextRun(msgspec.Struct, eq=False):
     words: list[bytes]
     texts: list[str] | None = None
 
-    def events(self) -> list[AnyEvent]:
+    def to_deltas(self) -> list[AnyEvent]:
         """Returns one delta for each frame."""
         kind, index = self.kind, self.index
         texts = [word.decode() for word in self.words] if self.texts is None else self.texts
@@ -42,7 +42,7 @@ class TextRun(msgspec.Struct, eq=False):
         """Returns the whole text."""
         return b"".join(self.words).decode() if self.texts is None else "".join(self.texts)
 
-    def merged(self) -> AnyEvent:
+    def to_one_delta(self) -> AnyEvent:
         """Returns one delta for all frames."""
         return cast("AnyEvent", self.kind(self.index, self.text()))
 
@@ -51,14 +51,14 @@ def expand_runs(batch: Sequence[Any]) -> list[Any]:
     """Returns a batch with single deltas in place of runs."""
     if TextRun not in map(type, batch):
         return batch if type(batch) is list else list(batch)  # pyright: ignore[reportUnknownVariableType]
-    return [event for one in batch for event in (one.events() if type(one) is TextRun else (one,))]
+    return [event for one in batch for event in (one.to_deltas() if type(one) is TextRun else (one,))]
 
 
 def merge_runs(batch: Sequence[Any]) -> Sequence[Any]:
     """Returns a batch with one delta in place of each run."""
     if TextRun not in map(type, batch):
         return batch
-    return [one.merged() if type(one) is TextRun else one for one in batch]
+    return [one.to_one_delta() if type(one) is TextRun else one for one in batch]
 
 
 def are_deltas_of(events: Sequence[Any], delta: Any, index: int | None) -> bool:

@@ -229,7 +229,7 @@ def openai_error_object(fault: Fault, protocol: str, errors: ErrorTable, *, even
     return {"message": _openai_message(fault, row), "type": row.type, "param": param, "code": code}
 
 
-def build_error_body(fault: Fault, protocol: str, errors: ErrorTable) -> dict[str, Any]:
+def build_openai_error_body(fault: Fault, protocol: str, errors: ErrorTable) -> dict[str, Any]:
     """Returns the body of an HTTP error, which is also the payload of an error in a stream of chunks."""
     return {"error": openai_error_object(fault, protocol, errors)}
 

@@ -64,7 +64,9 @@ OPTIONS: dict[str, Option] = checks.options_of(
         "errors": checks.one_of(("text", "raise")),
         "on_unknown": checks.FUNCTION_OR_NONE,
         "logger": checks.LOGGER,
-        "fetch": Option("True, False or a function of an address, such as penstock.fetch.Fetcher()", _is_fetch_option),
+        "fetch": Option(
+            "True, False or a function of an address, such as penstock.file_fetch.Fetcher()", _is_fetch_option
+        ),
     },
 )
 

@@ -9,7 +9,7 @@
 
 from penstock._client.api import Client, LlmApi, SyncClient
 from penstock._client.embeddings import Embeddings, Ranked, Ranking
-from penstock._client.stream import Answer, Stream
+from penstock._client.results import Answer, Stream
 from penstock._engines.config import Config
 from penstock._http.request_options import ClientCertificate, RequestOptions, Timeouts
 

@@ -5,7 +5,7 @@ docs/framing.md lists them.
 """
 
 from penstock._framing import PARSERS, WRITERS, AutoParser
-from penstock._framing.eventstream import (
+from penstock._framing.aws_eventstream import (
     BedrockChunks,
     EventStreamParser,
     EventStreamWriter,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
+from penstock._messages.carried_state import remember, restore
 from penstock._messages.convert import Converted, Restore, convert, convert_request, state_keys
 from penstock._messages.options import CHECKS, ConvertOptions
 from penstock._messages.request_codecs import PROFILES, profile_of, reader, writer
-from penstock._messages.state import remember, restore
 from penstock._option_checks import ITERABLE, LOGGER, TEXT, check_options, options_of
 from penstock._request_profile import NINE, Profile
 

@@ -1,8 +1,7 @@
 """The providers, their models and their clients, as data. The rows are TOML; nothing here asks anybody anything."""
 
-from penstock._providers.address import endpoint_url, fill_template, url
-from penstock._providers.identity import Identity, identify
-from penstock._providers.listing import read_model_list
+from penstock._providers.model_identity import Identity, identify
+from penstock._providers.model_lists import read_model_list
 from penstock._providers.models import Model, Policy, detail, max_input_tokens, model, models, output_limit
 from penstock._providers.registry import (
     ClientProfile,
@@ -22,6 +21,7 @@ from penstock._providers.registry import (
     providers,
 )
 from penstock._providers.thinking import Thinking, thinking_in_form, thinking_of
+from penstock._providers.urls import endpoint_url, fill_template, url
 
 __all__ = [
     "ClientProfile",

@@ -95,9 +95,9 @@ class VSCodeStreamAdapter:
 
 
 def _fetch_function(option: Any) -> Fetch | None:
-    """Returns the function that fetches files, if any. Imports `penstock.fetch` late: this module does no IO."""
+    """Returns the function that fetches files, if any. Imports `penstock.file_fetch` late: this module does no IO."""
     if option is True:
-        option = import_module("penstock.fetch").Fetcher()
+        option = import_module("penstock.file_fetch").Fetcher()
     function: Fetch | None = option or None
     return function
 

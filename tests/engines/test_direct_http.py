@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from penstock._engines.interface import HttpRequest
+from penstock._engines.engine_interface import HttpRequest
 from penstock._engines.native import NativeEngine
 from penstock._http.connection import INFLATE_CHUNK
 from penstock._http.pool import DirectPool, split_url

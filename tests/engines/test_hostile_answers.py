@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock._engines.interface import HttpRequest
+from penstock._engines.engine_interface import HttpRequest
 from penstock._engines.native import NativeEngine
 from penstock._http.connection import INFLATE_CHUNK, LINES, MEMBERS
 from penstock._http.request_options import RequestOptions

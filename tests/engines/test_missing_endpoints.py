@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock._engines.failure_policy import MISSING_SECONDS, MissingEndpoints, is_missing_endpoint
 from penstock._engines.model_resolution import resolve_targets
-from penstock._engines.retries import MISSING_SECONDS, MissingEndpoints, is_missing_endpoint
 from penstock._engines.router import Router
 from penstock._http_errors import read_http_error
 from penstock._replay import play

@@ -17,7 +17,7 @@ from tests.engines.router_setup import asking, good, no_wait, run, turn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._engines.interface import HttpRequest
+    from penstock._engines.engine_interface import HttpRequest
 
 
 async def ask(router: Router, **said: Any) -> None:

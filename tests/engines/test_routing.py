@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock._engines.retries import MAX_CIRCUITS, BreakerPolicy, CircuitBreakers, CircuitKey, compute_retry_delay
+from penstock._engines.failure_policy import (
+    MAX_CIRCUITS,
+    BreakerPolicy,
+    CircuitBreakers,
+    CircuitKey,
+    compute_retry_delay,
+)
 from penstock._providers.registry import Retry
 from penstock._replay import play
 from penstock.errors import AuthError, InvalidRequest, NotFound, Overloaded, RateLimited, TooLarge, provider_error
@@ -18,7 +24,7 @@ from penstock.testing import Reply, Upstream
 from tests.engines.router_setup import asking, each_engine, events, good, quick, router, run, turn
 
 if TYPE_CHECKING:
-    from penstock._engines.interface import Decision
+    from penstock._engines.engine_interface import Decision
     from penstock.testing import ReceivedRequest
 
 GOOD = Reply.of("openai-chat", play("text"))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock._engines.config import Config
-from penstock._engines.interface import HttpRequest
+from penstock._engines.engine_interface import HttpRequest
 from penstock._engines.native import NativeEngine
 from penstock._gateway.config import read_config
 from penstock._http.proxy_and_tls import proxy_for
 from penstock._http.request_options import RequestOptions
 from penstock.errors import InputError, PenstockError
-from penstock.fetch import FetchError, FetchLimits, fetch
+from penstock.file_fetch import FetchError, FetchLimits, fetch
 from tests.engines.router_setup import asking, router, run
 from tests.gateway.raw_upstream import raw_upstream
 

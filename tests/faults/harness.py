@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock._engines.config import Account, Config
-from penstock._engines.retries import BreakerPolicy
+from penstock._engines.failure_policy import BreakerPolicy
 from penstock._gateway.app import App
 from penstock._gateway.config import GatewayConfig, JournalTable, StateTable
 from tests.faults import readers

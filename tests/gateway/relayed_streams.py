@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock._engines.interface import DecisionLog
-from penstock._engines.reading import NativeSource
+from penstock._engines.engine_interface import DecisionLog
 from penstock._engines.reply import ModelReply
+from penstock._engines.reply_decoding import NativeSource
 from penstock._gateway.client_stream import client_stream
 from penstock._gateway.endpoints import TurnRequest
 from penstock._gateway.relay import ReasoningCapture, StreamRelay
@@ -19,7 +19,7 @@ from penstock._http.response_writer import ResponseWriter
 from penstock.request import Request
 
 if TYPE_CHECKING:
-    from penstock._engines.interface import UpstreamRequest
+    from penstock._engines.engine_interface import UpstreamRequest
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 

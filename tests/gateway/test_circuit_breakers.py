@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock._engines.retries import BreakerPolicy
+from penstock._engines.failure_policy import BreakerPolicy
 from penstock._gateway.app import App
 from penstock._gateway.config import AccessTable, Serve
 from penstock.testing import Reply, scripted

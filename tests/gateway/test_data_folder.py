@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from penstock._store.writer import COMMIT_SECONDS
+from penstock._store.sqlite_writer import COMMIT_SECONDS
 from tests.cli.command_runner import penstock
 from tests.gateway.process import gateway
 from tests.store.processes import READER, WRITER, deleted_files, holds_lock, integrity, needs_proc, run_python

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock._gateway.endpoints import LARGE_BODY, chat, read_request
+from penstock._gateway.endpoints import LARGE_BODY, read_request, turn_endpoints
 from penstock._gateway.request_body import ConversionThread
 from penstock._replay import play
 from penstock.testing import Reply, scripted
@@ -121,7 +121,7 @@ def test_who_leaves_while_a_body_is_read_leaves_nothing_behind(monkeypatch: pyte
             assert go.wait(LIMIT)
         return read_request(visit, protocol)
 
-    monkeypatch.setattr(chat, "read_request", waiting)
+    monkeypatch.setattr(turn_endpoints, "read_request", waiting)
     said = [{"role": "user", "content": "x" * (LARGE_BODY + 1)}]
     asked = {"model": "openai-chat/text", "messages": said}
     with gateway() as (running, up):

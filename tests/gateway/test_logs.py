@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock._gateway.config import Log
-from penstock._gateway.logs import setup_logging
+from penstock._gateway.log_setup import setup_logging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

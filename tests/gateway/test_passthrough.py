@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._bridge import parser
-from penstock._engines.interface import DecisionLog, UpstreamRequest
-from penstock._engines.reading import NativeSource
+from penstock._engines.engine_interface import DecisionLog, UpstreamRequest
 from penstock._engines.reply import ModelReply
+from penstock._engines.reply_decoding import NativeSource
 from penstock._gateway.client_stream import Passthrough, client_stream
 from penstock._gateway.endpoints import TurnRequest
 from penstock._grammar import Guard

@@ -11,7 +11,7 @@ from penstock import events as ev
 from penstock import request as rq
 from penstock._fold import fold
 from penstock._gateway import relay
-from penstock._messages.state import state_rows, text_key
+from penstock._messages.carried_state import state_rows, text_key
 from tests.support.case_loop import over
 from tests.support.stream_cases import Case, cases
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httptools
 import pytest
 
-from penstock._http.response_channel import ResponseChannel, find_channel
+from penstock._http.direct_response import ResponseChannel, find_channel
 from penstock._replay import play
 from penstock.errors import InputError
 from penstock.testing import Reply

@@ -13,7 +13,7 @@ from penstock import events as ev
 from penstock._gateway.endpoints.responses import ResponseCapture
 from penstock._store.key_value import SqliteKeyValueTable, StoredResponses, StoredTurn
 from penstock._store.sqlite import IN_MEMORY
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 from penstock.stores import Bounds
 from penstock.testing import Reply
 from tests.gateway.gateway_thread import gateway

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import events as ev
 from penstock._gateway.config import FeaturesTable
-from penstock._gateway.estimates import MAX_BODY, TurnEstimates
+from penstock._gateway.token_estimates import MAX_BODY, TurnEstimates
 from penstock._store.tokens import TokenStore
 from penstock.testing import Reply
 from penstock.tokens import HybridTokenEstimator

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._gateway import logs
+from penstock._gateway import log_setup
 from penstock._gateway.config import AccessTable, Key, Log, read_config
-from penstock._gateway.logs import TRACE_NEEDS_CONTENT, TRACE_WRITES_CONTENT
+from penstock._gateway.log_setup import TRACE_NEEDS_CONTENT, TRACE_WRITES_CONTENT
 from penstock.testing import Reply
 from tests.cli.command_runner import environment
 from tests.gateway.client_requests import ASKING, post
@@ -57,7 +57,7 @@ def traced(reply: Any = spoken, **more: Any) -> Generator[tuple[Running, io.Stri
     file = io.StringIO()
     log = more.pop("log", Log(level="trace"))
     with gateway(reply, log=log, **more) as (running, _):
-        logs.setup_logging(log, lambda: running.app.services.secrets, file)
+        log_setup.setup_logging(log, lambda: running.app.services.secrets, file)
         yield running, file
 
 
@@ -154,7 +154,7 @@ def test_a_trace_holds_no_secret() -> None:
 @pytest.mark.finding("DEF-13")
 def test_trace_says_at_the_start_that_it_writes_content() -> None:
     file = io.StringIO()
-    logs.setup_logging(Log(level="trace"), file=file)
+    log_setup.setup_logging(Log(level="trace"), file=file)
     assert TRACE_WRITES_CONTENT in file.getvalue()
     assert " warning " in file.getvalue()
 

@@ -18,8 +18,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from penstock._http import uvicorn_server
+from penstock._http.direct_response import SCOPE_KEY, ResponseChannel
 from penstock._http.header_fields import InvalidHeaderError
-from penstock._http.response_channel import SCOPE_KEY, ResponseChannel
 from penstock._http.response_writer import CONTENT_TYPES, STREAM_HEADERS, ResponseWriter, send_response
 from penstock._http.uvicorn_server import UVICORN_VERSIONS, channel_problem
 from tests.http.conformance import Message, all_splits, join_headers, read_with_h11, split_at

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from penstock._gateway.config import FeaturesTable
-from penstock._http.response_channel import ResponseChannel
+from penstock._http.direct_response import ResponseChannel
 from penstock._replay import play
 from penstock.testing import Reply
 from tests.gateway.gateway_thread import gateway

@@ -17,7 +17,7 @@ import pytest
 
 from penstock._gateway.app import App
 from penstock._gateway.config import Serve
-from penstock._inspector.api import StaticFiles
+from penstock._inspector.api_router import StaticFiles
 from penstock._inspector.app import Inspector
 from penstock.testing import scripted
 from tests.gateway.gateway_thread import Running, answer, config

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from penstock._gateway.config import RecordTable, Serve
-from penstock._inspector.single_file import SingleFileApp
-from penstock._inspector.traces import source_from_file
+from penstock._inspector.file_inspector import SingleFileApp
+from penstock._inspector.stream_traces import source_from_file
 from penstock._replay import wire
 from tests.gateway.gateway_thread import Running
 from tests.inspector import sample_streams

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._inspector import single_file
-from penstock._inspector.api import StaticFiles
-from penstock._inspector.single_file import export_html
-from penstock._inspector.traces import CONSUMERS, read_trace, source_from_file
+from penstock._inspector import file_inspector
+from penstock._inspector.api_router import StaticFiles
+from penstock._inspector.file_inspector import export_html
+from penstock._inspector.stream_traces import CONSUMERS, read_trace, source_from_file
 from penstock.testing import Reply
 from tests.cli.command_runner import inside
 from tests.gateway.client_requests import post
@@ -24,7 +24,7 @@ from tests.inspector.conftest import inspected
 from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
-    from penstock._inspector.traces import TraceSource
+    from penstock._inspector.stream_traces import TraceSource
 
 SCRIPT = 'const a="</script>",b="<!--";import.meta.url;document.title=a+b'
 STYLE = "body{color:red}a{content:'</style>'}"
@@ -107,7 +107,7 @@ def test_it_holds_every_consumers_view(pages: StaticFiles) -> None:
 
 
 def _encoded(source: TraceSource, consumer: str) -> bytes:
-    from penstock._inspector.api import encode_redacted
+    from penstock._inspector.api_router import encode_redacted
 
     return encode_redacted(read_trace(source, consumer).trace())
 
@@ -167,7 +167,7 @@ def test_the_built_page_is_made_one_file() -> None:
 
 
 def test_consumers_for_which_there_is_no_room_are_left_out(pages: StaticFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single_file, "MAX_EXPORT_BYTES", 100)
+    monkeypatch.setattr(file_inspector, "MAX_EXPORT_BYTES", 100)
     _, data = opened(export_html(stream("Hello"), pages))
     assert list(data["traces"]) == ["vscode"]
 

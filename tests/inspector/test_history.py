@@ -7,7 +7,7 @@ import time
 import pytest
 
 from penstock._gateway.config import JournalTable
-from penstock._store.history import UsagePoint
+from penstock._store.journal_queries import UsagePoint
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
 from tests.inspector.event_feed import watching

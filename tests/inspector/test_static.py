@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._inspector.api import INDEX, StaticFiles
+from penstock._inspector.api_router import INDEX, StaticFiles
 from tests.cli.command_runner import environment
 from tests.gateway.client_requests import get, post
 from tests.inspector.conftest import inspected

@@ -258,6 +258,6 @@ def test_a_long_frame_is_cut_and_has_an_address_of_its_own(monkeypatch: pytest.M
 
 
 def test_every_consumer_has_an_encoder() -> None:
-    from penstock._inspector.traces import CONSUMERS
+    from penstock._inspector.stream_traces import CONSUMERS
 
     assert set(CONSUMERS) == {name for name in protocols.MODULES if protocols.protocol(name).encoder}

@@ -12,7 +12,7 @@ from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._bridge import bridge
 from penstock._pipeline import Pipe
-from penstock._tracing import BodyParser, Tracer, tracer
+from penstock._stream_trace import BodyParser, Tracer, tracer
 from penstock.errors import FrameTooLarge
 from penstock.framing import WRITERS
 from tests.support import run_streams as running
@@ -21,7 +21,7 @@ from tests.support.stream_cases import cases
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock._tracing import TraceStep
+    from penstock._stream_trace import TraceStep
     from tests.support.stream_cases import Case
 
 STREAMED = [case for case in cases() if case.streamed]

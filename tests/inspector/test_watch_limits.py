@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from penstock._gateway.callers import Refusal
+from penstock._inspector import file_inspector, turn_routes
 from penstock._inspector import live_capture as tapping
 from penstock._inspector import live_capture as watches
-from penstock._inspector import single_file, turns
 from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
@@ -102,7 +102,7 @@ def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:
 
 def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "MAX_UNREAD", 2)
-    monkeypatch.setattr(turns, "LIST_INTERVAL", 60.0)
+    monkeypatch.setattr(turn_routes, "LIST_INTERVAL", 60.0)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(5)]
         held = set(gateway.inspector.watch.captures)
@@ -111,9 +111,9 @@ def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock._inspector import turns
+    from penstock._inspector import turn_routes
 
-    monkeypatch.setattr(turns, "MAX_LISTENERS", 1)
+    monkeypatch.setattr(turn_routes, "MAX_LISTENERS", 1)
     with inspected() as gateway, watching(gateway.url):
         refused = get(f"{gateway.url}/inspector/live")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
@@ -155,22 +155,22 @@ def test_long_streams_are_looked_at_one_at_a_time() -> None:
     """And whoever waits too long for that is told so; what is short goes on meanwhile."""
 
     async def main() -> None:
-        work, gate, begun = single_file.WorkerSlots(), threading.Event(), threading.Event()
+        work, gate, begun = file_inspector.WorkerSlots(), threading.Event(), threading.Event()
 
         def long() -> bool:
             begun.set()
             return gate.wait(20)
 
-        first = asyncio.create_task(work.run(long, single_file.LARGE_BYTES + 1))
+        first = asyncio.create_task(work.run(long, file_inspector.LARGE_BYTES + 1))
         assert await asyncio.to_thread(begun.wait, 10)
         with pytest.raises(Refusal) as refused:
-            await work.run(lambda: None, single_file.LARGE_BYTES + 1)
+            await work.run(lambda: None, file_inspector.LARGE_BYTES + 1)
         assert (refused.value.status, refused.value.fault.retry_after) == (503, 5.0)
         assert await work.run(lambda: "short") == "short"
         gate.set()
         assert await first is True
-        assert await work.run(lambda: "next", single_file.LARGE_BYTES + 1) == "next"
+        assert await work.run(lambda: "next", file_inspector.LARGE_BYTES + 1) == "next"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(single_file, "MAX_WAIT", 0.01)
+        patch.setattr(file_inspector, "MAX_WAIT", 0.01)
         asyncio.run(main())

@@ -8,7 +8,7 @@ import pytest
 
 from penstock._messages.convert import Converted, convert
 from penstock._messages.request_codecs import profile_of
-from penstock._messages.turns import CONTINUE
+from penstock._messages.turn_rules import CONTINUE
 from penstock.errors import InputError
 
 USER = {"role": "user", "content": "How deep?"}

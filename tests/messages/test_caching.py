@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._messages.context import limit_points, place_points
+from penstock._messages.context_trimming import limit_points, place_points
 from tests.messages.generated_requests import REQUESTS, ask, assistant, call, codes, result, steady, system, tool, user
 
 

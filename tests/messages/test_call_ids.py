@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
+from penstock._messages.call_pairing import pair
 from penstock._messages.identifiers import fit_ids, map_ids, restore_prefix
-from penstock._messages.pairing import pair
 from penstock._request_profile import NINE, PLAIN, IdentifierRule
-from penstock._transforms.tool_names import Namespace
+from penstock._transforms.tool_names import CallIdPrefix
 from tests.messages.generated_requests import REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 
 RULES = [NINE, PLAIN, IdentifierRule(limit=40), IdentifierRule(limit=64), IdentifierRule("A-Za-z0-9", limit=12)]
@@ -131,7 +131,7 @@ def test_the_prefix_comes_off_calls_results_and_approvals() -> None:
         assistant(call("theirs")),
         tool(result("theirs")),
     )
-    made = restore_prefix(request, Namespace())
+    made = restore_prefix(request, CallIdPrefix())
     assert shown(made) == ["toolu_1", "toolu_1", "theirs", "theirs"]
     ask_ = made.messages[0].parts[1]
     assert isinstance(ask_, rq.Ask)
@@ -142,6 +142,6 @@ def test_the_prefix_comes_off_calls_results_and_approvals() -> None:
 @pytest.mark.row("R3")
 @given(st.lists(st.text(), min_size=1, unique=True))
 def test_out_and_in_again(ids: list[str]) -> None:
-    names = Namespace()
+    names = CallIdPrefix()
     sent = ask(assistant(*(call(names.name(word)) for word in ids)), tool(*(result(names.name(word)) for word in ids)))
     assert shown(restore_prefix(sent, names)) == ids * 2

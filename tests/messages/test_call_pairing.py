@@ -10,7 +10,7 @@ from hypothesis import given
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._messages.pairing import UNANSWERED, Orphans, pair
+from penstock._messages.call_pairing import UNANSWERED, Orphans, pair
 from tests.messages.generated_requests import (
     REQUESTS,
     ask,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._messages.context import CLEARED, Cleared, estimate_tokens, manage_context
+from penstock._messages.call_pairing import pair
+from penstock._messages.context_trimming import CLEARED, Cleared, estimate_tokens, manage_context
 from penstock._messages.convert import convert
-from penstock._messages.pairing import pair
 from penstock.tokens import HybridTokenEstimator
 from tests.messages.generated_requests import REQUESTS, ask, assistant, call, codes, plain, result, shape, tool, user
 

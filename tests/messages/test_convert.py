@@ -14,9 +14,9 @@ from penstock import events as ev
 from penstock import request as rq
 from penstock._bridge import encoding
 from penstock._fold import fold, unfold
+from penstock._messages.carried_state import remember
 from penstock._messages.convert import Converted, convert
 from penstock._messages.request_codecs import PROFILES, profile_of, reader, writer
-from penstock._messages.state import remember
 from penstock._pipeline import Pipe
 from penstock._protocols.responses.request_write import Quirks as ResponsesQuirks
 from penstock._request_profile import NINE

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock._messages.carried_state import remember
 from penstock._messages.convert import Converted, convert
 from penstock._messages.request_codecs import profile_of
-from penstock._messages.state import remember
 from penstock.stores import MemoryStore
 
 USER = {"type": "message", "role": "user", "content": "hi"}

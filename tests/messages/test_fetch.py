@@ -16,7 +16,7 @@ from aiohttp import web
 
 from penstock import request as rq
 from penstock.errors import MissingExtra
-from penstock.fetch import FetchError, FetchLimits, fetch, fetch_files, is_public
+from penstock.file_fetch import FetchError, FetchLimits, fetch, fetch_files, is_public
 from tests.messages.generated_requests import ask, assistant, call, codes, tool, user
 
 if TYPE_CHECKING:

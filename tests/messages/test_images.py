@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._messages.content import Images, check_media, decoded_size, describe_file, detect_media_type, place_files
+from penstock._messages.content_rules import (
+    Images,
+    check_media,
+    decoded_size,
+    describe_file,
+    detect_media_type,
+    place_files,
+)
 from penstock._request_profile import FileSupport
 from penstock.errors import BadRequest
 from tests.messages.generated_requests import REQUESTS, ask, assistant, call, codes, plain, shape, steady, tool, user

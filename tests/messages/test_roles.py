@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
 from penstock._markers import SYSTEM_MARKS
-from penstock._messages.turns import (
+from penstock._messages.turn_rules import (
     EMPTY,
     OPENING,
     alternate,

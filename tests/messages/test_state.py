@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._messages.state import call_key, remember, restore, state_keys_of, state_rows, text_key
+from penstock._messages.carried_state import call_key, remember, restore, state_keys_of, state_rows, text_key
 from penstock.stores import MemoryStore
 from tests.messages.generated_requests import ask, assistant, call, codes, plain, result, shape, tool, user
 
@@ -230,7 +230,7 @@ def test_the_first_call_may_be_marked_and_the_second_known_by_itself() -> None:
 
 
 def test_a_marked_row_that_is_damaged_is_as_good_as_none() -> None:
-    from penstock._messages.state import mark_key
+    from penstock._messages.carried_state import mark_key
 
     kept = store()
     kept.put("me", {mark_key("one"): b'{"":7}'})

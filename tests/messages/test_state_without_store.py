@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import translate
-from penstock._messages.state import remember
+from penstock._messages.carried_state import remember
 from penstock._protocols.openai_chat.request_write import Quirks
 from penstock.messages import convert, profile_of
 from penstock.request import Reasoning, Text, Turn

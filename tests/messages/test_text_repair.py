@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._messages.content import mend_inputs, mend_texts
+from penstock._messages.content_rules import mend_inputs, mend_texts
 from tests.messages.generated_requests import REQUESTS, ask, assistant, call, codes, result, steady, tool, user
 
 HALF = "half \ud83d of it"

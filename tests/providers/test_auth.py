@@ -12,7 +12,7 @@ import pytest
 from yarl import URL
 
 from penstock._engines.auth import Auth, Secret, auth_for, choose_credential
-from penstock._engines.interface import HttpRequest
+from penstock._engines.engine_interface import HttpRequest
 from penstock.errors import AuthError, InputError, MissingExtra, NetworkError
 from penstock.providers import provider, providers
 from penstock.testing import ReceivedRequest, Reply, Upstream

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock._providers.identity import kind
+from penstock._providers.model_identity import kind
 from penstock.providers import client, clients, identify
 
 # id → provider, maker, family, version

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock._providers.identity import identify
+from penstock._providers.model_identity import identify
 from penstock.errors import InputError
 from penstock.providers import model, thinking_in_form, thinking_of
 

@@ -14,7 +14,7 @@ from penstock import request as rq
 from penstock._fold import fold
 from penstock._messages.request_codecs import reader, writer
 from penstock._replay import NATURAL, answer, find_script, paced, play
-from penstock._replay.tools import write_example_input
+from penstock._replay.tool_choice import write_example_input
 from penstock.errors import InputError
 
 ASK = (

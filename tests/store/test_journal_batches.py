@@ -62,7 +62,7 @@ def test_a_value_that_no_column_takes_costs_its_own_row(rows: JournalStore) -> N
 def test_rows_that_somebody_kept_from_being_written_are_tried_again(
     rows: JournalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock._store.writer.SHORT_LOCK", 0.05)
+    monkeypatch.setattr("penstock._store.sqlite_writer.SHORT_LOCK", 0.05)
     rows._writer.connection.execute("PRAGMA busy_timeout=1")
     other = sqlite3.connect(rows.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock._store import key_value as module
 from penstock._store.key_value import SqliteKeyValueTable
 from penstock._store.sqlite import IN_MEMORY
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 from penstock.stores import Bounds, MemoryStore, ReasoningStore
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._store.writer import COMMIT_SECONDS
+from penstock._store.sqlite_writer import COMMIT_SECONDS
 from tests.cli.command_runner import environment
 from tests.store.processes import LIMIT, READER, WRITER, deleted_files, holds_lock, integrity, needs_proc, run_python
 
@@ -29,7 +29,7 @@ import signal, sys, time
 from pathlib import Path
 from penstock._store.journal import JournalStore, JournalEntry
 from penstock._store.key_value import SqliteKeyValueTable
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 from penstock.stores import Bounds
 folder, name = Path(sys.argv[1]), sys.argv[2]
 rows = JournalStore(folder / "journal.sqlite", time.time, age=1e9, size=10**9)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock._store.sqlite import IN_MEMORY, DamagedDatabaseError, connect
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 from tests.store.processes import deleted_files, holds_lock, needs_proc, run_python, start_python
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ sys.addaudithook(hook)
 from penstock._store.journal import JournalStore, JournalEntry
 from penstock._store.key_value import SqliteKeyValueTable
 from penstock._store.tokens import TokenStore
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 from penstock._cli import main
 folder = Path(os.environ["PENSTOCK_DATA"])
 for _ in range(2):
@@ -246,7 +246,7 @@ MANY = """
 import sys
 from pathlib import Path
 from penstock._store.key_value import SqliteKeyValueTable
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 from penstock._store.journal import JournalStore, JournalEntry
 sys.stdin.readline()
 rows = JournalStore(Path(sys.argv[1]) / "journal.sqlite", lambda: 0.0, age=1e9, size=10**9)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._store import writer as writing
+from penstock._store import sqlite_writer as writing
 from penstock._store.sqlite import IN_MEMORY, connect, data_folder
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 from tests.cli.command_runner import environment
 from tests.store.processes import run_python
 
@@ -124,7 +124,7 @@ def test_a_process_that_ends_without_a_word_still_writes(tmp_path: Path) -> None
     code = """
 import sys
 from pathlib import Path
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 made = SqliteWriter(Path(sys.argv[1]))
 made.create("CREATE TABLE t (x)")
 for number in range(50):
@@ -153,7 +153,7 @@ def test_a_child_of_a_fork_leaves_the_database_to_its_parent(tmp_path: Path) -> 
     code = """
 import os, sys, warnings
 from pathlib import Path
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 warnings.simplefilter("ignore")
 made = SqliteWriter(Path(sys.argv[1]))
 made.create("CREATE TABLE t (x)")

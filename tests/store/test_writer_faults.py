@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._store import writer as writing
+from penstock._store import sqlite_writer as writing
 from penstock._store.journal import JournalEntry, JournalStore
-from penstock._store.writer import COMMIT_SECONDS, SqliteWriter
+from penstock._store.sqlite_writer import COMMIT_SECONDS, SqliteWriter
 from tests.store.processes import run_python
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._store.writer import WriteJob
+    from penstock._store.sqlite_writer import WriteJob
 
 pytestmark = [pytest.mark.slow, pytest.mark.finding("REL-1")]
 

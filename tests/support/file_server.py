@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from penstock.fetch import FetchLimits
+from penstock.file_fetch import FetchLimits
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -184,9 +184,9 @@ def _first_characters() -> Iterable[re.Pattern[Any]]:
 
 def _namespace() -> Iterable[re.Pattern[Any]]:
     from penstock._messages.request_codecs import PROFILES
-    from penstock._transforms.tool_names import Namespace
+    from penstock._transforms.tool_names import CallIdPrefix
 
-    made = [Namespace(reserved=word) for word in sorted({"", *(row.reserved for row in PROFILES.values())})]
+    made = [CallIdPrefix(reserved=word) for word in sorted({"", *(row.reserved for row in PROFILES.values())})]
     return [pattern for one in made for pattern in (one._plain, one._dashed)]
 
 

@@ -18,7 +18,7 @@ from penstock._tokens.families import (
     load_tables,
     weigh_text,
 )
-from penstock._tokens.features import TOOL, FeatureCounter
+from penstock._tokens.text_features import TOOL, FeatureCounter
 from penstock._tokens.tool_rendering import render_json, render_tool
 from penstock.errors import InputError
 from penstock.request import Request, Tool

@@ -10,7 +10,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock._replay.tools import write_example_input
+from penstock._replay.tool_choice import write_example_input
 from penstock.testing import Reply
 
 if TYPE_CHECKING:

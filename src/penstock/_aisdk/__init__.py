@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import MethodTableEncoder
-from penstock._jsontext import as_json, is_json
+from penstock._lenient_json import as_json, is_json
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
 if TYPE_CHECKING:

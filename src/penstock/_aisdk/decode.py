@@ -16,7 +16,7 @@ from penstock import events as ev
 from penstock._aisdk import OPAQUE_TYPE, SDK, TABLES, merge_extra, our_fields, read_metadata, wire
 from penstock._aisdk.decode_calls import SdkCallReader, body_call_input, tool_part_chunks
 from penstock._aisdk.decode_turn import TurnDecoder
-from penstock._jsontext import parse_lenient, replace_surrogates
+from penstock._lenient_json import parse_lenient, replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -214,7 +214,7 @@ class ChunkDecoder(TurnDecoder):
             self.ledger.data(chunk.type[5:], json, chunk.id or "", transient=bool(chunk.transient))
         return chunk.type.startswith("data-")
 
-    def _read_custom(self, chunk: wire.CustomChunk) -> None:
+    def _read_custom(self, chunk: wire.ProviderPartChunk) -> None:
         if chunk.kind == _REPEATED_KIND:
             start = lenient.get_object(lenient.as_object(chunk.provider_metadata), "anthropic")
             self._remember_response({"id": start.get("id"), "modelId": start.get("model")})

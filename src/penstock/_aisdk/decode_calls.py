@@ -19,7 +19,7 @@ from msgspec import UNSET
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._aisdk import PENSTOCK, SDK, our_fields, read_metadata, sdk_extra, to_json_text, wire
-from penstock._jsontext import as_json, complete_json, decode_or_keep_raw, is_json
+from penstock._lenient_json import as_json, complete_json, decode_or_keep_raw, is_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from penstock._aisdk.decode_calls import SdkCallReader
 from penstock._codec import Decoder
 from penstock._fold import sum_usage
 from penstock._http_errors import MESSAGE_CHARACTERS, REQUEST_ID_HEADERS, retry_after
-from penstock._jsontext import parse_lenient
 from penstock._ledger import CUT_OFF
+from penstock._lenient_json import parse_lenient
 from penstock._redaction import redact, redact_cut, redact_headers, redact_json
 from penstock._vendor_errors import classify_fault, fault_kind
 from penstock.events import Extra, FaultKind

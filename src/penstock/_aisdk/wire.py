@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct
 from penstock import _lenient_fields as lenient
 from penstock import request as rq
 from penstock._aisdk import TABLES
-from penstock._media import decode_byte_list, encode_byte_list, parse_data_url, sniff_media_type
+from penstock._media import decode_byte_list, encode_byte_list, sniff_media_type, split_file_url
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class AbortChunk(Chunk):
     reason: Any = None
 
 
-class CustomChunk(Chunk):
+class ProviderPartChunk(Chunk):
     """A provider-specific part, since version 7."""
 
     kind: str = ""
@@ -309,7 +309,7 @@ def read_file_data(value: Any, label: str = "", default: str = "") -> FileData:
 def _read_data_text(value: str, label: str, default: str) -> FileData:
     if ":" not in value[:64]:  # base64 has no colon, every URL has one
         return FileData(_media_type(label, "", value, default), data=value)
-    url_media, url, data = parse_data_url(value, "")
+    url_media, url, data = split_file_url(value, "")
     media = _media_type(label, url_media, data, default)
     if url:
         return FileData(media, url)

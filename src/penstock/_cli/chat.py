@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from penstock._client.stream import Stream
+    from penstock._client.results import Stream
 
 FAILED = 1
 

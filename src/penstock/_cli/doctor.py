@@ -25,8 +25,8 @@ from penstock._engines.router import Router
 from penstock._http.proxy_and_tls import proxy_for
 from penstock._http.request_options import RequestOptions, Timeouts
 from penstock._http_errors import read_http_error
-from penstock._jsontext import parse_lenient
 from penstock._lenient_fields import as_object, get_integer
+from penstock._lenient_json import parse_lenient
 from penstock._redaction import redact, redact_headers
 from penstock._version import __version__
 from penstock.errors import InputError, PenstockError, ProviderError, explain, provider_error

@@ -19,13 +19,13 @@ from penstock._cli import common_options
 from penstock._cli.inspect_table import InspectTable, group_steps, summarize_stream, summary_lines
 from penstock._cli.terminal import StyledLine, create_printer, printable, replace_unencodable, wants_color
 from penstock._detect import guess
-from penstock._tracing import Tracer, TraceStep, tracer
+from penstock._stream_trace import Tracer, TraceStep, tracer
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from penstock._inspector.traces import TraceSource
+    from penstock._inspector.stream_traces import TraceSource
 
 INDENT = 10  # of the summary
 DEFAULT_WIDTH = 120  # if the terminal has no size
@@ -128,7 +128,7 @@ HOST = "127.0.0.1"
 
 def _run_page(data: bytes, options: Namespace) -> int:
     """Shows a stream in a browser, or writes the page to a file."""
-    from penstock._inspector.traces import source_from_file
+    from penstock._inspector.stream_traces import source_from_file
 
     name = "standard input" if options.file == "-" else PurePath(options.file).name
     source = source_from_file(data, name, "" if options.source == "auto" else options.source)
@@ -143,8 +143,8 @@ def _run_page(data: bytes, options: Namespace) -> int:
 
 
 def _write_page(source: TraceSource, path: Path) -> None:
-    from penstock._inspector.api import StaticFiles
-    from penstock._inspector.single_file import export_html
+    from penstock._inspector.api_router import StaticFiles
+    from penstock._inspector.file_inspector import export_html
 
     data = export_html(source, StaticFiles())
     path.write_bytes(data)
@@ -154,8 +154,8 @@ def _write_page(source: TraceSource, path: Path) -> None:
 def _serve_page(source: TraceSource, options: Namespace) -> None:
     from penstock._gateway.config import Serve
     from penstock._http.uvicorn_server import listen
-    from penstock._inspector.api import NOT_BUILT, StaticFiles
-    from penstock._inspector.single_file import SingleFileApp
+    from penstock._inspector.api_router import NOT_BUILT, StaticFiles
+    from penstock._inspector.file_inspector import SingleFileApp
 
     if not StaticFiles().built:
         raise InputError(f"--web: {NOT_BUILT}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._cli.one_line import FrameShortener, event_line, event_style, event_tag, frame_label, quote_text
+from penstock._cli.one_line_summary import FrameShortener, event_line, event_style, event_tag, frame_label, quote_text
 from penstock._cli.terminal import Column, Printer, StyledLine, printable, truncate
 from penstock._fold import fold
 from penstock.request import AnyPart, Call, Text, Turn
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from penstock._diagnostics import Diagnostic
     from penstock._framing.frame import Frame
-    from penstock._tracing import TraceStep
+    from penstock._stream_trace import TraceStep
 
 
 @dataclass

@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from penstock._cli.common_options import find_command, load_config
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import is_pattern, list_configured_providers
-from penstock._gateway import HOST, PORT, lifecycle, logs
+from penstock._gateway import HOST, PORT, lifecycle, log_setup
 from penstock._gateway.access import Access
 from penstock._gateway.callers import is_loopback
 from penstock._replay import describe_scripts
@@ -38,7 +38,7 @@ def run_serve(options: Namespace) -> int:
     from penstock._inspector.app import Inspector
 
     app: Any = App(config)
-    logs.setup_logging(config.log, lambda: app.services.secrets)
+    log_setup.setup_logging(config.log, lambda: app.services.secrets)
     listen(
         Inspector(app),
         config.serve,
@@ -61,7 +61,7 @@ def _check_trace(config: GatewayConfig) -> None:
     if config.log.level != "trace" or config.log.content:
         return
     if config.forward or Access(config, os.environ).keyed:
-        raise InputError(logs.TRACE_NEEDS_CONTENT)
+        raise InputError(log_setup.TRACE_NEEDS_CONTENT)
 
 
 def _command_line_overrides(options: Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
@@ -87,7 +87,7 @@ def _on_ready(app: App, options: Namespace, port: int, server: GatewayServer) ->
     def apply(config: GatewayConfig) -> None:
         _check_trace(config)
         app.services.reload(config)
-        logs.setup_logging(config.log, lambda: app.services.secrets)
+        log_setup.setup_logging(config.log, lambda: app.services.secrets)
         lifecycle.log_problems(config, app.services.upstream.router.env)
 
     lifecycle.log_problems(config, app.services.upstream.router.env)

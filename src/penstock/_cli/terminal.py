@@ -144,9 +144,9 @@ class _RichPrinter:
 
         text = Text.assemble(*line)
         if cut:
-            self._print(text, no_wrap=True, overflow="ellipsis")
+            self._print_without_trailing_spaces(text, no_wrap=True, overflow="ellipsis")
         else:
-            self._print(text, soft_wrap=True)
+            self._print_without_trailing_spaces(text, soft_wrap=True)
 
     def print_labelled(self, label: str, line: StyledLine, indent: int) -> None:
         from rich.table import Table
@@ -155,7 +155,7 @@ class _RichPrinter:
         grid.add_column(width=indent, style="dim")
         grid.add_column(overflow="fold")
         grid.add_row(label, _rich_cell(line))
-        self._print(grid)
+        self._print_without_trailing_spaces(grid)
 
     def print_table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, ruled: bool = False) -> None:
         from rich import box
@@ -167,9 +167,9 @@ class _RichPrinter:
             table.add_column(title, style=style, **how)
         for row in rows:
             table.add_row(*(_rich_cell(cell, cut=True) for cell in row))
-        self._print(table)
+        self._print_without_trailing_spaces(table)
 
-    def _print(self, *items: Any, **how: Any) -> None:
+    def _print_without_trailing_spaces(self, *items: Any, **how: Any) -> None:
         """Print without the spaces that rich puts at the end of lines."""
         with self._console.capture() as captured:
             self._console.print(*items, **how)

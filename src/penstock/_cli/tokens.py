@@ -13,7 +13,7 @@ from penstock._cli import terminal
 from penstock._cli.common_options import load_config, read_input
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import find_alias, resolve_targets
-from penstock._jsontext import parse_lenient
+from penstock._lenient_json import parse_lenient
 from penstock._messages.request_codecs import reader
 from penstock._providers.models import max_input_tokens, model
 from penstock._store.tokens import TokenStore, default_path

@@ -67,7 +67,7 @@ class _EventWatcher:
 
 def run_convert(options: Namespace) -> int:
     """Converts one body."""
-    from penstock._jsontext import as_json
+    from penstock._lenient_json import as_json
     from penstock._messages.convert import convert
 
     _refuse_overwriting(options)

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from penstock._client import embeddings
 from penstock._client.embeddings import Embeddings, Ranking
-from penstock._client.stream import Answer, Stream, UsageTracker
+from penstock._client.results import Answer, Stream, UsageTracker
 from penstock._engines.model_resolution import REPLAY, Target, list_configured_providers
 from penstock._engines.router import Router
 from penstock._http.request_options import RequestOptions
 from penstock._messages.request_codecs import reader
-from penstock._providers.listing import read_model_list
+from penstock._providers.model_lists import read_model_list
 from penstock._providers.models import Model
 from penstock._providers.models import models as built_in_models
 from penstock.errors import BadRequest, InputError, ProviderError

@@ -31,7 +31,7 @@ class Embeddings(msgspec.Struct, omit_defaults=True):
     usage: Usage | None = None
     raw: Any = None
     provider: str = ""
-    record: Any = None  # the router's decisions: `penstock._engines.interface.DecisionLog`
+    record: Any = None  # the router's decisions: `penstock._engines.engine_interface.DecisionLog`
 
 
 class Ranked(msgspec.Struct):

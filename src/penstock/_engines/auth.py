@@ -22,14 +22,14 @@ from msgspec.structs import replace
 
 from penstock._http.header_fields import check_text
 from penstock._lenient_fields import as_object, get_integer, get_text
-from penstock._providers.address import fill_template, quote
+from penstock._providers.urls import fill_template, quote
 from penstock._redaction import MARK, redact
 from penstock._vendor_errors import fault_kind
 from penstock.errors import InputError, MissingExtra, provider_error
 from penstock.events import Fault
 
 if TYPE_CHECKING:
-    from penstock._engines.interface import HttpRequest
+    from penstock._engines.engine_interface import HttpRequest
     from penstock._providers.registry import Credential, Provider
 
 TextMapping: TypeAlias = Mapping[str, str]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from penstock._engines.retries import BreakerPolicy
+from penstock._engines.failure_policy import BreakerPolicy
 from penstock._http.header_fields import check_headers, check_key, check_text, check_url
 from penstock._http.request_options import RequestOptions
 from penstock._option_checks import read_toml

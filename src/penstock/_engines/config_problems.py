@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from penstock._engines import model_resolution as resolution
 from penstock._engines.config import ENGINE_VARIABLE, ENGINES, Config, engine_variable, is_engine_name
 from penstock._engines.credentials import find_stored_key
-from penstock._providers.address import fill_template
 from penstock._providers.registry import Provider, providers
+from penstock._providers.urls import fill_template
 from penstock._replay import describe_scripts
 from penstock.errors import InputError
 

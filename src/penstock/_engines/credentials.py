@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock._engines.auth import Auth, auth_for
+from penstock._engines.engine_interface import HttpRequest, UpstreamRequest
 from penstock._engines.environ import stored_origin
-from penstock._engines.interface import HttpRequest, UpstreamRequest
 from penstock._providers.registry import Provider, Setting, providers
 from penstock.errors import InputError, provider_error
 from penstock.events import Fault

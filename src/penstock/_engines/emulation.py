@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic
-from penstock._messages.context import estimate_tokens
+from penstock._messages.context_trimming import estimate_tokens
 from penstock._messages.settings import LOSS, REFUSED, changed_meaning, lost_settings
 from penstock._protocols import protocol
 from penstock._transforms.stop_sequences import StopAtSequences
@@ -22,7 +22,7 @@ from penstock.events import Fault
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._engines.interface import UpstreamRequest
+    from penstock._engines.engine_interface import UpstreamRequest
 
 __all__ = ["LOSS", "REFUSED", "apply_emulations", "lost_settings", "multiple_answers_error", "request_json_by_prompt"]
 UNSUPPORTED = "unsupported_parameter"  # the error code of a refusal that another provider may not share

@@ -11,7 +11,7 @@ from penstock._engines.credentials import AuthCache, RequestSigner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock._engines.interface import Engine, UpstreamRequest
+    from penstock._engines.engine_interface import Engine, UpstreamRequest
     from penstock._engines.request_plan import RequestPlan
 
 _ENGINES = {"native": "NativeEngine", "sdk": "SdkEngine", "replay": "ReplayEngine"}  # module → class

@@ -30,8 +30,8 @@ class ProcessEnvironment(Mapping[str, str]):
         self._watch.refresh(self)
         return self._watch.origins.get(provider, "")
 
-    def look(self) -> None:
-        """Reads stored keys that have changed in the same data folder."""
+    def refresh_stored_keys(self) -> None:
+        """Reads the stored keys again if their file has changed. It is checked at most once an interval."""
         self._watch.look(self)
 
     def __getitem__(self, name: str) -> str:
@@ -66,7 +66,7 @@ class EnvironmentChanges:
 
     def any(self) -> bool:
         """Returns True if something changed since the last call."""
-        LIVE.look()
+        LIVE.refresh_stored_keys()
         if self._same_variables() and self._seen == (self._given, self._stored):
             return False
         _ = LIVE.stored  # reads the keys again if the data folder is another one

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock._http.header_fields import check_text
 from penstock._input_limits import MAX_MODEL_NAME
-from penstock._providers.identity import identify
+from penstock._providers.model_identity import identify
 from penstock._providers.models import models as list_models
 from penstock._providers.registry import Provider, providers
 from penstock.errors import InputError

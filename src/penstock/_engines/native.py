@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock._engines.environ import LIVE
-from penstock._engines.reading import NativeSource
+from penstock._engines.reply_decoding import NativeSource
 from penstock._http.header_fields import check_url
 from penstock._http.pool import UpstreamClient
 from penstock._http.proxy_and_tls import certificate_files, proxy_for, tls_context
@@ -19,7 +19,7 @@ from penstock._version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock._engines.interface import HttpRequest, UpstreamRequest
+    from penstock._engines.engine_interface import HttpRequest, UpstreamRequest
     from penstock._http.request_options import RequestOptions
     from penstock._http.response import UpstreamResponse
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock._messages.context import estimate_tokens
+from penstock._messages.context_trimming import estimate_tokens
 from penstock._replay import FULL, NATURAL, answer, describe_scripts, paced
 from penstock.events import AnyEvent, Fault, Start
 from penstock.request import Request
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from penstock._diagnostics import Diagnostic
-    from penstock._engines.interface import ChunkEvents, UpstreamRequest
+    from penstock._engines.engine_interface import ChunkEvents, UpstreamRequest
 
 PACES = {"natural": NATURAL, "full": FULL}
 

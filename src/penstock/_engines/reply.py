@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 
     from penstock._codec import Decoder
     from penstock._diagnostics import Diagnostic
-    from penstock._engines.interface import ChunkEvents, ChunkHandler, DecisionLog, ResponseSource, UpstreamRequest
-    from penstock._messages.context import Cleared
+    from penstock._engines.engine_interface import (
+        ChunkEvents,
+        ChunkHandler,
+        DecisionLog,
+        ResponseSource,
+        UpstreamRequest,
+    )
+    from penstock._messages.context_trimming import Cleared
     from penstock.request import Turn
 
 # Events before the first content: after them the request can still be sent again.

@@ -18,23 +18,23 @@ from msgspec.structs import replace
 from penstock._diagnostics import Diagnostic
 from penstock._engines import emulation
 from penstock._engines.credentials import RequestSigner
+from penstock._engines.engine_interface import UpstreamRequest
 from penstock._engines.environ import EnvironmentChanges
-from penstock._engines.interface import UpstreamRequest
 from penstock._engines.model_resolution import Target, resolve_targets
 from penstock._http.request_options import RequestOptions, merge_headers
 from penstock._messages.convert import convert_request, state_keys
 from penstock._messages.options import ConvertOptions
 from penstock._messages.request_codecs import profile_of, quirks_type
-from penstock._providers.address import endpoint_url, fill_template
 from penstock._providers.models import model as facts_of
+from penstock._providers.urls import endpoint_url, fill_template
 from penstock._request_profile import FileSupport, IdentifierRule, Profile
 from penstock.errors import InputError, ProviderError, provider_error
 from penstock.events import Fault
-from penstock.fetch import FetchLimits, fetch_files
+from penstock.file_fetch import FetchLimits, fetch_files
 
 if TYPE_CHECKING:
     from penstock._engines.config import Account, Config
-    from penstock._engines.retries import RouteObserver
+    from penstock._engines.failure_policy import RouteObserver
     from penstock._providers.registry import Endpoint, Provider
     from penstock.request import Request
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock._engines import request_plan, retries
+from penstock._engines import failure_policy, request_plan
 from penstock._engines.config import Config
+from penstock._engines.engine_interface import INFO_KINDS, Decision, DecisionKind, DecisionLog
 from penstock._engines.engine_pool import EnginePool
 from penstock._engines.environ import live
-from penstock._engines.interface import INFO_KINDS, Decision, DecisionKind, DecisionLog
 from penstock._engines.reply import ModelReply
 from penstock._engines.request_plan import RequestPlan, RoutedRequest
 from penstock._protocols import DEFAULT
@@ -31,10 +31,10 @@ from penstock.events import Fault
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from penstock._engines.interface import Engine, UpstreamRequest
+    from penstock._engines.engine_interface import Engine, UpstreamRequest
+    from penstock._engines.failure_policy import RouteObserver
     from penstock._engines.model_resolution import Target
     from penstock._engines.request_plan import RequestFiles, RunInThread
-    from penstock._engines.retries import RouteObserver
     from penstock._http.request_options import RequestOptions
     from penstock._messages.options import ConvertOptions
     from penstock.request import Request
@@ -74,9 +74,11 @@ class Router:
         self.config: Config = Config.read(config)
         self.env: Mapping[str, str] = live(env)
         self.counts: Counter[tuple[str, str, str]] = Counter()
-        self.breakers: retries.CircuitBreakers = retries.CircuitBreakers(time.monotonic, self.config.breaker)
+        self.breakers: failure_policy.CircuitBreakers = failure_policy.CircuitBreakers(
+            time.monotonic, self.config.breaker
+        )
         self.engines: EnginePool = EnginePool(self.config, self.env, dict(engines or {}))
-        self.missing: retries.MissingEndpoints = retries.MissingEndpoints()
+        self.missing: failure_policy.MissingEndpoints = failure_policy.MissingEndpoints()
         self._on_decision = on_decision
         self._cache = request_plan.PlanCache(self.config, self.env)
         self._sleep, self._chance = sleep, chance
@@ -129,7 +131,7 @@ class Router:
         try:
             return await self._send_turn(turn, target, record, left)
         except ProviderError as error:
-            if retries.is_missing_endpoint(error):  # both are missing: the URL is wrong
+            if failure_policy.is_missing_endpoint(error):  # both are missing: the URL is wrong
                 self.missing.forget(target.provider, learned)
             raise
 
@@ -183,7 +185,7 @@ class Router:
     def _learn_missing(self, error: ProviderError, target: Target, operation: str, record: DecisionLog) -> str:
         """Remembers that the server lacks the endpoint of an operation. Returns the operation; else an empty text."""
         row = target.provider
-        if self.missing.known(row, operation) or not retries.is_missing_endpoint(error):
+        if self.missing.known(row, operation) or not failure_policy.is_missing_endpoint(error):
             return ""
         other = self.missing.substitute(row, target.model, operation)
         # A target without an endpoint for the operation was sent another operation already.
@@ -252,7 +254,7 @@ class Router:
             except ProviderError as error:
                 error.provider, error.model = error.provider or target.provider.name, error.model or target.model
                 error.attempts = [*failed, *error.attempts]
-                if number == len(targets) or not retries.may_fall_back(error):
+                if number == len(targets) or not failure_policy.may_fall_back(error):
                     self._record(record, "give-up", error.kind, f"no more to try after: {error}", target)
                     raise
                 following = targets[number].provider.name
@@ -263,7 +265,9 @@ class Router:
     async def _try_target(self, call: RoutedCall[T], target: Target, *, alternative: bool) -> T:
         """Tries one target until it answers or a retry is pointless. `alternative`: another target follows."""
         row, record = target.provider, call.record
-        circuit = retries.CircuitKey.of(row.name, target.model, call.options.key if call.options is not None else "")
+        circuit = failure_policy.CircuitKey.of(
+            row.name, target.model, call.options.key if call.options is not None else ""
+        )
         self._check_circuit(target, circuit, record, alternative=alternative)
         failed: list[ProviderError] = []
         while True:
@@ -274,7 +278,7 @@ class Router:
                 self.breakers.record_failure(circuit, error.kind, str(error))
                 error.attempts = list(failed)
                 tries = len(failed) + 1
-                wait = retries.compute_retry_delay(error, tries, row.retry, self._chance)
+                wait = failure_policy.compute_retry_delay(error, tries, row.retry, self._chance)
                 why = self._reason_to_stop(call, target, error, tries, wait)
                 if not why and not self.breakers.take_retry(circuit):
                     why = "the budget of retries is spent"
@@ -285,7 +289,7 @@ class Router:
                 wait = wait or 0.0
                 self._record(record, "retry", error.kind, f"after {wait:.2f} s: {error}", target, wait=wait)
                 if call.observer is not None:
-                    await call.observer.retry_waits(retries.RetryWait(wait, error.kind, row.title or row.name))
+                    await call.observer.retry_waits(failure_policy.RetryWait(wait, error.kind, row.title or row.name))
                 await self._sleep(wait)
             except BaseException:
                 self.breakers.record_cancelled(circuit)
@@ -299,7 +303,7 @@ class Router:
     ) -> str:
         """Returns why there is no retry; empty if there is one."""
         policy, configured = target.provider.retry, self.config.retries
-        if not retries.is_transient(error, policy):
+        if not failure_policy.is_transient(error, policy):
             return "asking again would not help"
         if tries >= (policy.attempts if configured is None else 1 + configured):
             return "it was asked often enough"
@@ -311,12 +315,12 @@ class Router:
         return "there is no time left" if time.monotonic() + wait >= call.deadline else ""
 
     def _check_circuit(
-        self, target: Target, circuit: retries.CircuitKey, record: DecisionLog, *, alternative: bool
+        self, target: Target, circuit: failure_policy.CircuitKey, record: DecisionLog, *, alternative: bool
     ) -> None:
         """Raises if the circuit is open."""
         left = self.breakers.closed_for(circuit, alternative=alternative)
         if left:
-            why = retries.describe_open_circuit(target.provider.name, left, self.breakers.last_message(circuit))
+            why = failure_policy.describe_open_circuit(target.provider.name, left, self.breakers.last_message(circuit))
             self._record(record, "skip", "circuit", why, target)
             fault = Fault("overloaded", why, code="circuit-open", retry_after=left)
             raise provider_error(fault, provider=target.provider.name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from penstock._engines.environ import LIVE
-from penstock._engines.reading import ReplyDecoder
+from penstock._engines.reply_decoding import ReplyDecoder
 from penstock._engines.sdk_vendors import VENDOR_SDKS, VendorSdk, capture_response
 from penstock._http.header_fields import check_request, check_url
 from penstock._http.pool import IdleConnections
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from penstock._diagnostics import Diagnostic
-    from penstock._engines.interface import ChunkEvents, HttpRequest, UpstreamRequest
+    from penstock._engines.engine_interface import ChunkEvents, HttpRequest, UpstreamRequest
     from penstock._http.request_options import RequestOptions
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from penstock.events import Fault
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from penstock._engines.interface import HttpRequest, UpstreamRequest
+    from penstock._engines.engine_interface import HttpRequest, UpstreamRequest
 
 _KEY = "held-by-penstock"  # the clients require a key; the real one is in the signed headers
 _SDK_HEADERS = ("Authorization", "X-Api-Key")

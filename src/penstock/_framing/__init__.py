@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from penstock._framing.eventstream import (
+from penstock._framing.aws_eventstream import (
     PRELUDE,
     EventStreamParser,
     EventStreamWriter,

@@ -18,7 +18,7 @@ from penstock._gateway.routes import Handler, Route
 from penstock._gateway.services import Services
 from penstock._gateway.turn import ActiveTurn
 from penstock._gateway.websocket import WebSocketServer
-from penstock._http.response_channel import ResponseChannel, find_channel
+from penstock._http.direct_response import ResponseChannel, find_channel
 from penstock._http.response_writer import CancellableTask, DisconnectWatch, EventStream, ResponseWriter, end_with_error
 from penstock._input_limits import MAX_PATH
 from penstock._protocols import DEFAULT

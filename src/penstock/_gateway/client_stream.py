@@ -34,12 +34,12 @@ from penstock.events import AnyEvent, Fault, Finish, Start
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._engines.interface import ChunkEvents
+    from penstock._engines.engine_interface import ChunkEvents
     from penstock._engines.reply import ModelReply
     from penstock._framing.frame import Frame
     from penstock._gateway.endpoints import TurnRequest
-    from penstock._messages.context import Cleared
-    from penstock._tracing import Verbatim
+    from penstock._messages.context_trimming import Cleared
+    from penstock._stream_trace import Verbatim
 
 
 def can_pass_through(turn_request: TurnRequest, reply: ModelReply) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock._engines.config import Config
-    from penstock._engines.interface import DecisionLog
+    from penstock._engines.engine_interface import DecisionLog
     from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.limits import LimitSlot
     from penstock._providers.registry import Prices

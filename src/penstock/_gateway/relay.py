@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
 from penstock._http.response_writer import BODY, ResponseWriter
+from penstock._messages.carried_state import TextKey
 from penstock._messages.foreign_state import ciphertexts_of
-from penstock._messages.state import TextKey
 from penstock._text_runs import expand_runs, merge_runs
 
 if TYPE_CHECKING:

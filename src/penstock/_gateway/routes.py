@@ -20,7 +20,6 @@ from penstock._gateway.endpoints import (
     ClientEndpoint,
     Headers,
     IncomingRequest,
-    chat,
     compaction,
     count_tokens,
     embeddings,
@@ -28,6 +27,7 @@ from penstock._gateway.endpoints import (
     ollama,
     responses,
     stored_responses,
+    turn_endpoints,
     vscode,
 )
 from penstock._gateway.journal import COUNT
@@ -56,17 +56,19 @@ _MAX_REWRITES = 8  # of one path; known prefixes need at most three
 _UNVERSIONED = ("/chat/", "/completions", "/fim/", "/responses", "/messages", "/embeddings", "/models", "/rerank")
 
 ENDPOINTS: Mapping[str, ClientEndpoint] = {
-    "/v1/chat/completions": chat.CHAT,
-    "/v1/completions": chat.COMPLETIONS,
-    "/v1/fim/completions": chat.FIM,
+    "/v1/chat/completions": turn_endpoints.CHAT,
+    "/v1/completions": turn_endpoints.COMPLETIONS,
+    "/v1/fim/completions": turn_endpoints.FIM,
     "/v1/responses": responses.RESPONSES,
-    "/v1/messages": chat.MESSAGES,
+    "/v1/messages": turn_endpoints.MESSAGES,
     "/api/chat": ollama.API_CHAT,
     "/api/generate": ollama.GENERATE,
     "/vscode/chat": vscode.CHAT,
 }
 # Gemini's paths end in a method. The model may contain slashes; an SDK then omits `models/`.
-GEMINI_ENDPOINTS: dict[str, ClientEndpoint] = dict.fromkeys(["generateContent", "streamGenerateContent"], chat.GEMINI)
+GEMINI_ENDPOINTS: dict[str, ClientEndpoint] = dict.fromkeys(
+    ["generateContent", "streamGenerateContent"], turn_endpoints.GEMINI
+)
 _GEMINI_VERSIONS = ("/v1beta/", "/v1/", "/v1alpha/", "/v1beta1/")
 _MODELS_PREFIX = "models/"
 

@@ -17,20 +17,20 @@ from penstock import _delta_templates as delta_templates
 from penstock._engines.environ import live, stored_keys
 from penstock._engines.router import Router
 from penstock._gateway.access import Access, Revocations
-from penstock._gateway.background import BackgroundResponses
+from penstock._gateway.background_responses import BackgroundResponses
 from penstock._gateway.byte_budget import ByteBudget
 from penstock._gateway.callers import Caller, Refusal
 from penstock._gateway.catalogue import ModelCatalogue
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.error_responses import SHUTTING_DOWN, error_status
-from penstock._gateway.estimates import TurnEstimates
 from penstock._gateway.journal import AuxRequest, refused_row
 from penstock._gateway.limits import CallerLimits, LimitSlot
-from penstock._gateway.logs import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, TraceLog, log_trace
+from penstock._gateway.log_setup import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, TraceLog, log_trace
 from penstock._gateway.request_body import ConversionThread
 from penstock._gateway.telemetry import Telemetry
+from penstock._gateway.token_estimates import TurnEstimates
 from penstock._gateway.upstream import GatewayUpstream, engine_config
-from penstock._http.response_channel import SMALL_BODY
+from penstock._http.direct_response import SMALL_BODY
 from penstock._providers.registry import ClientProfile, client, clients
 from penstock._redaction import is_secret_name
 from penstock._store.key_value import StoredResponses

@@ -19,7 +19,7 @@ from penstock._gateway.recordings import Recorder
 from penstock._redaction import redact_cut
 from penstock._store.key_value import SqliteKeyValueTable
 from penstock._store.sqlite import IN_MEMORY
-from penstock._store.writer import SqliteWriter
+from penstock._store.sqlite_writer import SqliteWriter
 from penstock.errors import MissingExtra, StreamFault
 from penstock.events import Fault
 from penstock.stores import HOUR, Bounds

@@ -26,19 +26,19 @@ from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, StreamR
 from penstock._http.response_writer import BODY, DisconnectWatch, ResponseWriter
 from penstock._http_errors import redact_fault
 from penstock._messages import foreign_state
-from penstock._messages.state import encrypted_rows, remember
+from penstock._messages.carried_state import encrypted_rows, remember
 from penstock._store.journal import JournalEntry as Row
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
-    from penstock._engines.interface import UpstreamRequest
+    from penstock._engines.engine_interface import UpstreamRequest
+    from penstock._engines.failure_policy import RetryWait
     from penstock._engines.reply import ModelReply
-    from penstock._engines.retries import RetryWait
     from penstock._gateway.limits import LimitSlot
     from penstock._gateway.recordings import RecordingSession
     from penstock._gateway.services import Services
     from penstock._media import RemoteFiles
-    from penstock._messages.context import Cleared
+    from penstock._messages.context_trimming import Cleared
 
 log = logging.getLogger("penstock.gateway")
 MAX_LOSSES = 20  # names of losses in the header x-penstock-losses

@@ -20,13 +20,13 @@ from penstock._http.request_options import RequestOptions
 from penstock._media import RemoteFiles
 from penstock._protocols import protocol
 from penstock.errors import InputError
-from penstock.fetch import Fetcher, FetchLimits
+from penstock.file_fetch import Fetcher, FetchLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock._engines.failure_policy import RouteObserver
     from penstock._engines.reply import ModelReply
-    from penstock._engines.retries import RouteObserver
     from penstock._engines.router import Router
     from penstock._gateway.callers import Caller
     from penstock._gateway.config import GatewayConfig

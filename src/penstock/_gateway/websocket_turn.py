@@ -19,7 +19,7 @@ from penstock._gateway.endpoints.responses import ResponseSaver, build_turn_requ
 from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, ResolvedInput
 from penstock._gateway.turn import run_internal_turn
 from penstock._http.response_writer import BODY
-from penstock._jsontext import parse_lenient
+from penstock._lenient_json import parse_lenient
 from penstock._store.key_value import ConversationPast
 from penstock.errors import PenstockError
 from penstock.events import Fault, Finish, Start, Usage

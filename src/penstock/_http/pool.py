@@ -153,7 +153,7 @@ def _has_input(connection: UpstreamConnection) -> bool:
     return bool(connection.poller.poll(0))
 
 
-class PreparedRequest:
+class PreparedHead:
     """A request without its body, encoded and validated. It can be sent many times."""
 
     __slots__ = ("_head", "destination", "method")
@@ -180,17 +180,15 @@ class DirectPool:
         self._idle_limits = (idle_seconds, max_idle)
         self._open: set[UpstreamConnection] = set()
 
-    def prepare(self, method: str, url: str, headers: Mapping[str, str], tls: ssl.SSLContext) -> PreparedRequest | None:
+    def prepare(self, method: str, url: str, headers: Mapping[str, str], tls: ssl.SSLContext) -> PreparedHead | None:
         """Encodes a request without its body; None if only aiohttp can send it.
 
         httptools cannot be told that the response to HEAD has no body.
         """
         parts = split_url(url) if self.httptools is not None and method != "HEAD" else None
-        return PreparedRequest(method, parts, headers, tls) if parts is not None else None
+        return PreparedHead(method, parts, headers, tls) if parts is not None else None
 
-    async def send(
-        self, request: PreparedRequest, body: bytes, *, connect: float, deadline: float
-    ) -> UpstreamConnection:
+    async def send(self, request: PreparedHead, body: bytes, *, connect: float, deadline: float) -> UpstreamConnection:
         """Sends a request and waits for the response's head: `connect` seconds to connect, `deadline` for all."""
         data, address = request.encode(body), (asyncio.get_running_loop(), *request.destination)
         connection = self._take_idle(address)
@@ -280,11 +278,11 @@ class UpstreamClient:
 
     def prepare(
         self, method: str, url: str, headers: Mapping[str, str], options: RequestOptions
-    ) -> PreparedRequest | None:
+    ) -> PreparedHead | None:
         """Encodes a request without its body, for `send_prepared`; None: use `send`."""
         return self._direct.prepare(method, url, headers, tls_context(options)) if self._direct is not None else None
 
-    async def send_prepared(self, request: PreparedRequest, body: bytes, limits: Timeouts) -> UpstreamResponse:
+    async def send_prepared(self, request: PreparedHead, body: bytes, limits: Timeouts) -> UpstreamResponse:
         """Sends a request over one of our own connections and waits for the response's head."""
         assert self._direct is not None  # noqa: S101 — it prepared the request
         loop = asyncio.get_running_loop()

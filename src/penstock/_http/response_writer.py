@@ -20,7 +20,7 @@ from penstock._framing.sse import BLANK_LINES, KEEP_ALIVE, split_bare_error
 from penstock._http.header_fields import encode_response_headers
 
 if TYPE_CHECKING:
-    from penstock._http.response_channel import ResponseChannel
+    from penstock._http.direct_response import ResponseChannel
     from penstock.events import Fault
 
     Headers = tuple[tuple[bytes, bytes], ...]

@@ -18,7 +18,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock._http.response_channel import CYCLE_ATTRIBUTES, SCOPE_KEY, ResponseChannel
+from penstock._http.direct_response import CYCLE_ATTRIBUTES, SCOPE_KEY, ResponseChannel
 from penstock._input_limits import MAX_PIPELINED
 from penstock.errors import InputError, MissingExtra
 

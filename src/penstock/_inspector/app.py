@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock._gateway.callers import ANONYMOUS, Caller, Refusal, make_refusal
 from penstock._gateway.routes import mounted_path
-from penstock._inspector import api
-from penstock._inspector.api import PREFIX, ApiResponse, Route, StaticFiles, encode_redacted
+from penstock._inspector import api_router
+from penstock._inspector.api_router import PREFIX, ApiResponse, Route, StaticFiles, encode_redacted
+from penstock._inspector.file_inspector import FileRoutes, WorkerSlots, describe_inspector
 from penstock._inspector.live_capture import LiveCaptures
-from penstock._inspector.single_file import FileRoutes, WorkerSlots, describe_inspector
-from penstock._inspector.turns import TurnRoutes
+from penstock._inspector.turn_routes import TurnRoutes
 
 if TYPE_CHECKING:
     from penstock._gateway.app import App
@@ -60,7 +60,7 @@ class Inspector:
             ("POST", "trace"): files.trace,
             ("POST", "export"): files.export,
         }
-        self._router = api.ApiRouter(routes, self._admit, frozenset({"about"}), pages)
+        self._router = api_router.ApiRouter(routes, self._admit, frozenset({"about"}), pages)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and self._is_inspector_path(scope):
@@ -71,7 +71,7 @@ class Inspector:
     def _is_inspector_path(self, scope: Any) -> bool:
         path = mounted_path(scope)
         if path == "/":  # without a page, the gateway's own says what to do
-            return scope["method"] in api.READ_METHODS and self._router.pages.built
+            return scope["method"] in api_router.READ_METHODS and self._router.pages.built
         return path == PREFIX or path.startswith(f"{PREFIX}/")
 
     def stopping(self) -> None:
@@ -88,7 +88,7 @@ class Inspector:
         access.admit(scope, incoming.headers, key=False)
         if incoming.path == "/" or incoming.path.startswith(f"{PREFIX}/assets/"):
             return
-        api.check_origin(incoming.headers, access.origins)
+        api_router.check_origin(incoming.headers, access.origins)
         try:
             caller = access.admit(scope, incoming.headers)
             if caller.sees == "own" and caller.tenant == ANONYMOUS:

@@ -21,11 +21,11 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock._gateway import client_stream
 from penstock._inspector import schemas
-from penstock._inspector.traces import TraceSource
+from penstock._inspector.stream_traces import TraceSource
 from penstock.request import Request
 
 if TYPE_CHECKING:
-    from penstock._engines.interface import ChunkEvents
+    from penstock._engines.engine_interface import ChunkEvents
     from penstock._engines.reply import ModelReply
     from penstock._gateway.endpoints import TurnRequest
     from penstock._gateway.turn import ActiveTurn
@@ -362,7 +362,7 @@ class LiveCaptures:
         return schemas.row_from_journal(entry, held=False) if entry is not None else None
 
     def running_rows(self, tenant: str | None) -> list[schemas.TurnRow]:
-        """Returns the rows of all running turns."""
+        """Returns the rows of running turns; only those of `tenant`, if one is given."""
         return [
             capture.to_row()
             for capture in self.captures.values()

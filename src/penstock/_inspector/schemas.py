@@ -16,7 +16,7 @@ from penstock._store.journal import JournalEntry, TurnFacts
 if TYPE_CHECKING:
     from penstock._diagnostics import Diagnostic
     from penstock._gateway.turn import ActiveTurn
-    from penstock._tracing import Tracer, TraceStep
+    from penstock._stream_trace import Tracer, TraceStep
 
 VERSION = 1
 MAX_FRAME_CHARACTERS = 64 * 1024  # of one frame; a route of its own returns the whole frame

@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock._store.history import JournalEstimate, UsagePoint
+    from penstock._store.journal_queries import JournalEstimate, UsagePoint
 
 MAX_SERIES = 20  # those with the most turns; the others are summed up
 OTHERS = "others"

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock._input_limits import holds_raw, replace_raw
-from penstock._jsontext import as_json, is_json, is_object, try_decode
 from penstock._lenient_fields import Object, as_object, get_text
+from penstock._lenient_json import as_json, is_json, is_object, try_decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

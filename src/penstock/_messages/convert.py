@@ -14,17 +14,26 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic, Diagnostics
 from penstock._lenient_fields import Object, as_object
-from penstock._messages import content, context, foreign_state, identifiers, pairing, settings, state, turns
+from penstock._messages import (
+    call_pairing,
+    carried_state,
+    content_rules,
+    context_trimming,
+    foreign_state,
+    identifiers,
+    settings,
+    turn_rules,
+)
 from penstock._messages.options import OPTIONS, ConvertOptions
 from penstock._messages.request_codecs import profile_of, quirks_type, reader, typed_errors, writer
 from penstock._messages.settings import changed_meaning, rename_options
 from penstock._messages.traversal import survey_request
 from penstock._option_checks import check_options
 from penstock._protocols import protocol
-from penstock._providers.identity import identify
+from penstock._providers.model_identity import identify
 from penstock._providers.thinking import Thinking, thinking_of
 from penstock._strict_fields import parse_value, read_deep_body
-from penstock._transforms.tool_names import Namespace, OriginalTool, RestoreToolNames
+from penstock._transforms.tool_names import CallIdPrefix, OriginalTool, RestoreToolNames
 from penstock.errors import BadRequest, InputError, TooDeep, UnknownProtocol
 
 if TYPE_CHECKING:
@@ -54,7 +63,7 @@ class Converted(msgspec.Struct):
     diagnostics: list[Diagnostic]
     restore: Restore
     request: rq.Request
-    cleared: context.Cleared | None = None  # if context management removed something
+    cleared: context_trimming.Cleared | None = None  # if context management removed something
 
 
 def convert(
@@ -86,7 +95,7 @@ def state_keys(request: rq.Request, source: str, **options: Unpack[ConvertOption
     """
     if not [message for message in request.messages if message.role == "assistant"]:
         return []  # there is no answer yet
-    return state.state_keys_of(_undo_host_forms(request, source, options))
+    return carried_state.state_keys_of(_undo_host_forms(request, source, options))
 
 
 def _undo_host_forms(request: rq.Request, source: str, options: ConvertOptions) -> rq.Request:
@@ -94,8 +103,8 @@ def _undo_host_forms(request: rq.Request, source: str, options: ConvertOptions) 
     client = profile_of(source)
     prefix = options.get("call_id_prefix", client.prefix)
     if prefix:
-        request = identifiers.restore_prefix(request, Namespace(prefix, reserved=client.reserved))
-    return turns.promote_system_prompt(request) if client.leads else request
+        request = identifiers.restore_prefix(request, CallIdPrefix(prefix, reserved=client.reserved))
+    return turn_rules.promote_system_prompt(request) if client.leads else request
 
 
 class _Conversion:
@@ -111,7 +120,7 @@ class _Conversion:
         self.notes = Diagnostics("messages")
         self._strict = False  # read by the strict parser, which lets no half characters through
         self.restore = Restore(source)
-        self._cleared: context.Cleared | None = None
+        self._cleared: context_trimming.Cleared | None = None
         self._signature = ""  # a placeholder for unknown thought signatures, if the model requires them
 
     def convert(self, request: rq.Request, write: Callable[[rq.Request, Any], RequestDraft]) -> Converted:
@@ -176,25 +185,25 @@ class _Conversion:
         request = _undo_host_forms(request, self._source, self._options)
         rows, store, profile = self._options.get("state"), self._options.get("store"), self._options.get("profile")
         provider = profile.provider if profile is not None else ""  # a protocol's default profile names no provider
-        if rows is None and store is not None and (keys := state.state_keys_of(request)):
+        if rows is None and store is not None and (keys := carried_state.state_keys_of(request)):
             rows = store.get(self._options.get("tenant", ""), keys)
         if self._repairs and self.profile.protocol == foreign_state.PROTOCOL:
-            origin, maker = partial(state.origin_of, found=rows or {}), identify(request.model).maker
+            origin, maker = partial(carried_state.origin_of, found=rows or {}), identify(request.model).maker
             request = foreign_state.drop_foreign_ciphertext(request, origin, self.notes, provider=provider, maker=maker)
-        return state.restore_state(request, rows, self.notes, provider) if rows else request
+        return carried_state.restore_state(request, rows, self.notes, provider) if rows else request
 
     def _replace_prompt_files(self, request: rq.Request) -> rq.Request:
         """Replaces files in a system prompt that the host sends as assistant messages: a prompt holds only text."""
         if not self._repairs or not profile_of(self._source).leads:
             return request
-        count = turns.count_system_prompt(request, (rq.Text, rq.File))
+        count = turn_rules.count_assistant_system_prompt(request, (rq.Text, rq.File))
         prompt = [replace(message, role="system") for message in request.messages[:count]]
-        if not content.has_file(prompt):
+        if not content_rules.has_file(prompt):
             return request
         how = self._options.get("images", "placeholder")
         holding = replace(self.profile.holding, roles=self.profile.holding.roles - {"system"})
         how = "placeholder" if how == "keep" else how
-        placed = content.place_files(rq.Request(messages=prompt), holding, how, self.notes).messages
+        placed = content_rules.place_files(rq.Request(messages=prompt), holding, how, self.notes).messages
         restored = [replace(message, role="assistant") for message in placed]
         return replace(request, messages=[*restored, *request.messages[count:]])
 
@@ -203,34 +212,34 @@ class _Conversion:
         profile, notes = self.profile, self.notes
         orphans = self._options.get("orphans", "text")
         request = foreign_state.drop_foreign_state(request, notes)
-        request = turns.drop_empty_parts(request, notes)
-        request = pairing.pair(request, notes, orphans=orphans, named=profile.answers)
+        request = turn_rules.drop_empty_parts(request, notes)
+        request = call_pairing.pair(request, notes, orphans=orphans, named=profile.answers)
         if self._crosses:
-            request = turns.drop_reasoning_only(request, profile.protocol, notes)
+            request = turn_rules.drop_reasoning_only(request, profile.protocol, notes)
         survey = survey_request(request)
-        if not self._strict and not (survey.is_plain and content.is_encodable(request.tools)):
-            request = content.mend_texts(request, notes)
+        if not self._strict and not (survey.is_plain and content_rules.is_encodable(request.tools)):
+            request = content_rules.mend_texts(request, notes)
         if survey.has_files:
-            request = content.check_media(request, notes)
-            request = content.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
+            request = content_rules.check_media(request, notes)
+            request = content_rules.place_files(request, profile.holding, self._options.get("images", "keep"), notes)
         request = self._repair_turns(request, blank=survey.has_blank)
         if survey.has_wrapped_tools or not profile.names.fits_all(survey.tool_names):
             request, self.restore.names = identifiers.map_names(request, profile, notes)
         if not profile.ids.fits_all(survey.call_ids):
             request, self.restore.ids = identifiers.map_ids(request, profile.ids, notes)
         if survey.cache_points > profile.points > 0:
-            request = context.limit_points(request, profile.points, notes)
+            request = context_trimming.limit_points(request, profile.points, notes)
         return request
 
     def _repair_turns(self, request: rq.Request, *, blank: bool) -> rq.Request:
         """Repairs the order of messages and roles."""
         profile, notes = self.profile, self.notes
         if blank:
-            request = turns.fill_empty(request, profile.empty, notes)
-        request = turns.place_system(request, profile.system, notes)
+            request = turn_rules.fill_empty(request, profile.empty, notes)
+        request = turn_rules.place_system(request, profile.system, notes)
         if profile.alternate:
-            request = turns.alternate(request, notes, profile.protocol)
-        return turns.open_with_user(request, notes) if profile.opens else request
+            request = turn_rules.alternate(request, notes, profile.protocol)
+        return turn_rules.open_with_user(request, notes) if profile.opens else request
 
     def _apply_options(self, request: rq.Request) -> rq.Request:
         """Applies the options of the caller, and limits."""
@@ -250,7 +259,7 @@ class _Conversion:
         if options.get("context_management"):
             request = self._manage_context(request)
         if options.get("prompt_caching"):
-            request = context.place_points(request, profile.points)
+            request = context_trimming.place_points(request, profile.points)
         return request
 
     def _fit_model(self, request: rq.Request) -> rq.Request:
@@ -269,7 +278,7 @@ class _Conversion:
             request = settings.fit_sampling(request, facts, notes)
             self._signature = profile.signature if facts.signed else ""
         prefills = profile_of(self._source).prefills
-        return turns.end_conversation(request, facts, notes, trims=profile.trims, prefills=prefills)
+        return turn_rules.end_conversation(request, facts, notes, trims=profile.trims, prefills=prefills)
 
     def _fit_reasoning(self, request: rq.Request, facts: Thinking) -> rq.Request:
         """Converts reasoning settings to the form that the model takes."""
@@ -289,8 +298,8 @@ class _Conversion:
         if not limit and not refused:
             self.notes.add("context-unknown", "context is not managed: how much the model takes was not said")
             return request
-        count = self._options.get("count", context.estimate_tokens)
-        return context.manage_context(
+        count = self._options.get("count", context_trimming.estimate_tokens)
+        return context_trimming.manage_context(
             request, self.notes, limit=limit, count=count, refused=refused, report=partial(setattr, self, "_cleared")
         )
 
@@ -311,4 +320,4 @@ class _Conversion:
         try:
             return write(request, quirks)
         except (msgspec.DecodeError, UnicodeEncodeError):  # the input of a call is not JSON
-            return write(content.mend_inputs(request, self.notes), quirks)
+            return write(content_rules.mend_inputs(request, self.notes), quirks)

@@ -15,7 +15,7 @@ from penstock import events as ev
 from penstock import request as rq
 from penstock._lenient_fields import Object, as_object, get_objects, get_text
 from penstock._messages.traversal import with_messages, without_item_ids
-from penstock._providers.identity import identify
+from penstock._providers.model_identity import identify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

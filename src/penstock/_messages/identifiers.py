@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock._diagnostics import Diagnostics
     from penstock._lenient_fields import Object
     from penstock._request_profile import Profile
-    from penstock._transforms.tool_names import Namespace
+    from penstock._transforms.tool_names import CallIdPrefix
     from penstock.events import Extra
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -112,7 +112,7 @@ def _readable_name(name: str, rule: IdentifierRule) -> str:
 _FIELDS: dict[type, str] = {rq.Call: "id", rq.Result: "call", rq.Ask: "call"}
 
 
-def restore_prefix(request: rq.Request, names: Namespace) -> rq.Request:
+def restore_prefix(request: rq.Request, names: CallIdPrefix) -> rq.Request:
     """Removes the prefix that the client saw, which restores the provider's ids."""
     return _rename_ids(request, names.restore)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
-from penstock._messages import content, pairing
+from penstock._messages import call_pairing, content_rules
 from penstock._option_checks import (
     COUNT_OR_NONE,
     FLAG,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock import request as rq
-    from penstock._messages.content import Images
-    from penstock._messages.pairing import Orphans
+    from penstock._messages.call_pairing import Orphans
+    from penstock._messages.content_rules import Images
     from penstock.stores import ReasoningStore
 
 
@@ -57,8 +57,8 @@ class ConvertOptions(TypedDict, total=False):
 CHECKS: dict[str, Option] = {
     "profile": optional(instance_of("a Profile", Profile)),
     "model": TEXT,
-    "images": one_of(get_args(content.Images)),
-    "orphans": one_of(get_args(pairing.Orphans)),
+    "images": one_of(get_args(content_rules.Images)),
+    "orphans": one_of(get_args(call_pairing.Orphans)),
     "prompt_caching": FLAG,
     "context_management": FLAG,
     "overflow": FLAG,

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock._protocols import protocol
-from penstock._providers.identity import identify, kind
+from penstock._providers.model_identity import identify, kind
 from penstock._providers.registry import ConfiguredModel, Prices, Provider, providers
 from penstock._providers.registry import provider as provider_of
 from penstock._providers.thinking import Thinking, thinking_in_form, thinking_of, without_thinking

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from penstock._providers.identity import identify
+from penstock._providers.model_identity import identify
 from penstock._providers.registry import Form
 from penstock.errors import InputError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock import request as rq
 from penstock._replay.scripts import scripts
-from penstock._replay.tools import choose_tool, write_example_input
+from penstock._replay.tool_choice import choose_tool, write_example_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock import request as rq
 from penstock._fold import unfold
-from penstock._replay.tools import write_example_input
+from penstock._replay.tool_choice import write_example_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,13 +16,13 @@ import msgspec
 from msgspec.structs import astuple
 
 from penstock._store.sqlite import count_used_bytes
-from penstock._store.writer import MAX_WAITING_JOBS, SqliteWriter, ensure_table
+from penstock._store.sqlite_writer import MAX_WAITING_JOBS, SqliteWriter, ensure_table
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock._store.writer import WriteJob
+    from penstock._store.sqlite_writer import WriteJob
 
 TRIM_INTERVAL = 256  # rows between two checks of the bounds
 # Rows in a statement. SQLite releases the GIL for each statement, and taking it again is the expensive part.

@@ -19,7 +19,7 @@ from penstock.stores import Bounds, ReasoningStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from penstock._store.writer import SqliteWriter
+    from penstock._store.sqlite_writer import SqliteWriter
 
 TOUCH_INTERVAL = 60.0  # seconds in which another use of a row is not recorded
 CHECK_SHARE = 50  # a bound is checked after a fiftieth of it was written: a check counts all rows

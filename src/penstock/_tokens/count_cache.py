@@ -16,7 +16,7 @@ import msgspec
 
 from penstock._fold import StreamUsage
 from penstock._input_limits import NestingError, decode_bounded
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock.events import Usage
 from penstock.request import Call, Message, Request, Result, Text, Turn
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from penstock._diagnostics import Diagnostic
-from penstock._tokens import count_cache, families, features
+from penstock._tokens import count_cache, families, text_features
 from penstock._tokens.count_cache import Count, CountCache, TurnOutcome, digest_bytes, digest_message, read_outcome
 from penstock._tokens.families import Factor, Factors, Family, Tables, build_factors, load_tables
-from penstock._tokens.features import HIDDEN, REASONING, TEXT, FeatureCounter, constant_values, estimate_tokens
+from penstock._tokens.text_features import HIDDEN, REASONING, TEXT, FeatureCounter, constant_values, estimate_tokens
 from penstock.errors import InputError
 from penstock.request import Message, Request, Tool, Turn
 
@@ -97,11 +97,11 @@ class ModelCounter:
 
     def count_message(self, message: Message) -> Count:
         counted = self.counter.count_message(message)
-        return estimate_tokens(counted, self.constants), features.message_error(counted, self.constants)
+        return estimate_tokens(counted, self.constants), text_features.message_error(counted, self.constants)
 
     def count_frame(self, request: Request) -> Count:
         counted = self.counter.count_frame(request)
-        return estimate_tokens(counted, self.constants), features.frame_error(counted, self.constants)
+        return estimate_tokens(counted, self.constants), text_features.frame_error(counted, self.constants)
 
     def count_reread_reasoning(self, message: Message, reasoning: float) -> float:
         """Returns how much of a turn's reasoning the model reads again in the next request."""
@@ -155,7 +155,7 @@ class HybridTokenEstimator:
         """Counts a text without the framing of a message."""
         counter = self._counter(model, provider)
         amount = counter.counter.count_text(text) * counter.constants[TEXT]
-        return self._estimate(counter, amount, amount * features.TEXT_ERROR)
+        return self._estimate(counter, amount, amount * text_features.TEXT_ERROR)
 
     def estimate_message(self, message: Message, model: str = "", provider: str = "") -> Estimate:
         """Counts a message with its framing. The same content is counted only once."""
@@ -211,7 +211,7 @@ class HybridTokenEstimator:
         position = next((position for position in positions if prefixes[position] in known), None)
         if position is None:
             amount, error = map(sum, zip(*counts, strict=True)) if counts else (0.0, 0.0)
-            return self._estimate(counter, frame[0] + amount, features.combine_errors(frame[1], error))
+            return self._estimate(counter, frame[0] + amount, text_features.combine_errors(frame[1], error))
         actual = known[prefixes[position]][0]
         if position == last:
             return Estimate(round(actual), "actual", 1.0, round(actual), round(actual))

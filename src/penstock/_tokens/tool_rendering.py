@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

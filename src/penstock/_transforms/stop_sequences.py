@@ -57,7 +57,7 @@ class StopAtSequences:
     def finish(self) -> list[Any]:
         return []
 
-    def _emit(self, event: Any, out: list[Any]) -> None:
+    def _append_event(self, event: Any, out: list[Any]) -> None:
         self._grammar.judge(event)
         out.append(event)
 
@@ -71,11 +71,11 @@ class StopAtSequences:
             self._usage = event
         elif kind is ev.CallEnd:
             self._called = self._called or event.by == "client"
-        self._emit(event, out)
+        self._append_event(event, out)
 
     def _emit_text(self, delta: ev.TextDelta, out: list[Any]) -> None:
         self._characters += len(delta.text)
-        self._emit(delta, out)
+        self._append_event(delta, out)
 
     def _text(self, delta: ev.TextDelta, out: list[Any]) -> str:
         """Let out what is certain; gives the sequence that was met."""

@@ -47,9 +47,9 @@ class ThinkTags:
             self._trim = False
         if self._answering:
             return self.finish()
-        return self._inside() if self._close else self._before()
+        return self._inside() if self._close else self._match_open_tag()
 
-    def _before(self) -> list[Piece]:
+    def _match_open_tag(self) -> list[Piece]:
         start = self._held.lstrip()
         for tag in OPEN:
             if start.startswith(tag):

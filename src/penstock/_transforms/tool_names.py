@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._diagnostics import Diagnostics
-from penstock._jsontext import try_decode
+from penstock._lenient_json import try_decode
 from penstock.events import CallForm
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ _FIELDS: dict[type, str] = {
 }  # fmt: skip
 
 
-class Namespace:
+class CallIdPrefix:
     """`name` on the way out, `restore` on the way back. An empty prefix leaves ids as they are."""
 
     def __init__(self, prefix: str = PREFIX, *, reserved: str = "") -> None:

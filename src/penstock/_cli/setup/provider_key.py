@@ -74,11 +74,11 @@ def add_key(options: Namespace, config: Config) -> int:
     where = f"{store.path}, which only you can read ({why})" if why else "the keyring of the system"
     bound = f"; it is sent to {origin} only" if origin else ""
     print_message(f"the key of {row.name} is stored in {where}{bound}")
-    _print_next_steps(row)
+    _print_key_status(row)
     return 0
 
 
-def _print_next_steps(row: Provider) -> None:
+def _print_key_status(row: Provider) -> None:
     """Prints whether the stored key is used now, or what is missing."""
     overruled = _overruled_by(row.name)
     if overruled:

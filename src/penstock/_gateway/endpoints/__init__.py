@@ -18,11 +18,11 @@ import msgspec
 
 from penstock import _protocols as protocols
 from penstock import request as rq
-from penstock._engines.retries import RetryWait
+from penstock._engines.failure_policy import RetryWait
 from penstock._http.header_fields import read_headers
 from penstock._input_limits import NestingError, decode_bounded
-from penstock._jsontext import parse_lenient_bounded, replace_surrogates
-from penstock._messages.context import Cleared
+from penstock._lenient_json import parse_lenient_bounded, replace_surrogates
+from penstock._messages.context_trimming import Cleared
 from penstock._messages.request_codecs import reader
 from penstock._providers.registry import PLAIN, ClientProfile
 from penstock._strict_fields import read_deep_body

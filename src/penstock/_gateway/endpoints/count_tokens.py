@@ -18,7 +18,7 @@ from penstock._messages.request_codecs import reader
 from penstock.errors import InputError, ProviderError
 
 if TYPE_CHECKING:
-    from penstock._engines.interface import DecisionLog
+    from penstock._engines.engine_interface import DecisionLog
     from penstock._engines.model_resolution import Target
     from penstock._gateway.journal import AuxRequest
     from penstock._gateway.services import Services

@@ -20,7 +20,7 @@ from penstock._gateway import read_tables
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, is_replay, read_body
 from penstock._input_limits import decode_deep
-from penstock._jsontext import decode_or_keep_raw
+from penstock._lenient_json import decode_or_keep_raw
 from penstock._messages.request_codecs import reader
 from penstock._providers.models import NAME
 from penstock.errors import BadRequest, PenstockError

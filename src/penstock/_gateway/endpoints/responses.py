@@ -16,7 +16,7 @@ import msgspec
 
 from penstock import _lenient_fields as lenient
 from penstock._framing.sse import SseParser
-from penstock._gateway.background import BackgroundResponse
+from penstock._gateway.background_responses import BackgroundResponse
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, is_replay
 from penstock._gateway.endpoints import stored_responses as stored
 from penstock._gateway.endpoints.count_tokens import count_request

@@ -10,12 +10,12 @@ import msgspec
 
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, read_request
 from penstock._gateway.journal import COUNT
-from penstock._messages.context import Cleared
+from penstock._messages.context_trimming import Cleared
 from penstock._protocols.vscode import wire
 from penstock._protocols.vscode.wire import encode_json
 
 if TYPE_CHECKING:
-    from penstock._engines.retries import RetryWait
+    from penstock._engines.failure_policy import RetryWait
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
     from penstock._store.journal import JournalStore, UsageSum

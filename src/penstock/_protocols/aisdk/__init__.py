@@ -13,7 +13,7 @@ from penstock import _lenient_fields as lenient
 from penstock._aisdk import PENSTOCK
 from penstock._aisdk.decode import ChunkDecoder
 from penstock._codec import Encoder, Protocol
-from penstock._jsontext import decode_trusted
+from penstock._lenient_json import decode_trusted
 from penstock._protocols.aisdk.encode import Aisdk4Encoder, Aisdk5Encoder, Aisdk6Encoder, AisdkEncoder
 from penstock._request_profile import USER_FILES, Profile
 

@@ -14,7 +14,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Decoder
-from penstock._jsontext import as_json, parse_lenient, replace_surrogates
+from penstock._lenient_json import as_json, parse_lenient, replace_surrogates
 from penstock._protocols.anthropic import wire
 from penstock._protocols.anthropic.wire import NAME, read_usage
 from penstock._vendor_errors import classify_fault

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import _lenient_fields as lenient
-from penstock import _provider_tools as provider_tools
+from penstock import _provider_tool_fields as provider_tools
 from penstock import events as ev
 from penstock._codec import Encoder, lost, nothing, verbatim
 from penstock._diagnostics import read_losses
-from penstock._jsontext import is_json
+from penstock._lenient_json import is_json
 from penstock._markers import PROVIDER_CALL_PREFIX
 from penstock._protocols.anthropic.wire import ENUMS, NAME, build_error_body, build_result_block
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._markers import (
     PROVIDER_CALL_PREFIX,
     extract_markers,

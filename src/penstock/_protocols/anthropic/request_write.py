@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from penstock import request as rq
 from penstock._markers import EMPTY_MARK
-from penstock._markers.embed import embed_markers
+from penstock._markers.embed_unsupported import embed_markers
 from penstock._protocols.anthropic import request_read
 from penstock._protocols.anthropic.request_write_parts import LACKS, LOSSES, BlockWriter, Quirks
 from penstock._protocols.anthropic.wire import NAME

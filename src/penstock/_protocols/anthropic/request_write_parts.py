@@ -10,7 +10,7 @@ import msgspec
 from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import Losses, read_losses
-from penstock._jsontext import decode_or_keep_raw
+from penstock._lenient_json import decode_or_keep_raw
 from penstock._markers import NativeSupport
 from penstock._media import sniff_media_type
 from penstock._protocols.anthropic.wire import NAME

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct, field
 
 from penstock import _lenient_fields as lenient
-from penstock import _provider_tools as provider_tools
+from penstock import _provider_tool_fields as provider_tools
 from penstock import events as ev
 from penstock._diagnostics import Diagnostics, read_tables
-from penstock._jsontext import decode_or_keep_raw, decode_trusted
+from penstock._lenient_json import decode_or_keep_raw, decode_trusted
 from penstock._markers import PROVIDER_CALL_PREFIX
 from penstock._vendor_errors import provider_error_object, read_errors, vendor_error, vendor_message
 

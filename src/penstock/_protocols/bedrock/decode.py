@@ -20,8 +20,8 @@ from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Decoder
 from penstock._delta_templates import string_remover
-from penstock._jsontext import as_json, convert_pruned
 from penstock._ledger import CUT_OFF
+from penstock._lenient_json import as_json, convert_pruned
 from penstock._protocols.bedrock import wire
 from penstock._protocols.bedrock.wire import FINISH_REASONS, NAME
 from penstock._vendor_errors import classify_fault

@@ -19,7 +19,7 @@ from penstock import _request_writer as request_writer
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import read_losses
-from penstock._jsontext import as_json, decode_or_keep_raw, is_object
+from penstock._lenient_json import as_json, decode_or_keep_raw, is_object
 from penstock._markers import NativeSupport, input_json
 from penstock._media import sniff_media_type
 from penstock._protocols.bedrock.wire import CLIENT_TYPES, ENUMS, NAME

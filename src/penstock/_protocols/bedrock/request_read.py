@@ -12,8 +12,8 @@ import msgspec
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._jsontext import as_json
 from penstock._lenient_fields import Object, as_object, get_integer, get_object, get_text
+from penstock._lenient_json import as_json
 from penstock._markers import MARK_START, extract_markers, parse_free_text_schema, restore_free_text_calls
 from penstock._protocols.bedrock.request_parts import read_blocks, read_cache_time
 from penstock._protocols.bedrock.wire import NAME
@@ -80,13 +80,13 @@ def _split_user_message(parts: list[rq.AnyPart], extra: Any) -> list[rq.Message]
     tool = [rq.Message("tool", results, extra=extra)] if results else []
     if results and not others:
         return tool
-    first, *more = _split_carried_files(others)
+    first, *more = _split_off_marked_files(others)
     if results:
         extra = build_extra(NAME, {}, joined=True, places=None if more else positions)
     return [*tool, rq.Message("user", first, extra=extra), *(rq.Message("user", row) for row in more)]
 
 
-def _split_carried_files(parts: list[rq.AnyPart]) -> list[list[rq.AnyPart]]:
+def _split_off_marked_files(parts: list[rq.AnyPart]) -> list[list[rq.AnyPart]]:
     """Separates carried files from the user's parts. The writer joins them, because roles must alternate."""
     rows: list[list[rq.AnyPart]] = []
     start = position = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._markers import EMPTY_MARK, wrap_system_parts
-from penstock._markers.embed import embed_markers
+from penstock._markers.embed_unsupported import embed_markers
 from penstock._protocols.bedrock import request_read
 from penstock._protocols.bedrock.request_parts import LOSSES, ConverseBlockWriter, Quirks, build_cache_point
 

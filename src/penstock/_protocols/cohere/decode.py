@@ -14,7 +14,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Decoder
-from penstock._jsontext import as_json, is_json
+from penstock._lenient_json import as_json, is_json
 from penstock._protocols.cohere import wire
 from penstock._protocols.cohere.wire import NAME
 from penstock._vendor_errors import classify_fault
@@ -84,7 +84,7 @@ def end_turn(ledger: Ledger, name: str, error: str | None = None) -> None:
 
 
 class V1Decoder:
-    """State: the id from which call ids are built, the index of the text part, and documents and citations so far."""
+    """State: the id for call ids, the index of the text part, the documents, and whether something was cited."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

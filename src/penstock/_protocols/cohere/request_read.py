@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._markers import extract_markers, restore_free_text_calls, restore_input_text
-from penstock._media import parse_data_url
+from penstock._media import split_file_url
 from penstock._protocols.cohere.request_v1 import SETTINGS, build_request, read_v1_request
 from penstock._protocols.cohere.wire import NAME, PLAN_EXTRA
 from penstock._request_writer import split_extra
@@ -125,7 +125,7 @@ def _read_image(part: Object) -> rq.File:
     given = part.get("image_url")
     image: Object = {"url": given} if isinstance(given, str) else strict.get_object(part, "image_url")
     try:
-        media, url, data = parse_data_url(strict.require_text(image, "url"), "image/*")
+        media, url, data = split_file_url(strict.require_text(image, "url"), "image/*")
     except BadRequest as error:
         raise error.at("image_url") from None
     detail = image.get("detail")

@@ -12,8 +12,8 @@ import msgspec
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._jsontext import as_json, decode_or_keep_raw, is_object
 from penstock._lenient_fields import Object, as_object, get_integer, get_object, get_text
+from penstock._lenient_json import as_json, decode_or_keep_raw, is_object
 from penstock._protocols.cohere.wire import NAME
 from penstock._request_writer import (
     RequestDraft,

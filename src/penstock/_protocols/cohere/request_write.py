@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import read_losses
-from penstock._jsontext import as_json, is_object, try_decode
+from penstock._lenient_json import as_json, is_object, try_decode
 from penstock._markers import EMPTY_MARK, NativeSupport, input_as_object
-from penstock._markers.embed import embed_markers
+from penstock._markers.embed_unsupported import embed_markers
 from penstock._protocols.cohere.request_read import split_documents
 from penstock._protocols.cohere.request_v1 import write_settings, write_v1_request
 from penstock._protocols.cohere.wire import NAME

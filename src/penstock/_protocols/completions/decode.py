@@ -11,7 +11,7 @@ from msgspec import Struct
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Decoder
-from penstock._openai_chunks import KEEP_ALIVE_TYPES
+from penstock._openai_chunk_encoding import KEEP_ALIVE_TYPES
 from penstock._vendor_errors import classify_fault
 
 if TYPE_CHECKING:

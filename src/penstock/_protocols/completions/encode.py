@@ -12,8 +12,8 @@ from penstock import _vendor_errors as vendor_errors
 from penstock import events as ev
 from penstock._codec import lost, nothing, verbatim
 from penstock._diagnostics import read_losses
-from penstock._jsontext import grow_text
-from penstock._openai_chunks import GAP, CompletionChunkEncoder, build_chunk_usage, encode_json, fold_chunks
+from penstock._lenient_json import grow_text
+from penstock._openai_chunk_encoding import GAP, CompletionChunkEncoder, build_chunk_usage, encode_json, fold_chunks
 from penstock._protocols.completions.decode import NAME, read_logprobs, write_logprobs
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _FINISH_REASONS: dict[Reason, str] = {
 }
 _REASON_LOSSES: dict[Reason, str] = {"calls": "call", "pause": "pause", "refusal": "reason", "other": "reason"}
 ERRORS = vendor_errors.openai_errors("prompt")
-build_error_body = partial(vendor_errors.build_error_body, protocol=NAME, errors=ERRORS)
+build_error_body = partial(vendor_errors.build_openai_error_body, protocol=NAME, errors=ERRORS)
 
 
 class CompletionsEncoder(CompletionChunkEncoder):

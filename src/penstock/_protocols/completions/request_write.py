@@ -13,7 +13,7 @@ import msgspec
 from penstock import _openai_requests as openai
 from penstock import request as rq
 from penstock._diagnostics import read_losses
-from penstock._markers.embed import remove_ciphertext
+from penstock._markers.embed_unsupported import remove_ciphertext
 from penstock._protocols.completions.decode import NAME
 from penstock._protocols.completions.request_read import TOKENS
 from penstock._request_writer import RequestDraft, add_missing, collect_text, omit_with_loss, split_extra
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOSSES = read_losses(__name__, "requests")
 _USER_LINE = "\nuser:"  # stops the model from writing the user's next turn
 _MAX_STOPS = 4
-_SETTING_FIELDS = openai.parse_names(
+_SETTING_FIELDS = openai.parse_field_names(
     "max_tokens=max_output temperature top_p n=choices frequency_penalty presence_penalty user"
 )
 _UNSUPPORTED = ("parallel_calls", "effort", "budget", "thoughts", "verbosity", "tier", "metadata", "cache_key", "store")

@@ -11,9 +11,9 @@ from penstock import events as ev
 from penstock._codec import Decoder, Encoder, Protocol
 from penstock._grammar import Grammar
 from penstock._input_limits import MAX_COUNT
-from penstock._jsontext import as_json, complete_json, is_json
 from penstock._ledger import TRUNCATED
-from penstock._ledger_parts import drop_implausible_counts
+from penstock._ledger_base import drop_implausible_counts
+from penstock._lenient_json import as_json, complete_json, is_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -3,9 +3,9 @@
 from typing import Any
 
 from penstock._codec import Protocol
-from penstock._protocols.gemini.body import ERRORS, build_body, build_error_body
 from penstock._protocols.gemini.decode import GeminiDecoder
 from penstock._protocols.gemini.encode import GeminiEncoder
+from penstock._protocols.gemini.encode_objects import ERRORS, build_body, build_error_body
 from penstock._request_profile import FileSupport, IdentifierRule, Profile
 
 _CHUNK_KEYS = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "usage_metadata", "prompt_feedback"}

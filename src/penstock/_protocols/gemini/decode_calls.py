@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._protocols.gemini.wire import ENUMS, build_gemini_extra
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import events as ev
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._protocols.gemini import wire
 from penstock._protocols.gemini.decode_metadata import AnswerText, report_fault
 from penstock._protocols.gemini.wire import NAME, build_gemini_extra, get_gemini_fields, parse_time, sum_counts

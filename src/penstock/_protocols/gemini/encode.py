@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from penstock import _provider_tools as provider_tools
+from penstock import _provider_tool_fields as provider_tools
 from penstock import events as ev
 from penstock._codec import Encoder, lost, nothing, verbatim
 from penstock._diagnostics import read_losses
 from penstock._fold import sum_usage
 from penstock._framing.sse import ERROR
 from penstock._lenient_fields import as_object
-from penstock._protocols.gemini import body
+from penstock._protocols.gemini import encode_objects
 from penstock._protocols.gemini.decode_metadata import FINISH_REASONS
 from penstock._protocols.gemini.wire import NAME, drop_none, get_gemini_fields
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
@@ -46,11 +46,11 @@ class GeminiEncoder(Encoder):
         self._reset()
 
     def _reset(self) -> None:
-        self._parts: dict[int, body.UnfinishedPart] = {}
-        self._candidates: dict[int, body.CandidateState] = {}
+        self._parts: dict[int, encode_objects.UnfinishedPart] = {}
+        self._candidates: dict[int, encode_objects.CandidateState] = {}
         self._choice_of: dict[int, int] = {}  # part → choice
         # Open texts and thoughts by choice. Only the first is written at once, because nothing marks a new part.
-        self._open_parts: dict[int, list[body.UnfinishedPart]] = {}
+        self._open_parts: dict[int, list[encode_objects.UnfinishedPart]] = {}
         # An OrderedDict, because a dict finds its first row slowly after many deletions.
         self._open_calls: OrderedDict[int, bytes] = OrderedDict()
         self._usage: dict[str, Any] | None = None
@@ -72,7 +72,11 @@ class GeminiEncoder(Encoder):
         self._turns += 1
         suffix = f"-{self._turns}" if self._turns > 1 else ""  # clients recognise another turn by its id
         names = {"modelVersion": event.model or self._model, "responseId": event.id or self._id + suffix}
-        head = {**drop_none(createTime=body.format_time(event.created)), **get_gemini_fields(event.extra), **names}
+        head = {
+            **drop_none(createTime=encode_objects.format_time(event.created)),
+            **get_gemini_fields(event.extra),
+            **names,
+        }
         self._tail = b"," + _encode(head)[1:]
 
     def _update_usage(self, event: ev.Usage) -> None:
@@ -82,11 +86,11 @@ class GeminiEncoder(Encoder):
             return
         if event.written is not None:
             self.report_loss("written")
-        self._usage = body.build_usage_metadata(event)
+        self._usage = encode_objects.build_usage_metadata(event)
 
     def _get_usage(self) -> dict[str, Any] | None:
         if self._usage is None and self._steps:
-            return body.build_usage_metadata(sum_usage(self._steps.values()))
+            return encode_objects.build_usage_metadata(sum_usage(self._steps.values()))
         return self._usage
 
     def _finish_turn(self, event: ev.Finish) -> None:
@@ -102,7 +106,7 @@ class GeminiEncoder(Encoder):
         if "groundingMetadata" not in native and any(one.has_moved_sources for one in self._candidates.values()):
             self.report_loss("span")
         if not blocked:
-            payload["candidates"] = body.build_finished_candidates(event, self._candidates)
+            payload["candidates"] = encode_objects.build_finished_candidates(event, self._candidates)
         if "promptFeedback" in native:
             payload["promptFeedback"] = native["promptFeedback"]
         payload |= drop_none(usageMetadata=self._get_usage())
@@ -112,31 +116,31 @@ class GeminiEncoder(Encoder):
         """Writes grounding and usage first, because clients stop reading at the error."""
         if any(self._open_calls.values()):
             self.report_loss("cut-call")
-        payload = body.build_payload_before_error(self._candidates, self._get_usage())
+        payload = encode_objects.build_payload_before_error(self._candidates, self._get_usage())
         if payload:
             self.out.append((b"", _encode(payload)[:-1] + self._tail))
         elif self._is_empty:
             self.report_loss("nameless")
-        self.out.append((ERROR, _encode(body.build_error_body(event))))
+        self.out.append((ERROR, _encode(encode_objects.build_error_body(event))))
 
     # ── text and thoughts ─────────────────────────────────────────────────────────────────────────
 
-    def _open_part(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> body.UnfinishedPart:
-        candidate = self._candidates.setdefault(event.choice, body.CandidateState())
-        part = self._parts[event.index] = body.UnfinishedPart(event.choice, candidate)
+    def _open_part(self, event: ev.TextStart | ev.RefusalStart | ev.ReasoningStart) -> encode_objects.UnfinishedPart:
+        candidate = self._candidates.setdefault(event.choice, encode_objects.CandidateState())
+        part = self._parts[event.index] = encode_objects.UnfinishedPart(event.choice, candidate)
         self._choice_of[event.index] = event.choice
         open_parts = self._open_parts.setdefault(event.choice, [])
         part.waiting = [] if open_parts else None
         open_parts.append(part)
         return part
 
-    def _write_part(self, part: body.UnfinishedPart, data: bytes) -> None:
+    def _write_part(self, part: encode_objects.UnfinishedPart, data: bytes) -> None:
         if part.waiting is None:
             self._send_part(part.choice, data)
         else:
             part.waiting.append(data)
 
-    def _close_part(self, part: body.UnfinishedPart) -> None:
+    def _close_part(self, part: encode_objects.UnfinishedPart) -> None:
         """Ends a part and writes the parts that waited for it."""
         part.done = True
         open_parts = self._open_parts[part.choice]
@@ -221,7 +225,7 @@ class GeminiEncoder(Encoder):
             return
         if event.form == "text" or not event.json.lstrip().startswith("{"):
             self.report_loss("text-call")
-        self._open_calls[event.index] = _encode(body.build_call_part(event))
+        self._open_calls[event.index] = _encode(encode_objects.build_call_part(event))
         self._write_ended_calls()
 
     def _write_ended_calls(self) -> None:
@@ -236,21 +240,21 @@ class GeminiEncoder(Encoder):
 
     def _write_provider_call(self, event: ev.CallEnd) -> None:
         choice, kind = self._choice_of[event.index], provider_tools.KINDS.get(event.name)
-        part = body.build_provider_part(event.id, event.json, get_gemini_fields(event.extra), "args")
+        part = encode_objects.build_provider_part(event.id, event.json, get_gemini_fields(event.extra), "args")
         if part is None and kind in ("search", "program"):
             self.report_loss("provider-run")
             self._foreign_runs[event.id] = kind
             if kind == "search":
-                candidate = self._candidates.setdefault(choice, body.CandidateState())
+                candidate = self._candidates.setdefault(choice, encode_objects.CandidateState())
                 candidate.queries += provider_tools.search_queries(event.json)
-            part = body.build_program_part(event) if kind == "program" else {}
+            part = encode_objects.build_program_part(event) if kind == "program" else {}
         self._write_provider_part(choice, part)
 
     def _write_result(self, event: ev.Result) -> None:
         native, kind = get_gemini_fields(event.extra), self._foreign_runs.get(event.call)
-        part = body.build_provider_part(event.call, event.json, native, "response")
+        part = encode_objects.build_provider_part(event.call, event.json, native, "response")
         if part is None and kind is not None:
-            part = body.build_program_output_part(event) if kind == "program" else {}
+            part = encode_objects.build_program_output_part(event) if kind == "program" else {}
         self._write_provider_part(native.get("choice", 0), part)
 
     def _write_provider_part(self, choice: int, part: dict[str, Any] | None) -> None:
@@ -268,7 +272,9 @@ class GeminiEncoder(Encoder):
     # ── files, sources, opaque parts ──────────────────────────────────────────────────────────────
 
     def _start_file(self, event: ev.FileStart) -> None:
-        self._parts[event.index] = body.UnfinishedPart(event.choice, body.CandidateState(), event.media, event.url)
+        self._parts[event.index] = encode_objects.UnfinishedPart(
+            event.choice, encode_objects.CandidateState(), event.media, event.url
+        )
 
     def _append_file_data(self, event: ev.FileDelta) -> None:
         self._parts[event.index].data.append(event.data)
@@ -286,7 +292,7 @@ class GeminiEncoder(Encoder):
 
     def _add_source(self, event: ev.Source) -> None:
         choice = self._choice_of.get(event.of, 0) if event.of is not None else 0
-        self._candidates.setdefault(choice, body.CandidateState()).sources.append(event)
+        self._candidates.setdefault(choice, encode_objects.CandidateState()).sources.append(event)
 
     def _write_opaque(self, event: ev.Opaque) -> None:
         part = as_object(event.data) if event.protocol == NAME else {}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._jsontext import as_json, decode_or_keep_raw
 from penstock._lenient_fields import Object, as_object
+from penstock._lenient_json import as_json, decode_or_keep_raw
 from penstock._markers import input_as_object
 from penstock._protocols.gemini.request_settings import LEVELS
 from penstock._protocols.gemini.wire import NAME

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._markers import extract_markers, input_json, restore_free_text_calls, split_system_parts
 from penstock._media import sniff_media_type
 from penstock._protocols.gemini.decode_calls import CODE_EXECUTION, get_tool_name

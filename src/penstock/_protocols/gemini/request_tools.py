@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._jsontext import as_json, decode_or_keep_raw
+from penstock._lenient_json import as_json, decode_or_keep_raw
 from penstock._markers import parse_free_text_schema
 from penstock._protocols.gemini.request_settings import to_json_schema, write_schema
 from penstock._protocols.gemini.wire import NAME, to_camel_keys

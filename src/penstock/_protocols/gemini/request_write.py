@@ -9,9 +9,9 @@ import msgspec
 from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import Losses, read_losses
-from penstock._jsontext import decode_or_keep_raw
+from penstock._lenient_json import decode_or_keep_raw
 from penstock._markers import EMPTY_MARK, NativeSupport, wrap_system_parts
-from penstock._markers.embed import embed_markers
+from penstock._markers.embed_unsupported import embed_markers
 from penstock._media import sniff_media_type
 from penstock._protocols.gemini.decode_calls import METADATA_ONLY
 from penstock._protocols.gemini.request_interactions import write_interaction

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from penstock._diagnostics import read_tables
-from penstock._jsontext import as_json, convert_pruned, parse_lenient
+from penstock._lenient_json import as_json, convert_pruned, parse_lenient
 
 if TYPE_CHECKING:
     from penstock.events import Extra

@@ -15,7 +15,7 @@ from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Decoder
 from penstock._delta_templates import string_remover
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._protocols.ollama import wire
 from penstock._transforms.think_tags import ThinkTags
 from penstock._vendor_errors import classify_fault
@@ -109,7 +109,7 @@ class OllamaDecoder(Decoder):
         self._flush_tags()
         return super().finish()
 
-    def is_steady(self, part: LedgerPart) -> bool:
+    def delivers_text_unchanged(self, part: LedgerPart) -> bool:
         return self._think is None or (self._kind == "reasoning" and self._think.fresh)
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────

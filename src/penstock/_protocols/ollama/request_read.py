@@ -12,7 +12,7 @@ from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import Diagnostic
 from penstock._markers import extract_markers, input_json, restore_free_text_calls
-from penstock._media import parse_data_url, sniff_media_type
+from penstock._media import sniff_media_type, split_file_url
 from penstock._strict_fields import ResultMatcher, build_extra, empty_fields, unknown_fields
 from penstock.errors import BadRequest
 
@@ -79,7 +79,7 @@ def _read_images(source: Object) -> list[rq.File]:
     files: list[rq.File] = []
     for image in strict.get_strings(source, "images"):
         if image.startswith(("data:", "http://", "https://")):
-            media, url, data = parse_data_url(image, "image/*")
+            media, url, data = split_file_url(image, "image/*")
             files.append(rq.File(media, url, data, extra=build_extra(NAME, {}, url=True)))
         else:
             files.append(rq.File(sniff_media_type(image) or "image/*", data=image))

@@ -10,7 +10,7 @@ from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import read_losses
 from penstock._markers import NativeSupport
-from penstock._markers.embed import embed_markers
+from penstock._markers.embed_unsupported import embed_markers
 from penstock._media import sniff_media_type
 from penstock._protocols.ollama.request_read import NAME, OPTIONS, read_think
 

@@ -14,8 +14,8 @@ from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import Decoder
 from penstock._delta_templates import number_remover, string_remover
-from penstock._jsontext import as_json, convert_pruned, parse_lenient
-from penstock._openai_chunks import KEEP_ALIVE_TYPES
+from penstock._lenient_json import as_json, convert_pruned, parse_lenient
+from penstock._openai_chunk_encoding import KEEP_ALIVE_TYPES
 from penstock._protocols.openai_chat import wire
 from penstock._protocols.openai_chat.decode_choice import Choice
 from penstock._protocols.openai_chat.wire import NAME, drop_content_signature
@@ -68,8 +68,8 @@ class ChatDecoder(Decoder):
         else:
             self._read_any_chunk(_decode_chunk(self.frame[1]))
 
-    def is_steady(self, part: LedgerPart) -> bool:
-        return part.choice in self._choices and self._choices[part.choice].is_steady(part)
+    def delivers_text_unchanged(self, part: LedgerPart) -> bool:
+        return part.choice in self._choices and self._choices[part.choice].delivers_text_unchanged(part)
 
     def keep_texts(self, part: LedgerPart, texts: list[str]) -> None:
         super().keep_texts(part, texts)

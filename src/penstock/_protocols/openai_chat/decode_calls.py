@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from penstock._jsontext import as_json, is_json
+from penstock._lenient_json import as_json, is_json
 from penstock._protocols.openai_chat.wire import read_extra_content
 from penstock.events import CallForm, Extra
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
-from penstock._jsontext import as_json
 from penstock._ledger import Ledger, LedgerPart
+from penstock._lenient_json import as_json
 from penstock._protocols.openai_chat import wire
 from penstock._protocols.openai_chat.decode_calls import CallAssembler
 from penstock._protocols.openai_chat.wire import NAME
@@ -198,7 +198,7 @@ class Choice:
         self._part: LedgerPart | None = None
         self._think_tags: ThinkTags | None = ThinkTags() if think else None
 
-    def is_steady(self, part: LedgerPart) -> bool:
+    def delivers_text_unchanged(self, part: LedgerPart) -> bool:
         """True if more text of that part is emitted as it comes: no tag is searched in it, and its call is open."""
         if part.is_call:
             return self._part is None

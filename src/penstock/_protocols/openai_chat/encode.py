@@ -20,8 +20,8 @@ from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import lost, nothing, verbatim
 from penstock._diagnostics import read_losses
-from penstock._jsontext import is_json
-from penstock._openai_chunks import GAP, CompletionChunkEncoder, build_chunk_usage, encode_json
+from penstock._lenient_json import is_json
+from penstock._openai_chunk_encoding import GAP, CompletionChunkEncoder, build_chunk_usage, encode_json
 from penstock._protocols.openai_chat import wire
 from penstock._protocols.openai_chat.wire import ERRORS, NAME, WIRE_REASONS, write_signature
 

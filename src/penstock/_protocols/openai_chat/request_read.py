@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._jsontext import as_json
 from penstock._lenient_fields import Object, as_object
+from penstock._lenient_json import as_json
 from penstock._markers import extract_markers
 from penstock._protocols.openai_chat import request_read_parts
 from penstock._protocols.openai_chat.request_read_parts import non_empty, read_cache_hint, read_part

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from penstock import _openai_requests as openai
 from penstock import _request_writer as request_writer
 from penstock import request as rq
-from penstock._jsontext import as_json
-from penstock._markers.embed import embed_markers
+from penstock._lenient_json import as_json
+from penstock._markers.embed_unsupported import embed_markers
 from penstock._protocols.openai_chat import request_read, request_write_parts
 from penstock._protocols.openai_chat.request_read_parts import read_cache_hint
 from penstock._protocols.openai_chat.request_write_parts import LACKS, LOSSES, ChatPartWriter, Quirks
@@ -211,7 +211,7 @@ def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestD
     return writer
 
 
-_SETTING_FIELDS = openai.parse_names(
+_SETTING_FIELDS = openai.parse_field_names(
     "temperature top_p frequency_penalty presence_penalty n=choices logprobs top_logprobs "
     "parallel_tool_calls=parallel_calls verbosity service_tier=tier user metadata prompt_cache_key=cache_key store"
 )

@@ -11,7 +11,7 @@ from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import Losses, read_losses
 from penstock._markers import NativeSupport
-from penstock._media import parse_data_url, sniff_media_type
+from penstock._media import sniff_media_type, split_file_url
 from penstock._protocols.openai_chat.request_read_parts import join_texts, read_cache_hint, read_choice, read_grammar
 from penstock._protocols.openai_chat.wire import NAME, write_details
 from penstock._request_writer import RequestDraft, omit_with_loss, restore_fields, split_extra
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOSSES = read_losses(__name__, "requests")
 LACKS = read_losses(__name__, "some_requests")
-_AUDIO_FORMATS = openai.parse_names("audio/mpeg=mp3 audio/mp3=mp3 audio/wav=wav audio/x-wav=wav audio/wave=wav")
+_AUDIO_FORMATS = openai.parse_field_names("audio/mpeg=mp3 audio/mp3=mp3 audio/wav=wav audio/x-wav=wav audio/wave=wav")
 _FILE_EXTENSIONS = {media: extension for extension, media in openai.MEDIA_TYPES.items()}
 _NAMED_KINDS = ("file", "document_url", "text")
 
@@ -151,7 +151,7 @@ class ChatPartWriter(RequestDraft):
         """Returns the type of the part that a file becomes, and its value."""
         kind, media = marks.get("kind") or "", part.media
         address = part.url or (f"data:{media};base64,{part.data}" if part.data else "")
-        if "url" in marks and parse_data_url(marks["url"], media)[1:] == (part.url, part.data):
+        if "url" in marks and split_file_url(marks["url"], media)[1:] == (part.url, part.data):
             address = marks["url"]
         form = _AUDIO_FORMATS.get(media) if part.data else None
         if (media.startswith("image/") and kind != "file" and address) or kind in ("video_url", "audio_url"):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from penstock import _vendor_errors as vendor_errors
-from penstock._jsontext import GrowingText, grow_text, is_json
 from penstock._lenient_fields import Object, as_object, get_object, get_text
-from penstock._openai_chunks import fold_chunks
+from penstock._lenient_json import GrowingText, grow_text, is_json
+from penstock._openai_chunk_encoding import fold_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -230,7 +230,7 @@ def write_details(extra: Extra | None, text: str = "", **other_fields: Any) -> l
 
 _LISTS = ("annotations", "images")
 ERRORS = vendor_errors.openai_errors("messages")
-build_error_body = partial(vendor_errors.build_error_body, protocol=NAME, errors=ERRORS)
+build_error_body = partial(vendor_errors.build_openai_error_body, protocol=NAME, errors=ERRORS)
 
 
 def fold_body(frames: Sequence[Frame]) -> bytes:

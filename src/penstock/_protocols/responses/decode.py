@@ -13,7 +13,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock._codec import Decoder
 from penstock._delta_templates import number_remover, string_remover
-from penstock._jsontext import complete_json, parse_lenient_bounded
+from penstock._lenient_json import complete_json, parse_lenient_bounded
 from penstock._protocols.responses import decode_calls, wire
 from penstock._protocols.responses.decode_items import ItemReader, ItemSlot, ItemSlots
 from penstock._protocols.responses.decode_text import MessageReader, ReasoningReader
@@ -52,7 +52,7 @@ class ResponsesDecoder(Decoder):
     def pending(self) -> str:
         return "error" if self._waiting_error is not None else super().pending
 
-    def is_steady(self, part: LedgerPart) -> bool:
+    def delivers_text_unchanged(self, part: LedgerPart) -> bool:
         """Returns False for a provider's program: its code is escaped into JSON and differs from the frame's text."""
         return not part.is_call or part.by == "client"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
-from penstock._jsontext import as_json, complete_json
+from penstock._lenient_json import as_json, complete_json
 from penstock._protocols.responses import wire
 from penstock._protocols.responses.decode_items import ItemReader, ItemSlot
 from penstock._protocols.responses.wire import NAME, wrap_extra

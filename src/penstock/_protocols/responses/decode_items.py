@@ -257,7 +257,10 @@ class UnmatchedSlots:
 
 
 def _get_slot_keys(slot: ItemSlot) -> Iterator[SlotKey]:
-    """Yields the keys of a slot: each with the slot's call id, and without, for items that name no call."""
+    """Yields the keys by which an item of the final snapshot finds this streamed item.
+
+    Each comes with the call id, and without it, for items that name no call.
+    """
     for what, value in (("id", slot.id), ("index", slot.index), ("kind", "")):
         if value not in ("", None) or what == "kind":
             yield what, value, slot.kind, slot.call

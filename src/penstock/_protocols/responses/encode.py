@@ -19,7 +19,7 @@ from penstock import _vendor_errors as vendor_errors
 from penstock import events as ev
 from penstock._codec import lost
 from penstock._diagnostics import read_losses
-from penstock._jsontext import decode_trusted
+from penstock._lenient_json import decode_trusted
 from penstock._protocols.responses.encode_calls import ResponsesCallEncoder
 from penstock._protocols.responses.encode_text import PART_FORMATS
 from penstock._protocols.responses.wire import NAME, STRUCTS
@@ -40,7 +40,7 @@ _OVERFLOW = (
 # Codex recovers from an overflow only if a response fails with it, not after a status 400:
 # https://github.com/openai/codex/blob/main/codex-rs/codex-api/src/api_bridge.rs
 ERRORS = vendor_errors.openai_errors("input", overflow=_OVERFLOW, in_stream=True)
-build_error_body = partial(vendor_errors.build_error_body, protocol=NAME, errors=ERRORS)
+build_error_body = partial(vendor_errors.build_openai_error_body, protocol=NAME, errors=ERRORS)
 # The fields that Open Responses requires. The gateway fills in what the request asked for.
 # The fields that Open Responses requires. The gateway fills in what the request asked for.
 DEFAULTS: dict[str, Any] = decode_trusted(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock import _lenient_fields as lenient
-from penstock import _provider_tools as provider_tools
+from penstock import _provider_tool_fields as provider_tools
 from penstock import events as ev
-from penstock._jsontext import complete_json, decode_or_keep_raw
+from penstock._lenient_json import complete_json, decode_or_keep_raw
 from penstock._protocols.responses.encode_text import NumberedTemplate, OutputItem, ResponseOutput, ResponsesTextEncoder
-from penstock._provider_tools import KINDS
+from penstock._provider_tool_fields import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from penstock import _lenient_fields as lenient
 from penstock import _openai_requests as openai
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._jsontext import as_json, is_json
+from penstock._lenient_json import as_json, is_json
 from penstock._media import sniff_media_type
 from penstock._protocols.responses import wire
 from penstock._protocols.responses.wire import NAME

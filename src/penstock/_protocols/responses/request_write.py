@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import _openai_requests as openai
 from penstock import _request_writer as request_writer
 from penstock import request as rq
-from penstock._jsontext import as_json
-from penstock._markers.embed import embed_markers
+from penstock._lenient_json import as_json
+from penstock._markers.embed_unsupported import embed_markers
 from penstock._protocols.responses import request_write_parts as parts
 from penstock._protocols.responses.request_read import LOGPROBS, OPTIONAL_SETTINGS, read_format
 from penstock._protocols.responses.request_write_parts import LACKS, LOSSES, AssistantWriter, Quirks
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LACKS", "LOSSES", "NAME", "Quirks", "ResponsesRequestWriter", "write_request"]
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
-_SETTING_FIELDS = openai.parse_names(
+_SETTING_FIELDS = openai.parse_field_names(
     "temperature top_p parallel_tool_calls=parallel_calls user prompt_cache_key=cache_key store top_logprobs"
 )
 _NO_INPUT: Object = {"type": "object", "properties": {}}  # the schema of a tool without parameters

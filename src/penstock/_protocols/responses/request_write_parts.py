@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from penstock import _openai_requests as openai
 from penstock import request as rq
 from penstock._diagnostics import read_losses
-from penstock._jsontext import decode_or_keep_raw
 from penstock._lenient_fields import Object, as_object
+from penstock._lenient_json import decode_or_keep_raw
 from penstock._markers import NativeSupport
 from penstock._media import sniff_media_type
 from penstock._protocols.responses import request_read_parts, wire

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._http_errors import retry_after, retry_after_message
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._vendor_errors import classify_fault
 from penstock.events import By
 

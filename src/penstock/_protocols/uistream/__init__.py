@@ -10,7 +10,7 @@ from penstock import _lenient_fields as lenient
 from penstock._aisdk import PENSTOCK
 from penstock._aisdk.decode import ChunkDecoder
 from penstock._codec import Protocol
-from penstock._jsontext import decode_trusted
+from penstock._lenient_json import decode_trusted
 from penstock._protocols.uistream.encode import UiEncoder
 
 if TYPE_CHECKING:

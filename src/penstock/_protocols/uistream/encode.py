@@ -14,7 +14,7 @@ from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._aisdk import ChunkEncoder, encode_json, metadata_field, raw_json, sdk_extra
 from penstock._diagnostics import read_losses
-from penstock._jsontext import decode_or_keep_raw, is_json
+from penstock._lenient_json import decode_or_keep_raw, is_json
 
 if TYPE_CHECKING:
     from penstock._lenient_fields import Object

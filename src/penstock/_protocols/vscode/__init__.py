@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock._codec import Protocol
-from penstock._jsontext import decode_trusted
 from penstock._lenient_fields import as_object
+from penstock._lenient_json import decode_trusted
 from penstock._protocols.vscode.decode import VSCodeDecoder
 from penstock._protocols.vscode.encode import VSCodeEncoder
 from penstock._protocols.vscode.wire import KINDS, NAME, VERSION

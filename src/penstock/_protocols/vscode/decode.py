@@ -17,7 +17,7 @@ from penstock._ledger import TRUNCATED
 from penstock._protocols.vscode import encode_parts, wire
 from penstock._protocols.vscode.encode_parts import DATA_PREFIX, DATA_SUFFIX, RESERVED
 from penstock._protocols.vscode.wire import NAME, DataPart, ErrorPart, TextPart, ThinkingPart, ToolCallPart, encode_json
-from penstock._transforms.tool_names import PREFIX, Namespace
+from penstock._transforms.tool_names import PREFIX, CallIdPrefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ class VSCodeDecoder(Decoder):
 
     def __init__(self, *, call_id_prefix: str | None = PREFIX) -> None:
         super().__init__()
-        self._names = Namespace(call_id_prefix or "", reserved=RESERVED)
+        self._names = CallIdPrefix(call_id_prefix or "", reserved=RESERVED)
         self._open_kind = ""
         self._thinking_id = ""
         self._files = 0
@@ -53,7 +53,7 @@ class VSCodeDecoder(Decoder):
     def _read_start(self, line: wire.Start) -> None:
         if line.version > wire.VERSION:
             self.diagnostics.add("version", f"version {line.version} of the wire form is newer than this reader")
-        self._names = Namespace(line.prefix, reserved=RESERVED)
+        self._names = CallIdPrefix(line.prefix, reserved=RESERVED)
         if self.ledger.start(line.id, line.model, line.created):
             self._open_kind = ""
 

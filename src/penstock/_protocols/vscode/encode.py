@@ -14,7 +14,7 @@ import msgspec
 from penstock import events as ev
 from penstock._codec import ILL_SHAPED, MethodTableEncoder, lost, nothing
 from penstock._diagnostics import read_losses
-from penstock._jsontext import decode_or_keep_raw
+from penstock._lenient_json import decode_or_keep_raw
 from penstock._markers import RAW_INPUT_KEY
 from penstock._media import contradicts
 from penstock._option_checks import check_options
@@ -22,9 +22,9 @@ from penstock._protocols.vscode import encode_parts, wire
 from penstock._protocols.vscode.encode_parts import HOST, Citations, Reasoning, ReasoningRound
 from penstock._protocols.vscode.wire import DataPart, HostPart, Part, TextPart, ThinkingPart, ToolCallPart, encode_json
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate, TextRun, expand_runs, merge_runs
-from penstock._transforms.citations import CitationLinks
+from penstock._transforms.citation_links import CitationLinks
 from penstock._transforms.serialize import SerializeTexts
-from penstock._transforms.tool_names import PREFIX, Namespace
+from penstock._transforms.tool_names import PREFIX, CallIdPrefix
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -63,7 +63,7 @@ class VSCodeEncoder(MethodTableEncoder):
         self._host = frozenset(host)
         usual: Reasoning = "thinking" if "thinking" in host else "drop"
         self._reasoning = reasoning if reasoning in ("text", "drop") else usual
-        self.names = Namespace(call_id_prefix or "", reserved=encode_parts.RESERVED)
+        self.names = CallIdPrefix(call_id_prefix or "", reserved=encode_parts.RESERVED)
         keep = citations == "both" and "data" in host
         self._links = None if citations == "data" else CitationLinks(keep=keep, diagnostics=self.diagnostics)
         self._serializer = SerializeTexts()

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock._option_checks import TEXT_OR_NONE, Option, one_of, some_of
 from penstock._protocols.vscode.wire import DataPart, encode_json
-from penstock._transforms.citations import markdown_link
+from penstock._transforms.citation_links import markdown_link
 from penstock.events import Extra, ReasoningForm, ReasoningStart
 
 if TYPE_CHECKING:

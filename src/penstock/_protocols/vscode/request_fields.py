@@ -16,9 +16,9 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._jsontext import as_json, is_json
+from penstock._lenient_json import as_json, is_json
 from penstock._markers import free_text_schema, parse_free_text_schema
-from penstock._media import decode_byte_list, encode_byte_list, parse_data_url, sniff_media_type
+from penstock._media import decode_byte_list, encode_byte_list, sniff_media_type, split_file_url
 from penstock._protocols.vscode.encode_parts import CITATION, citation_fields
 from penstock._protocols.vscode.wire import NAME
 from penstock._request_writer import RequestDraft, add_missing, drop_empty, split_extra
@@ -321,7 +321,7 @@ def _collect_nodes(node: Object, content: list[rq.Text | rq.File], depth: int) -
             content.append(rq.Text(text))
     elif node.get("ctor") == _IMAGE:
         source = lenient.get_text(lenient.get_object(node, "props"), "src")
-        _, url, data = parse_data_url(source, "") if ":" in source[:64] else ("", "", source)
+        _, url, data = split_file_url(source, "") if ":" in source[:64] else ("", "", source)
         if source:
             content.append(rq.File(sniff_media_type(data) or "image/*", url, data))
     elif depth < _TREE_DEPTH:

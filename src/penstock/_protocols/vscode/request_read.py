@@ -13,7 +13,7 @@ from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._markers import extract_markers, input_json
 from penstock._protocols.vscode import encode_parts, request_fields
 from penstock._protocols.vscode.encode_parts import ReasoningState

@@ -13,7 +13,7 @@ from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import read_losses
 from penstock._markers import NativeSupport, input_as_object
-from penstock._markers.embed import embed_markers
+from penstock._markers.embed_unsupported import embed_markers
 from penstock._protocols.vscode import request_fields
 from penstock._protocols.vscode.request_fields import encode_text, part_kind, write_data
 from penstock._protocols.vscode.request_read import CACHE_HINTS, pick_others_state, write_thinking

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import events as ev
 from penstock._fold import sum_usage
-from penstock._jsontext import complete_json
+from penstock._lenient_json import complete_json
 
 NAME = "vscode"
 VERSION = 1

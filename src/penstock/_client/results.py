@@ -11,10 +11,10 @@ from msgspec.structs import asdict, astuple, replace
 from penstock import _protocols as protocols
 from penstock._bridge import encoding, write_body
 from penstock._diagnostics import Diagnostic
-from penstock._engines.interface import DecisionLog  # noqa: TC001 — msgspec reads the annotation
+from penstock._engines.engine_interface import DecisionLog  # noqa: TC001 — msgspec reads the annotation
 from penstock._fold import Fold, unfold
 from penstock._input_limits import decode_deep
-from penstock._messages.state import remember
+from penstock._messages.carried_state import remember
 from penstock.errors import UnknownProtocol
 from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 from penstock.request import Turn

@@ -12,7 +12,7 @@ from math import hypot
 from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock._jsontext import as_json
+from penstock._lenient_json import as_json
 from penstock._tokens import file_costs
 from penstock._tokens.families import FEATURE_NAMES, Constants, Family, ImageFormula, weigh_text
 from penstock._tokens.tool_rendering import render_json, render_schema, render_tool

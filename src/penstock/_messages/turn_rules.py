@@ -24,7 +24,7 @@ EMPTY = "(empty)"
 OPENING = "(the conversation goes on from here)"
 
 
-def count_system_prompt(request: rq.Request, kinds: tuple[type, ...] = (rq.Text,)) -> int:
+def count_assistant_system_prompt(request: rq.Request, kinds: tuple[type, ...] = (rq.Text,)) -> int:
     """Returns how many assistant messages at the front are a system prompt (for hosts without that role).
 
     There is no such prompt if the host sends system messages, or no user message follows. `kinds`: the parts that the
@@ -41,7 +41,7 @@ def count_system_prompt(request: rq.Request, kinds: tuple[type, ...] = (rq.Text,
 
 def promote_system_prompt(request: rq.Request) -> rq.Request:
     """Turns assistant messages before the first user message into the system prompt."""
-    count = count_system_prompt(request)
+    count = count_assistant_system_prompt(request)
     if not count:
         return request
     prompt = [rq.Message("system", message.parts) for message in request.messages[:count]]

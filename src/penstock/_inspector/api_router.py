@@ -32,7 +32,7 @@ from penstock._http.response_writer import (
     send_response,
 )
 from penstock._input_limits import MAX_BODY_TOTAL_BYTES
-from penstock._jsontext import replace_surrogates
+from penstock._lenient_json import replace_surrogates
 from penstock._redaction import MARK, find_secrets
 from penstock.errors import InputError, PenstockError
 

@@ -1,6 +1,6 @@
 """Traces a stream: each frame, its events, the output frames that they cause, and the diagnostics.
 
-`Pipe.trail` says what caused what. Steps are in the order in which they happened. Nothing is cut, redacted or converted
+`PipeTrace` says what caused what. Steps are in the order in which they happened. Nothing is cut, redacted or converted
 to JSON here; the code that shows the steps does that.
 """
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock._lenient_fields import Object, as_object
-from penstock._providers.identity import kind
+from penstock._providers.model_identity import kind
 from penstock._providers.models import NAME, PROVIDER, Model, model, with_configured
 from penstock._providers.registry import Prices, Provider
 from penstock._strict_fields import parse_value

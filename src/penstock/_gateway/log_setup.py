@@ -2,8 +2,8 @@
 
 Only loggers under `penstock` are configured, so that an application that mounts the gateway keeps its own set-up.
 At level trace the log shows which frame of a provider caused which events, and which frames the client got. The bytes
-of a turn are traced again as they come (`penstock._tracing`), as `penstock inspect` does. The trace contains content:
-with gateway keys it needs `log.content`.
+of a turn are traced again as they come, as `penstock inspect` does (`_stream_trace`). The trace contains content: with
+gateway keys it needs `log.content`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from penstock._gateway import client_stream
 from penstock._grammar import Guard
 from penstock._pipeline import Pipe
 from penstock._redaction import redact_cut
-from penstock._tracing import BodyParser, Tracer, TraceStep
+from penstock._stream_trace import BodyParser, Tracer, TraceStep
 from penstock._vscode_stream import LINE_CHARACTERS, TRACE, describe
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock._engines.interface import ChunkEvents
+    from penstock._engines.engine_interface import ChunkEvents
     from penstock._engines.reply import ModelReply
     from penstock._gateway.config import Log
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest

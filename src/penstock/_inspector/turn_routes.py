@@ -15,18 +15,18 @@ from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import IncomingRequest, query_decimal, query_integer
 from penstock._http.response_writer import EventStream
 from penstock._inspector import schemas, usage_series
-from penstock._inspector.api import ApiResponse, contains_secret, encode_public, encode_redacted, sse_event
-from penstock._inspector.traces import RecordingFolder, TraceReader, TraceSource, file_stamps
-from penstock._store.history import JournalHistory, UsageGroup
+from penstock._inspector.api_router import ApiResponse, contains_secret, encode_public, encode_redacted, sse_event
+from penstock._inspector.stream_traces import RecordingFolder, TraceReader, TraceSource, file_stamps
+from penstock._store.journal_queries import JournalHistory, UsageGroup
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from penstock._gateway.services import Services
+    from penstock._inspector.file_inspector import FileRoutes, WorkerSlots
     from penstock._inspector.live_capture import LiveCaptures, TurnCapture, TurnListener
     from penstock._inspector.schemas import TurnRow
-    from penstock._inspector.single_file import FileRoutes, WorkerSlots
 
 T = TypeVar("T")
 LIST_INTERVAL = 0.25  # seconds between two updates of the list

@@ -20,7 +20,7 @@ CANCEL_TIMEOUT = 5.0  # seconds for cancelled turns
 
 
 class BackgroundResponse:
-    """A running response. Setting `off` cancels it; `response` is its current state."""
+    """A running response. Setting `cancel_event` cancels it; `response` is its current state."""
 
     def __init__(self, response: dict[str, Any]) -> None:
         self.response = response

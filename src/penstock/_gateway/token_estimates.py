@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock._gateway.config import GatewayConfig, data_path
-from penstock._store.history import JournalHistory
+from penstock._store.journal_queries import JournalHistory
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:

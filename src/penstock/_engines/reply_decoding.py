@@ -16,7 +16,7 @@ from penstock._bridge import parser
 from penstock._delta_templates import RunReader
 from penstock._grammar import Guard
 from penstock._http_errors import read_http_error
-from penstock._jsontext import parse_lenient
+from penstock._lenient_json import parse_lenient
 from penstock._pipeline import Pipe, Stage
 from penstock._text_runs import ExpandRuns
 from penstock.errors import InputError, ProviderError, provider_error
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock._codec import Decoder
     from penstock._diagnostics import Diagnostic
-    from penstock._engines.interface import ChunkEvents, ChunkHandler, UpstreamRequest
+    from penstock._engines.engine_interface import ChunkEvents, ChunkHandler, UpstreamRequest
     from penstock._http.response import UpstreamResponse
 
 EVENTS = "text/event-stream"

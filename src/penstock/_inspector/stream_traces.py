@@ -1,6 +1,6 @@
 """Traces the bytes of a `TraceSource` (a turn, a recording or a file), all at once or as they arrive.
 
-`_tracing` traces, `schemas` formats the result. Slow for long streams: not for the event loop.
+`_stream_trace` traces, `schemas` formats the result. Slow for long streams: not for the event loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock._inspector import schemas
 from penstock._pipeline import Pipe, Stage
 from penstock._redaction import MARK
 from penstock._store import recordings
-from penstock._tracing import BodyParser, Finding, Tracer, Verbatim
+from penstock._stream_trace import BodyParser, Finding, Tracer, Verbatim
 from penstock.errors import InputError
 from penstock.events import Fault
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._jsontext import complete_json, is_json, replace_surrogates
+from penstock._lenient_json import complete_json, is_json, replace_surrogates
 from penstock._media import contradicts, sniff_media_type
 from penstock._messages.traversal import change_list, change_parts, with_messages
 from penstock.errors import BadRequest

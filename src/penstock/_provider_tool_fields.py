@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Literal, TypeAlias, cast
 
 from penstock import _lenient_fields as lenient
-from penstock._jsontext import try_decode
+from penstock._lenient_json import try_decode
 
 Kind: TypeAlias = Literal["search", "page", "program"]
 KINDS: dict[str, Kind] = {

@@ -24,7 +24,7 @@ from penstock._vendor_errors import HTTP, normalize_code
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._engines.interface import UpstreamRequest
+    from penstock._engines.engine_interface import UpstreamRequest
     from penstock._providers.registry import Provider, Retry
     from penstock.errors import ProviderError
 

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock._diagnostics import Diagnostic
 from penstock._http.request_options import RequestOptions
-from penstock._messages.context import Cleared
+from penstock._messages.context_trimming import Cleared
 from penstock._providers.registry import Endpoint, Provider
 from penstock.request import Request
 

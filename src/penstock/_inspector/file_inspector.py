@@ -21,9 +21,9 @@ from penstock._gateway.access import Access
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable
 from penstock._gateway.endpoints import Headers, IncomingRequest, query_integer
-from penstock._inspector import api
-from penstock._inspector.api import ApiResponse, ApiRouter, StaticFiles, encode_redacted
-from penstock._inspector.traces import CONSUMERS, TraceSource, read_trace, source_from_file
+from penstock._inspector import api_router
+from penstock._inspector.api_router import ApiResponse, ApiRouter, StaticFiles, encode_redacted
+from penstock._inspector.stream_traces import CONSUMERS, TraceSource, read_trace, source_from_file
 from penstock._version import __version__
 from penstock.errors import InputError
 
@@ -43,7 +43,7 @@ _ASSET_PREFIX = re.compile(r"^.*?/?inspector/|^\./|^/")
 def export_html(source: TraceSource, pages: StaticFiles, secrets: Iterable[str] = (), consumer: str = "") -> bytes:
     """Returns the file. `consumer`: whose view it opens with."""
     if not pages.built:
-        raise InputError(f"there is no page to put it in: {api.NOT_BUILT}")
+        raise InputError(f"there is no page to put it in: {api_router.NOT_BUILT}")
     data = b'{"version":1,"traces":{%b}}' % b",".join(
         _encode_traces(source, list(secrets), consumer or source.consumer)
     )
@@ -65,7 +65,7 @@ def _encode_traces(source: TraceSource, secrets: list[str], first: str) -> Itera
 
 def _fill_page(pages: StaticFiles, title: str, data: str) -> str:
     """Returns the built page with its assets and the data inserted."""
-    html = pages.text(api.INDEX)
+    html = pages.text(api_router.INDEX)
     assets = [dict(_ATTRIBUTE.findall(attributes)) for attributes in _TAG.findall(html)]
     # In a script these are parts of strings, where a backslash does not change the value.
     script = _join_assets(pages, [one["src"] for one in assets if "src" in one])
@@ -160,7 +160,9 @@ class FileRoutes:
         for kind in ("frame", "output"):
             if kind in query:
                 rows = [step.item[1] for step in reader.tracer.steps if step.kind == kind]
-                return api.text_response(api.redact_text(_single_text(rows, kind, query), self._secrets_of(source)))
+                return api_router.text_response(
+                    api_router.redact_text(_single_text(rows, kind, query), self._secrets_of(source))
+                )
         return ApiResponse(encode_redacted(reader.trace(), self._secrets_of(source)))
 
     def export_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
@@ -227,7 +229,7 @@ class SingleFileApp:
     def _admit(self, scope: Any, incoming: IncomingRequest, keyed: bool) -> None:  # noqa: FBT001 — as `ApiRouter` calls it
         self._access.admit(scope, incoming.headers)
         if keyed:
-            api.check_origin(incoming.headers, frozenset())
+            api_router.check_origin(incoming.headers, frozenset())
 
     async def _about(self, _: IncomingRequest) -> ApiResponse:
         file = self._source.title

@@ -1,6 +1,6 @@
 """The part of the ledger that opens a turn, numbers its parts and appends their text.
 
-`Ledger` extends it with calls and with the end of parts and turns. Only the ledger imports this module.
+`Ledger` extends it with calls and with the end of parts and turns.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock._grammar import PARTS
 from penstock._input_limits import MAX_COUNT, MAX_PARTS
-from penstock._jsontext import join_surrogates, replace_surrogates
+from penstock._lenient_json import join_surrogates, replace_surrogates
 from penstock.events import By, CallForm, Extra
 
 if TYPE_CHECKING:

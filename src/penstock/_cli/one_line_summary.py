@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock._cli.terminal import StyledLine, printable, truncate
-from penstock._jsontext import parse_lenient
 from penstock._lenient_fields import as_object, get_list, get_text
+from penstock._lenient_json import parse_lenient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

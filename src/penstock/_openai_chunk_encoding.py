@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock._codec import Encoder
-from penstock._jsontext import decode_trusted, encode
 from penstock._lenient_fields import Object, as_object
+from penstock._lenient_json import decode_trusted, encode
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
-from penstock._vendor_errors import build_error_body
+from penstock._vendor_errors import build_openai_error_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ class CompletionChunkEncoder(Encoder):
 
         A separate usage chunk would say that the answer is complete: Goose then runs a call that was cut.
         """
-        body = build_error_body(event, self.protocol, self.errors)
+        body = build_openai_error_body(event, self.protocol, self.errors)
         if self._include_usage and self._usage is not None:
             body["usage"] = self._usage
         self.out.append((b"", encode_json(body)))

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock import _provider_tools as provider_tools
+from penstock import _provider_tool_fields as provider_tools
 from penstock import events as ev
-from penstock._jsontext import GrowingText, decode_or_keep_raw, decode_trusted, encode, grow_text, is_object
 from penstock._lenient_fields import as_object
+from penstock._lenient_json import GrowingText, decode_or_keep_raw, decode_trusted, encode, grow_text, is_object
 from penstock._protocols.gemini.decode_calls import METADATA_ONLY
 from penstock._protocols.gemini.decode_metadata import FINISH_REASONS
 from penstock._protocols.gemini.wire import ENUMS, NAME, drop_none, get_gemini_fields
