@@ -22,7 +22,7 @@ SHARED_CLASSES = frozenset("Ask Opaque Quirks Result Source".split())
 # (`_gateway/config.py` and `_engines/config.py`), or a public module and the internal one of its subject.
 SHARED_MODULES = frozenset(
     """
-    app config decode decode_calls embeddings encode journal models recordings request_parts request_read
+    app config decode decode_calls encode journal models recordings request_parts request_read
     request_read_parts request_settings request_write request_write_parts tokens upstream vscode wire
     """.split()
 )

@@ -19,7 +19,7 @@ from penstock._media import sniff_media_type, split_file_url
 from penstock._messages.convert import convert
 from penstock._redaction import find_secrets, redact, redact_bytes, redact_cut, redact_json
 from penstock._transforms.citation_links import CitationLinks
-from penstock._transforms.markdown_text import SentenceFinder
+from penstock._transforms.sentence_ends import SentenceFinder
 from penstock._transforms.stop_sequences import StopAtSequences
 from penstock._transforms.think_tags import ThinkTags
 from penstock.framing import PARSERS, WRITERS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock._transforms.markdown_text import LONGEST, AddressIndex
+from penstock._transforms.sentence_ends import LONGEST, AddressIndex
 
 PIECES = [
     "https://a.b/c",

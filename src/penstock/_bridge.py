@@ -15,7 +15,7 @@ from penstock._codec import ILL_SHAPED
 from penstock._detect import DetectingDecoder
 from penstock._diagnostics import Diagnostic
 from penstock._framing import PARSERS, WRITERS, AutoParser, named_framing
-from penstock._framing.frame import LIMIT, Frame
+from penstock._framing.base import LIMIT, Frame
 from penstock._grammar import TERMINALS, Guard
 from penstock._pipeline import Pipe, Stage
 from penstock._transforms.serialize import SerializeParts

@@ -16,7 +16,7 @@ from penstock import _delta_templates as delta_templates
 from penstock import _lenient_json as jsontext
 from penstock._delta_templates import Removers, TemplateReader
 from penstock._diagnostics import Diagnostics, Losses
-from penstock._framing.frame import Frame
+from penstock._framing.base import Frame
 from penstock._input_limits import MAX_JSON_DEPTH, SHALLOW, NestingError, is_closed, nests_deeper, too_deep
 from penstock._ledger import Ledger, LedgerPart
 from penstock._lenient_fields import as_object, get_text
@@ -223,7 +223,7 @@ class Decoder:
         self.ledger.eof()
         return self.ledger.drain()
 
-    def read_named_frame(self, name: str, data: bytes) -> bool:
+    def read_special_frame(self, name: str, data: bytes) -> bool:
         """Reads a frame that is not a payload (`[DONE]`, `event: error`). True if it was understood."""
         return False
 
@@ -255,7 +255,7 @@ class Decoder:
         label = name.decode("utf-8", "replace")
         if data != self.mark:
             self.irregular += 1
-        if self.read_named_frame(label, data):
+        if self.read_special_frame(label, data):
             return
         value = jsontext.parse_lenient_bounded(data)
         if value is None:

@@ -20,7 +20,7 @@ from penstock._text_runs import TextRun
 from penstock.events import CallDelta
 
 if TYPE_CHECKING:
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock._ledger import Ledger
 
 FEWEST_FRAMES, FEWEST_BYTES = 8, 2**14  # smaller reads are parsed, not compared with a template

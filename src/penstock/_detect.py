@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import _protocols as protocols
 from penstock._codec import ILL_SHAPED, Decoder
 from penstock._framing import PARSERS
-from penstock._framing.frame import LIMIT, Frame
+from penstock._framing.base import LIMIT, Frame
 from penstock._lenient_json import parse_lenient
 from penstock.errors import UnknownProtocol, Unrecognised
 

@@ -40,12 +40,14 @@ class Fold:
     def whole_turn(self) -> rq.Turn:
         """Returns the last turn without incomplete parts, wherever it was cut off. An incomplete text stays."""
         parts = [
-            part for index, part in enumerate(self._turn.parts) if type(part) is rq.Text or index not in self._unended
+            part
+            for index, part in enumerate(self._current_turn.parts)
+            if type(part) is rq.Text or index not in self._unended
         ]
-        return replace(self._turn, parts=parts)
+        return replace(self._current_turn, parts=parts)
 
     @property
-    def _turn(self) -> rq.Turn:
+    def _current_turn(self) -> rq.Turn:
         return self.turns[-1]
 
     def _start(self, event: ev.Start) -> None:
@@ -57,12 +59,12 @@ class Fold:
         self._pieces[event.index] = []
         self._unended.add(event.index)
         others = {"refusal": True} if type(event) is ev.RefusalStart else {}
-        self._turn.parts.append(_copy_fields(_PART_OF_EVENT[type(event)], event, **others))
+        self._current_turn.parts.append(_copy_fields(_PART_OF_EVENT[type(event)], event, **others))
 
     def _append_text(self, event: ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta) -> None:
         self._pieces[event.index].append(event.text)
         if type(event) is ev.TextDelta and event.logprobs is not None:
-            part: Any = self._turn.parts[event.index]
+            part: Any = self._current_turn.parts[event.index]
             part.logprobs.append(event.logprobs)
 
     def _append_data(self, event: ev.FileDelta) -> None:
@@ -70,42 +72,42 @@ class Fold:
 
     def _end_part(self, event: Any) -> None:
         index: int = event.index
-        part: Any = self._turn.parts[index]
+        part: Any = self._current_turn.parts[index]
         if type(part) is rq.Call:
             part.json, part.cut = event.json, type(event) is ev.CallCut
         else:
             setattr(part, "data" if type(event) is ev.FileEnd else "text", "".join(self._pieces.pop(index)))
         part.extra = event.extra or part.extra
         if event.broken:
-            self._turn.broken.append(index)
+            self._current_turn.broken.append(index)
         else:
             self._unended.discard(index)
 
     def _add_part(self, event: Any) -> None:
-        self._turn.parts.append(_copy_fields(_PART_OF_EVENT[type(event)], event))
+        self._current_turn.parts.append(_copy_fields(_PART_OF_EVENT[type(event)], event))
 
     def _add_result(self, event: ev.Result) -> None:
-        self._turn.parts.append(_copy_fields(rq.Result, event, content=[rq.Json(event.json)], by="provider"))
+        self._current_turn.parts.append(_copy_fields(rq.Result, event, content=[rq.Json(event.json)], by="provider"))
 
     def _usage(self, event: ev.Usage) -> None:
         if event.step:
-            self._turn.steps = [*(u for u in self._turn.steps if u.step != event.step), event]
+            self._current_turn.steps = [*(u for u in self._current_turn.steps if u.step != event.step), event]
         else:
-            self._turn.usage = event
+            self._current_turn.usage = event
 
     def _finish(self, event: ev.Finish) -> None:
-        self._turn.finish = event
-        if self._turn.usage is None and self._turn.steps:
-            self._turn.usage = sum_usage(self._turn.steps)
+        self._current_turn.finish = event
+        if self._current_turn.usage is None and self._current_turn.steps:
+            self._current_turn.usage = sum_usage(self._current_turn.steps)
 
     def _fault(self, event: ev.Fault) -> None:
-        self._turn.fault = event
+        self._current_turn.fault = event
 
     def _data(self, event: ev.Data) -> None:
-        self._turn.data.append(event)
+        self._current_turn.data.append(event)
 
     def _unknown(self, event: ev.Unknown) -> None:
-        self._turn.unknown.append(event)
+        self._current_turn.unknown.append(event)
 
     def _ignore(self, _: Any) -> None:
         """Ignores steps, and fragments of a call's input: the end of the call has all of it."""

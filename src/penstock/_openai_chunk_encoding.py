@@ -15,7 +15,7 @@ from penstock._vendor_errors import build_openai_error_body
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock._vendor_errors import ErrorTable
     from penstock.events import Extra, Fault, Start, Usage
 

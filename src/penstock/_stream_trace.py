@@ -13,7 +13,7 @@ import msgspec
 from penstock import _protocols as protocols
 from penstock._bridge import BridgeOptions, check_bridge_options, encoding, explain_truncation, parser
 from penstock._diagnostics import Diagnostic, Diagnostics
-from penstock._framing.frame import LIMIT, Frame
+from penstock._framing.base import LIMIT, Frame
 from penstock._grammar import Guard
 from penstock._pipeline import Pipe, PipeTrace
 from penstock.errors import InputError
@@ -59,7 +59,7 @@ class Verbatim(Protocol):
         ...
 
 
-class TracedDecoder:
+class KnownEndDecoder:
     """A decoder for one trace. `fault` replaces its `truncated` fault if the reason of the end is known.
 
     `is_body`: each frame is a whole body, which ends by itself.
@@ -106,7 +106,7 @@ class Tracer:
 
     def __init__(self, front: Pipe, back: Pipe, verbatim: Verbatim | None = None) -> None:
         parse, decode, *rest = front.stages
-        self._decoder = TracedDecoder(decode, is_body=isinstance(parse, BodyParser))
+        self._decoder = KnownEndDecoder(decode, is_body=isinstance(parse, BodyParser))
         self._verbatim = verbatim
         self._event_stage = len(front.stages)
         stages = () if verbatim is not None else back.stages

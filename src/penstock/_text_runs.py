@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from penstock._framing.frame import Frame, FrameRun
+from penstock._framing.base import Frame, FrameRun
 from penstock.events import AnyEvent, CallDelta, ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:

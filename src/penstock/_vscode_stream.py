@@ -28,7 +28,7 @@ from penstock.errors import PenstockError, StreamFault
 from penstock.events import Usage
 
 if TYPE_CHECKING:
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock._media import Fetch
 
 Errors: TypeAlias = Literal["text", "raise"]

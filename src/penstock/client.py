@@ -8,7 +8,7 @@
 """
 
 from penstock._client.api import Client, LlmApi, SyncClient
-from penstock._client.embeddings import Embeddings, Ranked, Ranking
+from penstock._client.embedding_formats import Embeddings, Ranked, Ranking
 from penstock._client.results import Answer, Stream
 from penstock._engines.config import Config
 from penstock._http.request_options import ClientCertificate, RequestOptions, Timeouts

@@ -12,7 +12,7 @@ from penstock._framing.aws_eventstream import (
     SageMakerParser,
     SageMakerWriter,
 )
-from penstock._framing.frame import Frame, Parser, WebSocketParser, WebSocketWriter, Writer
+from penstock._framing.base import Frame, Parser, WebSocketParser, WebSocketWriter, Writer
 from penstock._framing.json_frames import JsonArrayParser, JsonArrayWriter, NdjsonParser, NdjsonWriter
 from penstock._framing.sse import GoogleSseWriter, SseParser, SseWriter
 

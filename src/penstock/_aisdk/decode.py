@@ -62,7 +62,7 @@ class ChunkDecoder(TurnDecoder):
             key = self._open_unnamed_part(_REASONING if reasoning else _TEXT, text)
         elif self.ledger.find(key) is None:
             part = (self.ledger.open_reasoning if reasoning else self.ledger.open_text)(key)
-            self._remember_index(key, None if reasoning else part)
+            self._remember_text_index(key, None if reasoning else part)
         if chunk.provider_metadata is not None:
             self._add_part_metadata(key, chunk.provider_metadata, reasoning=reasoning)
         self.ledger.append_text(key, text)
@@ -84,11 +84,11 @@ class ChunkDecoder(TurnDecoder):
         self._close_unnamed_part()
         key: Hashable = _TEXT if chunk.id is None else chunk.id
         is_refusal = our_fields(chunk.provider_metadata).get("refusal")
-        self._remember_index(key, (self.ledger.open_refusal if is_refusal else self.ledger.open_text)(key))
+        self._remember_text_index(key, (self.ledger.open_refusal if is_refusal else self.ledger.open_text)(key))
         self._unnamed_key = key if chunk.id is None else None
         self._add_part_metadata(key, chunk.provider_metadata)
 
-    def _remember_index(self, key: Hashable, part: LedgerPart | None) -> None:
+    def _remember_text_index(self, key: Hashable, part: LedgerPart | None) -> None:
         """Remembers the index of a text part, for sources that come after it."""
         if part is not None:
             self._text_indexes[str(key)] = part.index
@@ -240,7 +240,7 @@ class ChunkDecoder(TurnDecoder):
 
     # ── frames that are not tagged chunks ─────────────────────────────────────────────────────────
 
-    def read_named_frame(self, name: str, data: bytes) -> bool:
+    def read_special_frame(self, name: str, data: bytes) -> bool:
         if data.strip().upper() == b"[DONE]":
             if not self._release_fault():
                 self.ledger.end()

@@ -53,7 +53,7 @@ def _fill_in(text: Any) -> Any:
         return CONFIG_HELP
     if not isinstance(text, str) or "{" not in text:
         return text
-    from penstock._framing.frame import LIMIT
+    from penstock._framing.base import LIMIT
     from penstock._protocols import MODULES
 
     return text.format(protocols=", ".join(sorted(MODULES)), frame_limit=LIMIT, frame_mebibytes=LIMIT >> 20)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstock._diagnostics import Diagnostic
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock._stream_trace import TraceStep
 
 

@@ -17,7 +17,7 @@ from penstock._lenient_json import parse_lenient
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock.events import Event
 
 # A frame's text comes first, then nested types, then ids, then mere numbering.

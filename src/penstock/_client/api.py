@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from penstock._client import embeddings
-from penstock._client.embeddings import Embeddings, Ranking
+from penstock._client import embedding_formats
+from penstock._client.embedding_formats import Embeddings, Ranking
 from penstock._client.results import Answer, Stream, UsageTracker
 from penstock._engines.model_resolution import REPLAY, Target, list_configured_providers
 from penstock._engines.router import Router
@@ -153,16 +153,16 @@ class Client:
         inputs = [texts] if isinstance(texts, str) else list(texts)
         if not inputs:
             raise InputError("texts: expected at least one text, found none")
-        fields = await self._fetch("embeddings", embeddings.EMBEDDINGS, model, (inputs,), more)
-        return Embeddings(embeddings.read_vectors(fields["raw"]), **fields)
+        fields = await self._fetch("embeddings", embedding_formats.EMBEDDINGS, model, (inputs,), more)
+        return Embeddings(embedding_formats.read_vectors(fields["raw"]), **fields)
 
     async def rerank(
         self, model: str, query: str, documents: Sequence[str], /, top: int | None = None, **more: Any
     ) -> Ranking:
         """Returns documents by how well they answer a query, the best first."""
         inputs = list(documents)
-        fields = await self._fetch("rerank", embeddings.RANKINGS, model, (query, inputs, top), more)
-        results = embeddings.read_ranking(fields["raw"])
+        fields = await self._fetch("rerank", embedding_formats.RANKINGS, model, (query, inputs, top), more)
+        results = embedding_formats.read_ranking(fields["raw"])
         for one in results:
             one.document = inputs[one.index] if one.index < len(inputs) else ""
         return Ranking(results, **fields)
@@ -184,8 +184,8 @@ class Client:
             return writers[shape](target.model, *content, **rest)
 
         job, data, record = await self.router.fetch(model, operation, write_body, engine=engine, options=options)
-        answer, provider = embeddings.decode_answer(data), job.provider.name
-        usage = embeddings.read_usage(answer)
+        answer, provider = embedding_formats.decode_answer(data), job.provider.name
+        usage = embedding_formats.read_usage(answer)
         self.spending.count(provider, job.model, usage)
         return {"model": job.model, "usage": usage, "raw": answer, "provider": provider, "record": record}
 
@@ -213,7 +213,7 @@ class Client:
         row = self.router.config.provider(provider)
         target = Target(row, "", f"{row.name} was named")
         _, data, _ = await self.router.fetch(target, "models", lambda _target, _shape: {}, options=options)
-        return read_model_list(row, embeddings.decode_answer(data), chat=chat)
+        return read_model_list(row, embedding_formats.decode_answer(data), chat=chat)
 
     def _split_options(self, more: Mapping[str, Any]) -> tuple[RequestOptions, str, dict[str, Any]]:
         rest = dict(more)

@@ -17,7 +17,7 @@ from penstock._framing.aws_eventstream import (
     SageMakerWriter,
     prelude_length,
 )
-from penstock._framing.frame import BOM, LIMIT, Frame, Parser, WebSocketParser, WebSocketWriter, Writer
+from penstock._framing.base import BOM, LIMIT, Frame, Parser, WebSocketParser, WebSocketWriter, Writer
 from penstock._framing.json_frames import JsonArrayParser, JsonArrayWriter, NdjsonParser, NdjsonWriter
 from penstock._framing.sse import GoogleSseWriter, SseParser, SseWriter
 

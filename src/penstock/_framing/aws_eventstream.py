@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._framing.frame import LIMIT, BaseParser, Frame, StatelessWriter, expand_frames
+from penstock._framing.base import LIMIT, BaseParser, Frame, StatelessWriter, expand_frames
 from penstock._framing.sse import SseParser, SseWriter
 from penstock.errors import FrameTooLarge, FramingError, MissingExtra
 

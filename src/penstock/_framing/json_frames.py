@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from penstock._framing.frame import BOM, LIMIT, BaseParser, Frame, FrameRun, StatelessWriter, expand_frames
+from penstock._framing.base import BOM, LIMIT, BaseParser, Frame, FrameRun, StatelessWriter, expand_frames
 from penstock.errors import FrameTooLarge
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from penstock._framing.frame import BOM, LIMIT, BaseParser, Frame, FrameRun, StatelessWriter
+from penstock._framing.base import BOM, LIMIT, BaseParser, Frame, FrameRun, StatelessWriter
 from penstock.errors import FrameTooLarge
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from penstock._engines.engine_interface import ChunkEvents
     from penstock._engines.reply import ModelReply
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock._gateway.endpoints import TurnRequest
     from penstock._messages.context_trimming import Cleared
     from penstock._stream_trace import Verbatim

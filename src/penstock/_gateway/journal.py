@@ -104,7 +104,7 @@ class Journal:
             self.rows.close()
 
 
-# All text columns except the request id, which is unique and would defeat the cache.
+# The text columns that are redacted. Redacted texts are cached: the request id, which is unique, would defeat that.
 _TEXT_COLUMNS = tuple(
     field.name
     for field in fields(JournalEntry)

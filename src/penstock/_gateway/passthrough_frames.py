@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock import _lenient_fields as lenient
-from penstock._framing.frame import BOM
+from penstock._framing.base import BOM
 from penstock._redaction import redact_json
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from penstock._transforms.serialize import SerializeParts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
 
 Object: TypeAlias = dict[str, Any]
 JSON = "application/json"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock._diagnostics import Diagnostics
 from penstock._grammar import FREE, TERMINALS
-from penstock._transforms.markdown_text import AddressIndex, SentenceFinder
+from penstock._transforms.sentence_ends import AddressIndex, SentenceFinder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -45,7 +45,7 @@ def set_up_agent(options: Namespace, config: GatewayConfig) -> int:
         _print_plan(plan)
         return 0
     try:
-        edits = [(one, config_files.edit_file(one)) for one in plan.files]
+        edits = [(one, config_files.plan_edit(one)) for one in plan.files]
     except UneditableError as error:
         print_message(str(error))
         print_message("nothing was changed; these are the settings, to be put in by hand:")
@@ -185,11 +185,11 @@ def _propose_gateway_file(path: Path, budget: float) -> tuple[FileEdit, FileResu
     limits = {"limits": {"day_cost": budget}} if budget else {}
     if not path.is_file():
         edit = FileEdit(path, "toml", {"features": features, **limits})
-        return edit, FileResult(None, _new_gateway_file(budget), config_files.edit_file(edit).changes)
+        return edit, FileResult(None, _new_gateway_file(budget), config_files.plan_edit(edit).changes)
     present = tomllib.loads(path.read_text(encoding="utf-8")).get("features", {})
     missing = {name: value for name, value in features.items() if name not in present}
     edit = FileEdit(path, "toml", limits, {"features": missing} if missing else {})
-    return edit, config_files.edit_file(edit)
+    return edit, config_files.plan_edit(edit)
 
 
 def _new_gateway_file(budget: float) -> str:

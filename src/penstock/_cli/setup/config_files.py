@@ -80,8 +80,11 @@ class FileResult(NamedTuple):
 # ── edits ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def edit_file(edit: FileEdit) -> FileResult:
-    """Edits a file's text. Raises `UneditableError` if that would lose something."""
+def plan_edit(edit: FileEdit) -> FileResult:
+    """Returns the text of a file with the edit, and the changes. Writes nothing.
+
+    Raises `UneditableError` if the edit would lose something.
+    """
     before = edit.path.read_text(encoding="utf-8") if edit.path.is_file() else None
     if before is None or not before.strip():
         values = edit.all_values

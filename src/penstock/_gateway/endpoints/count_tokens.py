@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._client.embeddings import decode_answer
+from penstock._client.embedding_formats import decode_answer
 from penstock._gateway import read_tables
 from penstock._gateway.endpoints import IncomingRequest, read_request
 from penstock._messages.convert import convert_request

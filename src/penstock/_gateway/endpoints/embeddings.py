@@ -14,7 +14,7 @@ from penstock import _strict_fields as strict
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
-    from penstock._client.embeddings import Embeddings
+    from penstock._client.embedding_formats import Embeddings
     from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.journal import AuxRequest
     from penstock._gateway.services import Services

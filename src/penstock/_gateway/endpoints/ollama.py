@@ -28,7 +28,7 @@ from penstock.errors import BadRequest, PenstockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock._gateway.catalogue import ModelEntry
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object

@@ -20,7 +20,7 @@ from penstock._request_profile import USER_FILES, Profile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock._lenient_fields import Object
 
 ENCODERS = {str(encoder.version): encoder for encoder in (Aisdk4Encoder, Aisdk5Encoder, Aisdk6Encoder, AisdkEncoder)}

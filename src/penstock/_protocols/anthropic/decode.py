@@ -121,7 +121,7 @@ class AnthropicDecoder(Decoder):
     def _on_ping(self, _: wire.PingPayload) -> None:
         """Ignores a keep-alive."""
 
-    def read_named_frame(self, name: str, data: bytes) -> bool:
+    def read_special_frame(self, name: str, data: bytes) -> bool:
         message = _get_bare_message(data)
         if data.strip().upper() == b"[DONE]":
             self.ledger.end()

@@ -22,7 +22,7 @@ from penstock._vendor_errors import provider_error_object, read_errors, vendor_e
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
 
 NAME = "anthropic"
 ENUMS = read_tables(__name__.rpartition(".")[0], "enums.toml")

@@ -29,7 +29,7 @@ from penstock._vendor_errors import classify_fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
 
 _EVENT_NAMES = "contentBlockDelta contentBlockStart contentBlockStop messageStart messageStop metadata"
 # Event name → template that puts a bare body under that name.
@@ -185,7 +185,7 @@ class BedrockDecoder(Decoder):
         body = {key: value for key, value in fields.items() if value is not None} or {"message": message}
         self.ledger.fault(kind, message, status=status, code=code, extra={NAME: {"error": body}})
 
-    def read_named_frame(self, name: str, data: bytes) -> bool:
+    def read_special_frame(self, name: str, data: bytes) -> bool:
         """Reads an exception whose data is not JSON."""
         if name.endswith("Exception") and not data.lstrip().startswith(b"{"):
             self._report_fault(name, wire.ExceptionBody(data.decode("utf-8", "replace") or None))

@@ -287,7 +287,7 @@ class CohereDecoder(Decoder):
         self._report_citations(message.citations)
         self._message_end(wire.Payload(delta=wire.Delta(None, payload.finish_reason, payload.usage)))
 
-    def read_named_frame(self, name: str, data: bytes) -> bool:
+    def read_special_frame(self, name: str, data: bytes) -> bool:
         """Handles `[DONE]`, which comes after the end, with or without quotes."""
         if data.strip().strip(b'"').upper() != b"[DONE]":
             return False

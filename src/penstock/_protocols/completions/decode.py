@@ -181,7 +181,7 @@ class CompletionsDecoder(Decoder):
         fault, code = classify_fault((code, kind), message, status), code or kind or str(status or "")
         self.ledger.fault(fault, message, status=status, code=code, extra={NAME: {"error": error}})
 
-    def read_named_frame(self, name: str, data: bytes) -> bool:
+    def read_special_frame(self, name: str, data: bytes) -> bool:
         """Handles `[DONE]` and error events that are not JSON."""
         if data.strip().upper() == b"[DONE]":
             self.ledger.end()

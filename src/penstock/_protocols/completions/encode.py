@@ -19,7 +19,7 @@ from penstock._protocols.completions.decode import NAME, read_logprobs, write_lo
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock.events import Reason
 
 _FINISH_REASONS: dict[Reason, str] = {

@@ -130,7 +130,7 @@ class GeminiDecoder(Decoder):
         self._close_candidates()
         decode_metadata.report_fault(self.ledger, error)
 
-    def read_named_frame(self, name: str, data: bytes) -> bool:
+    def read_special_frame(self, name: str, data: bytes) -> bool:
         """Handles `[DONE]`, a complete array body, and error events that are not JSON."""
         text = data.strip()
         if text.upper() == b"[DONE]":

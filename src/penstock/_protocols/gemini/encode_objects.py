@@ -18,7 +18,7 @@ from penstock._vendor_errors import provider_error_object, read_errors, refused_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
 
 # ── the non-stream body ───────────────────────────────────────────────────────────────────────────
 

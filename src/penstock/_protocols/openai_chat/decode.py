@@ -129,7 +129,7 @@ class ChatDecoder(Decoder):
         if usage is not None:
             self.ledger.usage(usage)
 
-    def read_named_frame(self, name: str, data: bytes) -> bool:
+    def read_special_frame(self, name: str, data: bytes) -> bool:
         payload = data.strip()
         if payload.upper() == b"[DONE]":
             self._flush_choices()

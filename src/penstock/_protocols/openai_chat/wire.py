@@ -18,7 +18,7 @@ from penstock._openai_chunk_encoding import fold_chunks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock.events import Extra, Reason
 
 

@@ -137,7 +137,7 @@ class ResponsesDecoder(Decoder):
         self._close_items(complete=False)
         self.ledger.fault(**wire.read_fault(error, response))
 
-    def read_named_frame(self, name: str, data: bytes) -> bool:
+    def read_special_frame(self, name: str, data: bytes) -> bool:
         if data.strip().upper() != b"[DONE]":
             return False
         if self._waiting_error is not None:

@@ -28,7 +28,7 @@ from penstock._vendor_errors import vendor_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock.events import Fault, Reason
 
 # The first two sentences are OpenAI's complete message: https://github.com/dyad-sh/dyad/issues/1672. Copilot CLI

@@ -23,7 +23,7 @@ from penstock._text_runs import NO_TEMPLATE, FrameTemplate, TextRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock.events import Extra
 
 _MAX_ID_PREFIX = 48  # characters of the response's id in item ids, which may have 64 at most

@@ -16,7 +16,7 @@ from penstock._protocols.uistream.encode import UiEncoder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock._lenient_fields import Object
 
 _TOOL_TYPES = "tool-input-available tool-input-error tool-output-available tool-output-error"

@@ -18,7 +18,7 @@ from penstock._transforms.tool_names import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
 
 
 def is_vscode_line(_: str, payload: dict[str, Any]) -> bool:

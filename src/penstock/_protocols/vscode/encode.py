@@ -29,7 +29,7 @@ from penstock._transforms.tool_names import PREFIX, CallIdPrefix
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from penstock._framing.frame import Frame
+    from penstock._framing.base import Frame
     from penstock.events import AnyEvent
 
 LOSSES = read_losses(__name__, "answers")
