@@ -243,7 +243,7 @@ EVIL = {
     "penstock.commitMessage.model": "mistral/evil-1", "penstock.models.utility": "mistral/evil-1",
     "penstock.models.show": ["mistral/evil-1"], "penstock.python": "/evil/python",
     "penstock.gateway.url": "http://127.0.0.1:9", "penstock.gateway.arguments": ["--evil"],
-    "penstock._gateway.config": "/evil/penstock.toml",
+    "penstock.gateway.config": "/evil/penstock.toml",
 }  # fmt: skip
 
 

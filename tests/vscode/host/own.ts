@@ -160,7 +160,7 @@ export const own: Suite = {
   },
   "a setting that a gateway has from its start on is offered as a restart": async () => {
     const { pid } = await running();
-    await restarted(["penstock._gateway.config", await control<string>("config")]);
+    await restarted(["penstock.gateway.config", await control<string>("config")]);
     await until("the models of the configuration", async () =>
       (await vscode.lm.selectChatModels({ vendor: VENDOR })).some(({ id }) => id === "anthropic/claude-script"),
     );
