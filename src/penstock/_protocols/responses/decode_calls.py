@@ -203,6 +203,7 @@ class UntypedItemReader(ItemReader):
         self._ledger.unknown(NAME, as_json(slot.item))
 
     def on_response_end(self, slot: ItemSlot, *, complete: bool) -> None:
+        """Reports an item that never got its end as unknown, if the response is complete."""
         if not slot.done and complete:
             self.on_done(slot)
 
