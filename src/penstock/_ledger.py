@@ -14,7 +14,7 @@ import msgspec
 from penstock import events as ev
 from penstock._input_limits import MAX_CHOICES
 from penstock._ledger_base import LedgerPart, PartLedger
-from penstock._lenient_json import complete_json, decode_or_keep_raw, is_json, join_surrogates
+from penstock._lenient_json import complete_json, decode_unless_too_deep, is_json, join_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable
@@ -201,7 +201,7 @@ class Ledger(PartLedger):
         if known is None or not json.strip() or json == known:
             return
         try:
-            same = decode_or_keep_raw(json) == decode_or_keep_raw(known)
+            same = decode_unless_too_deep(json) == decode_unless_too_deep(known)
         except (msgspec.DecodeError, UnicodeEncodeError):  # free text, or half a character
             same = False
         if not same:

@@ -45,7 +45,7 @@ def as_json(value: Any) -> str:
         return as_json(replace_surrogates(value))
 
 
-def decode_or_keep_raw(json: str) -> Any:
+def decode_unless_too_deep(json: str) -> Any:
     """Returns the value of a JSON text; the text as `msgspec.Raw` if it is deeper than the limit for decoded values.
 
     An encoder writes a `Raw` unchanged, so depth does not matter if the value is only passed on. Raises what msgspec
@@ -65,7 +65,7 @@ def decode_or_keep_raw(json: str) -> Any:
 def try_decode(json: str) -> Any:
     """Does the same, but returns None for text that is not JSON."""
     try:
-        return decode_or_keep_raw(json)
+        return decode_unless_too_deep(json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
 

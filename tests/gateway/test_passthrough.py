@@ -98,7 +98,7 @@ class Passed:
         way = client_stream(TurnRequest(Request("m"), protocol, options={"id": "one"}), self.reply)
         assert isinstance(way, Passthrough)
         self.way = way
-        while (pair := await self.reply.take()) is not None:
+        while (pair := await self.reply.read_with_runs()) is not None:
             self.events += expand_runs(pair[1])
             self.sent += way.feed(pair)
         self.sent += way.finish()

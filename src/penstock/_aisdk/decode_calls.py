@@ -19,7 +19,7 @@ from msgspec import UNSET
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._aisdk import PENSTOCK, SDK, our_fields, read_metadata, sdk_extra, to_json_text, wire
-from penstock._lenient_json import as_json, complete_json, decode_or_keep_raw, is_json
+from penstock._lenient_json import as_json, complete_json, decode_unless_too_deep, is_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -280,7 +280,7 @@ def _final_input(part: LedgerPart, value: Any) -> str | None:
     if isinstance(value, str):
         return value
     streamed = complete_json(part.streamed_text) if part.streamed_text and part.form != "text" else None
-    return None if streamed is not None and decode_or_keep_raw(streamed) == value else to_json_text(value)
+    return None if streamed is not None and decode_unless_too_deep(streamed) == value else to_json_text(value)
 
 
 # ── calls in non-stream bodies ────────────────────────────────────────────────────────────────────

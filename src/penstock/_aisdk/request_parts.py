@@ -21,7 +21,7 @@ from penstock._aisdk import (
 )
 from penstock._aisdk.provider_options import OPTION_KEYS, OPTIONS, add_extra, read_extra_fields, write_extra_fields
 from penstock._aisdk.wire import read_file_data, single_reference_id, write_file_data
-from penstock._lenient_json import decode_or_keep_raw, is_json
+from penstock._lenient_json import decode_unless_too_deep, is_json
 from penstock._request_writer import RequestDraft, drop_empty, split_extra
 from penstock.errors import BadRequest
 
@@ -166,7 +166,7 @@ class ToolOutput(NamedTuple):
 def parse_json_or_text(json: str) -> Any:
     """Returns the value of a JSON text; the text if it is not JSON."""
     try:
-        return decode_or_keep_raw(json) if json else ""
+        return decode_unless_too_deep(json) if json else ""
     except (msgspec.DecodeError, UnicodeEncodeError):
         return json
 

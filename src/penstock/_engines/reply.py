@@ -90,10 +90,10 @@ class ModelReply:
 
     async def read(self) -> ChunkEvents | None:
         """Returns the bytes of one read and their events; either may be empty. None at the end."""
-        pair = await self.take()
+        pair = await self.read_with_runs()
         return pair and (pair[0], expand_runs(pair[1]))
 
-    async def take(self) -> tuple[bytes, list[Any]] | None:
+    async def read_with_runs(self) -> tuple[bytes, list[Any]] | None:
         """Does the same, but does not expand text runs."""
         if self._held:
             return self._held.popleft()

@@ -246,7 +246,7 @@ class RoutedRequest:
     convert: ConvertOptions
     observer: RouteObserver | None
     run: RunInThread
-    files: RequestFiles | None
+    files: UrlFileFetcher | None
 
     async def build(self, request: Request, plan: RequestPlan, convert: ConvertOptions) -> UpstreamRequest:
         """Builds the request of one attempt, with the diagnostics of fetched files."""
@@ -261,7 +261,7 @@ class RoutedRequest:
 FetchWhen: TypeAlias = Literal["needed", "all"]
 
 
-class RequestFiles:
+class UrlFileFetcher:
     """Fetches the files of a request that are given by URL, for targets that need data. The caller switches it on.
 
     `when`: for targets that take no URLs, or for all. Files are fetched once for all attempts. A file that cannot be

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock._engines.engine_interface import Engine, UpstreamRequest
     from penstock._engines.failure_policy import RouteObserver
     from penstock._engines.model_resolution import Target
-    from penstock._engines.request_plan import RequestFiles, RunInThread
+    from penstock._engines.request_plan import RunInThread, UrlFileFetcher
     from penstock._http.request_options import RequestOptions
     from penstock._messages.options import ConvertOptions
     from penstock.request import Request
@@ -107,7 +107,7 @@ class Router:
         convert: ConvertOptions | None = None,
         watch: RouteObserver | None = None,
         run: RunInThread | None = None,
-        files: RequestFiles | None = None,
+        files: UrlFileFetcher | None = None,
     ) -> ModelReply:
         """Returns the reply to a turn once its first content has arrived. Raises if no target answers.
 

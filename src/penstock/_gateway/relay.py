@@ -47,7 +47,7 @@ class StreamRelay:
         """Relay the whole stream. The last chunk and the end are one write."""
         out, reply = self.out, self.reply
         await out.start()
-        while not self._ended and (pair := await reply.take()) is not None:
+        while not self._ended and (pair := await reply.read_with_runs()) is not None:
             if self.files is not None:  # fetching may take seconds, so reads are not written from their callback
                 pair = pair[0], await self.files.fill(expand_runs(pair[1]))
             self._unsent = self._encode(*pair)

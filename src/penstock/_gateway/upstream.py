@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from penstock._client.api import Client
 from penstock._engines.config import Account, Config
 from penstock._engines.model_resolution import REPLAY
-from penstock._engines.request_plan import RequestFiles
+from penstock._engines.request_plan import UrlFileFetcher
 from penstock._gateway.endpoints import LARGE_BODY, IncomingRequest, TurnRequest
 from penstock._gateway.journal import PriceList
 from penstock._http.request_options import RequestOptions
@@ -93,7 +93,7 @@ class GatewayUpstream:
             options=self.options(incoming),
             watch=watch,
             run=self._threads.run if len(incoming.raw) > LARGE_BODY else None,
-            files=None if fetch == "off" else RequestFiles(self.fetch_limits, fetch),
+            files=None if fetch == "off" else UrlFileFetcher(self.fetch_limits, fetch),
         )
 
     def stream_files(self, turn_request: TurnRequest) -> RemoteFiles | None:

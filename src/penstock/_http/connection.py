@@ -84,7 +84,7 @@ class UpstreamConnection(asyncio.Protocol):
     def connection(self) -> UpstreamConnection | None:
         return None if self.lost else self
 
-    async def send_request(self, data: bytes, deadline: float) -> None:
+    async def send_and_wait_for_head(self, data: bytes, deadline: float) -> None:
         """Sends a request and waits for the response's head until `deadline` (the loop's clock)."""
         self.transport.write(data)
         self.request_sent = not self.transport.is_closing()  # it closes at once if nothing could be written

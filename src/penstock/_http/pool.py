@@ -194,7 +194,7 @@ class DirectPool:
         connection = self._take_idle(address)
         while connection is not None:
             try:
-                await connection.send_request(data, deadline)
+                await connection.send_and_wait_for_head(data, deadline)
             except (self.aiohttp.ServerDisconnectedError, ConnectionError):
                 if connection.last_read_at or (connection.request_sent and request.method not in IDEMPOTENT_METHODS):
                     raise
@@ -204,7 +204,7 @@ class DirectPool:
         host, port, secure, tls = request.destination
         async with asyncio.timeout_at(deadline):
             connection = await self._connect(address, host, port, tls if secure else None, connect)
-        await connection.send_request(data, deadline)
+        await connection.send_and_wait_for_head(data, deadline)
         return connection
 
     def _take_idle(self, address: Address) -> UpstreamConnection | None:

@@ -169,14 +169,14 @@ class BuiltInTool(msgspec.Struct, frozen=True):
 
 
 @cache
-def _built_in_tools() -> list[BuiltInTool]:
+def _load_typed_client_tools() -> list[BuiltInTool]:
     text = files("penstock._messages").joinpath("built_in_tools.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text)["tools"], list[BuiltInTool])
 
 
 def _find_built_in(kind: str) -> BuiltInTool | None:
     """Returns the tool of that type, with or without a date."""
-    tools = _built_in_tools()
+    tools = _load_typed_client_tools()
     return next((tool for tool in tools if kind == tool.kind or kind.startswith(tool.kind.rstrip("_") + "_2")), None)
 
 

@@ -20,7 +20,7 @@ from penstock._gateway import read_tables
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, is_replay, read_body
 from penstock._input_limits import decode_deep
-from penstock._lenient_json import decode_or_keep_raw
+from penstock._lenient_json import decode_unless_too_deep
 from penstock._messages.request_codecs import reader
 from penstock._providers.models import NAME
 from penstock.errors import BadRequest, PenstockError
@@ -74,7 +74,7 @@ class OllamaEncoder:
 
     def _call(self, event: ev.CallEnd) -> None:
         if event.by == "client" and not event.broken:
-            value: Any = decode_or_keep_raw(event.json or "{}") if event.form == "json" else {"input": event.json}
+            value: Any = decode_unless_too_deep(event.json or "{}") if event.form == "json" else {"input": event.json}
             self._write_line({"tool_calls": [{"id": event.id, "function": {"name": event.name, "arguments": value}}]})
 
     def _store_usage(self, event: ev.Usage) -> None:

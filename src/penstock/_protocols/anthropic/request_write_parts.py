@@ -10,7 +10,7 @@ import msgspec
 from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import Losses, read_losses
-from penstock._lenient_json import decode_or_keep_raw
+from penstock._lenient_json import decode_unless_too_deep
 from penstock._markers import NativeSupport
 from penstock._media import sniff_media_type
 from penstock._protocols.anthropic.wire import NAME
@@ -126,7 +126,7 @@ class BlockWriter(request_writer.RequestDraft):
             return [block]
         native, marks = self.split_extra(result.extra)
         if result.by == "provider" and native:
-            return [{**native, "content": decode_or_keep_raw(result.json)}]
+            return [{**native, "content": decode_unless_too_deep(result.json)}]
         block.update(native)
         if result.content or "listed" in marks:
             block["content"] = self.write_content(result.content, listed="listed" in marks)

@@ -15,7 +15,7 @@ from penstock import _lenient_fields as lenient
 from penstock import _provider_tool_fields as provider_tools
 from penstock import events as ev
 from penstock._diagnostics import Diagnostics, read_tables
-from penstock._lenient_json import decode_or_keep_raw, decode_trusted
+from penstock._lenient_json import decode_trusted, decode_unless_too_deep
 from penstock._markers import PROVIDER_CALL_PREFIX
 from penstock._vendor_errors import provider_error_object, read_errors, vendor_error, vendor_message
 
@@ -192,7 +192,7 @@ class JoinedBlock:
         if not json:
             return None if cut and block.get("type") == "tool_use" else block
         try:
-            block["input"] = decode_or_keep_raw(json)
+            block["input"] = decode_unless_too_deep(json)
         except msgspec.DecodeError:
             return None
         return block

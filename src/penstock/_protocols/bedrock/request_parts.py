@@ -19,7 +19,7 @@ from penstock import _request_writer as request_writer
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._diagnostics import read_losses
-from penstock._lenient_json import as_json, decode_or_keep_raw, is_object
+from penstock._lenient_json import as_json, decode_unless_too_deep, is_object
 from penstock._markers import NativeSupport, input_json
 from penstock._media import sniff_media_type
 from penstock._protocols.bedrock.wire import CLIENT_TYPES, ENUMS, NAME
@@ -305,7 +305,7 @@ class ConverseBlockWriter(request_writer.RequestDraft):
         native, marks = self.split_extra(result.extra)
         fields: Object = {"toolUseId": result.call}
         if result.by == "provider":
-            fields["content"] = decode_or_keep_raw(result.json)
+            fields["content"] = decode_unless_too_deep(result.json)
             return [{"toolResult": {**fields, **{key: value for key, value in native.items() if value}}}]
         if result.content or not marks.get("bare"):
             fields["content"] = [block for part in result.content for block in self._write_result_part(part)]
@@ -325,7 +325,7 @@ class ConverseBlockWriter(request_writer.RequestDraft):
     def _write_json(self, part: rq.Json) -> list[Object]:
         native, _ = self.split_extra(part.extra)
         try:
-            value = decode_or_keep_raw(part.json)
+            value = decode_unless_too_deep(part.json)
         except (msgspec.DecodeError, UnicodeEncodeError):
             value = None
         if is_object(value):

@@ -13,7 +13,7 @@ import msgspec
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._lenient_fields import Object, as_object, get_integer, get_object, get_text
-from penstock._lenient_json import as_json, decode_or_keep_raw, is_object
+from penstock._lenient_json import as_json, decode_unless_too_deep, is_object
 from penstock._protocols.cohere.wire import NAME
 from penstock._request_writer import (
     RequestDraft,
@@ -327,7 +327,7 @@ class _HistoryWriter:
 def _write_output(part: rq.ResultPart) -> Object:
     """Writes an output, which must be an object."""
     if isinstance(part, rq.Json):
-        value: Any = decode_or_keep_raw(part.json)
+        value: Any = decode_unless_too_deep(part.json)
         return value if is_object(value) else {"output": value}
     return {"output": part.text if isinstance(part, rq.Text) else collect_text(msgspec.to_builtins(part))}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock import _provider_tool_fields as provider_tools
 from penstock import events as ev
 from penstock._lenient_fields import as_object
-from penstock._lenient_json import GrowingText, decode_or_keep_raw, decode_trusted, encode, grow_text, is_object
+from penstock._lenient_json import GrowingText, decode_trusted, decode_unless_too_deep, encode, grow_text, is_object
 from penstock._protocols.gemini.decode_calls import METADATA_ONLY
 from penstock._protocols.gemini.decode_metadata import FINISH_REASONS
 from penstock._protocols.gemini.wire import ENUMS, NAME, drop_none, get_gemini_fields
@@ -91,7 +91,7 @@ def build_program_output_part(event: ev.Result) -> dict[str, Any]:
 
 def _parse_arguments(text: str) -> Any:
     """Parses arguments, which must be an object: another value becomes the argument `input`."""
-    value = decode_or_keep_raw(text)
+    value = decode_unless_too_deep(text)
     return value if is_object(value) else {"input": value}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._lenient_fields import Object, as_object
-from penstock._lenient_json import as_json, decode_or_keep_raw
+from penstock._lenient_json import as_json, decode_unless_too_deep
 from penstock._markers import input_as_object
 from penstock._protocols.gemini.request_settings import LEVELS
 from penstock._protocols.gemini.wire import NAME
@@ -284,7 +284,7 @@ def _write_result(result: rq.Result, native: Object, marks: Object, draft: Reque
     step = {"type": "function_result", "call_id": result.call, **drop_empty(name=result.name)}
     only = result.content[0] if len(result.content) == 1 and not marks.get("listed") else None
     if isinstance(only, rq.Json):
-        step["result"] = decode_or_keep_raw(only.json)
+        step["result"] = decode_unless_too_deep(only.json)
     elif isinstance(only, rq.Text):
         step["result"] = only.text
     elif result.content or marks.get("listed"):

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._lenient_json import as_json, decode_or_keep_raw
+from penstock._lenient_json import as_json, decode_unless_too_deep
 from penstock._markers import parse_free_text_schema
 from penstock._protocols.gemini.request_settings import to_json_schema, write_schema
 from penstock._protocols.gemini.wire import NAME, to_camel_keys
@@ -242,7 +242,7 @@ def write_response(content: Sequence[rq.ResultPart], failed: bool, marks: Object
 
 def _parse_json(part: rq.Json) -> Any:
     try:
-        return decode_or_keep_raw(part.json)
+        return decode_unless_too_deep(part.json)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return part.json
 

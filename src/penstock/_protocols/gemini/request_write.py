@@ -9,7 +9,7 @@ import msgspec
 from penstock import _request_writer as request_writer
 from penstock import request as rq
 from penstock._diagnostics import Losses, read_losses
-from penstock._lenient_json import decode_or_keep_raw
+from penstock._lenient_json import decode_unless_too_deep
 from penstock._markers import EMPTY_MARK, NativeSupport, wrap_system_parts
 from penstock._markers.embed_unsupported import embed_markers
 from penstock._media import sniff_media_type
@@ -236,7 +236,7 @@ class GeminiRequestWriter(request_writer.RequestDraft):
     def _write_provider_run(self, id: str, json: str, native: Object, field: str) -> list[Object]:
         """Writes a tool run of Google in the part it came in; reports a run that has no such part."""
         kind: str = native.get("part") or METADATA_ONLY
-        value: Any = None if kind == METADATA_ONLY else decode_or_keep_raw(json or "{}")
+        value: Any = None if kind == METADATA_ONLY else decode_unless_too_deep(json or "{}")
         if kind == METADATA_ONLY or ("toolType" not in native and not hasattr(value, "keys")):
             self.report_loss("traces")
             return []

@@ -211,7 +211,7 @@ class ResponsesDecoder(Decoder):
     def _on_part_added(self, payload: wire.ContentPartEvent) -> None:
         """Only a reasoning part matters here: it ends the part before. Other parts open with their first text."""
         if reasoning_part := self._find_reasoning_part(payload):
-            self._reasoning.begin_part(*reasoning_part)
+            self._reasoning.close_complete_parts(*reasoning_part)
 
     def _on_part_done(self, payload: wire.ContentPartEvent) -> None:
         part = payload.part or {}

@@ -26,7 +26,7 @@ class TextReader(ItemReader):
     """Writes the text of items to the ledger. A part is named by its kind and its index inside the item."""
 
     def append_delta(self, slot: ItemSlot, kind: str, index: int, text: str, logprobs: Any = None) -> None:
-        self.begin_part(slot, kind, index)
+        self.close_complete_parts(slot, kind, index)
         if not text:
             return
         if (kind, index) in slot.closed:
@@ -36,7 +36,7 @@ class TextReader(ItemReader):
         if part is not None:
             self._ledger.append_to_part(part, text, logprobs)
 
-    def begin_part(self, slot: ItemSlot, kind: str, index: int) -> None:
+    def close_complete_parts(self, slot: ItemSlot, kind: str, index: int) -> None:
         """Closes the complete parts if the named part is new."""
         if slot.complete and (kind, index) not in slot.parts:
             for part in slot.complete:
@@ -73,7 +73,7 @@ class TextReader(ItemReader):
         """Reads the complete text of a part. Returns the index of the streamed part that it repeats."""
         index = self.match_part(slot, event, kind, index, text)
         if text:
-            self.begin_part(slot, kind, index)
+            self.close_complete_parts(slot, kind, index)
         self.reconcile(slot, kind, index, text)
         if kind in _REASONING and (kind, index) not in slot.closed and (kind, index) not in slot.complete:
             slot.complete.append((kind, index))

@@ -14,7 +14,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import _provider_tool_fields as provider_tools
 from penstock import events as ev
-from penstock._lenient_json import complete_json, decode_or_keep_raw
+from penstock._lenient_json import complete_json, decode_unless_too_deep
 from penstock._protocols.responses.encode_text import NumberedTemplate, OutputItem, ResponseOutput, ResponsesTextEncoder
 from penstock._provider_tool_fields import KINDS
 
@@ -212,7 +212,7 @@ class ResponsesCallEncoder(ResponsesTextEncoder):
             self.report_loss("provider-call")
 
     def _send_partial_image(self, entry: OutputItem, json: str) -> None:
-        result = lenient.as_object(decode_or_keep_raw(json))
+        result = lenient.as_object(decode_unless_too_deep(json))
         self._output.send(
             "response.image_generation_call.partial_image",
             item_id=entry.id,

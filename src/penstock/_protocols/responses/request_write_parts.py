@@ -16,7 +16,7 @@ from penstock import _openai_requests as openai
 from penstock import request as rq
 from penstock._diagnostics import read_losses
 from penstock._lenient_fields import Object, as_object
-from penstock._lenient_json import decode_or_keep_raw
+from penstock._lenient_json import decode_unless_too_deep
 from penstock._markers import NativeSupport
 from penstock._media import sniff_media_type
 from penstock._protocols.responses import request_read_parts, wire
@@ -356,7 +356,7 @@ def build_call_item(call: rq.Call, item: Object) -> Object:
     tool = wire.CALLS.get(item.get("type", ""))
     if tool is not None and wire.read_tool_input(item, tool) != call.json:
         with suppress(msgspec.DecodeError, UnicodeEncodeError):
-            item = {**item, **as_object(decode_or_keep_raw(call.json))}
+            item = {**item, **as_object(decode_unless_too_deep(call.json))}
     return _set_call_id(item, call.id)
 
 

@@ -14,7 +14,7 @@ from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._aisdk import ChunkEncoder, encode_json, metadata_field, raw_json, sdk_extra
 from penstock._diagnostics import read_losses
-from penstock._lenient_json import decode_or_keep_raw, is_json
+from penstock._lenient_json import decode_unless_too_deep, is_json
 
 if TYPE_CHECKING:
     from penstock._lenient_fields import Object
@@ -202,5 +202,5 @@ class UiEncoder(ChunkEncoder):
 
 
 def _error_text(json: str) -> str:
-    value = decode_or_keep_raw(json) if is_json(json) else json
+    value = decode_unless_too_deep(json) if is_json(json) else json
     return value if isinstance(value, str) else json

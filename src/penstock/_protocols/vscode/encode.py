@@ -14,7 +14,7 @@ import msgspec
 from penstock import events as ev
 from penstock._codec import ILL_SHAPED, MethodTableEncoder, lost, nothing
 from penstock._diagnostics import read_losses
-from penstock._lenient_json import decode_or_keep_raw
+from penstock._lenient_json import decode_unless_too_deep
 from penstock._markers import RAW_INPUT_KEY
 from penstock._media import contradicts
 from penstock._option_checks import check_options
@@ -343,7 +343,7 @@ class PartObjectEncoder(VSCodeEncoder):
         self._parts.append(ThinkingPart(_replace_surrogates(event.text), self._round.states[event.index].id))
 
     def _write_call(self, id: str, name: str, arguments: str, extra: Any) -> None:
-        value: Any = decode_or_keep_raw(arguments)
+        value: Any = decode_unless_too_deep(arguments)
         if not isinstance(value, dict):
             self.diagnostics.add("too-deep", f"the input of {name!r} nests too deeply for an object; it is one string")
             value = {RAW_INPUT_KEY: arguments}
