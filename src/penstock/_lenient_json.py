@@ -71,7 +71,7 @@ def try_decode(json: str) -> Any:
 
 
 def is_object(value: Any) -> bool:
-    """True if a value of `decode_or_keep_raw` is a JSON object."""
+    """True if a value of `decode_unless_too_deep` is a JSON object."""
     return isinstance(value, dict) or (type(value) is msgspec.Raw and bytes(value).lstrip().startswith(b"{"))
 
 

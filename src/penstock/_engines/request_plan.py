@@ -1,8 +1,8 @@
 """Builds the request for a provider: operation, URL, headers and body, from the provider's row.
 
 `plan_request` computes what all requests to a model share, `build_request` adds the converted body. `PlanCache` keeps
-plans, targets and options. `RequestFiles` and `load_state` do the I/O that must come first: files given by URL, and the
-stored state of earlier turns.
+plans, targets and options. `UrlFileFetcher` and `load_state` do the I/O that must come first: files given by URL, and
+the stored state of earlier turns.
 """
 
 from __future__ import annotations
