@@ -78,7 +78,7 @@ class Upstream(asyncio.Protocol):
         count, _, pause = name.partition("-")
         number = int(count[1:])
         if not pause:
-            self.transport.write(whole(number))
+            self.transport.write(complete_answer(number))
             return
         self.task = asyncio.ensure_future(self._paced(number, int(pause[1:]) / 1000))
 
@@ -100,7 +100,7 @@ class Upstream(asyncio.Protocol):
 _made: dict[int, bytes] = {}
 
 
-def whole(count: int) -> bytes:
+def complete_answer(count: int) -> bytes:
     """An answer at full speed, made once."""
     if count not in _made:
         _made[count] = _HEAD + frame("") + b"".join(frame(f" word{n}") for n in range(count)) + last(count)

@@ -118,7 +118,7 @@ class Cut:
         return found
 
     @property
-    def whole(self) -> set[str]:
+    def complete_calls(self) -> set[str]:
         """The calls that the provider had ended: an AI SDK stream holds them until it is known who runs them."""
         return {event.id for event in self.before if isinstance(event, ev.CallEnd)}
 
@@ -132,7 +132,7 @@ class Cut:
         for target, closes in CLOSES.items():
             written = list(self._written(target))
             closing = [payload for payload in written if closes(payload)]
-            assert not [payload for payload in closing if payload.get("toolCallId") not in self.whole], target
+            assert not [payload for payload in closing if payload.get("toolCallId") not in self.complete_calls], target
             assert FAILS[target](written[-1]), target
 
     def _written(self, target: str) -> Iterator[Any]:

@@ -34,7 +34,7 @@ PIECES = [
 ]
 
 
-def whole(pieces: list[str], *, look_often: bool) -> bool:
+def is_complete_input(pieces: list[str], *, look_often: bool) -> bool:
     made = CallInput()
     for piece in pieces:
         made.fragments.append(piece)
@@ -45,7 +45,7 @@ def whole(pieces: list[str], *, look_often: bool) -> bool:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=10), st.booleans())
 def test_as_json(pieces: list[str], look_often: bool) -> None:
-    assert whole(pieces, look_often=look_often) == is_json("".join(pieces))
+    assert is_complete_input(pieces, look_often=look_often) == is_json("".join(pieces))
 
 
 @given(st.recursive(st.text() | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)),
@@ -55,12 +55,12 @@ def test_any_value_in_any_pieces(value: object, cuts: list[int], look_often: boo
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [text[first:last] for first, last in pairwise(places)]
     if text[0] in '{["' or (len(text) <= MAX_SCALAR >= len(pieces)):
-        assert whole(pieces, look_often=look_often)
+        assert is_complete_input(pieces, look_often=look_often)
 
 
 @pytest.mark.parametrize("size", [10, 80, 5000])
 def test_input_that_is_json_in_a_string(size: int) -> None:
     """Some models write the arguments as JSON twice."""
     text = json.dumps(json.dumps({"path": "x" * size}))
-    assert whole([text], look_often=False)
-    assert whole(list(text), look_often=True)
+    assert is_complete_input([text], look_often=False)
+    assert is_complete_input(list(text), look_often=True)

@@ -57,14 +57,14 @@ class CycleFinder:
         self._stack: list[str] = []
         for name in graph:
             if name not in self._order:
-                self._visit(name)
+                self._visit_module(name)
 
-    def _visit(self, name: str) -> None:
+    def _visit_module(self, name: str) -> None:
         self._order[name] = self._lowest[name] = len(self._order)
         self._stack.append(name)
         for target in self.graph.get(name, ()):
             if target not in self._order:
-                self._visit(target)
+                self._visit_module(target)
                 self._lowest[name] = min(self._lowest[name], self._lowest[target])
             elif target in self._stack:
                 self._lowest[name] = min(self._lowest[name], self._order[target])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.request import Request
 
 
-def whole(body: Any) -> list[Any]:
+def whole_body(body: Any) -> list[Any]:
     return [body]
 
 
@@ -52,7 +52,7 @@ class Spec(NamedTuple):
     target: str
     file: str
     name: str = ""
-    pieces: Callable[[Any], list[Any]] = whole
+    pieces: Callable[[Any], list[Any]] = whole_body
     profile: Profile | None = None
 
     def body(self, request: Request, source: str) -> Any:
@@ -71,7 +71,7 @@ SPECS = [
     Spec("openai-chat", "openai-openapi.json", "CreateChatCompletionRequest"),
     Spec("responses", "jsonschema-from-sdks/openai-*-ResponseCreateParams.json"),
     Spec("responses", "openai-openapi.json", "CreateResponse"),
-    Spec("responses", "openresponses/openapi-current.json", "CreateResponseBody", whole, OPEN),
+    Spec("responses", "openresponses/openapi-current.json", "CreateResponseBody", whole_body, OPEN),
     Spec("anthropic", "jsonschema-from-sdks/anthropic-*-MessageCreateParams.json"),
     Spec("gemini", "jsonschema-from-sdks/google-genai-*-Content.json", "", contents),
     Spec("completions", "openai-openapi.json", "CreateCompletionRequest"),

@@ -114,7 +114,7 @@ class Tracer:
         self.pipe: Pipe = Pipe(parse, self._decoder, *rest, *stages)
         self.steps: list[TraceStep] = []
         self.findings: list[Finding] = []
-        self._trail = PipeTrace(self.pipe.stages, self._visit)
+        self._trail = PipeTrace(self.pipe.stages, self._record_step)
         found = (getattr(stage, "diagnostics", None) for stage in self.pipe.stages)
         self._diagnostics = [rows for rows in found if isinstance(rows, Diagnostics)]
         self._diagnostic_count = 0
@@ -166,7 +166,7 @@ class Tracer:
             self._add_step("frame", None, frame)
         return len(self.steps) - 1 if frames else None
 
-    def _visit(self, stage: int, cause: int | None, item: Any) -> int | None:
+    def _record_step(self, stage: int, cause: int | None, item: Any) -> int | None:
         """Adds a step for a frame, an event or an output. Returns the step that causes what follows from the item."""
         if stage == 1:
             self._close_frame()

@@ -88,7 +88,7 @@ class Found:
     def count(self) -> int:
         return sum(map(len, self.wrong.values()))
 
-    def shown(self) -> str:
+    def describe(self) -> str:
         """All that is wrong, a line for each kind of it."""
         lines = [f"{sentence} [at {', '.join(map(str, places))}]" for sentence, places in sorted(self.wrong.items())]
         return f"{self.count} wrong:\n" + "\n".join(lines)
@@ -230,7 +230,7 @@ async def matrix(client: str, engine: str) -> AsyncIterator[Matrix]:
         for fault in GOOD:
             found = await made.run(good_cells(client, engine, fault))
             # What the first requests have opened (pools, SDK clients) stays; a leak shows in later runs.
-            assert not [wrong for wrong in found.wrong if not wrong.startswith(LEFT)], found.shown()
+            assert not [wrong for wrong in found.wrong if not wrong.startswith(LEFT)], found.describe()
         yield made
 
 

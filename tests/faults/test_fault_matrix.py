@@ -44,7 +44,7 @@ def test_a_sample_of_the_fault_matrix(client: str, engine: str, record_property:
     assert {(cell.upstream, cell.fault) for cell in chosen} == {(up, fault) for up in UPSTREAMS for fault in FAULTS}
     found = run(client, engine, chosen)
     record_property("table", found.table(f"fault matrix, sample, {client}, {engine}"))
-    assert not found.wrong, found.shown()
+    assert not found.wrong, found.describe()
 
 
 @pytest.mark.exhaustive
@@ -52,4 +52,4 @@ def test_a_sample_of_the_fault_matrix(client: str, engine: str, record_property:
 def test_the_whole_fault_matrix(client: str, engine: str, record_property: Callable[[str, object], None]) -> None:
     found = run(client, engine, cells(client, engine), all_ways=True)
     record_property("table", found.table(f"fault matrix, {client}, {engine}"))
-    assert not found.wrong, found.shown()
+    assert not found.wrong, found.describe()

@@ -219,7 +219,7 @@ class Socket:
         self.send(**body)
         return self.read()
 
-    def whole(self, **body: Any) -> dict[str, Any]:
+    def get_response(self, **body: Any) -> dict[str, Any]:
         """A turn that must go well: its response."""
         made = self.turn(**body)
         assert made[-1]["type"] == "response.completed", made[-1]

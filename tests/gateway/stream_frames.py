@@ -50,7 +50,7 @@ def readable(frame: bytes) -> bool:
     return True
 
 
-def whole(rest: bytes) -> bool:
+def is_complete(rest: bytes) -> bool:
     """Whether the last frame, which no blank line ends, is more than a half: it has data that is readable, or no field."""
     if data_of(rest):
         return readable(rest)
@@ -67,7 +67,7 @@ def passed(frames: list[bytes]) -> list[bytes]:
     kept: list[bytes] = []
     over = False
     for frame in frames:
-        if (whole(frame) if unended(frame) else readable(frame)) and not (over and is_error(frame)):
+        if (is_complete(frame) if unended(frame) else readable(frame)) and not (over and is_error(frame)):
             kept.append(frame)
         over = over or bool(_OVER.search(data_of(frame)))
     return kept

@@ -15,7 +15,7 @@ from penstock._gateway.app import App
 from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable
 from tests.gateway.gateway_thread import Running
 from tests.gateway.openresponses import asking, check_life_of_call, fits, lawful, socket
-from tests.gateway.test_responses import ROWS, TOOL, streamed, whole
+from tests.gateway.test_responses import ROWS, TOOL, get_response, streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def test_the_second_gateway_is_asked(
     gateways: tuple[Running, Running], client: httpx.Client, upstream: str, protocol: str
 ) -> None:
     before = len(gateways[1].rows())
-    whole(client, model=f"{upstream}/text", input="Hello.")
+    get_response(client, model=f"{upstream}/text", input="Hello.")
     rows = gateways[1].rows()
     assert (len(rows), rows[0].protocol) == (before + 1, protocol)
 
@@ -81,7 +81,7 @@ def test_the_second_gateway_is_asked(
 def test_a_row_of_the_suite_holds(client: httpx.Client, upstream: str, row: str) -> None:
     """Whole and streamed, the response is complete and every event is within the schema."""
     body = {"model": f"{upstream}/text", **ROWS[row]}
-    for response in (whole(client, **body), lawful(streamed(client, **body))):
+    for response in (get_response(client, **body), lawful(streamed(client, **body))):
         assert response["status"] == "completed"
         text = response["output"][-1]["content"][0]["text"]
         assert text.startswith("{}" if row == "a-schema" else "A penstock is the pipe"), text
@@ -93,12 +93,12 @@ def test_tool_calling(client: httpx.Client, upstream: str) -> None:
     """A call comes through with a lawful life of its item, and its result goes back."""
     body = {"model": f"{upstream}/tools", "input": "How high is the water?", "tools": [TOOL]}
     stream = streamed(client, **body)
-    for response in (whole(client, **body), lawful(stream)):
+    for response in (get_response(client, **body), lawful(stream)):
         (call,) = [item for item in response["output"] if item["type"] == "function_call"]
         assert (call["name"], call["status"]) == ("read_gauge", "completed")
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": "3.2 m"}
         history = [{**USER, "content": body["input"]}, *response["output"], result]
-        after = whole(client, model=f"{upstream}/agent", input=history, tools=[TOOL])
+        after = get_response(client, model=f"{upstream}/agent", input=history, tools=[TOOL])
         assert after["output"][-1]["type"] == "message"
     check_life_of_call(stream)
 
@@ -115,9 +115,9 @@ def test_compaction(url: str, client: httpx.Client, upstream: str) -> None:
     fits("CompactResource", short)
     assert "compaction" in [item["type"] for item in short["output"]]
     then = {"model": f"{upstream}/text", "input": [*short["output"], USER]}
-    assert whole(client, **then)["status"] == "completed"
+    assert get_response(client, **then)["status"] == "completed"
     with socket(url) as open_socket:
-        assert open_socket.whole(**then)["status"] == "completed"
+        assert open_socket.get_response(**then)["status"] == "completed"
 
 
 @pytest.mark.row("G1")
@@ -131,10 +131,10 @@ def test_a_socket_continues(url: str, upstream: str) -> None:
     """Two turns on one connection, the second with the first one's id and only the new input."""
     body = {"model": f"{upstream}/text", "store": False}
     with socket(url) as open_socket:
-        first = open_socket.whole(**body, input=[USER])
-        again = open_socket.whole(**body, input=[USER])
+        first = open_socket.get_response(**body, input=[USER])
+        again = open_socket.get_response(**body, input=[USER])
         assert first["id"] != again["id"]
-        second = open_socket.whole(**body, input=[USER], previous_response_id=again["id"])
+        second = open_socket.get_response(**body, input=[USER], previous_response_id=again["id"])
         assert second["status"] == "completed"
 
 
@@ -143,10 +143,10 @@ def test_a_socket_continues(url: str, upstream: str) -> None:
 def test_a_new_connection_does_not_know_what_was_not_stored(url: str, upstream: str) -> None:
     body = {"model": f"{upstream}/text", "store": False, "input": [USER]}
     with socket(url) as one:
-        known = one.whole(**body)["id"]
+        known = one.get_response(**body)["id"]
     with socket(url) as other:
         assert other.error(**body, previous_response_id=known)["code"] == "previous_response_not_found"
-        assert other.whole(**body)["status"] == "completed"
+        assert other.get_response(**body)["status"] == "completed"
 
 
 @pytest.mark.row("G1")
@@ -155,7 +155,7 @@ def test_a_failed_continuation_is_forgotten(url: str, upstream: str) -> None:
     body = {"model": f"{upstream}/text", "store": False}
     orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "?"}
     with socket(url) as open_socket:
-        known = open_socket.whole(**body, input=[USER])["id"]
+        known = open_socket.get_response(**body, input=[USER])["id"]
         failed = open_socket.turn(**body, input=[orphan], previous_response_id=known)
         assert failed[-1]["type"] != CLOSED
         again = open_socket.error(**body, input=[USER], previous_response_id=known)

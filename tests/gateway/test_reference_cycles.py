@@ -315,7 +315,7 @@ def test_a_websocket_turn_leaves_nothing() -> None:
 
         def talk() -> None:
             with websocket(running.url) as made:
-                made.whole(model="openai-chat/text", input="Hi.")
+                made.get_response(model="openai-chat/text", input="Hi.")
                 made.error(model="nobody/has-it", input="Hi.")
 
         assert left_by(running, talk) == {}

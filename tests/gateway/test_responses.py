@@ -58,7 +58,7 @@ ROWS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def whole(http: httpx.Client, **body: Any) -> dict[str, Any]:
+def get_response(http: httpx.Client, **body: Any) -> dict[str, Any]:
     reply = http.post("/responses", json=body)
     assert reply.status_code == 200, reply.text
     return resource(reply.json())
@@ -80,7 +80,7 @@ def streamed(http: httpx.Client, **body: Any) -> list[dict[str, Any]]:
 def test_a_row_of_the_suite_holds(http: httpx.Client, provider: str, row: str) -> None:
     """Whole and streamed the same response, all of its fields, and every event within the schema."""
     body = {"model": f"{provider}/text", **ROWS[row]}
-    one, two = whole(http, **body), lawful(streamed(http, **body))
+    one, two = get_response(http, **body), lawful(streamed(http, **body))
     said = "{}" if (provider, row) == ("replay", "a-schema") else "A penstock is the pipe"  # it keeps to the schema
     for response in (one, two):
         assert response["status"] == "completed"
@@ -93,7 +93,7 @@ def test_a_row_of_the_suite_holds(http: httpx.Client, provider: str, row: str) -
 def test_tool_calling(http: httpx.Client, provider: str) -> None:
     body = {"model": f"{provider}/tools", "input": "How high is the water?", "tools": [TOOL]}
     stream = streamed(http, **body)
-    for response in (whole(http, **body), lawful(stream)):
+    for response in (get_response(http, **body), lawful(stream)):
         (call,) = [item for item in response["output"] if item["type"] == "function_call"]
         assert (call["name"], call["status"]) == ("read_gauge", "completed")
         if provider != "responses":  # which here echoes nothing, and is handed on as it is
@@ -121,7 +121,9 @@ def test_compaction(http: httpx.Client, made: tuple[Running, Upstream], provider
     asked = str(made[1].requests[-1].json)
     assert "Open the upper gate." in asked
     assert "It jams at 40 %." in asked
-    then = whole(http, model=f"{provider}/text", input=[*short["output"], {"role": "user", "content": "Try again."}])
+    then = get_response(
+        http, model=f"{provider}/text", input=[*short["output"], {"role": "user", "content": "Try again."}]
+    )
     assert then["status"] == "completed"
     assert "A penstock is the pipe that feeds" in str(made[1].requests[-1].json)
 
@@ -135,7 +137,9 @@ def test_compaction_needs_a_model(http: httpx.Client) -> None:
 def test_a_damaged_or_foreign_compaction_is_left_to_its_maker(http: httpx.Client) -> None:
     for content in ("gAAAAA", "penstock1.!!!", "penstock1.AAAA"):
         item = {"type": "compaction", "id": "cmp_1", "encrypted_content": content}
-        assert whole(http, model="openai-chat/text", input=[item, {"role": "user", "content": "Go on."}])["output"]
+        assert get_response(http, model="openai-chat/text", input=[item, {"role": "user", "content": "Go on."}])[
+            "output"
+        ]
 
 
 # ── what the suite leaves out ─────────────────────────────────────────────────────────────────────
@@ -161,7 +165,7 @@ def test_a_tool_result_goes_back(
 ) -> None:
     def ask(**more: Any) -> dict[str, Any]:
         body = {"model": f"{provider}/tools", "tools": [TOOL], **more}
-        return lawful(streamed(http, **body)) if stream else whole(http, **body)
+        return lawful(streamed(http, **body)) if stream else get_response(http, **body)
 
     question = {"role": "user", "content": "How high is the water?"}
     first = ask(input=[question])
@@ -179,7 +183,7 @@ def test_a_tool_result_goes_back(
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
 def test_a_response_that_is_cut_short_is_incomplete(http: httpx.Client, provider: str) -> None:
     for response in (
-        whole(http, model=f"{provider}/length", input="Go on."),
+        get_response(http, model=f"{provider}/length", input="Go on."),
         lawful(streamed(http, model=f"{provider}/length", input="Go on.")),
     ):
         assert response["status"] == "incomplete"
@@ -229,7 +233,7 @@ def test_a_call_that_was_cut_is_not_there_to_be_run() -> None:
 
     with gateway(cut) as (running, _), asking(running.url) as http:
         body = {"model": "anthropic/text", "input": "Clean up."}
-        one, stream = whole(http, **body), streamed(http, **body)
+        one, stream = get_response(http, **body), streamed(http, **body)
     assert not one["output"]
     assert stream[-1]["type"] == "response.incomplete"
     assert not [event for event in stream if event["type"] == "response.output_item.done"]
@@ -262,7 +266,7 @@ def test_how_many_tokens_an_input_is(http: httpx.Client, provider: str) -> None:
     """By the provider's own count where it has one, with all that stands before the input."""
     import openai
 
-    first = whole(http, model=f"{provider}/text", input="How high is the water today, would you say?")
+    first = get_response(http, model=f"{provider}/text", input="How high is the water today, would you say?")
     with openai.OpenAI(base_url=str(http.base_url), api_key="any") as client:
         alone = client.responses.input_tokens.count(model=f"{provider}/text", input="And now?").input_tokens
         after = client.responses.input_tokens.count(

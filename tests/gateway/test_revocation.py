@@ -190,11 +190,11 @@ def closed(ws: Any) -> tuple[int, str]:
 def test_an_idle_websocket_is_closed(tmp_path: Path, keys: KeyFile) -> None:
     with gateway(data=tmp_path) as (running, _):
         with socket(running.url, **bearer(DAVE)) as dave, socket(running.url, **bearer(EVE)) as eve:
-            dave.whole(model="openai-chat/text", input="Hi.")
+            dave.get_response(model="openai-chat/text", input="Hi.")
             keys.revoke("dave")
             with ends_within_a_second():
                 assert closed(dave) == (1008, "the gateway key 'dave' was revoked")
-            assert eve.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
+            assert eve.get_response(model="openai-chat/text", input="Hi.")["status"] == "completed"
         until(lambda: len(running.app.services.revocations) == 0)
 
 
@@ -219,12 +219,12 @@ def test_each_turn_of_a_websocket_is_let_in_anew(tmp_path: Path, keys: KeyFile) 
     """What a key may use, and whose it is, counts from the next turn on."""
     rows = {name: msgspec.to_builtins(key) for name, key in keys.read().items()}
     with gateway(data=tmp_path) as (running, _), socket(running.url, **bearer(DAVE)) as dave:
-        assert dave.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
+        assert dave.get_response(model="openai-chat/text", input="Hi.")["status"] == "completed"
         rows["dave"] |= {"models": ["anthropic/*"], "tenant": "team", "limits": {"requests": 2}}
         provider_keys.replace_file(keys.path, json.dumps(rows).encode())
         until(lambda: running.app.services.access.admit(_scope(DAVE)).tenant == "team")
         assert dave.error(model="openai-chat/text", input="Hi.")["status"] == 403
-        assert dave.whole(model="anthropic/text", input="Hi.")["status"] == "completed"
+        assert dave.get_response(model="anthropic/text", input="Hi.")["status"] == "completed"
         assert dave.error(model="anthropic/text", input="Hi.")["status"] == 429
         assert [row.tenant for row in running.rows()] == ["team", "team", "team", "dave"]
 

@@ -159,7 +159,7 @@ def test_responses_in_the_background_and_over_a_websocket(tmp_path: Path) -> Non
         written(running)
         probe.reads()
         with socket(running.url) as ws:
-            then = ws.whole(model="anthropic/text", input="And?", previous_response_id=begun["id"])
+            then = ws.get_response(model="anthropic/text", input="And?", previous_response_id=begun["id"])
             assert then["status"] == "completed"
         assert probe.reads() > 0
 

@@ -34,7 +34,9 @@ def url(made: tuple[Running, Upstream]) -> str:
 @pytest.mark.parametrize("provider", [*BEHIND, "replay"])
 def test_a_response(url: str, provider: str) -> None:
     with socket(url) as ws:
-        response = ws.whole(model=f"{provider}/text", input=[{"type": "message", "role": "user", "content": "Hi."}])
+        response = ws.get_response(
+            model=f"{provider}/text", input=[{"type": "message", "role": "user", "content": "Hi."}]
+        )
     assert response["output"][0]["content"][0]["text"].startswith("A penstock is the pipe")
 
 
@@ -53,10 +55,10 @@ def test_responses_one_after_the_other(url: str) -> None:
 @pytest.mark.parametrize("provider", BEHIND)
 def test_a_continuation(made: tuple[Running, Upstream], provider: str) -> None:
     with socket(made[0].url) as ws:
-        first = ws.whole(model=f"{provider}/text", input="My name is Alice.", store=False)
-        then = ws.whole(model=f"{provider}/text", input="And?", store=False, previous_response_id=first["id"])
+        first = ws.get_response(model=f"{provider}/text", input="My name is Alice.", store=False)
+        then = ws.get_response(model=f"{provider}/text", input="And?", store=False, previous_response_id=first["id"])
         assert then["previous_response_id"] == first["id"]
-        third = ws.whole(model=f"{provider}/text", input="So?", store=False, previous_response_id=then["id"])
+        third = ws.get_response(model=f"{provider}/text", input="So?", store=False, previous_response_id=then["id"])
     said = str(made[1].requests[-1].json)
     places = [said.index(word) for word in ("My name is Alice.", "A penstock is the pipe", "And?", "So?")]
     assert places == sorted(places)
@@ -67,11 +69,11 @@ def test_a_continuation(made: tuple[Running, Upstream], provider: str) -> None:
 @pytest.mark.parametrize("provider", BEHIND)
 def test_a_new_connection_knows_nothing_that_was_not_stored(url: str, provider: str) -> None:
     with socket(url) as ws:
-        first = ws.whole(model=f"{provider}/text", input="Hi.", store=False)
+        first = ws.get_response(model=f"{provider}/text", input="Hi.", store=False)
     with socket(url) as ws:
         error = ws.error(model=f"{provider}/text", input="And?", store=False, previous_response_id=first["id"])
         assert (error["status"], error["code"]) == (400, "previous_response_not_found")
-        assert ws.whole(model=f"{provider}/text", input="Hi. And?", store=False)["status"] == "completed"
+        assert ws.get_response(model=f"{provider}/text", input="Hi. And?", store=False)["status"] == "completed"
 
 
 @pytest.mark.row("G1")
@@ -82,7 +84,7 @@ def test_what_was_stored_is_known_to_all_connections(made: tuple[Running, Upstre
     id = http.post("/responses", json=body).json()["id"]  # noqa: A001
     for _ in range(2):
         with socket(url) as ws:
-            id = ws.whole(model="anthropic/text", input="And?", previous_response_id=id)["id"]  # noqa: A001
+            id = ws.get_response(model="anthropic/text", input="And?", previous_response_id=id)["id"]  # noqa: A001
     then = {"model": "anthropic/text", "input": "So?", "previous_response_id": id}
     assert http.post("/responses", json=then).status_code == 200
     assert str(made[1].requests[-1].json).count("And?") == 2
@@ -101,12 +103,12 @@ def test_a_response_that_never_was(url: str) -> None:
 def test_a_continuation_that_fails_is_forgotten(url: str, provider: str) -> None:
     body = {"model": f"{provider}/text", "store": False}
     with socket(url) as ws:
-        first = ws.whole(**body, input="Hi.")
+        first = ws.get_response(**body, input="Hi.")
         error = ws.error(**body, input=[RESULT], previous_response_id=first["id"])
         assert "call_of_nobody" in error["message"]
         again = ws.error(**body, input="And?", previous_response_id=first["id"])
         assert again["code"] == "previous_response_not_found"
-        assert ws.whole(**body, input="Hi.")["status"] == "completed"
+        assert ws.get_response(**body, input="Hi.")["status"] == "completed"
 
 
 @pytest.mark.row("G1")
@@ -115,8 +117,10 @@ def test_a_compacted_conversation_begins_a_new_chain(made: tuple[Running, Upstre
     body = {"model": "openai-chat/text", "input": [{"role": "user", "content": "Open the gate."}]}
     short = http.post("/responses/compact", json=body).json()["output"]
     with socket(url) as ws:
-        first = ws.whole(model="openai-chat/text", input=[*short, {"role": "user", "content": "Go on."}], store=False)
-        ws.whole(model="openai-chat/text", input="And?", store=False, previous_response_id=first["id"])
+        first = ws.get_response(
+            model="openai-chat/text", input=[*short, {"role": "user", "content": "Go on."}], store=False
+        )
+        ws.get_response(model="openai-chat/text", input="And?", store=False, previous_response_id=first["id"])
     assert "summary" in str(made[1].requests[-1].json)
 
 
@@ -131,13 +135,13 @@ def test_a_warm_up_asks_nobody(made: tuple[Running, Upstream]) -> None:
     before = [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "You keep locks."}]}]
     asked = len(made[1].requests)
     with socket(made[0].url) as ws:
-        warm = ws.whole(**body, input=before, generate=False)
+        warm = ws.get_response(**body, input=before, generate=False)
         assert (warm["output"], warm["usage"]["total_tokens"]) == ([], 0)
         assert len(made[1].requests) == asked
-        first = ws.whole(**body, input="How high?", previous_response_id=warm["id"])
+        first = ws.get_response(**body, input="How high?", previous_response_id=warm["id"])
         call = first["output"][-1]
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": "3.2 m"}
-        last = ws.whole(**body, input=[result], previous_response_id=first["id"])
+        last = ws.get_response(**body, input=[result], previous_response_id=first["id"])
     assert last["output"][0]["content"][0]["text"].startswith("Thank you")
     assert [message["role"] for message in made[1].requests[-1].json["messages"]] == [
         "developer" if "developer" in str(made[1].requests[-1].json) else "system", "user", "assistant", "tool"
@@ -197,7 +201,7 @@ def test_what_is_not_understood_is_said_and_the_connection_stays(url: str, raw: 
         assert error["type"] == "error"
         assert error["status"] in {400, 404}
         assert said in error["error"]["message"]
-        assert ws.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
+        assert ws.get_response(model="openai-chat/text", input="Hi.")["status"] == "completed"
 
 
 @pytest.mark.slow
@@ -218,7 +222,7 @@ def test_a_stream_that_breaks_ends_with_one_message(provider: str) -> None:
             kinds = [event["type"] for event in stream]
             assert kinds[-1] in {"error", "response.failed", "response.completed"}
             assert kinds == ["error"] or (kinds[0] == "response.created" and "error" not in kinds)
-            assert ws.whole(model=f"{provider}/text", input="Hi.", store=False)["status"] == "completed"
+            assert ws.get_response(model=f"{provider}/text", input="Hi.", store=False)["status"] == "completed"
         rows = running.rows()
     assert len(rows) == 2 * len(places)
     assert [row.status for row in rows[1::2]].count("finish") <= 1  # where only the mark at the end was missing

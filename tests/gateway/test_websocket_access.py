@@ -33,7 +33,7 @@ def test_a_key_is_asked_for_at_the_door() -> None:
             pass
         assert refused.value.response.status_code in {401, 403}
         with socket(running.url, Authorization="Bearer secret-of-ann") as ann:
-            first = ann.whole(model="openai-chat/text", input="Hi.")
+            first = ann.get_response(model="openai-chat/text", input="Hi.")
         with socket(running.url, Authorization="Bearer secret-of-ben") as ben:
             error = ben.error(model="openai-chat/text", input="Hi.", previous_response_id=first["id"])
         assert error["code"] == "previous_response_not_found"
@@ -63,6 +63,6 @@ def test_a_message_that_is_too_large_ends_the_connection() -> None:
 def test_a_connection_outlives_the_time_that_a_request_has_to_come(tmp_path: Path) -> None:
     """`penstock serve` gives up on a head that does not come; a WebSocket's has come."""
     with process.gateway(tmp_path, "[serve]\nread = 0.3\npace = 0.0\n") as running, socket(running.base) as ws:
-        first = ws.whole(model="replay/text", input="Hi.", store=False)
+        first = ws.get_response(model="replay/text", input="Hi.", store=False)
         time.sleep(0.5)
-        assert ws.whole(model="replay/text", input="And?", store=False, previous_response_id=first["id"])
+        assert ws.get_response(model="replay/text", input="And?", store=False, previous_response_id=first["id"])

@@ -208,7 +208,7 @@ def test_half_a_message_counts_too() -> None:
             ws.raw.socket.sendall(bytes([0x81, 0xFF]) + (150_000).to_bytes(8, "big") + b"\0\0\0\0" + b"x" * 100_000)
         until(lambda: budget.used > 100_000)
         with socket(running.url) as ws:
-            assert ws.whole(model="openai-chat/text", input="Hi.")["status"] == "completed"
+            assert ws.get_response(model="openai-chat/text", input="Hi.")["status"] == "completed"
         assert budget.used <= 400_000
 
 
@@ -259,7 +259,7 @@ def test_thirty_one_messages_of_ten_megabytes_leave_memory_bounded(tmp_path: Pat
     """Before, they raised it from 59 to 400 MB."""
     with process.gateway(tmp_path, "[serve]\npace = 0.2\ndrain = 1\n") as running, socket(running.base) as ws:
         ws.raw.close_timeout = 0.1
-        ws.whole(model="replay/text", input="Hi.", store=False)
+        ws.get_response(model="replay/text", input="Hi.", store=False)
         before, message = rss(running.process.pid), large("replay/text")
         ws.raw.socket.settimeout(5)
         most = before
@@ -281,7 +281,7 @@ def test_thirty_one_messages_of_ten_megabytes_leave_memory_bounded(tmp_path: Pat
 def test_memory_is_free_again_after_the_turns(tmp_path: Path) -> None:
     with process.gateway(tmp_path, "[serve]\npace = 0.0\n", "--full-speed") as running:
         with socket(running.base) as ws:
-            ws.whole(model="replay/text", input="Hi.", store=False)
+            ws.get_response(model="replay/text", input="Hi.", store=False)
             before = rss(running.process.pid)
             for _ in range(8):
                 ws.raw.send(large("replay/text"))
@@ -297,7 +297,7 @@ def test_many_connections_are_bounded_in_total(tmp_path: Path) -> None:
     config = f"[serve]\npace = 0.2\ndrain = 1\nwebsocket_total = {60 * MB}\n"
     with process.gateway(tmp_path, config) as running, ExitStack() as stack:
         with socket(running.base) as ws:
-            ws.whole(model="replay/text", input="Hi.", store=False)
+            ws.get_response(model="replay/text", input="Hi.", store=False)
         before = most = rss(running.process.pid)
         half = bytes([0x81, 0xFF]) + (30 * MB).to_bytes(8, "big") + b"\0\0\0\0" + b"x" * (20 * MB)
         for _ in range(40):

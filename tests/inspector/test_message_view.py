@@ -39,7 +39,7 @@ def said(text: str, index: int = 0) -> tuple[dict[str, Any], ...]:
 
 
 @pytest.fixture
-def shown(gateway: Inspected, page: Page) -> Callable[[bytes], Locator]:
+def show_message(gateway: Inspected, page: Page) -> Callable[[bytes], Locator]:
     """Show a stream; what comes back is its message."""
 
     def show(data: bytes) -> Locator:
@@ -54,8 +54,8 @@ def shown(gateway: Inspected, page: Page) -> Callable[[bytes], Locator]:
 
 
 @pytest.mark.row("G3")
-def test_markdown_is_drawn(shown: Callable[[bytes], Locator], page: Page) -> None:
-    message = shown(b"".join(sample_streams.interleaved()))
+def test_markdown_is_drawn(show_message: Callable[[bytes], Locator], page: Page) -> None:
+    message = show_message(b"".join(sample_streams.interleaved()))
     assert message.get_by_role("heading", name="Before I decide").is_visible()
     expect(message.locator("strong").first).to_have_text("two readings at once")
     expect(message.get_by_role("row")).to_have_count(3)
@@ -66,15 +66,15 @@ def test_markdown_is_drawn(shown: Callable[[bytes], Locator], page: Page) -> Non
     assert page.evaluate("navigator.clipboard.readText()").startswith("def must_open(")
 
 
-def test_thinking_is_folded_until_it_is_asked_for(shown: Callable[[bytes], Locator]) -> None:
-    message = shown(b"".join(sample_streams.interleaved()))
+def test_thinking_is_folded_until_it_is_asked_for(show_message: Callable[[bytes], Locator]) -> None:
+    message = show_message(b"".join(sample_streams.interleaved()))
     expect(message.locator(".thinking .md")).to_have_count(0)
     message.locator(".thinking summary").click()
     expect(message.locator(".thinking .md")).to_contain_text("look for the rule in the meantime.")
 
 
-def test_calls_are_cards_and_those_of_the_provider_stand_out(shown: Callable[[bytes], Locator]) -> None:
-    message = shown(b"".join(sample_streams.interleaved()))
+def test_calls_are_cards_and_those_of_the_provider_stand_out(show_message: Callable[[bytes], Locator]) -> None:
+    message = show_message(b"".join(sample_streams.interleaved()))
     search = message.get_by_role("region", name="Call of web_search")
     expect(search).to_contain_text("run by the provider")
     expect(search.get_by_role("group", name="Result of web_search")).to_contain_text('"Rules of the gates"')
@@ -83,9 +83,9 @@ def test_calls_are_cards_and_those_of_the_provider_stand_out(shown: Callable[[by
     expect(rain.get_by_role("group", name="Arguments of rain_forecast")).to_contain_text('"north ridge"')
 
 
-def test_sources_are_numbered_and_lead_to_each_other(shown: Callable[[bytes], Locator], page: Page) -> None:
+def test_sources_are_numbered_and_lead_to_each_other(show_message: Callable[[bytes], Locator], page: Page) -> None:
     source = {"type": "source", "index": 1, "url": "https://tides.test/brest", "title": "Brest", "of": 0}
-    message = shown(lines(*said("High water is at 06:12. Low water later."), {**source, "span": [0, 23]}))
+    message = show_message(lines(*said("High water is at 06:12. Low water later."), {**source, "span": [0, 23]}))
     expect(message.locator(".cited")).to_have_text("High water is at 06:12.")
     message.get_by_role("button", name="Source 1", exact=True).click()
     expect(page.locator("[data-source='1']")).to_be_focused()
@@ -96,13 +96,13 @@ def test_sources_are_numbered_and_lead_to_each_other(shown: Callable[[bytes], Lo
 
 
 def test_files_are_shown_played_or_saved_and_never_fetched(
-    shown: Callable[[bytes], Locator], page: Page, problems: list[str]
+    show_message: Callable[[bytes], Locator], page: Page, problems: list[str]
 ) -> None:
     def file(index: int, media: str, data: str = "", url: str = "") -> tuple[dict[str, Any], ...]:
         start = {"type": "file-start", "index": index, "media": media, **({"url": url} if url else {})}
         return (start, {"type": "file-delta", "index": index, "data": data}, {"type": "file-end", "index": index})
 
-    message = shown(
+    message = show_message(
         lines(
             *file(0, "image/png", PIXEL),
             *file(1, "audio/wav", "UklGRgAAAABXQVZF"),
@@ -121,9 +121,9 @@ def test_files_are_shown_played_or_saved_and_never_fetched(
     assert problems == []
 
 
-def test_a_refusal_a_cut_call_and_a_fault_are_told_apart(shown: Callable[[bytes], Locator]) -> None:
+def test_a_refusal_a_cut_call_and_a_fault_are_told_apart(show_message: Callable[[bytes], Locator]) -> None:
     call = {"index": 1, "id": "call_1", "name": "write_log", "json": '{"text": "half'}
-    message = shown(
+    message = show_message(
         lines(
             {"type": "refusal-start", "index": 0},
             {"type": "refusal-delta", "index": 0, "text": "I will not."},
@@ -142,8 +142,8 @@ def test_a_refusal_a_cut_call_and_a_fault_are_told_apart(shown: Callable[[bytes]
 
 
 @pytest.mark.row("G3")
-def test_nothing_a_model_says_runs(shown: Callable[[bytes], Locator], page: Page) -> None:
-    message = shown(b"".join(sample_streams.hostile(20)))
+def test_nothing_a_model_says_runs(show_message: Callable[[bytes], Locator], page: Page) -> None:
+    message = show_message(b"".join(sample_streams.hostile(20)))
     expect(message.locator(".md").first).to_contain_text('<img src=x onerror="window.ran = 2">')
     addresses = message.locator("a").evaluate_all("links => links.map((link) => link.href)")
     assert [address for address in addresses if not address.startswith(("http://", "https://", "mailto:"))] == []
@@ -154,10 +154,10 @@ def test_nothing_a_model_says_runs(shown: Callable[[bytes], Locator], page: Page
     assert page.evaluate("window.ran") is None
 
 
-def test_two_million_letters_are_shown_in_part_and_then_in_full(shown: Callable[[bytes], Locator]) -> None:
+def test_two_million_letters_are_shown_in_part_and_then_in_full(show_message: Callable[[bytes], Locator]) -> None:
     block = "A **paragraph** of some words that is not worth reading.\n\n"
     count = 2_000_000 // len(block)
-    message = shown(lines(*said(block * count + "The very end.")))
+    message = show_message(lines(*said(block * count + "The very end.")))
     more = message.locator(".md-more")
     expect(more).to_contain_text("of 2.0 M letters")
     assert message.locator(".md-page").count() == 4
@@ -168,10 +168,10 @@ def test_two_million_letters_are_shown_in_part_and_then_in_full(shown: Callable[
     expect(more).to_have_count(0)
 
 
-def test_many_lines_of_arguments_are_shown_in_part(shown: Callable[[bytes], Locator]) -> None:
+def test_many_lines_of_arguments_are_shown_in_part(show_message: Callable[[bytes], Locator]) -> None:
     whole = json.dumps({"rows": list(range(5000))})
     call = {"index": 0, "id": "call_1", "name": "sum", "json": whole}
-    message = shown(
+    message = show_message(
         lines({"type": "call-start", "index": 0, "id": "call_1", "name": "sum"}, {"type": "call-end", **call})
     )
     arguments = message.get_by_role("group", name="Arguments of sum")
@@ -181,9 +181,9 @@ def test_many_lines_of_arguments_are_shown_in_part(shown: Callable[[bytes], Loca
 
 
 def test_both_themes_and_a_phone_shut_nobody_out(
-    shown: Callable[[bytes], Locator], page: Page, shot: Callable[[Page, str], None]
+    show_message: Callable[[bytes], Locator], page: Page, shot: Callable[[Page, str], None]
 ) -> None:
-    shown(b"".join(sample_streams.interleaved()))
+    show_message(b"".join(sample_streams.interleaved()))
     assert serious(page) == []
     page.emulate_media(color_scheme="light")
     assert serious(page) == []

@@ -37,7 +37,7 @@ def made(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def put(gateway: Inspected, folder: Path) -> None:
+def serve_from(gateway: Inspected, folder: Path) -> None:
     gateway.inspector._router.pages._folder = folder
     gateway.inspector._router.pages._files = {}
 
@@ -45,7 +45,7 @@ def put(gateway: Inspected, folder: Path) -> None:
 @pytest.mark.row("G3")
 def test_the_page_and_its_files(made: Path) -> None:
     with inspected() as gateway:
-        put(gateway, made)
+        serve_from(gateway, made)
         page, script = get(f"{gateway.url}/"), get(f"{gateway.url}/inspector/assets/main-1.js")
         assert (page.text, page.headers["cache-control"]) == ("<!doctype html><title>a page</title>", "no-cache")
         assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -63,7 +63,7 @@ def test_every_answer_is_held_to_the_policy(made: Path, path: str) -> None:
     import httpx
 
     with inspected() as gateway:
-        put(gateway, made)
+        serve_from(gateway, made)
         with httpx.stream("GET", f"{gateway.url}{path}", timeout=LIMIT) as reply:
             found = dict(row.strip().split(" ", 1) for row in reply.headers["content-security-policy"].split(";"))
             assert found == POLICY
@@ -76,7 +76,7 @@ def test_every_answer_is_held_to_the_policy(made: Path, path: str) -> None:
 @pytest.mark.row("G3")
 def test_without_a_page_there_is_a_word_in_its_place(tmp_path: Path) -> None:
     with inspected() as gateway:
-        put(gateway, tmp_path / "nothing")
+        serve_from(gateway, tmp_path / "nothing")
         page = get(f"{gateway.url}/")
         assert page.status_code == 200
         assert "make web" in page.text

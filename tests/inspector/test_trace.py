@@ -128,7 +128,7 @@ def test_a_web_socket_and_a_background_turn_are_watched_too(gateway: Inspected, 
         return found[0] if found else ""
 
     with web_socket(gateway.url) as ws:
-        ws.whole(model="quick", input="Hi.")
+        ws.get_response(model="quick", input="Hi.")
     assert trace_of(gateway, watcher.until(lambda: one("quick")))["frames"]
     body = {"model": "replay/reasoning", "input": "Hi.", "background": True}
     begun = post(f"{gateway.url}/v1/responses", json=body)

@@ -22,7 +22,7 @@ SOME = st.lists(
 )
 
 
-def shown(request: rq.Request) -> list[str]:
+def call_ids_of(request: rq.Request) -> list[str]:
     return [
         part.id if isinstance(part, rq.Call) else part.call
         for m in request.messages
@@ -58,7 +58,7 @@ def test_pairs_stay_pairs_and_can_be_undone(request_: rq.Request) -> None:
     pair_again = pair(made, Diagnostics())
     assert pair_again is made
     _, back = map_ids(request, NINE, Diagnostics())
-    assert [back.get(word, word) for word in shown(made)] == shown(request)
+    assert [back.get(word, word) for word in call_ids_of(made)] == call_ids_of(request)
 
 
 @pytest.mark.row("B20")
@@ -68,7 +68,7 @@ def test_nine_letters_for_mistral() -> None:
         user("hi"), assistant(call("toolu_01ABC"), call("Ab3dE6gH9")), tool(result("toolu_01ABC"), result("Ab3dE6gH9"))
     )
     made, back = map_ids(request, NINE, notes)
-    first, second, *answers = shown(made)
+    first, second, *answers = call_ids_of(made)
     assert re.fullmatch("[A-Za-z0-9]{9}", first)
     assert second == "Ab3dE6gH9"
     assert answers == [first, second]
@@ -110,7 +110,7 @@ def test_state_in_an_id_goes_no_further_and_state_beside_it_stays_there() -> Non
     assert len(only.id) <= 64
     assert "QQQ" not in only.id
     assert only.extra == extra
-    assert shown(made) == [only.id, only.id]
+    assert call_ids_of(made) == [only.id, only.id]
 
 
 def test_what_a_provider_ran_keeps_its_id() -> None:
@@ -132,7 +132,7 @@ def test_the_prefix_comes_off_calls_results_and_approvals() -> None:
         tool(result("theirs")),
     )
     made = restore_prefix(request, CallIdPrefix())
-    assert shown(made) == ["toolu_1", "toolu_1", "theirs", "theirs"]
+    assert call_ids_of(made) == ["toolu_1", "toolu_1", "theirs", "theirs"]
     ask_ = made.messages[0].parts[1]
     assert isinstance(ask_, rq.Ask)
     assert ask_.call == "toolu_1"
@@ -144,4 +144,4 @@ def test_the_prefix_comes_off_calls_results_and_approvals() -> None:
 def test_out_and_in_again(ids: list[str]) -> None:
     names = CallIdPrefix()
     sent = ask(assistant(*(call(names.name(word)) for word in ids)), tool(*(result(names.name(word)) for word in ids)))
-    assert shown(restore_prefix(sent, names)) == ids * 2
+    assert call_ids_of(restore_prefix(sent, names)) == ids * 2

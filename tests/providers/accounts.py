@@ -67,7 +67,7 @@ def environment(tokens: Upstream, path: Any) -> dict[str, str]:
     }  # fmt: skip
 
 
-def shown(value: object) -> str:
+def printed_forms(value: object) -> str:
     """Everything that printing, logging or writing a value as JSON would show."""
     try:
         dumped = msgspec.json.encode(value, enc_hook=repr).decode()

@@ -24,8 +24,8 @@ from tests.providers.accounts import (
     environment,
     exchange,
     fetch,
+    printed_forms,
     service_account,
-    shown,
 )
 from tests.providers.provider_settings import ENV
 from tests.providers.sigv4 import verified
@@ -260,7 +260,7 @@ def test_no_auth_shows_its_key() -> None:
     env = {**ENV, "AWS_ACCESS_KEY_ID": AWS_ID, "AWS_SECRET_ACCESS_KEY": AWS_SECRET}
     for row in providers().values():
         auth = auth_for(row, key="" if row.auth in {"aws", "google"} else KEY, env=env)
-        seen = shown(auth)
+        seen = printed_forms(auth)
         assert KEY not in seen, row.name
         assert AWS_SECRET not in seen, row.name
 
@@ -268,7 +268,7 @@ def test_no_auth_shows_its_key() -> None:
 def test_a_secret_keeps_itself() -> None:
     secret = Secret(KEY)
     assert secret.reveal() == KEY
-    assert KEY not in shown(secret) + shown([secret]) + shown({"key": secret})
+    assert KEY not in printed_forms(secret) + printed_forms([secret]) + printed_forms({"key": secret})
     with pytest.raises(TypeError):
         pickle.dumps(secret)
 

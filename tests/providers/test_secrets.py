@@ -15,7 +15,7 @@ from penstock.client import Client
 from penstock.errors import ProviderError, explain
 from penstock.providers import Provider, provider
 from penstock.testing import ReceivedRequest, Reply, Upstream
-from tests.providers.accounts import AWS_SECRET, AWS_TOKEN, KEY, TOKEN, environment, exchange, shown
+from tests.providers.accounts import AWS_SECRET, AWS_TOKEN, KEY, TOKEN, environment, exchange, printed_forms
 from tests.providers.provider_settings import ENV, MODEL, name_of
 from tests.providers.test_provider_requests import _config
 
@@ -72,5 +72,5 @@ def test_a_planted_key_is_nowhere(row: Provider, tmp_path: Path) -> None:
         root.removeHandler(listening)
         root.setLevel(before)
     assert any(isinstance(one, ProviderError) for one in found)
-    everything = text.getvalue() + " ".join(shown(one) for one in found)
+    everything = text.getvalue() + " ".join(printed_forms(one) for one in found)
     assert [secret for secret in PLANTED if secret in everything] == []

@@ -92,7 +92,7 @@ SCENES: dict[str, list[list[Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def chat_results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What each scene showed."""
     need_editor()
     from tools.vscode_pack import pack
@@ -135,33 +135,33 @@ def effort(upstream: Upstream) -> None:
 
 
 @pytest.mark.row("G2", "L6")
-def test_thinking_and_answer_are_shown(shown: dict[str, Any]) -> None:
-    assert "Three minutes: 540 litres" in shown["thinking"]["said"]
-    assert "no response was returned" not in shown["thinking"]["said"]
-    assert "540 / 3 = 180 seconds" in shown["thinking"]["unfolded"]
+def test_thinking_and_answer_are_shown(chat_results: dict[str, Any]) -> None:
+    assert "Three minutes: 540 litres" in chat_results["thinking"]["said"]
+    assert "no response was returned" not in chat_results["thinking"]["said"]
+    assert "540 / 3 = 180 seconds" in chat_results["thinking"]["unfolded"]
 
 
 @pytest.mark.row("G2", "P5", "D6")
-def test_a_tool_is_run_and_its_result_answered_turn_after_turn(shown: dict[str, Any]) -> None:
+def test_a_tool_is_run_and_its_result_answered_turn_after_turn(chat_results: dict[str, Any]) -> None:
     """The provider refuses a call, or words, whose signed thinking is missing: also after the window was loaded anew."""
     for scene in ("agent", "again", "reloaded"):
-        assert "It is 3.2 m." in shown[scene]["said"], scene
-    assert re.search(r"Penstock: \d+ of 1M \(0%\)", shown["agent"]["status"]), "how full the window is"
+        assert "It is 3.2 m." in chat_results[scene]["said"], scene
+    assert re.search(r"Penstock: \d+ of 1M \(0%\)", chat_results["agent"]["status"]), "how full the window is"
     # An editor that is loaded anew may have forgotten the last answer.
     for scene, number in (("words", "1"), ("more", "2"), ("words reloaded", "[23]")):
-        assert re.search(rf"Answer number {number}\.", shown[scene]["said"]), scene
+        assert re.search(rf"Answer number {number}\.", chat_results[scene]["said"]), scene
 
 
 @pytest.mark.row("G2")
-def test_titles_are_made_by_the_utility_model(shown: dict[str, Any]) -> None:
-    assert shown["agent"]["title"] == "The water at the gate"
+def test_titles_are_made_by_the_utility_model(chat_results: dict[str, Any]) -> None:
+    assert chat_results["agent"]["title"] == "The water at the gate"
 
 
 @pytest.mark.row("G2", "I9")
-def test_a_rate_limit_is_shown_waited_out_and_can_be_left(shown: dict[str, Any]) -> None:
-    assert re.search(r"waiting \d s: Anthropic's rate limit", shown["wait"]["status"])
-    assert "Now there is room." in shown["wait"]["said"]
-    assert "waiting" not in shown["cancelled"]["status"]
+def test_a_rate_limit_is_shown_waited_out_and_can_be_left(chat_results: dict[str, Any]) -> None:
+    assert re.search(r"waiting \d s: Anthropic's rate limit", chat_results["wait"]["status"])
+    assert "Now there is room." in chat_results["wait"]["said"]
+    assert "waiting" not in chat_results["cancelled"]["status"]
 
 
 @pytest.mark.row("G2")
@@ -175,27 +175,27 @@ def test_a_rate_limit_is_shown_waited_out_and_can_be_left(shown: dict[str, Any])
         ("gone", "The gateway went away in the middle of its answer: try again, or run “Penstock: Check Set-up”."),
     ],
 )
-def test_an_error_is_one_sentence_without_a_stack(shown: dict[str, Any], scene: str, sentence: str) -> None:
-    said = shown[scene]["said"]
+def test_an_error_is_one_sentence_without_a_stack(chat_results: dict[str, Any], scene: str, sentence: str) -> None:
+    said = chat_results[scene]["said"]
     assert f"Reason: {sentence}" in said
     assert "    at " not in said
     assert "extension.cjs" not in said
 
 
 @pytest.mark.row("G2")
-def test_it_goes_on_once_the_gateway_is_back(shown: dict[str, Any]) -> None:
-    assert shown["back"]["said"].startswith("A penstock")
+def test_it_goes_on_once_the_gateway_is_back(chat_results: dict[str, Any]) -> None:
+    assert chat_results["back"]["said"].startswith("A penstock")
 
 
 @pytest.mark.row("G2")
-def test_what_is_chosen_for_a_model_lists_it_no_second_time(shown: dict[str, Any]) -> None:
+def test_what_is_chosen_for_a_model_lists_it_no_second_time(chat_results: dict[str, Any]) -> None:
     """How much it thinks: that it arrived is looked at while the scenes are played."""
-    assert "Understood." in shown["effort"]["said"]
-    assert shown["once"]["count"] == 1
+    assert "Understood." in chat_results["effort"]["said"]
+    assert chat_results["once"]["count"] == 1
 
 
 @pytest.mark.row("G2")
-def test_the_set_up_and_what_was_used_are_pages_to_read(shown: dict[str, Any]) -> None:
-    assert "✓ Keys: there is one for Anthropic, OpenAI, Google Gemini, Mistral" in shown["check"]["shows"]
-    assert "✓ Test request: openai/gpt-4.1-nano answered, with an image, with a tool" in shown["check"]["shows"]
-    assert "gpt-5.5" in shown["usage"]["shows"]
+def test_the_set_up_and_what_was_used_are_pages_to_read(chat_results: dict[str, Any]) -> None:
+    assert "✓ Keys: there is one for Anthropic, OpenAI, Google Gemini, Mistral" in chat_results["check"]["shows"]
+    assert "✓ Test request: openai/gpt-4.1-nano answered, with an image, with a tool" in chat_results["check"]["shows"]
+    assert "gpt-5.5" in chat_results["usage"]["shows"]

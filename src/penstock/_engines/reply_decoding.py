@@ -76,7 +76,7 @@ class ReplyDecoder:
         tail = [*(decoded or ()), *self.decoder.finish()]
         return [*self.after.feed(tail), *self.after.finish()]
 
-    def whole(self, decoded: list[Any]) -> list[AnyEvent]:
+    def finish_body(self, decoded: list[Any]) -> list[AnyEvent]:
         """Returns the events of a body that is not streamed. It is complete even without a finish reason."""
         self.decoder.mark_complete()
         return self.finish(decoded)
@@ -206,7 +206,7 @@ class NativeSource:
     async def _read_body(self) -> ChunkEvents:
         data = await self._incoming.read_all()
         self._done = True
-        events = self._decoding.whole(self.decoder.feed_body(data))
+        events = self._decoding.finish_body(self.decoder.feed_body(data))
         last = events[-1] if events else None
         if isinstance(last, Fault) and last.kind == "truncated" and parse_lenient(data) is None:
             fault = replace(read_http_error(None, self.headers, data), kind="malformed", extra=None)

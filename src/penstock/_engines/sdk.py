@@ -157,7 +157,7 @@ class SdkSource:
             return None
         if self._payloads is None:
             self._done = True
-            return b"", self._decoding.whole(self._decoding.decoder.read_payload(self._body))
+            return b"", self._decoding.finish_body(self._decoding.decoder.read_payload(self._body))
         try:
             async with asyncio.timeout_at(self._due()):
                 payload = await anext(self._payloads, None)

@@ -55,7 +55,7 @@ class Timeouts(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_fields=
     retry_wait: float = 10.0
 
     def __post_init__(self) -> None:
-        for name, value in self.shown().items():
+        for name, value in self.seconds_by_name().items():
             if not value > 0:
                 raise InputError(f"timeouts.{name}: expected seconds greater than 0, found {value}")
 
@@ -63,7 +63,7 @@ class Timeouts(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_fields=
         """Returns these timeouts; those that are not set are taken from `below`."""
         return replace(below, **self.explicit_values(), explicit=self.explicit | below.explicit)
 
-    def shown(self) -> dict[str, float]:
+    def seconds_by_name(self) -> dict[str, float]:
         """Returns the timeouts by name."""
         return {name: value for name, value in asdict(self).items() if name != _EXPLICIT}
 
@@ -141,23 +141,23 @@ class RequestOptions(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_f
         merged["timeouts"] = self.timeouts.over(below.timeouts)
         return replace(below, **merged, explicit=self.explicit | below.explicit)
 
-    def shown(self) -> dict[str, Any]:
+    def without_secrets(self) -> dict[str, Any]:
         """Returns the options without secrets."""
         hidden = {
             "headers": redact_headers(self.headers),
             "proxy": redact(self.proxy),
             "extra_body": sorted(self.extra_body),
-            "timeouts": self.timeouts.shown(),
+            "timeouts": self.timeouts.seconds_by_name(),
             "key": MARK if self.key else "",
         }
         return {name: hidden.get(name, value) for name, value in asdict(self).items() if name != _EXPLICIT}
 
     def __repr__(self) -> str:
-        shown = (f"{name}={value!r}" for name, value in self.shown().items() if name in self.explicit)
+        shown = (f"{name}={value!r}" for name, value in self.without_secrets().items() if name in self.explicit)
         return f"RequestOptions({', '.join(shown)})"
 
     def __rich_repr__(self) -> Any:
-        yield from self.shown().items()
+        yield from self.without_secrets().items()
 
 
 def merge_headers(*rows: Mapping[str, str]) -> dict[str, str]:
