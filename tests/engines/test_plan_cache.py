@@ -104,6 +104,20 @@ def test_changes_are_told_once(env: dict[str, str] | None, monkeypatch: pytest.M
     assert not changes.any()
 
 
+def test_a_server_reads_its_variables_once_and_stored_keys_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LIVE, "unchanging", True)
+    changes = EnvironmentChanges(LIVE)
+    assert changes.any(), "the first time nothing is known"
+    monkeypatch.setenv("PENSTOCK_ENGINE_NOBODY", "sdk")
+    assert not changes.any()
+    monkeypatch.setitem(LIVE.stored, "nobody", "key")  # type: ignore[arg-type]
+    assert changes.any()
+    monkeypatch.setattr(LIVE, "unchanging", False)
+    assert changes.any() is False, "the variables were read again with the keys"
+    monkeypatch.delenv("PENSTOCK_ENGINE_NOBODY")
+    assert changes.any()
+
+
 class Fleeting:
     """Signs every request otherwise, as those do whose tokens run out."""
 

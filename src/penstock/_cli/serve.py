@@ -39,13 +39,17 @@ def run_serve(options: Namespace) -> int:
 
     app: Any = App(config)
     log_setup.setup_logging(config.log, lambda: app.services.secrets)
-    listen(
-        Inspector(app),
-        config.serve,
-        lambda port, server: _on_ready(app, options, port, server),
-        websocket_protocol(app, config.serve),
-        direct_send=config.features.direct_send,
-    )
+    LIVE.unchanging = True
+    try:
+        listen(
+            Inspector(app),
+            config.serve,
+            lambda port, server: _on_ready(app, options, port, server),
+            websocket_protocol(app, config.serve),
+            direct_send=config.features.direct_send,
+        )
+    finally:
+        LIVE.unchanging = False
     return 0
 
 

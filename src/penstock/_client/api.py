@@ -17,7 +17,9 @@ from penstock._client.results import Answer, Stream, UsageTracker
 from penstock._engines.model_resolution import REPLAY, Target, list_configured_providers
 from penstock._engines.router import Router
 from penstock._http.request_options import RequestOptions
+from penstock._messages.options import OPTIONS
 from penstock._messages.request_codecs import reader
+from penstock._option_checks import check_options
 from penstock._providers.model_lists import read_model_list
 from penstock._providers.models import Model
 from penstock._providers.models import models as built_in_models
@@ -131,6 +133,7 @@ class Client:
         protocol, key = _OPERATIONS[operation]
         options, engine, fields = self._split_options(more)
         convert: ConvertOptions = fields.pop("convert", {}).copy()
+        check_options("convert", convert, OPTIONS)
         convert["prompt_caching"] = bool(fields.pop("prompt_caching", False))
         convert["context_management"] = bool(fields.pop("context_management", False))
         if fields.pop("strict", False):

@@ -36,7 +36,7 @@ _STREAMS = (EVENTS, "application/vnd.amazon.eventstream", "application/x-ndjson"
 # `error`. Then the connection is closed.
 GRACE = {"finish": 2.0, "error": 0.1}
 _COUNTED = frozenset({"n", "prompt", "generationConfig"})  # fields that set the number of choices
-_FEW = 3  # frames of a long chunk that are decoded before text runs are looked for
+_FEW = 4  # frames of a long chunk that are decoded before text runs are looked for
 _LONG = 4096  # bytes of a long chunk
 # Tool calls without an id get one. It must differ between answers, also of other processes and after a restart:
 # Claude Code drops a second call with an id that it knows.
@@ -164,7 +164,7 @@ class NativeSource:
                     at, few = found[1], _FEW
                     continue
                 end = _end_of_frames(chunk, at, few, self._frame_end(chunk))
-                few *= 4  # a stream without text runs is decoded in few parts
+                few *= 2  # a stream without text runs is decoded in few parts
                 events += decoder.feed(self._parser.feed([chunk[at:end]]))
                 at = end
                 if self._runs is None:

@@ -22,7 +22,7 @@ from penstock._engines.engine_interface import UpstreamRequest
 from penstock._engines.environ import EnvironmentChanges
 from penstock._engines.model_resolution import Target, resolve_targets
 from penstock._http.request_options import RequestOptions, merge_headers
-from penstock._messages.convert import convert_request, state_keys
+from penstock._messages.convert import convert_unchecked, state_keys
 from penstock._messages.options import ConvertOptions
 from penstock._messages.request_codecs import profile_of, quirks_type
 from penstock._providers.models import model as facts_of
@@ -130,11 +130,11 @@ def _write_body(
     """Fills in the converted body and the diagnostics of what the body cannot carry."""
     row, endpoint, canonical = upstream.provider, upstream.endpoint, upstream.request or request
     options: ConvertOptions = {**plan.convert, **convert, "profile": plan.convert.get("profile"), "strict": False}
-    converted = convert_request(canonical, source, endpoint.protocol, **options)
+    converted = convert_unchecked(canonical, source, endpoint.protocol, options)
     json_by_prompt = any(diagnostic.code == ANY_JSON for diagnostic in converted.diagnostics)
     if json_by_prompt:
         canonical = emulation.request_json_by_prompt(canonical)
-        converted = convert_request(canonical, source, endpoint.protocol, **options)
+        converted = convert_unchecked(canonical, source, endpoint.protocol, options)
     body, dropped = drop_refused_fields(converted.body, row, endpoint)
     upstream.body = merge_bodies(body, upstream.body, upstream.options.extra_body)
     upstream.diagnostics, upstream.cleared = [*converted.diagnostics, *dropped], converted.cleared

@@ -76,15 +76,20 @@ def convert(
     check_options("convert", options, OPTIONS)
     read, write = reader(source), writer(target)
     run = _Conversion(source, target, options)
-    with typed_errors():
+    with typed_errors:
         return run.convert(run.read(body, read), write)
 
 
 def convert_request(request: rq.Request, source: str, target: str, **options: Unpack[ConvertOptions]) -> Converted:
     """Converts a canonical request. `source`: the protocol of the client that gets the answer."""
     check_options("convert_request", options, OPTIONS)
+    return convert_unchecked(request, source, target, options)
+
+
+def convert_unchecked(request: rq.Request, source: str, target: str, options: ConvertOptions) -> Converted:
+    """Does the same without a check of the options."""
     run, write = _Conversion(source, target, options), writer(target)
-    with typed_errors():
+    with typed_errors:
         return run.convert(request, write)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -52,7 +51,7 @@ def reader(name: str) -> Callable[[Object], rq.Request]:
     read: Callable[[Object], rq.Request] = getattr(_module(name, "read"), "read_request")  # noqa: B009 — of Any
 
     def read_guarded(body: Object) -> rq.Request:
-        with typed_errors():
+        with typed_errors:
             return read(body)
 
     return read_guarded
@@ -85,16 +84,18 @@ def _module(name: str, direction: str) -> Any:
     return import_module(module)
 
 
-@contextmanager
-def typed_errors() -> Generator[None]:
+class _TypedErrors:
     """Raises an `InputError` for exceptions that a request of an unexpected shape causes."""
-    try:
-        yield
-    except PenstockError:
-        raise
-    except codec.ILL_SHAPED as error:
-        if codec.STRICT:
-            raise
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, codec.ILL_SHAPED) or isinstance(error, PenstockError) or codec.STRICT:
+            return
         if isinstance(error, RecursionError):  # objects, whose depth is not checked before
             raise TooDeep from error
         raise InputError("the request could not be converted: something in it has an unexpected shape") from error
+
+
+typed_errors = _TypedErrors()  # has no state, so that one serves all

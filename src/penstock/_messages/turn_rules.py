@@ -118,10 +118,12 @@ def drop_empty_parts(request: rq.Request, notes: Diagnostics) -> rq.Request:
 
 def _is_empty(message: rq.Message) -> bool:
     """True if a message has no content and no state."""
-    return message.role != "tool" and all(
-        _is_blank(part) and not any(fields.keys() - {"_"} for fields in (part.extra or {}).values())
-        for part in message.parts
-    )
+    if message.role == "tool":
+        return False
+    for part in message.parts:
+        if not _is_blank(part) or any(fields.keys() - {"_"} for fields in (part.extra or {}).values()):
+            return False
+    return True
 
 
 def _has_content(message: rq.Message) -> bool:
