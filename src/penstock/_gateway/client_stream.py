@@ -192,12 +192,13 @@ class Passthrough:
         and in a later read the error would not be seen either.
         """
         end = sse.last_frame_end(data, self._protocol.end_marks)
-        if end == len(data) and b"error" not in data:
+        has_error = data.rfind(b"error") >= 0
+        if end == len(data) and not has_error:
             return data
         found = sse.split_frames(data[end:])
         remaining = [frame for frame in found if not sse.is_error_frame(frame)]
         self.withheld += len(found) - len(remaining)
-        answer = self._redact(data[:end]) if b"error" in data else data[:end]
+        answer = self._redact(data[:end]) if has_error else data[:end]
         return b"".join([answer, *remaining])
 
     def _write_error(self, data: bytes, fault: Fault) -> bytes:
