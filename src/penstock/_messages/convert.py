@@ -143,7 +143,7 @@ class _Conversion:
 
     def _target_options(self, request: rq.Request) -> Object:
         """Returns the provider options of the target; those of other providers are reported."""
-        if self._target.carries_options:
+        if self._target.carries_options or not request.options:
             return {}
         keys = (self.profile.provider, *self.profile.options)
         options: Object = {}
@@ -222,7 +222,9 @@ class _Conversion:
         if self._crosses:
             request = turn_rules.drop_reasoning_only(request, profile.protocol, notes)
         survey = survey_request(request)
-        if not self._strict and not (survey.is_plain and content_rules.is_encodable(request.tools)):
+        if not self._strict and not (
+            survey.is_plain and (not request.tools or content_rules.is_encodable(request.tools))
+        ):
             request = content_rules.mend_texts(request, notes)
         if survey.has_files:
             request = content_rules.check_media(request, notes)

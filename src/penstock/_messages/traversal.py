@@ -74,13 +74,16 @@ def survey_request(request: rq.Request) -> RequestSurvey:
             found.cache_points += 1
         if tool.kind != "function" or tool.namespace:
             found.has_wrapped_tools = True
-    found.has_blank = not all(message.parts for message in request.messages)
-    others = _survey_texts((part for message in request.messages for part in message.parts), found)
-    for part in _survey_texts(_survey_calls(others, found), found):
-        _survey_rare_part(part, found)
-    found.is_plain = (
-        found.is_plain and all(map(str.isascii, found.call_ids)) and all(map(str.isascii, found.tool_names))
-    )
+    parts: list[Any] = []
+    for message in request.messages:
+        if not message.parts:
+            found.has_blank = True
+        parts += message.parts
+    others = _survey_texts(parts, found)
+    if others:
+        for part in _survey_texts(_survey_calls(others, found), found):
+            _survey_rare_part(part, found)
+    found.is_plain = found.is_plain and "".join(found.call_ids).isascii() and "".join(found.tool_names).isascii()
     return found
 
 

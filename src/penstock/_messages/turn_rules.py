@@ -50,9 +50,11 @@ def promote_system_prompt(request: rq.Request) -> rq.Request:
 
 def place_system(request: rq.Request, how: System, notes: Diagnostics) -> rq.Request:
     """Keeps system messages inside the conversation, moves them to the front, or makes them user messages."""
+    if how == "keep":
+        return request
     front = _system_prompt_length(request.messages)
     inside = [message for message in request.messages[front:] if message.role == "system"]
-    if how == "keep" or not inside:
+    if not inside:
         return request
     if how == "hoist":
         notes.add("system-hoisted", "a system message inside the conversation was moved to the front")
