@@ -124,6 +124,9 @@ async def upstream(at: int) -> None:
 
 
 # ── the load ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+TAIL = 2**14  # bytes in which the end of an answer is looked for: Responses repeats the tools after its usage
+
+
 class Load:
     """So many streams over a few connections; each answer must be 200 and have its end."""
 
@@ -157,7 +160,7 @@ class _Asking(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._head = self._head or data[:60]
-        self._tail = (self._tail + data)[-600:]
+        self._tail = (self._tail + data)[-TAIL:]
         if not self._tail.endswith(_END):
             return
         if not self._head.startswith(b"HTTP/1.1 200") or self._load.end not in self._tail:
