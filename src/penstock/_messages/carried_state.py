@@ -7,7 +7,7 @@ inserts them at their positions. State that the client itself sends takes preced
 
 from __future__ import annotations
 
-from contextlib import suppress
+import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.stores import ReasoningStore
 
 _STATE_PARTS = (rq.Reasoning, rq.Opaque)
+_FLOAT = re.compile(r"[0-9][.eE]")  # also finds some texts, which costs time only
 
 
 class StoredState(msgspec.Struct, omit_defaults=True):
@@ -167,8 +168,13 @@ def call_key(call: rq.Call) -> str:
     """Returns the key of a call: its id, which some providers repeat, and its input in canonical JSON."""
     json = call.json
     if call.form == "json":
-        with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            json = _canonical_json(msgspec.json.decode(call.json or "{}"))
+        try:
+            value = msgspec.json.decode(json or "{}")
+            if _FLOAT.search(json):
+                value = _normalize_numbers(value)
+            json = msgspec.json.encode(value, order="sorted").decode()
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            pass  # hashed as it is
     return "c:" + _hash(call.id, json)
 
 
@@ -186,12 +192,8 @@ def mark_key(mark: str) -> str:
     return "m:" + _hash(mark)
 
 
-def _canonical_json(value: Any) -> str:
-    """Returns JSON with sorted keys, and integers without a decimal point, which JavaScript drops."""
-    return msgspec.json.encode(_normalize_numbers(value), order="sorted").decode()
-
-
 def _normalize_numbers(value: Any) -> Any:
+    """Returns a JSON value with integers that have no decimal point: JavaScript drops it."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -202,11 +204,11 @@ def _normalize_numbers(value: Any) -> Any:
 
 
 def _hash(*texts: str) -> str:
-    digest = blake2b(digest_size=16)
+    data = b""
     for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(data) + data)
-    return digest.hexdigest()
+        encoded = text.encode("utf-8", "surrogatepass")
+        data += b"%d:%b" % (len(encoded), encoded)
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 # ── restoring ─────────────────────────────────────────────────────────────────────────────────────
@@ -216,8 +218,14 @@ def state_keys_of(request: rq.Request) -> list[str]:
     """Returns the keys under which state may be stored for this request."""
     lacking = [message for message in request.messages if _lacks_state(message)]
     keys = [key for message in lacking for key in (*_message_keys(message), *_marker_keys(message))]
-    parts = (part for message in request.messages if message.role == "assistant" for part in message.parts)
-    return [*keys, *(encrypted_key(one) for one in map(ciphertext_of, parts) if one)]
+    carriers = [
+        part
+        for message in request.messages
+        if message.role == "assistant"
+        for part in message.parts
+        if isinstance(part, rq.Opaque) or part.extra
+    ]
+    return [*keys, *(encrypted_key(one) for one in map(ciphertext_of, carriers) if one)]
 
 
 def _message_keys(message: rq.Message) -> list[str]:
@@ -227,7 +235,9 @@ def _message_keys(message: rq.Message) -> list[str]:
 
 def _marker_keys(message: rq.Message) -> list[str]:
     """Returns the keys of the marks of a message. A mark is a model's id, a backslash, and the turn's name."""
-    marks = [as_object(fields.get("_")) for fields in (message.extra or {}).values()]
+    if not message.extra:
+        return []
+    marks = [as_object(fields.get("_")) for fields in message.extra.values()]
     names = [get_text(mark, "marker").rpartition("\\")[2] for mark in marks]
     return [mark_key(name) for name in names if name]
 
