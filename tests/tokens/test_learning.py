@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from penstock._tokens.families import load_tables
 from penstock.events import Finish, Usage
 from penstock.request import Call, File, Message, Request, Result, Text, Tool, Turn
 from penstock.stores import MemoryStore
-from penstock.tokens import HybridTokenEstimator, warning
+from penstock.tokens import HybridTokenEstimator, TokenStore, warning
 from tests.tokens.samples import JSON, PROSE
 
 ASKED = Message("user", [Text(text=PROSE)])
@@ -129,6 +130,15 @@ def test_what_is_not_the_prompts_own_count_teaches_nothing(seen: Any) -> None:
     assert estimator.estimate_conversation([ASKED], "gpt-4o").method == "estimated"
 
 
+@pytest.mark.row("T2", "T5")
+def test_a_prompt_can_be_remembered_without_teaching_the_factor() -> None:
+    estimator = HybridTokenEstimator()
+    estimator.calibrate([ASKED], turn("Low water.", input=1000, output=40), "gpt-4o", learn=False)
+    assert estimator.factor("gpt-4o").turns == 0
+    assert estimator.estimate_conversation([ASKED], "gpt-4o").method == "actual"
+    assert estimator.estimate_conversation([ASKED, answer("Low water.")], "gpt-4o").tokens == 1040
+
+
 @pytest.mark.row("T1", "T5")
 def test_reset_keeps_what_was_learned() -> None:
     estimator = HybridTokenEstimator()
@@ -196,6 +206,28 @@ def test_the_cache_is_bounded() -> None:
     assert len(estimator.cache) == 10
     talk = [Message("user", [Text(text=f"m{place}")]) for place in range(50)]
     assert estimator.estimate_conversation(talk, "gpt-4o").tokens == total(talk)
+
+
+def test_threads_may_share_an_estimator() -> None:
+    """The cache has room for few rows, so that the threads remove each other's rows all the time."""
+    estimator = HybridTokenEstimator(learned=TokenStore().factors)
+    estimator.cache._max_rows = 3
+    talks = [[Message("user", [Text(text=f"{number} {PROSE}")]), answer(f"{number}")] for number in range(8)]
+    alone = {number: total(talk) for number, talk in enumerate(talks)}
+
+    def work(thread: int) -> list[int]:
+        wrong: list[int] = []
+        for step in range(200):
+            number = (thread * 3 + step) % len(talks)
+            if estimator.estimate_conversation(talks[number], "gpt-4o").tokens != alone[number]:
+                wrong.append(number)
+            estimator.calibrate([ASKED, *talks[number]], 500, "gpt-4o", "another")
+        return wrong
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(work, range(4))] == [[], [], [], []]
+    assert estimator.factor("gpt-4o", "another").turns == 800
+    assert len(estimator.cache) <= 3
 
 
 # ── for the gateway ───────────────────────────────────────────────────────────────────────────────────────────────────

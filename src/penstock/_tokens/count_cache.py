@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -32,7 +33,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class CountCache:
-    """Keeps the most recently used counts in memory; reads and writes the others in the store."""
+    """Keeps the most recently used counts in memory; reads and writes the others in the store.
+
+    Threads may share it without a lock: each step is one atomic operation on a dict. A row that another thread removed
+    in between is counted again.
+    """
 
     def __init__(self, store: CountStore | None = None, tenant: str = "", rows: int = 50_000) -> None:
         self._rows: OrderedDict[bytes, Count] = OrderedDict()
@@ -52,13 +57,14 @@ class CountCache:
         except KeyError:
             found = self._count_missing(keys, count)
         for key in keys:
-            if key in rows:
+            with suppress(KeyError):  # the row was removed in between
                 rows.move_to_end(key)
         return found
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Count]:
         """Returns the known counts of these keys."""
-        found = {key: self._rows[key] for key in keys if key in self._rows}
+        memory = self._rows
+        found = {key: row for key in keys if (row := memory.get(key)) is not None}
         missing = [key for key in keys if key not in found]
         if missing and self._store is not None:
             rows = self._store.get(self._tenant, [key.hex() for key in missing])
@@ -66,11 +72,7 @@ class CountCache:
         return found
 
     def add(self, rows: Mapping[bytes, Count]) -> None:
-        self._rows.update(rows)
-        for key in rows:
-            self._rows.move_to_end(key)
-        while len(self._rows) > self._max_rows:
-            self._rows.popitem(last=False)
+        self._add_to_memory(rows)
         if self._store is not None:
             self._store.put(self._tenant, {key.hex(): _PAIR.pack(*count) for key, count in rows.items()})
 
@@ -85,10 +87,19 @@ class CountCache:
             if key not in known:
                 known[key] = new[key] = count(position)
                 self.counted += 1
-        self._rows.update(known)
+        self._add_to_memory({key: row for key, row in known.items() if key not in new})
         if new:
             self.add(new)
         return [known[key] for key in keys]
+
+    def _add_to_memory(self, rows: Mapping[bytes, Count]) -> None:
+        memory = self._rows
+        memory.update(rows)
+        with suppress(KeyError):  # another thread removed the last one
+            for key in rows:
+                memory.move_to_end(key)
+            while len(memory) > self._max_rows:
+                memory.popitem(last=False)
 
 
 # ── digests ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -115,7 +115,9 @@ class ModelCounter:
 
 
 class HybridTokenEstimator:
-    """Counts for any model. One estimator may serve many conversations, but only one thread at a time.
+    """Counts for any model. One estimator may serve many conversations and threads.
+
+    Threads that calibrate at the same time need a factor store; without one, the sample of one of them may be lost.
 
     `chars_per_token` counts text only by its length; `provider_overrides` does so for some providers. With
     `conservative`, `tokens` is the upper bound. `counters` are real tokenizers by the name of their vocabulary.
@@ -247,15 +249,20 @@ class HybridTokenEstimator:
         model: str = "",
         provider: str = "",
         tools: Sequence[Tool] = (),
+        *,
+        learn: bool = True,
     ) -> None:
-        """Learns from a provider's report for this request: a turn, its usage, or only the input tokens."""
+        """Learns from a provider's report for this request: a turn, its usage, or only the input tokens.
+
+        The prompt is remembered with its count. With `learn`, the report also corrects the model's factor.
+        """
         request, outcome = _to_request(request, tools), read_outcome(seen)
         if outcome.input is None or outcome.ran_tools:
             return  # no count, or one that includes the results of provider tools
         counter = self._counter(model or request.model, provider, refresh=True)
         prefixes, frame, counts = self._count_request(counter, request)
         self._remember_prompt(prefixes[-1], outcome)
-        if not outcome.steps:
+        if learn and not outcome.steps:
             self._update_factor(counter, frame[0] + sum(row[0] for row in counts), outcome.input)
 
     def _remember_prompt(self, prompt: bytes, outcome: TurnOutcome) -> None:
