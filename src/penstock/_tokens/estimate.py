@@ -23,6 +23,7 @@ from penstock.request import Message, Request, Tool, Turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from penstock._tokens.text_features import FrameParts, MessageParts
     from penstock.events import Usage
     from penstock.stores import CountStore, FactorStore
 
@@ -102,6 +103,14 @@ class ModelCounter:
     def count_frame(self, request: Request) -> Count:
         counted = self.counter.count_frame(request)
         return estimate_tokens(counted, self.constants), text_features.frame_error(counted, self.constants)
+
+    def split_message(self, message: Message) -> MessageParts:
+        """Counts the text and the files of a message apart."""
+        return text_features.split_message(self.counter.count_message(message), self.constants)
+
+    def split_frame(self, request: Request) -> FrameParts:
+        """Counts tools, framing and hidden additions apart."""
+        return text_features.split_frame(self.counter.count_frame(request), self.constants)
 
     def count_reread_reasoning(self, message: Message, reasoning: float) -> float:
         """Returns how much of a turn's reasoning the model reads again in the next request."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import hypot
 from operator import mul
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from penstock._lenient_json import as_json
 from penstock._tokens import file_costs
@@ -21,11 +21,13 @@ from penstock.request import Call, File, Json, Message, Opaque, Reasoning, Reque
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock._tokens.count_cache import Count
 
 BASE, MESSAGE, TEXT, CALL, RESULT, REASONING, HIDDEN, CITATIONS, TOOLS, TOOL, SCHEMA, FORCED, FORMAT, SHAPE = range(
     len(FEATURE_NAMES)
 )
-_FRAME_FEATURES = (TOOLS, TOOL, SCHEMA, FORCED, FORMAT, SHAPE)
+_TOOL_FEATURES, _HIDDEN_FEATURES = (TOOL, SCHEMA), (TOOLS, FORCED, FORMAT, SHAPE)
+_FRAME_FEATURES = (*_TOOL_FEATURES, *_HIDDEN_FEATURES)
 TEXT_ERROR = 0.05  # share of a text's tokens
 _FRAME_ERROR, _BASE_ERROR, _MESSAGE_ERROR = 0.08, 2.0, 0.5  # share of the frame; tokens of a prompt; of a message
 _KNOWN_FILE_ERROR, _GUESSED_FILE_ERROR = 0.12, 0.45  # the file's header was read, or its size was guessed
@@ -82,6 +84,44 @@ def frame_error(features: FeatureAmounts, constants: tuple[float, ...]) -> float
 def combine_errors(frame: float, messages: float) -> float:
     """Returns the error of a whole prompt. The two errors are independent."""
     return hypot(frame, messages)
+
+
+# ── parts for a breakdown ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class FrameParts(NamedTuple):
+    """Tokens and error of what stands around the messages.
+
+    `tools` are the tools of the caller. `framing` is what every prompt has. `hidden` is what the provider adds and
+    never shows: its prompt for tools, built-in tools, a forced choice, the response format.
+    """
+
+    tools: Count
+    framing: Count
+    hidden: Count
+
+
+class MessageParts(NamedTuple):
+    """Tokens and error of a message: its text with the framing, and its images and other files."""
+
+    text: Count
+    files: Count
+
+
+def split_frame(features: FeatureAmounts, constants: tuple[float, ...]) -> FrameParts:
+    """Splits the count of a frame. The tokens add up to `estimate_tokens`."""
+
+    def tokens(positions: Iterable[int]) -> float:
+        return sum(features.amounts[position] * constants[position] for position in positions)
+
+    tools, framing, hidden = tokens(_TOOL_FEATURES), tokens([BASE]), tokens(_HIDDEN_FEATURES)
+    return FrameParts((tools, _FRAME_ERROR * tools), (framing, _BASE_ERROR), (hidden, _FRAME_ERROR * hidden))
+
+
+def split_message(features: FeatureAmounts, constants: tuple[float, ...]) -> MessageParts:
+    """Splits the count of a message. The tokens add up to `estimate_tokens`."""
+    tokens, error = estimate_tokens(features, constants), message_error(features, constants)
+    return MessageParts((tokens - features.files, error - features.risk), (features.files, features.risk))
 
 
 # ── counting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
