@@ -80,6 +80,7 @@ class Decoder:
         keep = weak_method(self.keep_texts)
         self.templates: TemplateReader = TemplateReader(self.ledger, self.ignored, self.counted, keep)
         self.irregular: int = 0  # frames that are not strict JSON of the expected type; a passthrough checks them
+        self.without_choices: int = 0  # payloads without choices; a passthrough may remove one that only reports usage
         self.malformed: int = 0  # irregular frames that cannot be read at all: they are skipped
 
     @property

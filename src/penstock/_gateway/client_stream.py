@@ -109,7 +109,7 @@ class Passthrough:
 
     __slots__ = (
         "_buffer _decoder _ended _irregular _last _protocol _reply _rewrites_errors _start _suspect _turn_request "
-        "withheld"
+        "_without_choices withheld"
     ).split()
 
     def __init__(self, turn_request: TurnRequest, reply: ModelReply | None = None) -> None:
@@ -117,7 +117,7 @@ class Passthrough:
         self._protocol = protocols.protocol(turn_request.protocol)
         self._buffer = sse.FrameBuffer()
         self._decoder = reply.decoder if reply is not None else None
-        self._irregular = 0  # the last value of `Decoder.irregular`
+        self._irregular = self._without_choices = 0  # the last values of the decoder
         self._suspect = False  # a frame that it counted may still be in the buffer
         # Clients of this framing read errors in different forms; the writer sends all of them.
         self._rewrites_errors = turn_request.framing == "sse+json"
@@ -185,7 +185,18 @@ class Passthrough:
         return b"".join(remaining) if len(remaining) < len(found) else data
 
     def _drop_usage(self, data: bytes) -> bytes:
-        return data if self._turn_request.include_usage else sse.remove_usage_frames(data)
+        """Remove chunks that only report usage, if the client did not ask for them. The decoder tells if there are."""
+        if self._turn_request.include_usage:
+            return data
+        decoder = self._decoder
+        if decoder is None:
+            return sse.remove_usage_frames(data)
+        count = decoder.without_choices - self._without_choices
+        if not count:
+            return data
+        if not self._buffer and (self._reply is None or not self._reply.holding):
+            self._without_choices = decoder.without_choices
+        return sse.remove_usage_frames(data, several=count > 1)
 
     def _write_end(self, data: bytes) -> bytes:
         """Return the read that finishes the answer. An error after its last frame is withheld: the answer is complete,

@@ -111,13 +111,13 @@ def split_frames(data: bytes) -> list[bytes]:
     return [*result, b"".join(lines)] if lines else result
 
 
-def remove_usage_frames(data: bytes) -> bytes:
-    """Remove Chat chunks that only report usage. Other frames are not parsed."""
+def remove_usage_frames(data: bytes, *, several: bool = True) -> bytes:
+    """Remove Chat chunks that only report usage. Other frames are not parsed. Not `several`: there is at most one."""
     positions = [position for name in _NO_CHOICES if (position := data.rfind(name)) >= 0]
     if not positions:
         return data
     start, end, position = 0, len(data), positions[0]
-    if len(positions) == 1 and all(data.rfind(name, 0, position) < 0 for name in _NO_CHOICES):
+    if not several or (len(positions) == 1 and all(data.rfind(name, 0, position) < 0 for name in _NO_CHOICES)):
         start, end = _last_end(data, position), _next_end(data, position)
     remaining = [frame for frame in split_frames(data[start:end]) if not is_usage_frame(frame)]
     return b"".join([data[:start], *remaining, data[end:]])

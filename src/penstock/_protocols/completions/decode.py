@@ -128,6 +128,7 @@ class CompletionsDecoder(Decoder):
 
     def _has_metadata(self, chunk: TextChunk) -> bool:
         """Returns True for a chunk without choices that has usage or an error; keeps an unknown one."""
+        self.without_choices += 1
         if chunk.error is None and (chunk.object == "error" or self.frame[0] == b"error"):
             chunk.error = {"message": chunk.message, "type": chunk.type, "code": chunk.code}
         if chunk.usage is not None or chunk.error is not None:

@@ -89,6 +89,7 @@ class ChatDecoder(Decoder):
 
     def _has_turn_data(self, chunk: wire.ChatChunk) -> bool:
         """True if a chunk without choices has data of a turn; else it is a keep-alive, an error or unknown."""
+        self.without_choices += 1
         if chunk.prompt_filter_results is not None:
             self._finish_fields["prompt_filter_results"] = chunk.prompt_filter_results  # before the turn begins
         if chunk.type in KEEP_ALIVE_TYPES:
