@@ -162,8 +162,9 @@ class CallIdPrefix:
 
     def restore(self, id: str) -> str:
         """The provider's own id. One that was never ours comes back as it is, less what the host appended."""
-        ours = self._dashed.sub(r"\1\2", id.split(self._reserved, 1)[0]) if self._reserved else id
-        return ours.removeprefix(self.prefix)
+        if self._reserved and self._reserved[:-1] in id:
+            id = self._dashed.sub(r"\1\2", id.split(self._reserved, 1)[0])  # noqa: A001 — as the parameter is called
+        return id.removeprefix(self.prefix)
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         return [self._named(event) if type(event) in _FIELDS else event for event in events]

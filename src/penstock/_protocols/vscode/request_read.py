@@ -129,8 +129,9 @@ class VSCodeRequestReader:
         return [rq.Opaque(NAME, kind, part)] if read is None else read(self, part)
 
     def _read_text(self, part: Object) -> list[rq.AnyPart]:
-        if len(part) == 1 and "value" in part:
-            return [rq.Text(part["value"])]
+        value = part.get("value")
+        if type(value) is str and len(part) == 1 + ("kind" in part):
+            return [rq.Text(value)]
         extra = build_extra(NAME, strict.unknown_fields(part, _TEXT), mid=part.get("$mid"))
         return [rq.Text(strict.require_text(part, "value"), strict.get_flag(part, "refusal") or False, extra=extra)]
 
@@ -144,6 +145,9 @@ class VSCodeRequestReader:
         call = rq.Call(strict.require_text(part, "callId"), strict.require_text(part, "name"))
         self._names[call.id] = call.name
         arguments = part.get("input")
+        if type(arguments) is dict and len(part) == 3 + ("kind" in part) and call.name not in self._custom:
+            call.json = input_json(arguments)  # the usual call, which has nothing else
+            return [call]
         own = {key: value for key, value in part.items() if key not in _CALL or value is None}
         extra = strict.get_object(part, "extra")
         state = strict.pick_provider_state(extra)
@@ -165,6 +169,8 @@ class VSCodeRequestReader:
             result.content = self._read_contents(content, host)  # pyright: ignore[reportUnknownArgumentType]
         else:
             raise BadRequest("a list of parts", content, "content")
+        if not host and not isinstance(content, str) and len(part) == 2 + ("kind" in part):
+            return [result]  # the usual result, which has nothing else
         result.failed = strict.get_flag(part, "isError") or False
         marks: Object = {"unfailed": part.get("isError") is False, "text": isinstance(content, str), "host": host}
         result.extra = build_extra(NAME, strict.unknown_fields(part, _RESULT), **marks, mid=part.get("$mid"))
@@ -234,6 +240,10 @@ def _last_marker(host: Sequence[list[Any]]) -> str:
 
 def split_results(message: rq.Message, units: list[list[rq.AnyPart]]) -> list[rq.Message]:
     """Returns the message with these units. Tool results and the other units become two messages."""
+    if len(units) == 1 and message.extra is None and not message.name:  # the usual message
+        has_result = type(units[0][0]) is rq.Result
+        if not has_result or message.role == "user":
+            return [rq.Message("tool" if has_result else message.role, units[0])]
     results = [position for position, unit in enumerate(units) if type(unit[0]) is rq.Result]
     if not results:
         message.parts = [part for unit in units for part in unit]
