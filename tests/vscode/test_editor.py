@@ -216,7 +216,7 @@ def test_many_models_further_gateways_keys_and_what_is_off_by_default(tmp_path: 
             **looking_at(upstream), "hosts": lambda _: hosts, "away": lambda _: other.stop(), "back": lambda _: other.start(),
         }  # fmt: skip
         with Control(commands) as control:
-            right(editor.suites(["keys", "extras"], control), least=14)
+            right(editor.suites(["keys", "extras"], control), least=13)
     assert [notice for notice in editor.notices if "Set Key" in notice]
 
 

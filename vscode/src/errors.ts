@@ -33,7 +33,11 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   },
   "not-found": { what: "does not have this model", fix: "pick another model", lasting: true, code: "NotFound" },
   invalid: { what: "did not accept the request", fix: "start a new chat or pick another model", lasting: true },
-  "too-large": { what: "cannot take a prompt this long", fix: "start a new chat or attach less", lasting: true },
+  "too-large": {
+    what: "cannot take a prompt this long",
+    fix: "start a new chat, attach less or pick a model with a larger window",
+    lasting: true,
+  },
   "rate-limit": { what: "is at its rate limit", fix: AGAIN, lasting: false },
   overloaded: { what: "is overloaded", fix: AGAIN, lasting: false },
   server: { what: "failed", fix: AGAIN, lasting: false },
@@ -60,6 +64,7 @@ const OF_GATEWAY: Readonly<Record<string, Partial<Fault>>> = {
 export const GATEWAY = "The gateway";
 const OTHER: Fault = { what: "failed", fix: "try again or pick another model", lasting: false };
 const LONG = 300;
+const TOO_MANY_BYTES = 413; // the body was too large, whatever it counts in tokens
 
 /** A failure that a person is to read. */
 export class Failure extends Error {
@@ -78,18 +83,20 @@ export class Failure extends Error {
   }
 }
 
-/** The failure that an error line tells of. */
-export function failureOf(line: ErrorLine, provider: string): Failure {
-  return new Failure(sentence(line, provider), line.fault);
+/** The failure that an error line tells of. `promptSize`: the size of its prompt, which is told if it was too long. */
+export function failureOf(line: ErrorLine, provider: string, promptSize?: () => string): Failure {
+  const size = line.fault === "too-large" && line.status !== TOO_MANY_BYTES ? promptSize?.() : undefined;
+  return new Failure(sentence(line, provider, size), line.fault);
 }
 
-export function sentence(line: ErrorLine, provider: string): string {
+export function sentence(line: ErrorLine, provider: string, promptSize?: string): string {
   const row = { ...(FAULTS[line.fault] ?? OTHER), ...(provider === GATEWAY ? OF_GATEWAY[line.fault] : undefined) };
   const told = [line.status, short(line.message)].filter(Boolean).join(": ");
   const fix = line.retryAfter && !row.lasting ? `try again in ${Math.ceil(line.retryAfter)} seconds` : row.fix;
   const id = line.requestId ? ` (request ${line.requestId})` : "";
   const who = provider ? provider.charAt(0).toUpperCase() + provider.slice(1) : "The provider";
-  return `${who} ${row.what}${told ? ` (${told})` : ""}: ${fix}${id}.`;
+  const counted = promptSize ? `; penstock counted ${promptSize}` : "";
+  return `${who} ${row.what}${told ? ` (${told})` : ""}${counted}: ${fix}${id}.`;
 }
 
 /** One line of what somebody else said, without the full stop that our own sentence brings. */

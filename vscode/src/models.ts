@@ -66,8 +66,9 @@ export function listed(models: readonly Model[], choice: Choice, suffix = ""): L
 }
 
 function information(model: Model, suffix: string): Information {
-  const { id, name, family, version, maxInputTokens, maxOutputTokens, capabilities, detail, tooltip } = model;
+  const { id, name, family, version, maxInputTokens, maxOutputTokens, capabilities, detail } = model;
   const { maxContextWindowTokens, category, pricing, configurationSchema } = model;
+  const tooltip = tooltipOf(model);
   return {
     id: id + suffix,
     name: honestName(name, family),
@@ -85,6 +86,24 @@ function information(model: Model, suffix: string): Information {
     ...(pricing && { pricing }),
     ...(configurationSchema && { configurationSchema }),
   };
+}
+
+/** The gateway's tooltip, which says that a window is assumed; where it does not, that is added. */
+function tooltipOf({ tooltip = "", assumed, maxInputTokens }: Model): string {
+  if (!assumed || tooltip.includes("assumed")) return tooltip;
+  const added = `The context window is not known: ${maxInputTokens.toLocaleString("en")} tokens are assumed.`;
+  return [tooltip, added].filter(Boolean).join(". ");
+}
+
+/** All that the host is told of a list. Learned factors change with nearly every reply, and are not part of it. */
+export function fingerprint(models: readonly Model[]): string {
+  return JSON.stringify(models.map(({ counting: _, ...told }) => told));
+}
+
+/** The longest prompt that a model takes; undefined where its window is not known and the number in the list is assumed. */
+export function inputLimit({ maxInputTokens, maxContextWindowTokens, assumed }: Model): number | undefined {
+  // An older gateway does not say `assumed`, but it leaves an unknown window out.
+  return (assumed ?? maxContextWindowTokens === undefined) ? undefined : maxInputTokens;
 }
 
 /** What tells the models of a further gateway from ours: where it is. */

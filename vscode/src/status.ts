@@ -1,8 +1,10 @@
-// What the status bar says: the gateway's state, how full the window is, what is waited for, what was shortened. Words
-// only, made from values; the item itself is in extension.ts.
+// What the status bar says: the gateway's state, the size of the prompt, how full the window is, what is waited for, what
+// was shortened. Words only, made from values; the item itself is in telling.ts.
 
+import { describeSize, measure, type PromptSize, withCommas } from "./chat/preflight.ts";
 import type { State } from "./gateway/keeper.ts";
-import type { CompactedLine, Tokens, WaitLine } from "./wire.ts";
+import { inputLimit } from "./models.ts";
+import type { CompactedLine, Model, Tokens, WaitLine } from "./wire.ts";
 
 export interface Shown {
   readonly text: string;
@@ -15,13 +17,26 @@ interface Wait {
   readonly text: (left: number) => string;
 }
 
+interface Prompt {
+  readonly size: PromptSize;
+  readonly model: Model;
+}
+
+interface Usage {
+  readonly tokens: Tokens;
+  readonly model: Model;
+  readonly estimated: boolean;
+}
+
 export class Status {
   readonly #waits = new Map<object, Wait>();
   readonly #now: () => number;
   #state: State = { is: "idle" };
   #trouble = "";
-  #usage = "";
-  #tight = "";
+  #request: object | undefined;
+  #prompt: Prompt | undefined;
+  #usage: Usage | undefined;
+  #answered = false;
   #compacted: CompactedLine | undefined;
 
   constructor(now: () => number = Date.now) {
@@ -38,19 +53,21 @@ export class Status {
   }
 
   /** A person asks something: what was said of the question before is over. */
-  begin(): void {
-    this.#tight = "";
+  begin(request: object): void {
+    this.#request = request;
+    this.#prompt = undefined;
+    this.#answered = false;
     this.#compacted = undefined;
   }
 
-  used(tokens: Tokens, model: { name: string; maxContextWindowTokens?: number; maxInputTokens: number }): void {
-    const window = model.maxContextWindowTokens ?? model.maxInputTokens;
-    const share = Math.round((100 * (tokens.total_tokens ?? 0)) / window);
-    this.#usage = `${short(tokens.total_tokens ?? 0)} of ${short(window)} (${share}%)`;
+  /** The prompt of a request was counted. A count that arrives after the next question is ignored. */
+  prompt(request: object, size: PromptSize, model: Model): void {
+    if (request === this.#request) this.#prompt = { size, model };
   }
 
-  tight(tokens: number, model: { name: string; maxInputTokens: number }): void {
-    this.#tight = `The prompt is about ${short(tokens)} of the ${short(model.maxInputTokens)} tokens that ${model.name} takes.`;
+  used(request: object, tokens: Tokens, model: Model, estimated = false): void {
+    this.#usage = { tokens, model, estimated };
+    this.#answered ||= request === this.#request;
   }
 
   /** The gateway waits before it asks a provider again: the seconds that are left are shown. */
@@ -82,17 +99,48 @@ export class Status {
 
   shown(): Shown {
     const waiting = this.#waiting();
+    const warning = this.#sizeWarning();
     const { before } = this.#compacted ?? {};
     const compacted = this.#compacted && `compacted${before ? ` from ${short(before)}` : ""}`;
-    const more = waiting || [this.#usage, compacted].filter(Boolean).join(", ");
+    const more = waiting || [this.#tokens(), warning.short, compacted].filter(Boolean).join(", ");
     const bad = this.#state.is === "failed" || this.#trouble !== "";
-    const icon = waiting ? "watch" : bad ? "warning" : ICONS[this.#state.is];
-    const lines = [this.#about(), this.#trouble, this.#usage && `Last reply: ${this.#usage} tokens.`];
+    const icon = waiting ? "watch" : bad || warning.short ? "warning" : ICONS[this.#state.is];
+    const lines = [this.#about(), this.#trouble, describeUsage(this.#usage), describePrompt(this.#prompt)];
     return {
       text: `$(${icon}) Penstock${more ? `: ${more}` : ""}`,
-      tooltip: [...lines, waiting, this.#shortened(), this.#tight].filter(Boolean).join("\n\n"),
-      warning: bad || this.#tight !== "",
+      tooltip: [...lines, warning.long, waiting, this.#shortened()].filter(Boolean).join("\n\n"),
+      warning: bad || warning.short !== "",
     };
+  }
+
+  /** While a question is answered the size of its prompt, then what was used. */
+  #tokens(): string {
+    if (this.#prompt && !this.#answered) {
+      const { tokens, limit } = this.#prompt.size;
+      return `prompt ${share(tokens, limit)}`;
+    }
+    return this.#usage ? share(this.#usage.tokens.total_tokens ?? 0, windowOf(this.#usage.model)) : "";
+  }
+
+  /** A prompt at 90% of a known limit or more. What the provider counted goes before any count of ours. */
+  #sizeWarning(): { readonly short: string; readonly long: string } {
+    const { model, size } = this.#lastSize() ?? {};
+    if (!model || !size?.level) return { short: "", long: "" };
+    const where = size.level === "over" ? "over the limit" : "near the limit";
+    const then = model.compacts
+      ? "The gateway shortens a conversation that the provider refuses."
+      : "If the provider refuses it, start a new chat, attach less or pick a model with a larger window.";
+    return {
+      short: where,
+      long: `The prompt is ${where} of ${model.name}: ${describeSize(size)}. It was sent. ${then}`,
+    };
+  }
+
+  #lastSize(): Prompt | undefined {
+    const { tokens, model, estimated } = this.#usage ?? {};
+    if (!this.#answered || !model || estimated || tokens?.prompt_tokens === undefined) return this.#prompt;
+    const limit = this.#prompt ? this.#prompt.size.limit : inputLimit(model);
+    return { model, size: measure({ tokens: tokens.prompt_tokens, method: "actual" }, limit) };
   }
 
   /** The wait that lasts longest. */
@@ -118,6 +166,33 @@ export class Status {
 }
 
 const ICONS = { idle: "circle-outline", starting: "loading~spin", ready: "pass", failed: "warning" } as const;
+
+/** The context window, where it is known. */
+const windowOf = (model: Model): number | undefined => {
+  const limit = inputLimit(model);
+  return limit && Math.max(limit, model.maxContextWindowTokens ?? 0);
+};
+
+function share(tokens: number, whole: number | undefined): string {
+  return whole
+    ? `${short(tokens)} of ${short(whole)} (${Math.round((100 * tokens) / whole)}%)`
+    : `${short(tokens)} tokens`;
+}
+
+function describePrompt(prompt: Prompt | undefined): string {
+  return prompt ? `The prompt, as counted before it was answered: ${describeSize(prompt.size)}.` : "";
+}
+
+function describeUsage(usage: Usage | undefined): string {
+  if (!usage) return "";
+  const { tokens, model, estimated } = usage;
+  const [prompt, completion] = [tokens.prompt_tokens ?? 0, tokens.completion_tokens ?? 0].map(withCommas);
+  const window = windowOf(model);
+  const room = window
+    ? `The context window of ${model.name} is ${withCommas(window)} tokens.`
+    : `The context window of ${model.name} is not known: ${withCommas(model.maxInputTokens)} tokens are assumed.`;
+  return `Last reply: ${prompt} tokens in, ${completion} out (${estimated ? "estimated" : "actual"}). ${room}`;
+}
 
 export function short(number: number): string {
   if (number < 1_000) return String(Math.round(number));

@@ -34,9 +34,9 @@ export function statusBar(context: vscode.ExtensionContext): Bar {
 }
 
 const noticesOf = (status: Status, show: (change?: unknown) => void): Notices => ({
-  onBegin: () => show(status.begin()),
-  onUsage: (tokens, model) => show(status.used(tokens, model)),
-  onTight: (tokens, model) => show(status.tight(tokens, model)),
+  onBegin: (request) => show(status.begin(request)),
+  onPrompt: (request, size, model) => show(status.prompt(request, size, model)),
+  onUsage: (request, tokens, model, estimated) => show(status.used(request, tokens, model, estimated)),
   onWait: (request, line) => show(status.wait(request, line)),
   onSilence: (request, seconds, who) => show(status.silence(request, seconds, who)),
   onCompacted: (_, line) => show(status.compacted(line)),

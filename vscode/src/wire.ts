@@ -30,6 +30,8 @@ export interface Model {
   readonly maxInputTokens: number;
   readonly maxOutputTokens: number;
   readonly maxContextWindowTokens?: number;
+  /** The context window is not known, and maxInputTokens is assumed. */
+  readonly assumed?: boolean;
   readonly capabilities: { readonly toolCalling?: boolean | number; readonly imageInput?: boolean };
   readonly tooltip?: string;
   readonly detail?: string;
@@ -52,6 +54,23 @@ export interface Tokens {
   readonly total_tokens?: number;
   readonly prompt_tokens_details?: Readonly<Record<string, number>>;
   readonly completion_tokens_details?: Readonly<Record<string, number>>;
+}
+
+/** How many tokens a prompt has. Bounds are missing where the extension estimated it. */
+export interface PromptCount {
+  readonly tokens: number;
+  /** `actual`: the provider counted this prompt; `hybrid`: it counted the earlier turns; `estimated`. */
+  readonly method: string;
+  readonly confidence?: number;
+  readonly low?: number;
+  readonly high?: number;
+}
+/** The gateway's count of a whole prompt. */
+export interface CountedPrompt {
+  readonly prompt: PromptCount;
+  /** The model's input limit; undefined where its window is not known. */
+  readonly limit?: number;
+  readonly assumed: boolean;
 }
 
 export interface StartLine {
@@ -179,6 +198,13 @@ export function asLine(value: unknown): Line | undefined {
   const check =
     typeof line.kind === "string" && Object.hasOwn(KINDS, line.kind) ? KINDS[line.kind as Line["kind"]] : undefined;
   return check?.(line) ? (value as Line) : undefined;
+}
+
+/** The answer of /vscode/count to a whole prompt; undefined from a gateway that counts only single items. */
+export function asCountedPrompt(value: unknown): CountedPrompt | undefined {
+  const { prompt, limit, assumed } = (value ?? {}) as { prompt?: PromptCount; limit?: unknown; assumed?: unknown };
+  if (typeof prompt?.tokens !== "number" || typeof prompt.method !== "string") return undefined;
+  return { prompt, assumed: assumed === true, ...(typeof limit === "number" && { limit }) };
 }
 
 export interface MessagePart {

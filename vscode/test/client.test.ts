@@ -60,6 +60,33 @@ test("a policy for the length of prompts is asked for", async () => {
   assert.deepEqual(asked, ["/vscode/models?max_input=context-window", "/vscode/models"]);
 });
 
+test("a policy that the gateway does not take is said with the name of the setting", async () => {
+  const error = '{"error":{"message":"max_input: half is not a policy"}}';
+  const gateway = await client((_, response) => void response.writeHead(400).end(error));
+  await assert.rejects(gateway.models(undefined, "half"), {
+    message:
+      "The gateway does not take penstock.models.maxInput (max_input: half is not a policy): correct the setting.",
+  });
+  await assert.rejects(gateway.models(), /The gateway did not accept the request/);
+});
+
+test("a count of a whole prompt is read as far as it is one", async () => {
+  const prompt = { tokens: 12, method: "hybrid", confidence: 0.9, low: 11, high: 13 };
+  const answers: [number, object | string, unknown][] = [
+    [200, { version: 1, prompt, limit: 900, assumed: false }, { prompt, limit: 900, assumed: false }],
+    [200, { version: 1, prompt, limit: null, assumed: true, warning: null }, { prompt, assumed: true }],
+    [200, { version: 1, counts: [], exact: false }, undefined],
+    [200, { version: 1, prompt: { tokens: "12" } }, undefined],
+    [200, "not JSON", undefined],
+    [400, { version: 1, prompt, limit: 900 }, undefined],
+  ];
+  for (const [status, body, found] of answers) {
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    const gateway = await client((_, response) => void response.writeHead(status).end(text));
+    assert.deepEqual(await gateway.count("{}", new AbortController().signal), found);
+  }
+});
+
 test("health is a yes or a no", async () => {
   assert.equal(await (await client((_, response) => void response.end('{"status":"ok"}'))).healthy(), true);
   assert.equal(await (await client((_, response) => void response.writeHead(503).end())).healthy(), false);

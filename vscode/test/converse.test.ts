@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { type Asked, converse, requestOf, type Services } from "../src/chat/converse.ts";
 import { Counter } from "../src/chat/counting.ts";
+import type { PromptSize } from "../src/chat/preflight.ts";
 import { Refusals } from "../src/chat/refusals.ts";
 import { Failure } from "../src/errors.ts";
 import { Client } from "../src/gateway/client.ts";
+import type { Model, Tokens } from "../src/wire.ts";
 import { Data, full, gateway, lines, model, type Say, type Server, Text } from "./host.ts";
 
 const servers: Server[] = [];
@@ -87,27 +89,140 @@ test("what the host asks for is in the request", () => {
   assert.equal("modelConfiguration" in utility({}), false, "a model without the choice is not told");
 });
 
-test("a prompt that is too long is refused with numbers before it is sent", async () => {
-  const server = await served((_, response) => void response.end(OK));
-  const long = { ...HI, messages: [{ role: 1, content: [new Text("word ".repeat(1200))] }] };
-  await assert.rejects(ask(long, services(server.url)), {
-    message: "The prompt is about 1,204 tokens and Tiny 1 takes 1,000: start a new chat or attach less.",
-  });
-  assert.equal(server.seen.length, 0);
-  assert.deepEqual((await ask({ ...long, model: model({ compacts: true }) }, services(server.url)))[0], new Text("Hi"));
-  let tight = 0;
-  const near = { ...HI, messages: [{ role: 1, content: [new Text("word ".repeat(950))] }] };
-  await ask(
-    near,
-    services(server.url, {
-      notices: {
-        onTight: (tokens) => {
-          tight = tokens;
-        },
-      },
-    }),
+const chats = (server: Server) => server.seen.filter(({ path }) => path.endsWith("chat"));
+
+interface Answers {
+  readonly chat?: Say;
+  readonly count?: Say;
+}
+
+/** A gateway that answers chats and counts apart. */
+const answering = ({ chat = (_, response) => void response.end(OK), count = () => {} }: Answers): Promise<Server> =>
+  served((seen, response) => (seen.path.endsWith("count") ? count : chat)(seen, response));
+
+const counted = (prompt: object, more: object = {}): Say => {
+  const answer = { version: 1, prompt, limit: 1000, assumed: false, warning: null, ...more };
+  return (_, response) => void response.end(JSON.stringify(answer));
+};
+
+/** The first size that is told of a prompt. */
+async function sizeOf(asked: Asked, server: Server): Promise<PromptSize> {
+  const { promise, resolve } = Promise.withResolvers<PromptSize>();
+  await ask(asked, services(server.url, { notices: { onPrompt: (_, size) => resolve(size) }, slowCount: 30_000 }));
+  return promise;
+}
+
+const words = (number: number, more: Partial<Model> = {}): Asked => ({
+  ...HI,
+  model: model(more),
+  messages: [{ role: 1, content: [new Text("word ".repeat(number))] }],
+});
+
+test("a prompt of any length is sent, and warned of from 90% of a known limit", async () => {
+  const server = await answering({ count: (_, response) => void response.end('{"version":1,"counts":[]}') });
+  const levels: [number, Partial<Model>, PromptSize][] = [
+    [895, {}, { tokens: 899, method: "estimated", limit: 1000 }],
+    [896, {}, { tokens: 900, method: "estimated", limit: 1000, level: "near" }],
+    [996, {}, { tokens: 1000, method: "estimated", limit: 1000, level: "near" }],
+    [997, {}, { tokens: 1001, method: "estimated", limit: 1000, level: "over" }],
+    [9_996, {}, { tokens: 10_000, method: "estimated", limit: 1000, level: "over" }],
+    [9_996, { assumed: true }, { tokens: 10_000, method: "estimated" }],
+  ];
+  for (const [number, more, size] of levels) assert.deepEqual(await sizeOf(words(number, more), server), size);
+  assert.equal(chats(server).length, levels.length);
+});
+
+test("the whole prompt is counted beside its request, which goes first", async () => {
+  const prompt = { tokens: 950, method: "hybrid", confidence: 0.98, low: 930, high: 970 };
+  const server = await answering({ count: counted(prompt) });
+  assert.deepEqual(await sizeOf(HI, server), { ...prompt, limit: 1000, level: "near" });
+  assert.deepEqual(
+    server.seen.map(({ path }) => path),
+    ["/vscode/chat", "/vscode/count"],
   );
-  assert.equal(tight, 954);
+  assert.equal(server.seen[1]?.body, server.seen[0]?.body);
+  assert.equal(server.seen[1]?.headers.authorization, "Bearer one-time");
+});
+
+test("a count that does not come delays nothing, and the local estimate is shown", async () => {
+  const answer: { late?: () => void } = {};
+  const server = await answering({
+    count: (seen, response) => {
+      answer.late = () => void counted({ tokens: 7, method: "actual", low: 7, high: 7 })(seen, response);
+    },
+  });
+  const told: PromptSize[] = [];
+  const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const onPrompt = (_: object, size: PromptSize) => (told.push(size) === 1 ? first : second).resolve();
+  await ask(HI, services(server.url, { notices: { onPrompt }, slowCount: 20 }));
+  await first.promise;
+  assert.deepEqual(told, [{ tokens: 6, method: "estimated", limit: 1000 }]);
+  answer.late?.();
+  await second.promise;
+  assert.equal(told[1]?.method, "actual", "a late count is better than the estimate");
+});
+
+test("the limit is the one of the list, which follows the user's policy, and none where the window is not known", async () => {
+  const prompt = { tokens: 990, method: "actual", confidence: 1, low: 990, high: 990 };
+  const told = async (more: Partial<Model>, answer: object) =>
+    sizeOf(words(1, more), await answering({ count: counted(prompt, answer) }));
+  const known = { maxContextWindowTokens: 2000, maxInputTokens: 1800, assumed: false };
+  assert.deepEqual(await told(known, { limit: 1000 }), { ...prompt, limit: 1800 });
+  assert.deepEqual(await told(known, { limit: null, assumed: true }), prompt);
+  assert.deepEqual(await told({ assumed: true }, { limit: null, assumed: true }), prompt);
+  assert.deepEqual(await told({ assumed: true }, { limit: 1000 }), { ...prompt, limit: 1000, level: "near" });
+});
+
+test("nothing is counted for a title, nor after a cancel", async () => {
+  const server = await answering({});
+  await ask({ ...HI, utility: true }, services(server.url));
+  const controller = new AbortController();
+  const told: unknown[] = [];
+  const slow = await answering({ chat: () => controller.abort(), count: () => {} });
+  const notices = { onPrompt: (...size: unknown[]) => told.push(size), log: (line: string) => told.push(line) };
+  await assert.rejects(ask(HI, services(slow.url, { notices }), controller.signal));
+  await slow.seen.find(({ path }) => path.endsWith("count"))?.closed;
+  assert.deepEqual([told, server.seen.length], [[], 1]);
+});
+
+const TOO_LONG = {
+  kind: "error",
+  fault: "too-large",
+  message: "prompt is too long: 1043 tokens > 1000 maximum",
+  status: 400,
+};
+
+test("a provider that cannot take the prompt says so, with its numbers and ours and what can be done", async () => {
+  const { promise: sized, resolve: onPrompt } = Promise.withResolvers<unknown>();
+  const chat: Say = async (_, response) => {
+    await sized;
+    response.end(lines({ kind: "start", version: 1 }, TOO_LONG));
+  };
+  const server = await answering({ chat, count: counted({ tokens: 1040, method: "hybrid", low: 1030, high: 1050 }) });
+  await assert.rejects(ask(HI, services(server.url, { notices: { onPrompt }, slowCount: 30_000 })), {
+    message:
+      "Acme cannot take a prompt this long (400: prompt is too long: 1043 tokens > 1000 maximum); penstock counted 1,040 tokens (hybrid, 1,030 to 1,050) of 1,000 (104%): start a new chat, attach less or pick a model with a larger window.",
+  });
+  const bytes = lines({ kind: "start", version: 1 }, { ...TOO_LONG, message: "over 10 MB", status: 413 });
+  const other = await answering({ chat: (_, response) => void response.end(bytes) });
+  await assert.rejects(
+    ask(HI, services(other.url)),
+    /^Penstock: Acme cannot take a prompt this long \(413: over 10 MB\): start/,
+  );
+});
+
+test("usage that nobody counted is the gateway's count of the prompt", async () => {
+  const { promise: sized, resolve: onPrompt } = Promise.withResolvers<unknown>();
+  const chat: Say = async (_, response) => {
+    await sized;
+    response.end(OK);
+  };
+  const server = await answering({ chat, count: counted({ tokens: 77, method: "hybrid", low: 70, high: 80 }) });
+  const told: unknown[] = [];
+  const onUsage = (_: object, tokens: Tokens, __: Model, estimated: boolean) =>
+    told.push(tokens.prompt_tokens, estimated);
+  await ask(HI, services(server.url, { notices: { onUsage, onPrompt }, slowCount: 30_000 }));
+  assert.deepEqual(told, [77, true]);
 });
 
 const REFUSED = {
@@ -121,7 +236,7 @@ test("what failed for good is refused from memory, and asked again after 30 seco
     if (path.endsWith("chat")) response.writeHead(401, { "x-request-id": "req_9" }).end(JSON.stringify(REFUSED));
     else response.end('{"models":[]}');
   });
-  const asked = () => server.seen.filter(({ path }) => path.endsWith("chat")).length;
+  const asked = () => chats(server).length;
   let now = 0;
   const given = services(server.url, { refusals: new Refusals(() => now) });
   const refused = {
@@ -144,7 +259,7 @@ test("what may pass is asked again at once", async () => {
   const given = services(server.url);
   await assert.rejects(ask(HI, given), /try again in 7 seconds/);
   await assert.rejects(ask(HI, given), Failure);
-  assert.equal(server.seen.length, 2);
+  assert.equal(chats(server).length, 2);
 });
 
 test("any shape of refusal is told in one sentence", async () => {
@@ -206,7 +321,7 @@ test("one that goes in the middle of an answer is said, and not asked twice", as
     },
   });
   await assert.rejects(ask(HI, given), /The gateway went away in the middle of its answer/);
-  assert.equal(server.seen.length, 1);
+  assert.equal(chats(server).length, 1);
   assert.equal(lost, 1);
 });
 
@@ -286,5 +401,5 @@ test("a key that the gateway does not take is no provider's matter, and is not r
   };
   await assert.rejects(ask(HI, given), refused);
   await assert.rejects(ask(HI, given), refused);
-  assert.equal(server.seen.filter(({ path }) => path.endsWith("chat")).length, 2);
+  assert.equal(chats(server).length, 2);
 });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { measure } from "../src/chat/preflight.ts";
 import { Failure, said } from "../src/errors.ts";
 import { finding, redacted, report } from "../src/extras/check.ts";
 import { commitMessage, commitPrompt } from "../src/extras/commit.ts";
@@ -7,6 +8,7 @@ import { endpointEntry } from "../src/extras/endpoint.ts";
 import { Completions, debounce, Filler, placeOf } from "../src/extras/fim.ts";
 import { usageReport } from "../src/extras/usage.ts";
 import { Client } from "../src/gateway/client.ts";
+import { inputLimit } from "../src/models.ts";
 import { Status, short } from "../src/status.ts";
 import { gateway, model } from "./host.ts";
 
@@ -16,10 +18,15 @@ test("the status bar tells state, window, waits and compaction", () => {
   const [chat, other] = [{}, {}];
   assert.equal(status.shown().text, "$(circle-outline) Penstock");
   status.gateway({ is: "ready", url: "http://127.0.0.1:1", own: true });
-  const tiny = { name: "T", maxInputTokens: 180_000, maxContextWindowTokens: 200_000 };
-  status.used({ prompt_tokens: 11_000, completion_tokens: 1_400, total_tokens: 12_400 }, tiny);
+  const tiny = model({ name: "T", maxInputTokens: 180_000, maxContextWindowTokens: 200_000 });
+  status.begin(chat);
+  status.used(chat, { prompt_tokens: 11_000, completion_tokens: 1_400, total_tokens: 12_400 }, tiny);
   assert.equal(status.shown().text, "$(pass) Penstock: 12k of 200k (6%)");
-  status.begin();
+  assert.match(
+    status.shown().tooltip,
+    /Last reply: 11,000 tokens in, 1,400 out \(actual\)\. The context window of T is 200,000 tokens\./,
+  );
+  status.begin(other);
   status.wait(chat, { kind: "wait", seconds: 11.2, message: "Acme's rate limit" });
   assert.equal(status.shown().text, "$(watch) Penstock: waiting 12 s: Acme's rate limit");
   now = 8_000;
@@ -36,18 +43,60 @@ test("the status bar tells state, window, waits and compaction", () => {
   status.compacted({ kind: "compacted", before: 190_000, after: 60_000 });
   assert.equal(status.shown().text, "$(pass) Penstock: 12k of 200k (6%), compacted from 190k");
   assert.match(status.shown().tooltip, /shortened the conversation before it sent it, from 190k to 60k tokens/);
-  status.begin();
+  status.begin(chat);
   assert.equal(status.shown().text, "$(pass) Penstock: 12k of 200k (6%)", "that was another question");
   assert.equal(status.shown().warning, false);
-  status.tight(170_000, tiny);
-  assert.equal(status.shown().warning, true);
-  status.begin();
   status.trouble("The gateway refused the key.");
   assert.equal(status.shown().text, "$(warning) Penstock: 12k of 200k (6%)");
   assert.match(status.shown().tooltip, /refused the key/);
   status.trouble("");
   status.gateway({ is: "failed", why: "no Python was found.", again: 0 });
   assert.match(status.shown().tooltip, /no Python was found/);
+});
+
+test("the status bar tells the size of a prompt, and warns with numbers near the limit", () => {
+  const status = new Status();
+  const [first, second] = [{}, {}];
+  const tiny = model({ name: "T", maxInputTokens: 180_000, maxContextWindowTokens: 200_000 });
+  const size = (tokens: number) => ({ tokens, method: "hybrid", low: tokens - 500, high: tokens + 700 });
+  status.begin(first);
+  status.prompt(first, measure(size(12_345), 180_000), tiny);
+  assert.equal(status.shown().text, "$(circle-outline) Penstock: prompt 12k of 180k (7%)");
+  assert.match(
+    status.shown().tooltip,
+    /as counted before it was answered: 12,345 tokens \(hybrid, 11,845 to 13,045\) of 180,000 \(7%\)\./,
+  );
+  status.begin(second);
+  status.prompt(first, measure(size(12_345), 180_000), tiny);
+  assert.equal(status.shown().text, "$(circle-outline) Penstock", "a count that came late is of another question");
+  status.prompt(second, measure(size(170_000), 180_000), tiny);
+  assert.equal(status.shown().text, "$(warning) Penstock: prompt 170k of 180k (94%), near the limit");
+  assert.equal(status.shown().warning, true);
+  status.prompt(second, measure(size(190_000), 180_000), tiny);
+  assert.equal(status.shown().text, "$(warning) Penstock: prompt 190k of 180k (106%), over the limit");
+  assert.match(
+    status.shown().tooltip,
+    /The prompt is over the limit of T: 190,000 tokens \(hybrid, 189,500 to 190,700\) of 180,000 \(106%\)\. It was sent\. If the provider refuses it, start a new chat/,
+  );
+  status.used(second, { prompt_tokens: 175_000, completion_tokens: 1_000, total_tokens: 176_000 }, tiny);
+  assert.equal(status.shown().text, "$(warning) Penstock: 176k of 200k (88%), near the limit");
+  assert.match(status.shown().tooltip, /near the limit of T: 175,000 tokens \(actual\) of 180,000 \(97%\)/);
+  status.used(second, { prompt_tokens: 100_000, completion_tokens: 1_000, total_tokens: 101_000 }, tiny);
+  assert.equal(status.shown().warning, false, "the provider's own count goes before an estimate");
+});
+
+test("an unknown window is called so, has no share, and is never warned of", () => {
+  const status = new Status();
+  const chat = {};
+  const unknown = model({ name: "U", maxInputTokens: 128_000, assumed: true });
+  status.begin(chat);
+  status.prompt(chat, measure({ tokens: 500_000, method: "estimated" }, inputLimit(unknown)), unknown);
+  assert.equal(status.shown().text, "$(circle-outline) Penstock: prompt 500k tokens");
+  assert.equal(status.shown().warning, false);
+  status.used(chat, { prompt_tokens: 510_000, completion_tokens: 10, total_tokens: 510_010 }, unknown);
+  assert.equal(status.shown().text, "$(circle-outline) Penstock: 510k tokens");
+  assert.match(status.shown().tooltip, /The context window of U is not known: 128,000 tokens are assumed\./);
+  assert.equal(status.shown().warning, false);
 });
 
 test("numbers are short", () => {

@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Choice, chosen, honestName, listed, matches, suffixOf, utilityOf } from "../src/models.ts";
+import {
+  type Choice,
+  chosen,
+  fingerprint,
+  honestName,
+  inputLimit,
+  listed,
+  matches,
+  suffixOf,
+  utilityOf,
+} from "../src/models.ts";
 import { model } from "./host.ts";
 
 const choice = (more: Partial<Choice> = {}): Choice => ({ show: [], few: 4, utility: "", ...more });
@@ -146,4 +156,32 @@ test("a gateway's own model of that name is left alone", () => {
     listed([model({ id: "utility" })], choice()).map(({ utility }) => utility),
     [undefined],
   );
+});
+
+test("a limit is known if the gateway does not say that it is assumed", () => {
+  assert.equal(inputLimit(model({ assumed: false })), 1000);
+  assert.equal(inputLimit(model({ assumed: true, maxContextWindowTokens: 1200 })), undefined);
+  const { assumed: _, ...older } = model();
+  assert.equal(inputLimit(older), undefined, "an older gateway leaves an unknown window out");
+  assert.equal(inputLimit({ ...older, maxContextWindowTokens: 1200 }), 1000);
+});
+
+test("a list that differs only in learned factors is the same for the host", () => {
+  const learned = model({ counting: { factors: { words: 2 } } });
+  assert.equal(fingerprint([learned]), fingerprint([model()]));
+  assert.notEqual(fingerprint([model({ maxInputTokens: 900 })]), fingerprint([model()]));
+});
+
+test("an assumed window is said in the tooltip", () => {
+  const told = (more: object) => listed([model(more)], choice())[0]?.information.tooltip;
+  assert.equal(
+    told({ assumed: true, tooltip: "its limits are not known, 1K is assumed" }),
+    "its limits are not known, 1K is assumed",
+  );
+  assert.equal(told({ assumed: true }), "The context window is not known: 1,000 tokens are assumed.");
+  assert.equal(
+    told({ assumed: true, tooltip: "Tiny 1" }),
+    "Tiny 1. The context window is not known: 1,000 tokens are assumed.",
+  );
+  assert.equal(told({ tooltip: "Tiny 1" }), "Tiny 1");
 });

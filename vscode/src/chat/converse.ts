@@ -1,5 +1,5 @@
-// One request from the host's words to the last part: what would fail is refused before it is sent, a gateway that has
-// gone is looked for once more, and a cancel ends all of it at once.
+// One request from the host's messages to the last part. The prompt is counted beside the request. A gateway that has gone
+// is looked for once more, and a cancel ends everything at once.
 
 import { Failure, failureOf, GATEWAY, said } from "../errors.ts";
 import { bodyOf, type Client } from "../gateway/client.ts";
@@ -8,6 +8,7 @@ import { type ChatRequest, type Model, type Tokens, VERSION } from "../wire.ts";
 import type { Counter } from "./counting.ts";
 import type { HostClasses } from "./host.ts";
 import { type HostMessage, wireMessages, wireTools } from "./messages.ts";
+import { describeSize, Preflight, type PromptSize } from "./preflight.ts";
 import { Refusals } from "./refusals.ts";
 import { type Reasoning, Reply } from "./reply.ts";
 import { Waiting, type Watcher } from "./waiting.ts";
@@ -26,9 +27,10 @@ export interface Asked {
 
 export interface Notices extends Watcher {
   /** A person's question is about to be sent; a title made beside it is none. */
-  readonly onBegin?: () => void;
-  readonly onUsage?: (tokens: Tokens, model: Model) => void;
-  readonly onTight?: (tokens: number, model: Model) => void;
+  readonly onBegin?: (request: object) => void;
+  /** Its prompt was counted, or counted better. */
+  readonly onPrompt?: (request: object, size: PromptSize, model: Model) => void;
+  readonly onUsage?: (request: object, tokens: Tokens, model: Model, estimated: boolean) => void;
   readonly log?: (line: string) => void;
 }
 
@@ -43,11 +45,11 @@ export interface Services {
   readonly notices: Notices;
   /** Milliseconds of silence before the answer begins after which that is shown. */
   readonly patience?: number;
+  /** Milliseconds without the gateway's count of a prompt after which the local estimate is shown. */
+  readonly slowCount?: number;
 }
 
 const KEPT = 2_000; // calls whose state is remembered
-const OVER = 1.1; // an estimate may be off by so much before a prompt is refused for its length
-const TIGHT = 0.9;
 const SETTLE = 150; // the host hands parts on in batches, and drops those that an error overtakes
 
 export async function converse(
@@ -56,9 +58,8 @@ export async function converse(
   signal: AbortSignal,
   services: Services,
 ): Promise<void> {
-  if (!asked.utility) services.notices.onBegin?.();
-  const prompt = size(asked, services);
-  fits(prompt, asked.model, services.notices);
+  if (!asked.utility) services.notices.onBegin?.(asked);
+  const preflight = preflightOf(asked, services);
   const body = bodyOf(requestOf(asked, services));
   let client = await unless(signal, services.client());
   const key = Refusals.key(client.address.url, body);
@@ -66,9 +67,11 @@ export async function converse(
   if (known) throw known;
   let begun = false;
   const attempt = async () => {
-    const reply = new Reply(options(asked, report, prompt, services));
+    const reply = new Reply(options(asked, report, preflight, services));
     // The waits that a person watches are not those of the titles made beside.
     const waiting = new Waiting(asked, asked.model, asked.utility ? {} : services.notices, services.patience);
+    // Nobody watches the size of the titles made beside.
+    if (!asked.utility) preflight.start(() => client.count(body, signal), signal);
     try {
       for await (const line of client.chat(body, signal)) {
         waiting.take(line);
@@ -146,25 +149,21 @@ function leastEffort(model: Model): Readonly<Record<string, unknown>> | undefine
 const filled = <T extends object>(value: T | undefined): value is T =>
   value !== undefined && Object.keys(value).length > 0;
 
-/** About how many tokens are to be sent. */
-function size({ messages, tools }: Asked, { counter, host }: Services): number {
-  return Math.round(counter.prompt(messages, tools ?? [], host));
+function preflightOf(asked: Asked, { counter, host, notices, slowCount }: Services): Preflight {
+  const { model, messages, tools } = asked;
+  return new Preflight({
+    model,
+    estimate: () => counter.prompt(messages, tools ?? [], host),
+    onSize: (size) => {
+      if (size.level) notices.log?.(`${model.name}: the prompt is ${size.level} the limit: ${describeSize(size)}`);
+      notices.onPrompt?.(asked, size, model);
+    },
+    log: notices.log,
+    slow: slowCount,
+  });
 }
 
-/** A prompt that is too long is said with numbers, unless the gateway sees to it; one that is nearly so is shown. */
-function fits(tokens: number, model: Model, notices: Notices): void {
-  const most = model.maxInputTokens;
-  if (tokens > most * OVER && !model.compacts) {
-    const [about, room] = [tokens, most].map((number) => number.toLocaleString("en"));
-    throw new Failure(
-      `The prompt is about ${about} tokens and ${model.name} takes ${room}: start a new chat or attach less.`,
-      "too-large",
-    );
-  }
-  if (tokens > most * TIGHT) notices.onTight?.(tokens, model);
-}
-
-function options(asked: Asked, report: (part: unknown) => void, prompt: number, services: Services) {
+function options(asked: Asked, report: (part: unknown) => void, preflight: Preflight, services: Services) {
   const { host, counter, extras, reasoning, notices } = services;
   const { model } = asked;
   return {
@@ -174,6 +173,7 @@ function options(asked: Asked, report: (part: unknown) => void, prompt: number, 
     provider: model.detail ?? "",
     model: model.id,
     estimate: (text: string): Tokens => {
+      const prompt = preflight.size.tokens;
       const completion = Math.max(1, Math.round(counter.text(text)));
       return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
     },
@@ -182,8 +182,10 @@ function options(asked: Asked, report: (part: unknown) => void, prompt: number, 
       if (extras.size >= KEPT) extras.delete(extras.keys().next().value ?? "");
       extras.set(callId, extra);
     },
+    promptSize: () => describeSize(preflight.size),
     // The window that a person watches is not that of the titles made beside it.
-    onUsage: (tokens: Tokens) => asked.utility || notices.onUsage?.(tokens, model),
+    onUsage: (tokens: Tokens, estimated: boolean) =>
+      asked.utility || notices.onUsage?.(asked, tokens, model, estimated),
     ...(notices.log && { log: notices.log }),
   };
 }

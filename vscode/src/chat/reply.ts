@@ -18,7 +18,9 @@ export interface ReplyOptions {
   /** Usage where the gateway sent none: of the prompt, and of what was said. */
   readonly estimate: (said: string) => Tokens;
   readonly onCall?: (line: CallLine) => void;
-  readonly onUsage?: (tokens: Tokens) => void;
+  /** The size of the prompt in words, for a provider's error that it is too long. */
+  readonly promptSize?: () => string;
+  readonly onUsage?: (tokens: Tokens, estimated: boolean) => void;
   readonly log?: (line: string) => void;
 }
 
@@ -81,14 +83,14 @@ export class Reply {
   }
 
   /** Usage, if it is whole. A prompt of no tokens is one that nobody counted: ours is nearer. */
-  #usage(value: Tokens): void {
+  #usage(value: Tokens, estimated = false): void {
     const { prompt_tokens: said, completion_tokens: completion, total_tokens: total } = value;
     if (said === undefined || completion === undefined) return;
     const prompt = said || (this.#options.estimate("").prompt_tokens ?? 0);
     const whole = { ...value, prompt_tokens: prompt, total_tokens: said && total ? total : prompt + completion };
     this.#counted = true;
     this.#data(Buffer.from(JSON.stringify(whole)), "usage");
-    this.#options.onUsage?.(whole);
+    this.#options.onUsage?.(whole, estimated || !said);
   }
 
   #data(data: Uint8Array, type: string): void {
@@ -99,7 +101,7 @@ export class Reply {
   #end(message: string | undefined, reason: string): void {
     this.#over = true;
     if (this.#shown && this.#id) this.#data(Buffer.from(`${this.#options.model}\\${this.#id}`), "stateful_marker");
-    if (!this.#counted) this.#usage(this.#options.estimate(this.#said));
+    if (!this.#counted) this.#usage(this.#options.estimate(this.#said), true);
     if (message) throw new Failure(message);
     if (!this.#shown)
       throw new Failure(`${this.#who} gave neither text nor a call (${reason}): ask again or pick another model.`);
@@ -118,13 +120,13 @@ export class Reply {
     call: (line) => this.#call(line),
     cut: (line) => this.#options.log?.(`the call ${line.callId} of ${line.name} never became whole and is not run`),
     data: (line) => this.#data(Buffer.from(line.data, "base64"), line.mimeType),
-    usage: (line) => this.#usage(line.value),
+    usage: (line) => this.#usage(line.value, line.estimated),
     // What is told beside a reply is no part of it: see waiting.ts.
     wait: () => {},
     compacted: () => {},
     error: (line) => {
       this.#over = true;
-      throw failureOf(line, this.#options.provider);
+      throw failureOf(line, this.#options.provider, this.#options.promptSize);
     },
     end: (line) => this.#end(line.message, line.raw ?? line.reason),
   };

@@ -1,9 +1,17 @@
-// The routes of a gateway that this extension uses: models, chat, completions, usage, health. Every refusal becomes an
+// The routes of a gateway that this extension uses: models, chat, counts, completions, usage, health. Every refusal becomes an
 // error line, whatever shape it came in, so that there is one way to tell a person.
 
 import { replyLines } from "../chat/lines.ts";
-import { failureOf, GATEWAY } from "../errors.ts";
-import { asLine, type ChatRequest, type ErrorLine, type Line, type Model } from "../wire.ts";
+import { Failure, failureOf, GATEWAY } from "../errors.ts";
+import {
+  asCountedPrompt,
+  asLine,
+  type ChatRequest,
+  type CountedPrompt,
+  type ErrorLine,
+  type Line,
+  type Model,
+} from "../wire.ts";
 import { type Address, ask, json, textOf } from "./http.ts";
 
 const SILENCE = 10 * 60_000; // a model may think for long; the gateway gives up sooner than this
@@ -33,6 +41,11 @@ export class Client {
   async models(signal?: AbortSignal, maxInput = ""): Promise<Model[]> {
     const path = maxInput ? `vscode/models?max_input=${encodeURIComponent(maxInput)}` : "vscode/models";
     const { status, value } = await json(this.address, path, { patience: LIST, ...(signal && { signal }) });
+    if (status === 400 && maxInput)
+      throw new Failure(
+        `${GATEWAY} does not take penstock.models.maxInput (${refusal(status, value).message}): correct the setting.`,
+        "invalid",
+      );
     if (status !== 200) throw failureOf(refusal(status, value), GATEWAY);
     const models = (value as { models?: unknown } | undefined)?.models;
     if (!Array.isArray(models)) throw failureOf(refusal(502, "its list of models has no models in it"), GATEWAY);
@@ -58,6 +71,12 @@ export class Client {
         yield line.kind === "error" ? withId(line, id) : line;
       }
     }
+  }
+
+  /** The gateway's count of a whole prompt; `body` is that of the chat request. Undefined from an older gateway. */
+  async count(body: string, signal: AbortSignal): Promise<CountedPrompt | undefined> {
+    const { status, value } = await json(this.address, "vscode/count", { method: "POST", body, signal });
+    return status === 200 ? asCountedPrompt(value) : undefined;
   }
 
   /** Filling in the middle. */
