@@ -3,14 +3,14 @@
 
 import * as vscode from "vscode";
 import { converse, type Notices } from "./chat/converse.ts";
-import { Counter, TextCache } from "./chat/counting.ts";
+import { type Counter, CounterCache } from "./chat/counting.ts";
 import { classesOf } from "./chat/host.ts";
 import type { HostMessage } from "./chat/messages.ts";
 import { Refusals } from "./chat/refusals.ts";
 import { Failure, said } from "./errors.ts";
 import { Client } from "./gateway/client.ts";
 import { type Address, baseOf } from "./gateway/http.ts";
-import { type Information, type Listed, listed, suffixOf } from "./models.ts";
+import { fingerprint, type Information, type Listed, listed, suffixOf } from "./models.ts";
 import type { Settings } from "./settings.ts";
 import type { ChatRequest, Model } from "./wire.ts";
 
@@ -25,8 +25,11 @@ const VIEWS = new Set(["core", "github.copilot-chat", "vscode.chat"]);
 
 interface Home extends Listed {
   readonly client: () => Promise<Client>;
-  readonly counter: Counter;
+  /** Replaced when the gateway has learned another factor. */
+  counter: Counter;
   readonly lost: () => void;
+  /** Of the gateway that lists it. */
+  readonly suffix: string;
 }
 
 /** What the host sends beyond its typings. */
@@ -52,7 +55,7 @@ export class Provider {
   readonly #byId = new Map<string, Home>();
   /** What the host was told, by suffix; nothing of a gateway that could not be asked. */
   readonly #lists = new Map<string, { client: () => Promise<Client>; seen: string }>();
-  readonly #caches = new Map<string, TextCache>();
+  readonly #counters = new CounterCache();
   readonly #refusals = new Refusals();
   readonly #extras = new Map<string, Readonly<Record<string, unknown>>>();
   readonly #host = classesOf(vscode as unknown as Record<string, unknown>);
@@ -85,12 +88,27 @@ export class Provider {
 
   /** Look whether the gateway, or one of a group, lists other models than the host was told of. */
   async look(): Promise<void> {
-    for (const [, { client, seen }] of this.#lists) {
+    for (const [suffix, { client, seen }] of this.#lists) {
       const models = await client()
         .then((found) => found.models(undefined, this.#settings().maxInput))
         .catch(() => undefined);
-      if (models && JSON.stringify(models) !== seen) return this.refresh();
+      if (models && fingerprint(models) !== seen) return this.refresh();
+      if (models) this.#recount(models, suffix);
     }
+  }
+
+  /** Count by the factors that the gateway has learned since. The host is not told: it would list all models anew. */
+  #recount(models: readonly Model[], suffix: string): void {
+    const byId = new Map(models.map((model) => [model.id, model] as const));
+    for (const home of this.#byId.values()) {
+      const model = home.suffix === suffix ? byId.get(home.model.id) : undefined;
+      if (model) home.counter = this.#counters.get(model.counting);
+    }
+    this.#pruneCounters();
+  }
+
+  #pruneCounters(): void {
+    this.#counters.prune([...this.#byId.values()].map(({ counter }) => counter));
   }
 
   /** What the host asks, of the gateway that needs no configuration. */
@@ -156,21 +174,15 @@ export class Provider {
   }
 
   #list(models: readonly Model[], suffix: string, client: () => Promise<Client>, lost: () => void): Information[] {
-    this.#lists.set(suffix, { client, seen: JSON.stringify(models) });
-    return listed(models, this.#settings().models, suffix).map((row) => {
-      const home: Home = { ...row, client, lost, counter: this.#counter(row.model) };
+    this.#lists.set(suffix, { client, seen: fingerprint(models) });
+    const rows = listed(models, this.#settings().models, suffix).map((row) => {
+      const home: Home = { ...row, suffix, client, lost, counter: this.#counters.get(row.model.counting) };
       this.#homes.set(row.information, home);
       this.#byId.set(row.information.id, home);
       return row.information;
     });
-  }
-
-  /** Models that count alike share what was counted. */
-  #counter({ counting }: Model): Counter {
-    const factors = JSON.stringify(counting?.factors ?? null);
-    const cache = this.#caches.get(factors) ?? new TextCache();
-    this.#caches.set(factors, cache);
-    return new Counter(counting, cache);
+    this.#pruneCounters();
+    return rows;
   }
 
   async #own(): Promise<Client> {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { counts, NAMES } from "../src/chat/classes.ts";
-import { Counter, TextCache } from "../src/chat/counting.ts";
+import { Counter, CounterCache, TextCache } from "../src/chat/counting.ts";
 import { held, rendered } from "../src/chat/rendering.ts";
 import { Call, Data, full, model, Result, Text, Thinking } from "./host.ts";
 
@@ -105,4 +105,19 @@ test("the cache is bounded, and forgets what is not used", () => {
   cache.set("y".repeat(900), 2);
   cache.set("z".repeat(900), 3);
   assert.equal(cache.get("x".repeat(900)), undefined);
+});
+
+test("models with the same factors share what was counted, and factors that are replaced are forgotten", () => {
+  const counters = new CounterCache();
+  const [one, other] = [counters.get({ factors: { words: 1 } }), counters.get({ factors: { words: 1 }, message: 4 })];
+  assert.notEqual(one, other);
+  assert.equal(one.cache, other.cache);
+  assert.equal(counters.get({ factors: { words: 1 } }), one);
+  for (let round = 1; round <= 100; round++) {
+    const learned = counters.get({ factors: { words: 1 + round / 100 } });
+    assert.equal(learned.text("one two"), 2 + round / 50);
+    counters.prune([learned]);
+    assert.equal(counters.size, 1);
+  }
+  assert.notEqual(counters.get({ factors: { words: 1 } }).cache, one.cache);
 });

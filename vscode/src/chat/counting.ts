@@ -56,7 +56,7 @@ export class Counter {
   readonly #reasoning: number;
   readonly #image: number;
   readonly #rendering: string;
-  readonly #cache: TextCache;
+  readonly cache: TextCache;
 
   constructor(counting: Counting | undefined, cache = new TextCache()) {
     const {
@@ -78,15 +78,15 @@ export class Counter {
     this.#reasoning = reasoning;
     this.#image = image;
     this.#rendering = rendering;
-    this.#cache = cache;
+    this.cache = cache;
   }
 
   text(text: string): number {
     if (!text) return 0;
-    const known = this.#cache.get(text);
+    const known = this.cache.get(text);
     if (known !== undefined) return known;
     const tokens = this.#weigh(text);
-    this.#cache.set(text, tokens);
+    this.cache.set(text, tokens);
     return tokens;
   }
 
@@ -139,5 +139,35 @@ export class Counter {
 
   #json(json: string): number {
     return this.text(held(json, this.#rendering));
+  }
+}
+
+/** The counters of a model list. Models with the same factors share what was counted. */
+export class CounterCache {
+  readonly #counters = new Map<string, Counter>();
+  readonly #texts = new Map<string, TextCache>();
+
+  get(counting: Counting | undefined): Counter {
+    const key = JSON.stringify(counting ?? null);
+    const known = this.#counters.get(key);
+    if (known) return known;
+    const factors = JSON.stringify(counting?.factors ?? null);
+    const texts = this.#texts.get(factors) ?? new TextCache();
+    const counter = new Counter(counting, texts);
+    this.#texts.set(factors, texts);
+    this.#counters.set(key, counter);
+    return counter;
+  }
+
+  /** Forget all but these counters, and what was counted with other factors. */
+  prune(used: readonly Counter[]): void {
+    const kept = new Set(used);
+    for (const [key, counter] of this.#counters) if (!kept.has(counter)) this.#counters.delete(key);
+    const texts = new Set(used.map((counter) => counter.cache));
+    for (const [key, cache] of this.#texts) if (!texts.has(cache)) this.#texts.delete(key);
+  }
+
+  get size(): number {
+    return this.#counters.size;
   }
 }
