@@ -16,7 +16,15 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock._store.provider_keys import lock_file
-from penstock._store.sqlite import IN_MEMORY, DamagedDatabaseError, connect, data_folder, is_damaged, open_error
+from penstock._store.sqlite import (
+    IN_MEMORY,
+    LOCK_TIMEOUT,
+    DamagedDatabaseError,
+    connect,
+    data_folder,
+    is_damaged,
+    open_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +34,7 @@ T = TypeVar("T")
 MAX_COUNTS = 200_000  # rows
 TOUCH_INTERVAL = 60.0  # seconds in which another use of a row is not recorded
 TRIM_INTERVAL = 256  # rows written between two checks of their number
+RETRY_INTERVAL = 1.0  # seconds in which no counts are written after the file was locked
 KEYS_PER_QUERY = 400
 SIDECAR_SUFFIXES = ("-wal", "-shm")  # files that SQLite creates beside a database
 log = logging.getLogger("penstock.store")
@@ -43,15 +52,25 @@ def default_path() -> Path:
 
 
 class TokenStore:
-    """Both stores of the estimator: itself is a `CountStore`, `factors` is a `FactorStore`."""
+    """Both stores of the estimator: itself is a `CountStore`, `factors` is a `FactorStore`.
+
+    `timeout`: seconds to wait for a lock of another process. Threads may share the store.
+    """
 
     def __init__(
-        self, path: Path = IN_MEMORY, *, rows: int = MAX_COUNTS, clock: Callable[[], float] = time.time
+        self,
+        path: Path = IN_MEMORY,
+        *,
+        rows: int = MAX_COUNTS,
+        clock: Callable[[], float] = time.time,
+        timeout: float = LOCK_TIMEOUT,
     ) -> None:
         self.path = path
         self.factors: FactorTable = FactorTable(self)
         self.moved: list[Path] = []  # damaged files, where they are now
-        self._max_rows, self._clock = rows, clock
+        self._max_rows, self._clock, self._timeout = rows, clock, timeout
+        self._locked_until = 0.0  # by the monotonic clock: until then no counts are written
+        self._warned = False  # of a file that cannot be written; reset when it can
         self._written = 0  # rows since the last check of their number
         self._lock = threading.Lock()
         self._connection = self._open()
@@ -60,7 +79,7 @@ class TokenStore:
         return self.read("counts", tenant, list(keys))
 
     def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
-        if rows:
+        if rows and time.monotonic() >= self._locked_until:
             self._run(lambda: self._write(tenant, rows), None)
 
     def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes]) -> bytes:
@@ -93,14 +112,29 @@ class TokenStore:
                 if now - used > TOUCH_INTERVAL:
                     old.append(key)
         if old:
-            query = f"UPDATE {table} SET used = ? WHERE tenant = ? AND key = ?"  # noqa: S608 - two tables
-            self._execute_many(query, [(now, tenant, key) for key in old])
+            self._touch(table, [(now, tenant, key) for key in old])
         return found
+
+    def _touch(self, table: str, rows: list[tuple[object, ...]]) -> None:
+        """Records the use of rows. Does not wait for a lock: the rows are read, and will be used again."""
+        query = f"UPDATE {table} SET used = ? WHERE tenant = ? AND key = ?"  # noqa: S608 - two tables
+        self._set_timeout(0)
+        try:
+            self._execute_many(query, rows)
+        except sqlite3.OperationalError as error:
+            if is_damaged(error):
+                raise
+        finally:
+            self._set_timeout(self._timeout)
+
+    def _set_timeout(self, seconds: float) -> None:
+        self._connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
 
     def _write(self, tenant: str, rows: Mapping[str, bytes]) -> None:
         now = self._clock()
         values = [(tenant, key, value, now) for key, value in rows.items()]
         self._execute_many("INSERT OR REPLACE INTO counts VALUES (?, ?, ?, ?)", values)
+        self._warned = False
         self._written += len(rows)
         if self._written >= min(TRIM_INTERVAL, self._max_rows):
             self._written = 0
@@ -135,12 +169,23 @@ class TokenStore:
                     return work()
                 except sqlite3.Error as error:
                     if not is_damaged(error):
-                        log.warning("%s: token counts are not kept: %s", self.path.name, error)
+                        self._note_failure(error)
                         return default
                     self._connection.close()
+                try:
                     self._replace_damaged()
                     self._connection = self._open()
+                except OSError as error:
+                    self._note_failure(error)
+                    return default
         return default
+
+    def _note_failure(self, error: Exception) -> None:
+        """Logs that counts are not kept: once, until they are kept again."""
+        self._locked_until = time.monotonic() + RETRY_INTERVAL
+        level = logging.DEBUG if self._warned else logging.WARNING
+        log.log(level, "%s: token counts are not kept: %s", self.path.name, error)
+        self._warned = True
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -153,6 +198,7 @@ class TokenStore:
         connection = connect(self.path)
         try:
             connection.executescript(_CREATE)
+            connection.execute(f"PRAGMA busy_timeout={round(self._timeout * 1000)}")
         except sqlite3.DatabaseError as error:
             connection.close()
             raise open_error(self.path, error) from None

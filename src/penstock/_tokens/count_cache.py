@@ -140,6 +140,12 @@ def digest_prefixes(frame: bytes, messages: Sequence[bytes]) -> list[bytes]:
     return prefixes
 
 
+def digest_request(request: Request, name: str) -> bytes:
+    """Returns the digest of a whole prompt."""
+    messages = [digest_message(message) for message in request.messages]
+    return digest_prefixes(digest_frame(request, name), messages)[-1]
+
+
 def digest_reply(parts: Iterable[Any]) -> bytes:
     """Returns the digest of a turn's text and calls, to find it in the next request with other ids or spaces."""
     text, calls = "", list[tuple[str, Any]]()

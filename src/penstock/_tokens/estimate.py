@@ -268,10 +268,13 @@ class HybridTokenEstimator:
         request, outcome = _to_request(request, tools), read_outcome(seen)
         if outcome.input is None or outcome.ran_tools:
             return  # no count, or one that includes the results of provider tools
-        counter = self._counter(model or request.model, provider, refresh=True)
+        counter = self._counter(model or request.model, provider, refresh=learn)
+        if not learn:  # nothing needs to be counted
+            self._remember_prompt(count_cache.digest_request(request, counter.name), outcome)
+            return
         prefixes, frame, counts = self._count_request(counter, request)
         self._remember_prompt(prefixes[-1], outcome)
-        if learn and not outcome.steps:
+        if not outcome.steps:
             self._update_factor(counter, frame[0] + sum(row[0] for row in counts), outcome.input)
 
     def _remember_prompt(self, prompt: bytes, outcome: TurnOutcome) -> None:
