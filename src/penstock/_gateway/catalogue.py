@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ log = logging.getLogger("penstock.catalogue")
 DEFAULT_ALIAS = "default"  # for requests that name no model
 LIST_LIFETIME = 300.0  # seconds that a list is cached
 LIST_TIMEOUT = 5.0  # seconds that a provider has to return its list
+_MAX_LIMITS = 1_000  # names whose input limit is cached; clients choose them
 _REPLAY_CAPABILITIES = frozenset({"chat", "tools", "reasoning", "images", "temperature"})
 
 
@@ -43,6 +44,14 @@ class ModelEntry(msgspec.Struct, frozen=True):
     model: Model
     max_input: int = 0
     max_output: int = 0
+
+
+class InputLimit(NamedTuple):
+    """How long a prompt may be, in tokens, at the first provider of a name; 0 is unknown."""
+
+    provider: str
+    model: str
+    tokens: int
 
 
 class ModelCatalogue:
@@ -57,6 +66,8 @@ class ModelCatalogue:
         self._lock = asyncio.Lock()
         self._configured: set[tuple[str, str]] = set()
         self._configured_router: object = None
+        self._limits: dict[str, InputLimit] = {}
+        self._limits_router: object = None
 
     # ── lists ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -131,9 +142,24 @@ class ModelCatalogue:
         return self._entry(name, find_model(target.provider, target.model), target.provider)
 
     def _entry(self, name: str, model: Model, row: Provider) -> ModelEntry:
-        policy = self._upstream.config.features.max_input
-        max_input = max_input_tokens(model, policy, row) or model.max_input
+        max_input = max_input_tokens(model, self._upstream.config.features.max_input, row)
         return ModelEntry(name, model, max_input, output_limit(model, row))
+
+    def input_limit(self, name: str) -> InputLimit:
+        """Return the input limit of a model by its name. Cached, because every turn asks for it."""
+        if self._limits_router is not self._upstream.router or len(self._limits) >= _MAX_LIMITS:
+            self._limits, self._limits_router = {}, self._upstream.router
+        found = self._limits.get(name)
+        if found is None:
+            found = self._limits[name] = self._find_limit(name)
+        return found
+
+    def _find_limit(self, name: str) -> InputLimit:
+        targets = self._find_targets(name)
+        if not targets:
+            return InputLimit("", "", 0)
+        target = targets[0]
+        return InputLimit(target.provider.name, target.model, self._target_entry(name, target).max_input)
 
     # ── names ─────────────────────────────────────────────────────────────────────────────────────
 

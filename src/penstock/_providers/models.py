@@ -157,18 +157,21 @@ def output_limit(model: Model, provider: Provider | None = None) -> int:
 def max_input_tokens(model: Model, policy: Policy = "reserve-output", provider: Provider | None = None) -> int:
     """Returns how long a prompt may be; 0 if nothing is known. A fraction is of the context window.
 
-    `reserve-output` leaves room for the `output_limit`, and at least half of the window for the prompt.
+    `reserve-output` leaves room for the `output_limit`, and at least half of the window for the prompt. If the window
+    is unknown, the longest prompt that the provider names counts.
     """
     if isinstance(policy, int | float) and not isinstance(policy, bool):
         if not 0 < policy <= 1:
             raise InputError(f"a fraction of the context window is over 0 and at most 1, not {policy!r}")
-        return int(model.context * policy)
-    if policy == "context-window":
-        return model.context
-    if policy != "reserve-output":
+        limit = int(model.context * policy)
+    elif policy == "context-window":
+        limit = model.context
+    elif policy == "reserve-output":
+        reserved = max(model.context - output_limit(model, provider), model.context // 2)
+        limit = min(model.max_input or reserved, reserved)
+    else:
         raise InputError(f"unknown policy {policy!r}; known are: context-window, reserve-output, or a fraction")
-    reserved = max(model.context - output_limit(model, provider), model.context // 2)
-    return min(model.max_input or reserved, reserved) if model.context else model.max_input
+    return limit if model.context else model.max_input
 
 
 def detail(model: Model) -> str:
