@@ -55,12 +55,12 @@ def test_what_is_learned_outlives_the_gateway(tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_same_prompt_is_estimated_anew() -> None:
+def test_the_method_is_in_the_journal() -> None:
     with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
         all_of_them(running)
         for _ in range(2):
             ask(running.url, "anthropic", "openai-chat/text")
-        assert all(row.low < row.high for row in rows(running))  # what is known has no bounds
+        assert [(row.method, row.low < row.high) for row in rows(running)] == [("actual", False), ("estimated", True)]
 
 
 @pytest.mark.parametrize("why", ["off", "no count", "a fault", "too long", "tools of the provider", "refused"])
@@ -82,18 +82,17 @@ def test_turns_that_say_nothing_are_left_out(why: str) -> None:
 
 
 def test_no_request_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that takes long is the only one there is; the turns meanwhile go by."""
+    """The turns that are answered meanwhile wait in the queue."""
     with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
         estimates, gate, begun = running.app.services.estimates, threading.Event(), threading.Event()
-        estimates._interval = 0.000001
-        estimated = estimates._add_estimate
+        learn = estimates._learn
 
         def slow(*given: Any) -> Any:
             begun.set()
             gate.wait(20)
-            return estimated(*given)
+            return learn(*given)
 
-        monkeypatch.setattr(estimates, "_add_estimate", slow)
+        monkeypatch.setattr(estimates, "_learn", slow)
         for _ in range(5):
             assert ask(running.url, "anthropic", "openai-chat/text").status_code == 200
         assert begun.wait(10)
@@ -102,11 +101,12 @@ def test_no_request_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(row.estimate is not None for row in rows(running)) == 1
 
 
-def test_one_that_fails_is_the_last(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_fails_is_the_last(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
-        estimates = all_of_them(running)
-        estimates._estimator = object()
+        all_of_them(running)
+        monkeypatch.setattr(running.app.services.estimators, "find", lambda _: object())
         for _ in range(3):
             ask(running.url, "anthropic", "openai-chat/text")
         assert not any(row.estimate for row in rows(running))
-    assert [row.message for row in caplog.records if row.name == "penstock.tokens"] == ["a turn was not estimated"]
+    told = [row.message for row in caplog.records if row.name == "penstock.tokens"]
+    assert told == ["nothing is learned from turns any more"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock._messages.context_trimming import estimate_tokens
+from penstock._messages.context_trimming import estimate_request
 from penstock._replay import FULL, NATURAL, answer, describe_scripts, paced
 from penstock.events import AnyEvent, Fault, Start
 from penstock.request import Request
@@ -33,8 +33,8 @@ class ReplayEngine:
 
     async def open(self, job: UpstreamRequest) -> ReplaySource:
         request = job.request or Request(job.model)
-        prompt_tokens = sum(estimate_tokens(message) for message in request.messages)
-        events = answer(request, id=uuid.uuid4().hex[:12], created=int(time.time()), prompt_tokens=prompt_tokens)
+        tokens = estimate_request(request)  # the gateway counts the prompts of packaged streams the same way
+        events = answer(request, id=uuid.uuid4().hex[:12], created=int(time.time()), prompt_tokens=tokens)
         pace = PACES.get(job.settings.get("pace", "full"), FULL)
         return ReplaySource(paced(events, pace if job.stream else FULL))
 

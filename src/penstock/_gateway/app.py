@@ -225,12 +225,15 @@ class App:
     async def _call_handler(self, handler: Handler, incoming: IncomingRequest) -> tuple[int, bytes | EventStream, Any]:
         why: Exception
         try:
-            return 200, await handler.make(self.services, incoming), (error_responses.JSON,)
+            body = await handler.make(self.services, incoming)
         except PenstockError as error:
             fault, why = error_responses.fault_from_error(error, handler.protocol), error
         except Exception as error:
             log.exception("an answer at %s failed", incoming.path)
             fault, why = error_responses.fault_from_error(error), error
+        else:
+            more: Headers = incoming.aux_request.headers if incoming.aux_request is not None else ()
+            return 200, body, (error_responses.JSON, *more)
         if incoming.aux_request is not None:
             incoming.aux_request.set_fault(fault, why)
         return error_responses.error_response(handler.protocol, fault)

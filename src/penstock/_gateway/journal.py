@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
     from penstock._engines.config import Config
     from penstock._engines.engine_interface import DecisionLog
-    from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.endpoints import Headers, IncomingRequest
     from penstock._gateway.limits import LimitSlot
     from penstock._providers.registry import Prices
+    from penstock._tokens.estimate import Estimate
     from penstock.events import Fault, Usage
 
 FILE = "journal.sqlite"
@@ -238,7 +239,10 @@ COUNT = "count"  # the operation of token counts: free, and frequent
 
 
 class AuxRequest:
-    """One auxiliary request. `requested_model` is the name that the client sent, `counted` the result of a count."""
+    """One auxiliary request. `requested_model` is the name that the client sent, `counted` the result of a count.
+
+    `headers` are added to the response.
+    """
 
     def __init__(self, operation: str, protocol: str) -> None:
         self.operation, self.protocol = operation, protocol
@@ -247,7 +251,8 @@ class AuxRequest:
         self.fault: Fault | None = None
         self.usage: Usage | None = None
         self.record: DecisionLog | None = None
-        self.counted: int | None = None
+        self.counted: Estimate | None = None
+        self.headers: Headers = ()
 
     def set_answer(
         self, provider: str, model: str, usage: Usage | None = None, record: DecisionLog | None = None
@@ -273,6 +278,8 @@ class AuxRequest:
         if fault is not None:
             status = "cancelled" if fault.kind == "cancelled" else "refused"
             more |= {"status": status, "fault": fault.kind, "fault_message": fault.message}
+        if self.counted is not None:
+            more |= {"estimate": self.counted.tokens, "method": self.counted.method}
         if self.record is not None:
             more |= {"tries": self.record.tries, "decisions": "\n".join(self.record.lines())}
         return JournalEntry(
@@ -282,7 +289,6 @@ class AuxRequest:
             provider=self.provider,
             model=self.model,
             http=http,
-            estimate=self.counted,
             cost=usage_cost(incoming.services.upstream.price_list, self.provider, self.model, usage),
             bytes_out=size,
             **request_columns(incoming),

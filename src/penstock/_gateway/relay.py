@@ -10,7 +10,7 @@ deltas of one part become one delta, so a long answer takes no more memory than 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class StreamRelay:
-    """Relays one stream. `capture`, `observer` and `recording` see each read; `files` fetches files of the answer."""
+    """Relays one stream. `capture`, `observer`, `recording` and `answer` see each read.
+
+    `files` fetches files of the answer.
+    """
 
     reply: ModelReply
     writer: Translation | Passthrough
@@ -40,6 +43,7 @@ class StreamRelay:
     observer: Any
     recording: RecordingSession | None
     files: RemoteFiles | None = None
+    answer: ReplyCapture | None = None
     _unsent: bytes = b""  # encoded, not yet written
     _ended: bool = False
 
@@ -90,6 +94,8 @@ class StreamRelay:
 
     def _encode(self, chunk: bytes, events: list[AnyEvent]) -> bytes:
         """Return the client's bytes for a read."""
+        if self.answer is not None:
+            self.answer.add(events)
         if self.capture is not None:
             self.capture.add(merge_runs(events))
         if self.observer is not None:
@@ -167,6 +173,58 @@ class ReasoningCapture:
         self.full = self.full or index < self._last_text
         for event in events:
             self.text_key.add(event.text)
+
+
+MAX_READS = 32  # reads that are held before they are compacted
+MAX_ANSWER = 2**20  # characters of texts and calls; a longer answer is not captured
+_CALL_ENDS = frozenset({ev.CallEnd, ev.CallCut})
+_DELTAS_WITHOUT_TEXT = frozenset({ev.ReasoningDelta, ev.CallDelta, ev.FileDelta})
+
+
+class ReplyCapture:
+    """Captures the texts and calls of an answer, for the token estimator: it recognizes them in the next request.
+
+    `add` is called for every read, also in passthrough, and must stay cheap. Nothing is captured of an answer that is
+    too long, or in which the provider ran tools: its count is not the prompt's.
+    """
+
+    __slots__ = ("_events", "_reads", "_size", "full")
+
+    def __init__(self) -> None:
+        self._reads: list[Sequence[Any]] = []
+        self._events: list[ev.AnyEvent] = []
+        self._size = 0
+        self.full: bool = False
+
+    def add(self, events: Sequence[Any]) -> None:
+        self._reads.append(events)
+        if len(self._reads) > MAX_READS:
+            self._compact()
+
+    def events(self) -> list[ev.AnyEvent]:
+        """Return the events of the answer without reasoning and files; none if nothing is captured."""
+        self._compact()
+        return self._events
+
+    def _compact(self) -> None:
+        """Join consecutive deltas of one text, and drop the deltas that the estimator does not need."""
+        reads, self._reads = self._reads, []
+        if self.full:
+            return
+        for (kind, index), run in groupby(merge_runs([*chain.from_iterable(reads)]), _kind_and_index):
+            if kind in _DELTAS_WITHOUT_TEXT:
+                continue
+            events: list[Any] = list(run)
+            if kind in _TEXT_DELTAS:
+                events = [ev.TextDelta(index, "".join([event.text for event in events]))]
+                self._size += len(events[0].text)
+            elif kind in _CALL_ENDS:
+                self._size += sum(len(event.json) for event in events)
+            elif kind is ev.Result or (kind is ev.CallStart and any(event.by == "provider" for event in events)):
+                self.full = True
+            self._events += events
+        if self.full or self._size > MAX_ANSWER:
+            self.full, self._events = True, []
 
 
 class CiphertextCapture:

@@ -29,6 +29,7 @@ from penstock._gateway.log_setup import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, 
 from penstock._gateway.request_body import ConversionThread
 from penstock._gateway.telemetry import Telemetry
 from penstock._gateway.token_estimates import TurnEstimates
+from penstock._gateway.token_estimators import LimitWarning, TokenEstimators
 from penstock._gateway.upstream import GatewayUpstream, engine_config
 from penstock._http.direct_response import SMALL_BODY
 from penstock._providers.registry import ClientProfile, client, clients
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
     from penstock._gateway.journal import Journal
     from penstock._gateway.metrics import Metrics
     from penstock._gateway.recordings import Recorder
-    from penstock._http.response_writer import CancellableTask
+    from penstock._http.response_writer import CancellableTask, ResponseWriter
     from penstock.events import Fault
+    from penstock.request import Request
     from penstock.stores import ReasoningStore
 
 log = logging.getLogger("penstock.access")
@@ -84,7 +86,8 @@ class Services:
         upstream = GatewayUpstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
         self.upstream: GatewayUpstream = upstream
         self.catalogue: ModelCatalogue = ModelCatalogue(self.upstream)
-        self.estimates: TurnEstimates = TurnEstimates(self.config, self.journal.rows)
+        self.estimators: TokenEstimators = TokenEstimators(self.config)
+        self.estimates: TurnEstimates = TurnEstimates(self.config, self.estimators, self.journal.rows)
         self.active: set[CancellableTask] = set()  # requests that are not answered yet
         self.closing: asyncio.Event = asyncio.Event()  # the server accepts no more requests
         self.stopped: bool = False  # unfinished answers have been ended
@@ -102,6 +105,7 @@ class Services:
         metrics.add_gauge("body_bytes", lambda: self.body_bytes.used)
         metrics.add_gauge("background", lambda: len(self.background))
         metrics.add_gauge("circuits_open", lambda: float(upstream.router.breakers.open_count()))
+        metrics.add_counters("unlearned_turns", lambda: {(): self.estimates.dropped})
         metrics.add_counters("decisions", lambda: {(*key,): count for key, count in upstream.router.counts.items()})
         metrics.models.configured, metrics.models.listed = self.catalogue.is_configured, self.catalogue.is_listed
 
@@ -120,6 +124,7 @@ class Services:
         """Close what waits for disks or threads. Runs in a thread, not on the event loop."""
         self.conversion_thread.close()
         self.estimates.close()
+        self.estimators.close()
         self.telemetry.close()
 
     def end_answers(self) -> None:
@@ -137,6 +142,7 @@ class Services:
         self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
         self.upstream.reload(self.config)
         self._secrets = None
+        self.estimates.enabled = config.features.estimates
         self.metrics.models.clear()
         self._warned_of_trace = False
 
@@ -173,6 +179,13 @@ class Services:
         caller: Caller = incoming.caller
         caller.check_model(model)
         return self.limits.take_slot(caller, model)
+
+    def warn_of_limit(self, incoming: IncomingRequest, request: Request, out: ResponseWriter) -> LimitWarning | None:
+        """Estimate a prompt that may be near its model's input limit. Most are far from it: then return None."""
+        limit = self.catalogue.input_limit(request.model)
+        if not LimitWarning.is_possible(len(incoming.raw), limit.tokens):
+            return None
+        return LimitWarning(self.estimators, incoming.caller.tenant, request, limit, out)
 
     def record_refusal(self, incoming: IncomingRequest, protocol: str, fault: Fault) -> None:
         """Count and journal a request that was not admitted."""

@@ -1,119 +1,199 @@
-"""Compares token estimates with the counts of providers, for a sample of finished turns, in a thread.
+"""Learns from finished turns, in a thread: the actual count of each prompt, and of a sample the correction factor.
 
-No request waits for it. The estimate is added to the turn's row in the journal; the learned factor goes to the store
-that `penstock tokens --learned` reads. Only numbers are stored.
+The event loop only appends a turn to a queue. The worker digests the prompt and stores its actual count, from which the
+next request is counted (`hybrid`). For a sample of turns it also estimates the prompt as before the request: the
+estimate is added to the turn's row in the journal, and corrects the model's factor. The worker takes about 3% of one
+core: after each slice of work it pauses. When the queue is full, turns are dropped and counted. Only digests and
+numbers are stored.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from penstock._gateway.config import GatewayConfig, data_path
+from penstock._fold import fold
 from penstock._store.journal_queries import JournalHistory
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock._engines.reply import ModelReply
+    from penstock._gateway.config import GatewayConfig
+    from penstock._gateway.relay import ReplyCapture
+    from penstock._gateway.token_estimators import TokenEstimators
     from penstock._store.journal import JournalEntry as Row
     from penstock._store.journal import JournalStore
-    from penstock.events import Usage
-    from penstock.request import Request
+    from penstock._tokens.estimate import Estimate, HybridTokenEstimator
+    from penstock.request import Request, Turn
 
-FILE = "tokens.sqlite"
 MIN_INTERVAL = 0.5  # seconds between two estimates
-IDLE_FACTOR = 100  # an estimate is followed by a pause of so many times its own duration
-MAX_BODY = 128 * 1024  # bytes: larger requests take too long to count
+IDLE_FACTOR = 100  # an estimate is followed by so many times its own duration without one
+MAX_BODY = 128 * 1024  # bytes: larger requests take too long to estimate
+MAX_TURNS = 256  # turns that wait
+MAX_BYTES = 32 * 2**20  # of all turns that wait, request and answer
+MAX_TURN_BYTES = 8 * 2**20  # of one turn
+SLICE = 0.005  # seconds of work before a pause
+PAUSE_FACTOR = 30  # a pause takes so many times the work before it,
+MAX_PAUSE = 2.0  # but no more seconds than this
 FLUSH_TIMEOUT = 10.0
+CLOSE_TIMEOUT = 2.0  # seconds for the turns that wait when the gateway stops
 log = logging.getLogger("penstock.tokens")
 
 
+class FinishedTurn(NamedTuple):
+    """A turn to learn from: its request, its answer and its row in the journal."""
+
+    request: Request
+    answer: ReplyCapture
+    row: Row
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        return self.row.bytes_in + self.row.bytes_out
+
+
 class TurnEstimates:
-    """Estimates a sample of turns. `every` 0 estimates all, for tests. `told` is called with each estimated row."""
+    """The queue and its worker. `interval` 0 estimates all turns, for tests. `dropped`: turns without room.
 
-    def __init__(self, config: GatewayConfig, rows: JournalStore | None, interval: float = MIN_INTERVAL) -> None:
+    `on_estimate` is called with each row that got an estimate, in the worker's thread.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        estimators: TokenEstimators,
+        rows: JournalStore | None,
+        interval: float = MIN_INTERVAL,
+    ) -> None:
         self.on_estimate: Callable[[Row], None] | None = None
-        self._enabled = rows is not None and config.features.estimates
+        self.enabled: bool = config.features.estimates
+        self.dropped: int = 0
+        self._estimators = estimators
         self._history = JournalHistory(rows) if rows is not None else None
-        self._path = data_path("", config.data, FILE)
         self._interval = interval
-        self._next = 0.0
-        self._pool: ThreadPoolExecutor | None = None
-        self._last: Future[None] | None = None
-        self._estimator: Any = None
-        self._store: Any = None
+        self._next_estimate = 0.0
+        self._queue: deque[FinishedTurn | threading.Event] = deque()
+        self._bytes_added, self._bytes_taken = 0, 0  # each is changed by one thread only
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()  # there may be work
+        self._hurry = threading.Event()  # no pauses: somebody waits for the queue
+        self._closed_at: float | None = None
 
-    def sample_turn(self, request: Request, size: int, usage: Usage | None, row: Row) -> None:
-        """Estimate a finished turn, if its time has come. Called for every turn. `size`: bytes of the body."""
-        now = time.monotonic()
-        if not self._enabled or now < self._next or not row.input or row.status != "finish":
+    # ── on the event loop ─────────────────────────────────────────────────────────────────────────
+
+    def add_turn(self, request: Request, answer: ReplyCapture, reply: ModelReply, row: Row) -> None:
+        """Learn from a turn soon, if it has an exact count of its whole prompt. Called for every turn."""
+        usage = reply.usage
+        if usage is None or not usage.exact or not row.input or row.status != "finish" or answer.full:
             return
-        if usage is None or not usage.exact or size > MAX_BODY:
+        if not self.enabled or reply.cleared is not None:  # a shortened prompt is not the client's
             return
-        if any(tool.kind == "provider" for tool in request.tools):
-            return  # the provider's count includes what its own tools added
-        if self._interval and self._last is not None and not self._last.done():
+        turn = FinishedTurn(request, answer, row)
+        waiting = self._bytes_added - self._bytes_taken
+        if len(self._queue) >= MAX_TURNS or turn.size > MAX_TURN_BYTES or waiting + turn.size > MAX_BYTES:
+            self.dropped += 1
             return
-        self._next = now + self._interval
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, "penstock-estimates")
-        self._last = self._pool.submit(self._estimate_turn, request, usage, row)
+        self._bytes_added += turn.size
+        self._queue.append(turn)
+        if not self._wake.is_set():
+            self._start()
+
+    def _start(self) -> None:
+        self._wake.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="penstock-estimates", daemon=True)
+            self._thread.start()
+
+    # ── for other threads ─────────────────────────────────────────────────────────────────────────
 
     def flush(self) -> None:
-        """Wait for the running estimate."""
-        if self._last is not None:
-            self._last.result(FLUSH_TIMEOUT)
+        """Wait until all turns so far are learned."""
+        if self._thread is None or not self._thread.is_alive():
+            return
+        done = threading.Event()
+        self._hurry.set()
+        self._queue.append(done)
+        self._wake.set()
+        done.wait(FLUSH_TIMEOUT)
+        if self._closed_at is None:
+            self._hurry.clear()
 
     def close(self) -> None:
-        """Close the store once the running estimate is finished."""
-        self._enabled = False
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-        if self._store is not None:
-            self._store.close()
+        """Learn the turns that wait, for a short time, and end the thread."""
+        self.enabled = False
+        self._closed_at = time.monotonic()
+        self._hurry.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(FLUSH_TIMEOUT)
 
-    # ── thread ─────────────────────────────────────────────────────────────────────────────
+    # ── thread ────────────────────────────────────────────────────────────────────────────────────
 
-    def _estimate_turn(self, request: Request, usage: Usage, row: Row) -> None:
-        if not self._enabled:
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                began = time.thread_time()
+                while self._queue and time.thread_time() - began < SLICE:
+                    self._take(self._queue.popleft())
+                self._hurry.wait(min(PAUSE_FACTOR * (time.thread_time() - began), MAX_PAUSE))
+            if self._closed_at is not None:
+                return
+
+    def _take(self, turn: FinishedTurn | threading.Event) -> None:
+        if isinstance(turn, threading.Event):
+            turn.set()
+            return
+        self._bytes_taken += turn.size
+        if self._closed_at is not None and time.monotonic() - self._closed_at > CLOSE_TIMEOUT:
+            self.dropped += 1
+            return
+        try:
+            self._learn(turn)
+        except PenstockError as error:  # a request that cannot be counted
+            log.debug("nothing was learned from a turn: %s", error)
+        except Exception:
+            log.exception("nothing is learned from turns any more")
+            self.enabled = False  # the next one would fail the same way
+
+    def _learn(self, turn: FinishedTurn) -> None:
+        row, events = turn.row, turn.answer.events()
+        if not events or (not self.enabled and self._closed_at is None):
+            return
+        answer = fold(events)[0]
+        estimator = self._estimators.find(row.tenant)
+        if not self._is_sampled(turn) or any(step.step > 1 for step in answer.steps):  # a sum is not the prompt's count
+            estimator.calibrate(turn.request, answer, row.model, row.provider, learn=False)
             return
         began = time.monotonic()
         try:
-            estimated = self._add_estimate(request, usage, row)
-        except PenstockError as error:  # a request that cannot be counted
-            log.debug("a turn was not estimated: %s", error)
-            return
-        except OSError as error:
-            log.warning("turns are not estimated: %s", error)
-            self._enabled = False
-            return
-        except Exception:
-            log.exception("a turn was not estimated")
-            self._enabled = False  # the next one would fail the same way
-            return
+            estimated = self._add_estimate(estimator, turn, answer)
         finally:
-            pause = IDLE_FACTOR * (time.monotonic() - began) * bool(self._interval)
-            self._next = max(self._next, time.monotonic() + pause)
+            pause = max(self._interval, IDLE_FACTOR * (time.monotonic() - began) * bool(self._interval))
+            self._next_estimate = time.monotonic() + pause
         if self._history is not None:
             self._history.add_estimate(estimated)
         if self.on_estimate is not None:
             self.on_estimate(estimated)
 
-    def _add_estimate(self, request: Request, usage: Usage, row: Row) -> Row:
-        if self._estimator is None:
-            from penstock._store.tokens import TokenStore  # noqa: PLC0415 — as it is first needed
-            from penstock._tokens.estimate import HybridTokenEstimator  # noqa: PLC0415
+    def _is_sampled(self, turn: FinishedTurn) -> bool:
+        if self._history is None or turn.row.bytes_in > MAX_BODY or time.monotonic() < self._next_estimate:
+            return False
+        # With tools that the provider runs, its count includes what they added.
+        return not any(tool.kind == "provider" for tool in turn.request.tools)
 
-            self._store = TokenStore(self._path)
-            # It caches no prompts: a cached prompt would be known, not estimated.
-            self._estimator = HybridTokenEstimator(learned=self._store.factors, prompts=0)
-        estimator = self._estimator
-        found = estimator.estimate_conversation(request, row.model, row.provider)
-        estimator.calibrate(request, usage, row.model, row.provider)
+    def _add_estimate(self, estimator: HybridTokenEstimator, turn: FinishedTurn, answer: Turn) -> Row:
+        row = turn.row
+        found: Estimate = estimator.estimate_conversation(turn.request, row.model, row.provider)
+        estimator.calibrate(turn.request, answer, row.model, row.provider)
         factor = round(estimator.factor(row.model, row.provider).value, 4)
-        return replace(row, estimate=found.tokens, low=found.low, high=found.high, factor=factor)
+        return replace(row, estimate=found.tokens, low=found.low, high=found.high, method=found.method, factor=factor)

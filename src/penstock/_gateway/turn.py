@@ -22,7 +22,7 @@ from penstock._gateway import error_responses
 from penstock._gateway.client_stream import Passthrough, Translation, can_pass_through, client_stream, encode_body
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest
 from penstock._gateway.journal import request_columns, usage_cost
-from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, StreamRelay
+from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, ReplyCapture, StreamRelay
 from penstock._http.response_writer import BODY, DisconnectWatch, ResponseWriter
 from penstock._http_errors import redact_fault
 from penstock._messages import foreign_state
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock._gateway.limits import LimitSlot
     from penstock._gateway.recordings import RecordingSession
     from penstock._gateway.services import Services
+    from penstock._gateway.token_estimators import LimitWarning
     from penstock._media import RemoteFiles
     from penstock._messages.context_trimming import Cleared
 
@@ -68,6 +69,8 @@ class ActiveTurn:
     slot: LimitSlot | None = None
     recording: RecordingSession | None = None
     observer: Any = None  # sees every read: the inspector, the trace log
+    warning: LimitWarning | None = None  # set if the prompt may be near the model's input limit
+    answer: ReplyCapture | None = None  # the answer, for the token estimator
     _capture: ReasoningCapture | None = None
     _ciphertexts: CiphertextCapture | None = None
 
@@ -90,6 +93,8 @@ class ActiveTurn:
             if gone.fault is not None:
                 await self._end_with_error(gone.fault)
         except PenstockError as error:
+            if self.warning is not None:
+                await self.warning.wait()
             await self._refuse(self._convert_error(error))
         except Exception as error:
             log.exception("a turn at %s failed", self.incoming.path)
@@ -111,9 +116,13 @@ class ActiveTurn:
         self.slot = services.take_slot(incoming, turn_request.request.model)
         self.recording = services.record(incoming, turn_request)
         self.observer = services.observe(self)
+        self.warning = services.warn_of_limit(incoming, turn_request.request, self.out)
         if turn_request.request.stream:
             self.out.prepare_stream(turn_request.framing, (*turn_request.headers, *self._id_header()))
         reply = self.reply = await services.upstream.open(incoming, turn_request, self)
+        if self.warning is not None:
+            await self.warning.wait()
+        self.answer = ReplyCapture() if services.estimates.enabled else None
         incoming.release_body()  # it is converted and sent; a long answer must not block the budget
         if self.recording is not None:
             self.recording.set_reply(reply, turn_request.protocol)
@@ -144,7 +153,7 @@ class ActiveTurn:
         self.passthrough = isinstance(writer, Passthrough)
         files = None if self.passthrough else self.services.upstream.stream_files(turn_request)
         capture = self._capture or self._ciphertexts
-        self.relay = StreamRelay(reply, writer, self.out, capture, self.observer, self.recording, files)
+        self.relay = StreamRelay(reply, writer, self.out, capture, self.observer, self.recording, files, self.answer)
         await self.relay.run()
         self._log_file_problems(files)
 
@@ -157,6 +166,8 @@ class ActiveTurn:
             if self.observer is not None:
                 self.observer.on_read(pair)
         data = b"".join(raw)
+        if self.answer is not None:
+            self.answer.add(events)
         if self.recording is not None and reply.raw:
             self.recording.add_chunk(data)
         if isinstance(reply.end, ev.Fault):
@@ -180,9 +191,8 @@ class ActiveTurn:
     def request_built(self, upstream: UpstreamRequest) -> None:
         """Forward the client's headers to the provider, and name conversion losses in a response header."""
         forward_headers(upstream, self.incoming.headers)
-        self.out.late_headers = (
-            ((b"x-penstock-losses", ",".join(upstream.losses[:MAX_LOSSES]).encode()),) if upstream.losses else ()
-        )
+        losses = ((b"x-penstock-losses", ",".join(upstream.losses[:MAX_LOSSES]).encode()),) if upstream.losses else ()
+        self.out.late_headers = (*losses, *self._warning_header())
         if upstream.diagnostics and log.isEnabledFor(logging.DEBUG):
             for row in upstream.diagnostics:
                 log.debug("%s: %s: %s", self.incoming.id, row.code, row.message)
@@ -208,6 +218,9 @@ class ActiveTurn:
     def _id_header(self) -> tuple[tuple[bytes, bytes], ...]:
         return ((b"x-request-id", self.incoming.id.encode()),)
 
+    def _warning_header(self) -> tuple[tuple[bytes, bytes], ...]:
+        return self.warning.headers if self.warning is not None else ()
+
     # ── end ───────────────────────────────────────────────────────────────────────────────────
 
     def _convert_error(self, error: PenstockError) -> ev.Fault:
@@ -227,7 +240,7 @@ class ActiveTurn:
             await self.out.end(unsent + writer.fail(fault) + writer.finish())
         else:
             self.status, body, headers = error_responses.error_response(protocol, fault)
-            await self.out.send_response(self.status, body, (*headers, *self._id_header()))
+            await self.out.send_response(self.status, body, (*headers, *self._id_header(), *self._warning_header()))
 
     def _fails_in_stream(self, protocol: str, fault: ev.Fault) -> bool:
         """Return whether the client's vendor sends this error inside a stream. If so, add the error headers."""
@@ -270,8 +283,8 @@ class ActiveTurn:
         if self.recording is not None:
             self.recording.close()
         services.telemetry.add_turn(row, self.incoming.headers, throttle=self.slot is None)
-        if self.turn_request is not None and reply is not None:
-            services.estimates.sample_turn(self.turn_request.request, len(self.incoming.raw), reply.usage, row)
+        if self.turn_request is not None and reply is not None and self.answer is not None:
+            services.estimates.add_turn(self.turn_request.request, self.answer, reply, row)
         if self.observer is not None:
             self.observer.on_end(self, row)
         if services.watch is not None:

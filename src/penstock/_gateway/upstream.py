@@ -5,7 +5,6 @@ A reload replaces the router and everything that depends on the configuration.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from penstock._gateway.config import GatewayConfig
     from penstock._gateway.request_body import ConversionThread
     from penstock._messages.options import ConvertOptions
-    from penstock._tokens.estimate import HybridTokenEstimator
     from penstock.stores import ReasoningStore
 
 MAX_RETRY_WAIT = 60.0  # seconds that all pauses before retries of a request may take, if the configuration sets none
@@ -115,26 +113,6 @@ class GatewayUpstream:
         if value.lower() not in ("true", "false"):
             raise InputError(f"{STRICT_HEADER}: expected true or false, found {value!r}")
         return value.lower() == "true"
-
-    @cached_property
-    def estimator(self) -> HybridTokenEstimator:
-        """The token estimator, for providers without a count endpoint. Its tables are read at first use."""
-        return _new_estimator()
-
-    @cached_property
-    def _thread_estimator(self) -> HybridTokenEstimator:
-        """The estimator of the conversion thread: an estimator's cache is not shared between threads."""
-        return _new_estimator()
-
-    def estimator_for(self, incoming: IncomingRequest) -> HybridTokenEstimator:
-        """Return the estimator for a count that `incoming.offload` makes."""
-        return self._thread_estimator if len(incoming.raw) > LARGE_BODY else self.estimator
-
-
-def _new_estimator() -> HybridTokenEstimator:
-    from penstock._tokens.estimate import HybridTokenEstimator  # noqa: PLC0415 — most requests need no count
-
-    return HybridTokenEstimator()
 
 
 def fetch_limits(config: GatewayConfig) -> FetchLimits:

@@ -176,6 +176,11 @@ def estimate_tokens(message: rq.Message) -> int:
     return (len(_encode(message)) - data) // _CHARACTERS + 1000 * len(files)
 
 
+def estimate_request(request: rq.Request) -> int:
+    """Estimates the tokens of messages and tools by size."""
+    return sum(map(estimate_tokens, request.messages)) + len(_encode(request.tools)) // _CHARACTERS
+
+
 def manage_context(
     request: rq.Request,
     notes: Diagnostics,

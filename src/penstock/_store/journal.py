@@ -63,6 +63,7 @@ class TurnFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     estimate: int | None = None  # of the input, as it is before the request is sent,
     low: int | None = None  # and its bounds
     high: int | None = None
+    method: str = ""  # of the estimate: actual, hybrid or estimated
     times: int = 1
     malformed: int = 0  # frames of the provider that could not be read: skipped, or withheld from the client
 

@@ -100,8 +100,9 @@ class JournalHistory:
         """Adds the estimate to the row of a turn."""
 
         def job(database: sqlite3.Connection) -> None:
-            query = "UPDATE turns SET estimate = ?, low = ?, high = ?, factor = ? WHERE time = ? AND request_id = ?"
-            database.execute(query, (turn.estimate, turn.low, turn.high, turn.factor, turn.time, turn.request_id))
+            query = "UPDATE turns SET estimate = ?, low = ?, high = ?, method = ?, factor = ?"
+            values = (turn.estimate, turn.low, turn.high, turn.method, turn.factor, turn.time, turn.request_id)
+            database.execute(f"{query} WHERE time = ? AND request_id = ?", values)
 
         self._rows.submit(job)
 

@@ -197,4 +197,5 @@ def read_outcome(seen: Turn | Usage | int) -> TurnOutcome:
     parts = [part for part in seen.parts if not getattr(part, "choice", 0)]
     output = None if last.output is None else last.output - (last.reasoning or 0)
     ran_tools = any(isinstance(part, Call | Result) and part.by == "provider" for part in parts)
-    return TurnOutcome(last.input, output, last.reasoning or 0, digest_reply(parts), ran_tools, len(seen.steps) > 1)
+    steps = len(seen.steps) > 1 or last.step > 1  # some protocols report only the last step and the sum
+    return TurnOutcome(last.input, output, last.reasoning or 0, digest_reply(parts), ran_tools, steps)

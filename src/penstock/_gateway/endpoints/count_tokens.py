@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -11,13 +11,22 @@ from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
 from penstock._client.embedding_formats import decode_answer
+from penstock._engines.model_resolution import REPLAY
 from penstock._gateway import read_tables
 from penstock._gateway.endpoints import IncomingRequest, read_request
+from penstock._gateway.endpoints.models import read_policy
+from penstock._gateway.token_estimators import count_headers
+from penstock._messages.context_trimming import estimate_request
 from penstock._messages.convert import convert_request
 from penstock._messages.request_codecs import reader
+from penstock._providers.models import max_input_tokens
+from penstock._providers.models import model as find_model
+from penstock._tokens.estimate import Estimate, warning
 from penstock.errors import InputError, ProviderError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock._engines.engine_interface import DecisionLog
     from penstock._engines.model_resolution import Target
     from penstock._gateway.journal import AuxRequest
@@ -32,16 +41,16 @@ COUNT_NAMES = ("input_tokens", "totalTokens")  # the number in the answer of a c
 async def count_messages(services: Services, incoming: IncomingRequest) -> bytes:
     """`/v1/messages/count_tokens`."""
     _, request = await incoming.offload(lambda: read_request(incoming, "anthropic"))
-    count, _ = await count_request(services, incoming, request, "anthropic")
-    return msgspec.json.encode({"input_tokens": count})
+    count = await count_request(services, incoming, request, "anthropic")
+    return msgspec.json.encode({"input_tokens": count.tokens})
 
 
 async def count_gemini(services: Services, incoming: IncomingRequest) -> bytes:
     """`…:countTokens`; the request may be nested in `generateContentRequest`."""
     request = await incoming.offload(lambda: _gemini_request(incoming))
     request.model = incoming.params["model"]
-    count, _ = await count_request(services, incoming, request, "gemini")
-    return msgspec.json.encode({"totalTokens": count})
+    count = await count_request(services, incoming, request, "gemini")
+    return msgspec.json.encode({"totalTokens": count.tokens})
 
 
 def _gemini_request(incoming: IncomingRequest) -> rq.Request:
@@ -51,56 +60,114 @@ def _gemini_request(incoming: IncomingRequest) -> rq.Request:
 
 
 async def count_vscode(services: Services, incoming: IncomingRequest) -> bytes:
-    """`/vscode/count`: counts each text, message and tool separately."""
+    """`/vscode/count`: counts a whole prompt (`messages`), or each text, message and tool of `items` separately."""
     body = await incoming.offload(incoming.json_body)
     name = strict.require_text(body, "model")
-    target, estimator = services.catalogue.target(name), services.upstream.estimator_for(incoming)
-    counts = await incoming.offload(
-        lambda: [_count_item(estimator, item, target) for item in lenient.get_list(body, "items")]
-    )
-    _record_count(incoming, name, target, sum(counts))
-    return msgspec.json.encode({"version": 1, "counts": counts, "exact": False})
-
-
-def _count_item(estimator: HybridTokenEstimator, item: Any, target: Target) -> int:
+    if "items" not in body and "messages" in body:
+        return await _count_vscode_prompt(services, incoming, name)
+    target = services.catalogue.target(name)
+    items = await incoming.offload(lambda: [_read_item(item) for item in lenient.get_list(body, "items")])
     model, provider = target.model, target.provider.name
+    counts, factor = await services.estimators.run(
+        incoming.caller.tenant,
+        lambda estimator: (
+            [_count_item(estimator, item, model, provider) for item in items],
+            estimator.factor(model, provider).value,
+        ),
+    )
+    _record_count(incoming, name, target, _sum_estimates(counts))
+    answer = {"counts": [count.tokens for count in counts], "exact": False, "factor": round(factor, 4)}
+    return msgspec.json.encode({"version": 1, **answer})
+
+
+async def _count_vscode_prompt(services: Services, incoming: IncomingRequest, name: str) -> bytes:
+    """Count a prompt in the form of `/vscode/chat`, without asking the provider: an editor counts often."""
+    _, request = await incoming.offload(lambda: read_request(incoming, "vscode"))
+    incoming.caller.check_model(name)
+    target = services.catalogue.target(name)
+    count = await _estimate(services, incoming, request, target)
+    _record_count(incoming, name, target, count)
+    policy = read_policy(incoming) or services.config.features.max_input
+    limit = max_input_tokens(find_model(target.provider, target.model), policy, target.provider)
+    warned = warning(count, limit)
+    answer = {
+        "version": 1,
+        "prompt": count,
+        "limit": limit or None,
+        "assumed": not limit,
+        "warning": f"{warned.code}; {warned.message}" if warned is not None else None,
+    }
+    return msgspec.json.encode(answer)
+
+
+_Item: TypeAlias = "str | tuple[rq.Message, ...] | rq.Request"
+
+
+def _read_item(item: Any) -> _Item:
+    """Return a text, the messages of a message, or a request that holds only a tool."""
     if isinstance(item, str):
-        return estimator.estimate_text(item, model, provider).tokens
+        return item
     value: Object = strict.as_object(item)
     if "role" in value:
-        found = reader("vscode")({"messages": [value]}).messages
-        return sum(estimator.estimate_message(one, model, provider).tokens for one in found)
-    asked = reader("vscode")({"messages": [], "tools": [value]})
-    whole = estimator.estimate_conversation(asked, model, provider).tokens
-    return whole - estimator.estimate_conversation(replace(asked, tools=[]), model, provider).tokens
+        return tuple(reader("vscode")({"messages": [value]}).messages)
+    return reader("vscode")({"messages": [], "tools": [value]})
 
 
-async def count_request(
-    services: Services, incoming: IncomingRequest, request: rq.Request, source: str
-) -> tuple[int, bool]:
-    """Return the count, and whether it is the provider's."""
+def _count_item(estimator: HybridTokenEstimator, item: _Item, model: str, provider: str) -> Estimate:
+    if isinstance(item, str):
+        return estimator.estimate_text(item, model, provider)
+    if isinstance(item, tuple):
+        return _sum_estimates([estimator.estimate_message(one, model, provider) for one in item])
+    whole = estimator.estimate_conversation(item, model, provider)
+    rest = estimator.estimate_conversation(replace(item, tools=[]), model, provider)
+    low, high = (max(getattr(whole, name) - rest.tokens, 0) for name in ("low", "high"))
+    return Estimate(whole.tokens - rest.tokens, "estimated", whole.confidence, low, high)
+
+
+def _sum_estimates(counts: Sequence[Estimate]) -> Estimate:
+    tokens, low, high = (sum(getattr(count, name) for count in counts) for name in ("tokens", "low", "high"))
+    confidence = max(0.0, 1 - (high - low) / (2 * tokens)) if tokens else 0.0
+    return Estimate(tokens, "estimated", round(confidence, 3), low, high)
+
+
+async def count_request(services: Services, incoming: IncomingRequest, request: rq.Request, source: str) -> Estimate:
+    """Count a request: by the provider if it has a count endpoint, else by the tenant's estimator."""
     request.model = request.model or services.catalogue.default_model
     incoming.caller.check_model(request.model)
     target = services.catalogue.target(request.model)
     if target.provider.endpoint("count", target.model) is not None:
         found, record = await _ask_provider(services, incoming, request, source)
         if found is not None:
-            _record_count(incoming, request.model, target, found, record)
-            return found, True
-    estimator = services.upstream.estimator_for(incoming)
+            count = _actual(found)
+            _record_count(incoming, request.model, target, count, record)
+            return count
+    count = await _estimate(services, incoming, request, target)
+    _record_count(incoming, request.model, target, count)
+    return count
+
+
+async def _estimate(services: Services, incoming: IncomingRequest, request: rq.Request, target: Target) -> Estimate:
+    """Count without the provider. Packaged streams have a counter of their own, which their usage shows too."""
     model, provider = target.model, target.provider.name
-    estimate = await incoming.offload(lambda: estimator.estimate_conversation(request, model, provider))
-    _record_count(incoming, request.model, target, estimate.tokens)
-    return estimate.tokens, False
+    if provider == REPLAY:
+        return _actual(await incoming.offload(lambda: estimate_request(request)))
+    return await services.estimators.run(
+        incoming.caller.tenant, lambda estimator: estimator.estimate_conversation(request, model, provider)
+    )
+
+
+def _actual(tokens: int) -> Estimate:
+    return Estimate(tokens, "actual", 1.0, tokens, tokens)
 
 
 def _record_count(
-    incoming: IncomingRequest, name: str, target: Target, count: int, record: DecisionLog | None = None
+    incoming: IncomingRequest, name: str, target: Target, count: Estimate, record: DecisionLog | None = None
 ) -> None:
-    """Set what the journal records of a count. Without `record` no provider was asked."""
+    """Set what the response headers and the journal say of a count. Without `record` no provider was asked."""
     aux_request: AuxRequest | None = incoming.aux_request
     if aux_request is not None:
         aux_request.requested_model, aux_request.counted = name, count
+        aux_request.headers = count_headers(count)
         aux_request.set_answer(target.provider.name, target.model, None, record)
 
 

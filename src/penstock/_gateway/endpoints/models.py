@@ -12,7 +12,7 @@ from penstock._engines.model_resolution import REPLAY, list_configured_providers
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import IncomingRequest, ollama
 from penstock._protocols import protocol
-from penstock._providers.models import NAME, Model, detail, max_input_tokens
+from penstock._providers.models import NAME, Model, Policy, detail, max_input_tokens
 from penstock._tokens.file_costs import DEFAULT_SIZE, image_tokens
 from penstock.errors import InputError
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
     from penstock._providers.registry import Provider
+    from penstock._tokens.estimate import HybridTokenEstimator
 
 CREATED_AT = "2026-01-01T00:00:00Z"
 _CREATED = 1_767_225_600
@@ -118,23 +119,31 @@ async def list_vscode_models(services: Services, incoming: IncomingRequest) -> b
     """`/vscode/models`: the chat models, with what VS Code needs of each. `max_input`: a policy for prompt lengths."""
     entries = [entry for entry in await services.catalogue.entries(incoming.caller) if entry.model.chat]
     rows = {row.name: row for row in list_configured_providers(services.upstream.router.config, services.env)}
-    if incoming.query.get("max_input"):
-        entries = _limit_inputs(entries, rows, incoming.query["max_input"])
-    models = [_format_vscode(services, entry, rows.get(entry.model.provider)) for entry in entries]
+    policy = read_policy(incoming)
+    if policy is not None:
+        limits = [max_input_tokens(entry.model, policy, rows.get(entry.model.provider)) for entry in entries]
+        entries = [replace(entry, max_input=limit) for entry, limit in zip(entries, limits, strict=True)]
+    counting = await services.estimators.run(
+        incoming.caller.tenant, lambda estimator: [_counting_factors(estimator, entry.model) for entry in entries]
+    )
+    models = [
+        {**_format_vscode(services, entry, rows.get(entry.model.provider)), "counting": factors}
+        for entry, factors in zip(entries, counting, strict=True)
+    ]
     return msgspec.json.encode({"version": 1, "models": models})
 
 
-def _limit_inputs(entries: list[ModelEntry], rows: dict[str, Provider], said: str) -> list[ModelEntry]:
-    """Return the entries with the input limits of a policy."""
-    policy: Any = float(said) if _FRACTION.fullmatch(said) else said
-
-    def limit(model: Model) -> int:
-        return max_input_tokens(model, policy, rows.get(model.provider)) or model.max_input
-
+def read_policy(incoming: IncomingRequest) -> Policy | None:
+    """Return the policy for prompt lengths that the query names in `max_input`; None if it names none."""
+    given = incoming.query.get("max_input", "")
+    policy: Any = float(given) if _FRACTION.fullmatch(given) else given
+    if not given:
+        return None
     try:
-        return [replace(entry, max_input=limit(entry.model)) for entry in entries]
+        max_input_tokens(Model(id="", provider=""), policy)  # raises if it is not a policy
     except InputError as error:
         raise make_refusal(400, "invalid", f"max_input: {error}") from None
+    return policy  # type: ignore[no-any-return]
 
 
 def _format_vscode(services: Services, entry: ModelEntry, row: Provider | None) -> Object:
@@ -152,8 +161,9 @@ def _format_vscode(services: Services, entry: ModelEntry, row: Provider | None) 
         "tooltip": _format_tooltip(entry, assumed),
         "isUserSelectable": True,
         "isBYOK": True,
-        "counting": _counting_factors(services, entry),
     }
+    if not entry.max_input:
+        fields["assumed"] = True  # the limit is not known, and nothing enforces the number
     if model.context:
         fields["maxContextWindowTokens"] = model.context
     if "reasoning" in model.capabilities:
@@ -206,15 +216,19 @@ def _format_tooltip(entry: ModelEntry, assumed: int) -> str:
     return f"{entry.name}: its limits are not known, {assumed // 1000}K of context are assumed"
 
 
-def _counting_factors(services: Services, entry: ModelEntry) -> Object:
-    """Return the factors with which a client counts tokens as the estimator does."""
-    found = services.upstream.estimator.factors(entry.model.id, entry.model.provider)
+def _counting_factors(estimator: HybridTokenEstimator, model: Model) -> Object:
+    """Return the factors with which a client counts tokens as the estimator does.
+
+    `factor` was learned for the model from the tenant's turns. `factors` include it, the other numbers do not.
+    """
+    found = estimator.factors(model.id, model.provider)
     text = found.constants["text"]
     factors = {name: max(0.0, round(weight * text * found.factor, 6)) for name, weight in found.weights.items()}
     fields = {name: round(found.constants[name], 4) for name in ("base", "message", "call", "result", "tools", "tool")}
     of_text = {name: round(found.constants[name] / (text or 1.0), 4) for name in ("reasoning", "schema")}
     image = round(image_tokens(found.picture, *DEFAULT_SIZE))
-    return {"factors": factors, **fields, **of_text, "image": image, "rendering": found.rendering}
+    learned = {"factor": round(found.factor, 4)}
+    return {"factors": factors, **learned, **fields, **of_text, "image": image, "rendering": found.rendering}
 
 
 def _display_name(entry: ModelEntry) -> str:

@@ -300,5 +300,5 @@ async def count_input_tokens(services: Services, incoming: IncomingRequest) -> b
     """`POST /v1/responses/input_tokens`: counts the tokens of a request with its history."""
     body = await incoming.offload(incoming.json_body)
     request = reader("responses")((await resolve_request(incoming, body)).body)
-    count, _ = await count_request(services, incoming, request, "responses")
-    return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": count})
+    count = await count_request(services, incoming, request, "responses")
+    return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": count.tokens})

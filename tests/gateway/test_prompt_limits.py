@@ -1,0 +1,170 @@
+"""Prompts near a model's limit: a warning in a header, never a refusal; and one policy for limits everywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock._gateway.app import App
+from penstock._gateway.config import FeaturesTable, GatewayConfig, JournalTable, load_config
+from penstock.providers import max_input_tokens, model, output_limit, providers
+from penstock.testing import Reply
+from tests.cli.command_runner import inside
+from tests.gateway.client_requests import get, post
+from tests.gateway.gateway_thread import Running, gateway
+from tests.gateway.test_learned_counts import TALKING, answered, facing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow  # a real gateway for each
+HEADER = "x-penstock-warning"
+LINE = "The water stood at four metres and twelve centimetres at the third gate. "  # about 15 tokens
+FACTS = {"context": 3000, "max_output": 1000}  # a prompt may have 2,000 tokens
+
+
+@pytest.mark.finding("TOK-1")
+@pytest.mark.row("T6")
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("protocol", TALKING)
+@pytest.mark.parametrize(
+    ("lines", "facts", "code"),
+    [
+        (60, FACTS, ""),
+        (128, FACTS, "near-limit"),
+        (400, FACTS, "over-limit"),
+        (4000, FACTS, "over-limit"),  # too large for the event loop
+        (400, {}, ""),  # the window is not known
+    ],
+)
+def test_a_warning_and_no_refusal(protocol: str, stream: bool, lines: int, facts: dict[str, Any], code: str) -> None:
+    with facing(Reply.of("openai-chat", answered(), stream=stream), facts) as (running, up):
+        path, _, body = TALKING[protocol]("mine/tide", [("user", LINE * lines)], stream)
+        reply = post(running.url + path, json=body)
+        assert reply.status_code == 200
+        assert len(up.requests) == 1
+        told = reply.headers.get(HEADER, "")
+        assert told.partition(";")[0] == code
+        if code:
+            assert " of 2,000 tokens (" in told
+            assert "estimated, " in told
+
+
+@pytest.mark.row("T6")
+def test_a_refusal_of_the_provider_has_the_warning_too() -> None:
+    with facing(Reply.error("openai-chat", 400, "too long", code="context_length_exceeded"), FACTS) as (running, _):
+        path, _, body = TALKING["anthropic"]("mine/tide", [("user", LINE * 400)], True)
+        reply = post(running.url + path, json=body)
+        assert (reply.status_code, reply.headers["x-penstock-refused-by"]) == (400, "provider")
+        assert reply.headers[HEADER].startswith("over-limit; ")
+
+
+@pytest.mark.row("T6")
+def test_what_is_known_of_a_prompt_warns_better() -> None:
+    """The provider counts three times what is estimated: from the second turn on that is known."""
+    talk = [("user", LINE * 60)]
+    with facing(Reply.of("openai-chat", answered(used=(1900, 20))), FACTS) as (running, _):
+        path, _, body = TALKING["vscode"]("mine/tide", talk, True)
+        assert HEADER not in post(running.url + path, json=body).headers
+        running.rows()
+        running.app.services.estimates.flush()
+        assert "1,900 of 2,000 tokens (95%; actual)" in post(running.url + path, json=body).headers[HEADER]
+
+
+@pytest.mark.row("T6", "M7")
+@pytest.mark.parametrize(
+    ("facts", "policy", "limit", "code"),
+    [
+        (FACTS, "", 2000, "near-limit"),
+        (FACTS, "context-window", 3000, None),
+        (FACTS, "0.5", 1500, "over-limit"),
+        ({}, "", None, None),
+    ],
+)
+def test_an_editors_count_names_limit_and_warning(
+    facts: dict[str, Any], policy: str, limit: int | None, code: str | None
+) -> None:
+    with facing(Reply.of("openai-chat", answered()), facts) as (running, up):
+        _, path, body = TALKING["vscode"]("mine/tide", [("user", LINE * 128)], True)
+        said = post(f"{running.url}{path}?max_input={policy}", json=body).json()
+        assert said["prompt"].keys() == {"tokens", "method", "confidence", "low", "high"}
+        assert (said["version"], said["limit"], said["assumed"]) == (1, limit, limit is None)
+        assert (said["warning"] or "").partition(";")[0] == (code or "")
+        assert up.requests == []
+        (row,) = [row for row in get(f"{running.url}/vscode/models?max_input={policy}").json()["models"]
+                  if row["id"] == "mine/tide"]  # fmt: skip
+        assert (row["maxInputTokens"], row.get("assumed", False)) == (limit or 128_000, limit is None)
+
+
+# ── one policy ────────────────────────────────────────────────────────────────────────────────────
+
+OWN = {"tide": FACTS, "longest": {"context": 3000, "max_input": 900}, "prompt-only": {"max_input": 700}, "unknown": {}}
+
+
+@pytest.mark.finding("TOK-6")
+@pytest.mark.row("M7:policy-library", "M7:policy-gateway", "M7:policy-extension", "M7:agrees", "M7:unknown-left-out")
+@pytest.mark.parametrize("policy", ["reserve-output", "context-window", 0.8])
+def test_library_command_line_and_gateway_agree(policy: Any, tmp_path: Path) -> None:
+    """The same numbers in the library, on the command line, and in the gateway's lists, however the policy is set."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(configuration(policy))
+    engine = load_config(file, {}).engine
+    facts = {(name, one): model(engine.provider(name), one) for name, one in NAMES}
+    library = {key: max_input_tokens(known, policy, engine.provider(key[0])) for key, known in facts.items()}
+    assert [library["mine", one] for one in ("prompt-only", "unknown")] == [700, 0]
+
+    words = ["models", *dict(NAMES), "--json", "--config", str(file)]
+    printed = json.loads(inside(*words, **NO_KEYS, PENSTOCK_DATA=str(tmp_path)).stdout)
+    rows = {(row["provider"], row["id"]): row.get("max_input_tokens", 0) for row in printed}
+    assert {key: rows[key] for key in library} == library
+
+    for features, query in ((FeaturesTable(max_input=policy), ""), (FeaturesTable(), f"?max_input={policy}")):
+        given = GatewayConfig(engine=engine, features=features, journal=JournalTable(path="off"))
+        with Running(App(given, env={})) as running:
+            listed = get(f"{running.url}/vscode/models{query}").json()["models"]
+            shown = {key: get(f"{running.url}/v1beta/models/{'/'.join(key)}").json() for key in NAMES if not query}
+        found = {row["id"]: row for row in listed}
+        for key, limit in library.items():
+            row = found["/".join(key)]
+            assert (row["maxInputTokens"], row.get("assumed", False)) == (limit or 128_000, limit == 0)
+            if not query:
+                assert shown[key].get("inputTokenLimit", 0) == limit
+            if policy == "reserve-output" and facts[key].context:
+                assert row["maxInputTokens"] + output_limit(facts[key], engine.provider(key[0])) <= facts[key].context
+
+
+NAMES = [
+    *(("anthropic", "claude-sonnet-4-5"), ("openai", "gpt-4o"), ("gemini", "gemini-2.5-flash")),
+    *(("mine", name) for name in ("tide", "longest", "prompt-only", "unknown")),
+]
+NO_KEYS: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
+
+
+def configuration(policy: Any) -> str:
+    named = [f'[providers.{name}]\nkey = "k"\nmodels = ["{one}"]\n' for name, one in NAMES if name != "mine"]
+    own = [
+        f'[providers.mine.models."{name}"]\n' + "".join(f"{key} = {value}\n" for key, value in facts.items())
+        for name, facts in OWN.items()
+    ]
+    mine = '[providers.mine]\nbase_url = "http://127.0.0.1:9/v1"\n'
+    return "".join([f"[features]\nmax_input = {json.dumps(policy)}\n", *named, mine, *own])
+
+
+# ── packaged streams ──────────────────────────────────────────────────────────────────────────────
+
+TOOL = {"name": "read_gauge", "description": "Reads a gauge.", "input_schema": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.finding("TOK-8")
+@pytest.mark.parametrize("tools", [[], [TOOL]])
+@pytest.mark.parametrize("script", ["text", "agent", "reasoning"])
+def test_count_and_usage_of_a_packaged_answer_agree(script: str, tools: list[Any]) -> None:
+    body = {"model": f"replay/{script}", "max_tokens": 999, "system": "Be brief.", "tools": tools,
+            "messages": [{"role": "user", "content": "What does the gauge say?"}]}  # fmt: skip
+    with gateway() as (running, _):
+        counted = post(f"{running.url}/v1/messages/count_tokens", json=body)
+        used = post(f"{running.url}/v1/messages", json=body).json()["usage"]["input_tokens"]
+        assert counted.json()["input_tokens"] == used > 0
+        assert counted.headers["x-penstock-tokens-method"] == "actual"
