@@ -36,6 +36,7 @@ export interface Listed {
 export const UTILITY = "utility";
 export const FEW = 24;
 const VERSION = "1";
+const ASSUMED = "assumed"; // an older gateway says only in the tooltip that it does not know a window
 const CHEAP_ENOUGH = 16_000; // tokens that a title's prompt, or a commit's, may take
 const THINKING = 3; // how much dearer a model is that thinks even when told not to
 
@@ -90,7 +91,7 @@ function information(model: Model, suffix: string): Information {
 
 /** The gateway's tooltip, which says that a window is assumed; where it does not, that is added. */
 function tooltipOf({ tooltip = "", assumed, maxInputTokens }: Model): string {
-  if (!assumed || tooltip.includes("assumed")) return tooltip;
+  if (!assumed || tooltip.includes(ASSUMED)) return tooltip;
   const added = `The context window is not known: ${maxInputTokens.toLocaleString("en")} tokens are assumed.`;
   return [tooltip, added].filter(Boolean).join(". ");
 }
@@ -101,9 +102,8 @@ export function fingerprint(models: readonly Model[]): string {
 }
 
 /** The longest prompt that a model takes; undefined where its window is not known and the number in the list is assumed. */
-export function inputLimit({ maxInputTokens, maxContextWindowTokens, assumed }: Model): number | undefined {
-  // An older gateway does not say `assumed`, but it leaves an unknown window out.
-  return (assumed ?? maxContextWindowTokens === undefined) ? undefined : maxInputTokens;
+export function inputLimit({ maxInputTokens, tooltip, assumed }: Model): number | undefined {
+  return assumed || tooltip?.includes(ASSUMED) ? undefined : maxInputTokens;
 }
 
 /** What tells the models of a further gateway from ours: where it is. */

@@ -228,6 +228,7 @@ export class Provider {
           refusals: this.#refusals,
           extras: this.#extras,
           reasoning: this.#settings().reasoning,
+          maxInput: this.#settings().maxInput,
           notices: this.#notices,
         },
       );

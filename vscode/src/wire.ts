@@ -4,7 +4,10 @@
 export const VERSION = 1;
 
 export interface Counting {
+  /** Tokens per count of a text feature, with the learned factor. */
   readonly factors: Readonly<Record<string, number>>;
+  /** What the gateway has learned for the model. Only `factors` have it already. */
+  readonly factor?: number;
   /** Tokens that a message, a call, a result take beside their content. */
   readonly message?: number;
   readonly call?: number;

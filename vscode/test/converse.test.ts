@@ -98,7 +98,7 @@ interface Answers {
 
 /** A gateway that answers chats and counts apart. */
 const answering = ({ chat = (_, response) => void response.end(OK), count = () => {} }: Answers): Promise<Server> =>
-  served((seen, response) => (seen.path.endsWith("count") ? count : chat)(seen, response));
+  served((seen, response) => (seen.path.includes("count") ? count : chat)(seen, response));
 
 const counted = (prompt: object, more: object = {}): Say => {
   const answer = { version: 1, prompt, limit: 1000, assumed: false, warning: null, ...more };
@@ -106,9 +106,12 @@ const counted = (prompt: object, more: object = {}): Say => {
 };
 
 /** The first size that is told of a prompt. */
-async function sizeOf(asked: Asked, server: Server): Promise<PromptSize> {
+async function sizeOf(asked: Asked, server: Server, more: Partial<Services> = {}): Promise<PromptSize> {
   const { promise, resolve } = Promise.withResolvers<PromptSize>();
-  await ask(asked, services(server.url, { notices: { onPrompt: (_, size) => resolve(size) }, slowCount: 30_000 }));
+  await ask(
+    asked,
+    services(server.url, { ...more, notices: { onPrompt: (_, size) => resolve(size) }, slowCount: 30_000 }),
+  );
   return promise;
 }
 
@@ -162,15 +165,17 @@ test("a count that does not come delays nothing, and the local estimate is shown
   assert.equal(told[1]?.method, "actual", "a late count is better than the estimate");
 });
 
-test("the limit is the one of the list, which follows the user's policy, and none where the window is not known", async () => {
+test("the limit follows the user's policy, and there is none where the window is not known", async () => {
   const prompt = { tokens: 990, method: "actual", confidence: 1, low: 990, high: 990 };
   const told = async (more: Partial<Model>, answer: object) =>
     sizeOf(words(1, more), await answering({ count: counted(prompt, answer) }));
-  const known = { maxContextWindowTokens: 2000, maxInputTokens: 1800, assumed: false };
-  assert.deepEqual(await told(known, { limit: 1000 }), { ...prompt, limit: 1800 });
-  assert.deepEqual(await told(known, { limit: null, assumed: true }), prompt);
+  assert.deepEqual(await told({}, { limit: 1800 }), { ...prompt, limit: 1800 });
+  assert.deepEqual(await told({}, { limit: null, assumed: true }), prompt);
   assert.deepEqual(await told({ assumed: true }, { limit: null, assumed: true }), prompt);
   assert.deepEqual(await told({ assumed: true }, { limit: 1000 }), { ...prompt, limit: 1000, level: "near" });
+  const server = await answering({ count: counted(prompt) });
+  await sizeOf(HI, server, { maxInput: "0.8" });
+  assert.equal(server.seen[1]?.path, "/vscode/count?max_input=0.8");
 });
 
 test("nothing is counted for a title, nor after a cancel", async () => {

@@ -61,6 +61,24 @@ test("what stands beside the content is counted where the gateway says so", () =
   assert.equal(beside(new Thinking(["one two", " three four"])), 2);
 });
 
+test("the learned factor is in the factors of texts, and is applied to all else", () => {
+  const plain = { base: 3, message: 4, call: 8, result: 5, tools: 100, tool: 10, schema: 2, reasoning: 0.5, image: 85 };
+  const [before, after] = [{ factors: { words: 1 } }, { factors: { words: 1.5 }, factor: 1.5 }].map(
+    (learned) => new Counter({ ...plain, ...learned }),
+  );
+  const content = [
+    new Text("one two"),
+    new Thinking("three"),
+    new Call("gw-1", "look", {}),
+    new Result("gw-1", ["four"]),
+    new Data(new Uint8Array(10), "image/png"),
+  ];
+  const prompt = [[{ role: 1, content }], [{ name: "a" }], full] as const;
+  assert.ok(before && after);
+  assert.equal(after.text("one two"), 3);
+  assert.equal(after.prompt(...prompt), 1.5 * before.prompt(...prompt));
+});
+
 const TOOL = {
   name: "look",
   description: "Looks",

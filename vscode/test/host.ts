@@ -58,7 +58,6 @@ export const model = (more: Partial<Model> = {}): Model => ({
   version: "1",
   maxInputTokens: 1000,
   maxOutputTokens: 200,
-  assumed: false,
   capabilities: { toolCalling: true, imageInput: true },
   detail: "Acme",
   counting: { factors: { words: 1, marks: 0.5 }, message: 4, image: 85 },

@@ -159,11 +159,11 @@ test("a gateway's own model of that name is left alone", () => {
 });
 
 test("a limit is known if the gateway does not say that it is assumed", () => {
-  assert.equal(inputLimit(model({ assumed: false })), 1000);
-  assert.equal(inputLimit(model({ assumed: true, maxContextWindowTokens: 1200 })), undefined);
-  const { assumed: _, ...older } = model();
-  assert.equal(inputLimit(older), undefined, "an older gateway leaves an unknown window out");
-  assert.equal(inputLimit({ ...older, maxContextWindowTokens: 1200 }), 1000);
+  assert.equal(inputLimit(model()), 1000);
+  assert.equal(inputLimit(model({ tooltip: "Tiny 1: 200K context" })), 1000);
+  assert.equal(inputLimit(model({ assumed: true })), undefined);
+  const older = model({ tooltip: "acme/tiny-1: its limits are not known, 128K of context are assumed" });
+  assert.equal(inputLimit(older), undefined);
 });
 
 test("a list that differs only in learned factors is the same for the host", () => {

@@ -42,6 +42,8 @@ export interface Services {
   readonly refusals: Refusals;
   readonly extras: Map<string, Readonly<Record<string, unknown>>>;
   readonly reasoning: Reasoning;
+  /** How long a prompt may be: a policy of the gateway; empty: the gateway's own. */
+  readonly maxInput?: string;
   readonly notices: Notices;
   /** Milliseconds of silence before the answer begins after which that is shown. */
   readonly patience?: number;
@@ -71,7 +73,7 @@ export async function converse(
     // The waits that a person watches are not those of the titles made beside.
     const waiting = new Waiting(asked, asked.model, asked.utility ? {} : services.notices, services.patience);
     // Nobody watches the size of the titles made beside.
-    if (!asked.utility) preflight.start(() => client.count(body, signal), signal);
+    if (!asked.utility) preflight.start(() => client.count(body, signal, services.maxInput), signal);
     try {
       for await (const line of client.chat(body, signal)) {
         waiting.take(line);

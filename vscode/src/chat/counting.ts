@@ -61,6 +61,7 @@ export class Counter {
   constructor(counting: Counting | undefined, cache = new TextCache()) {
     const {
       factors,
+      factor = 1,
       base = 0,
       message = 0,
       call = 0,
@@ -73,10 +74,17 @@ export class Counter {
       rendering = "",
     } = counting ?? PLAIN;
     this.#weights = Float64Array.from(NAMES, (name) => factors[name] ?? 0);
-    this.#beside = { base, message, call, result, tools, tool };
+    this.#beside = {
+      base: base * factor,
+      message: message * factor,
+      call: call * factor,
+      result: result * factor,
+      tools: tools * factor,
+      tool: tool * factor,
+    };
     this.#schema = schema;
     this.#reasoning = reasoning;
-    this.#image = image;
+    this.#image = image * factor;
     this.#rendering = rendering;
     this.cache = cache;
   }

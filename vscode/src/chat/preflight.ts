@@ -45,11 +45,11 @@ export class Preflight {
   }
 
   async #run(count: () => Promise<CountedPrompt | undefined>, signal: AbortSignal): Promise<void> {
-    const { model, onSize, log, slow = SLOW } = this.#options;
+    const { onSize, log, slow = SLOW } = this.#options;
     const timer = setTimeout(() => onSize(this.size), slow);
     try {
       const counted = await count();
-      if (counted) this.#counted = measure(counted.prompt, limitOf(model, counted));
+      if (counted) this.#counted = measure(counted.prompt, counted.assumed ? undefined : counted.limit);
     } catch (error) {
       if (!signal.aborted) log?.(`the gateway did not count the prompt (${said(error)}); the estimate is local`);
     } finally {
@@ -65,11 +65,7 @@ export class Preflight {
   }
 }
 
-/** The limit of the model list follows the user's policy, so it goes before the gateway's. Unknown windows have none. */
-function limitOf(model: Model, { limit, assumed }: CountedPrompt): number | undefined {
-  return limit === undefined || assumed ? undefined : (inputLimit(model) ?? limit);
-}
-
+/** Compare a count with the model's input limit, which is undefined where its window is not known. */
 export function measure(count: PromptCount, limit: number | undefined): PromptSize {
   if (limit === undefined) return count;
   const level = count.tokens > limit ? "over" : count.tokens >= NEAR * limit ? "near" : undefined;

@@ -39,7 +39,7 @@ export class Client {
 
   /** What can be talked to. `maxInput`: how long a prompt may be, as the gateway's `features.max_input`; empty: as it says. */
   async models(signal?: AbortSignal, maxInput = ""): Promise<Model[]> {
-    const path = maxInput ? `vscode/models?max_input=${encodeURIComponent(maxInput)}` : "vscode/models";
+    const path = withPolicy("vscode/models", maxInput);
     const { status, value } = await json(this.address, path, { patience: LIST, ...(signal && { signal }) });
     if (status === 400 && maxInput)
       throw new Failure(
@@ -73,9 +73,13 @@ export class Client {
     }
   }
 
-  /** The gateway's count of a whole prompt; `body` is that of the chat request. Undefined from an older gateway. */
-  async count(body: string, signal: AbortSignal): Promise<CountedPrompt | undefined> {
-    const { status, value } = await json(this.address, "vscode/count", { method: "POST", body, signal });
+  /**
+   * The gateway's count of a whole prompt; undefined from an older gateway. `body` is that of the chat request, and
+   * `maxInput` the policy with which the models were listed.
+   */
+  async count(body: string, signal: AbortSignal, maxInput = ""): Promise<CountedPrompt | undefined> {
+    const path = withPolicy("vscode/count", maxInput);
+    const { status, value } = await json(this.address, path, { method: "POST", body, signal });
     return status === 200 ? asCountedPrompt(value) : undefined;
   }
 
@@ -113,6 +117,10 @@ export class Client {
       return false;
     }
   }
+}
+
+function withPolicy(path: string, maxInput: string): string {
+  return maxInput ? `${path}?max_input=${encodeURIComponent(maxInput)}` : path;
 }
 
 function usable(model: unknown): model is Model {
