@@ -54,8 +54,8 @@ def titled(asked: str) -> str:
     return next((title for words, title in TITLES.items() if words in asked), "The water at the gate")
 
 
-def insisting(body: dict[str, Any]) -> Reply:
-    """Signed thinking and a call; once it has the call's result, an answer."""
+def insisting(body: dict[str, Any], prompt: int = 100) -> Reply:
+    """Signed thinking and a call; once it has the call's result, an answer. `prompt`: tokens of the first prompt."""
     calls, last = 0, body["messages"][-1]
     for message in body["messages"]:
         blocks = _blocks(message)
@@ -65,7 +65,7 @@ def insisting(body: dict[str, Any]) -> Reply:
                 calls += 1
                 if block["id"].replace("toolu", "sig") not in signatures:
                     return Reply.error(PROTOCOL, 400, f"{block['id']} came without its signed thinking")
-    usage = ev.Usage(input=100 + calls, output=20)
+    usage = ev.Usage(input=prompt + calls, output=20)
     if any(block["type"] == "tool_result" for block in _blocks(last)):
         return Reply.of(PROTOCOL, [ev.Start("m", "claude-script"), *_text(0, "It is 3.2 m."), usage, ev.Finish("stop")])
     number, tool = calls + 1, _tool(body)

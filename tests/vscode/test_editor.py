@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import events as ev
 from penstock.testing import Reply, scripted
 from tests.vscode.e2e import Control, Editor, Gateway, Server, alone, need_editor, script
 from tests.vscode.newer_gateway import Later
-from tests.vscode.signed_upstream import Provider, said
+from tests.vscode.signed_upstream import Provider, insisting, said
 from tools.vscode_pack import bundle
 
 if TYPE_CHECKING:
@@ -218,6 +219,70 @@ def test_many_models_further_gateways_keys_and_what_is_off_by_default(tmp_path: 
         with Control(commands) as control:
             right(editor.suites(["keys", "extras"], control), least=13)
     assert [notice for notice in editor.notices if "Set Key" in notice]
+
+
+SIZES = """
+[providers.mine]
+like = "openai-compatible"
+base_url = "{url}"
+key = "made-up"
+[providers.mine.models.tide]
+name = "Tide"
+context = 50_000
+max_output = 8_000
+[providers.mine.models.strict]
+context = 50_000
+max_output = 8_000
+[providers.mine.models.heavy]
+context = 50_000
+[providers.mine.models.unknown]
+[providers.anthropic]
+base_url = "{url}"
+key = "made-up"
+models = ["claude-sonnet-4-5"]
+"""
+TOO_LONG = "This model's maximum context length is 42000 tokens. However, your messages resulted in 61000 tokens."
+
+
+def counting(seen: ReceivedRequest) -> Reply:
+    """Usage that no estimate would guess. What comes after the first answer is slow: its size is looked at meanwhile."""
+    if not seen.body:
+        return Reply.body({"data": []})  # the list of its models has none: the configuration names them
+    body = seen.json
+    if seen.path.endswith("/messages"):
+        return insisting(body, 3_000).slow(0.2)
+    if body["model"] == "strict":
+        return Reply.error("openai-chat", 400, TOO_LONG)
+    long = len(seen.body) > 100_000
+    first = len(body["messages"]) == 1 and not long
+    if body["model"] == "heavy":  # twice what is estimated for the prompt of the test
+        return said("openai-chat", "Understood.")
+    usage = ev.Usage(input=1_700, output=40) if first else ev.Usage(input=61_000 if long else 2_500, output=60)
+    text = ev.TextStart(0), *(ev.TextDelta(0, word) for word in ["Understood.", *[" So."] * 60]), ev.TextEnd(0)
+    events = [ev.Start("m", "tide"), *text, usage, ev.Finish("stop")]
+    return Reply.of("openai-chat", events) if first else Reply.of("openai-chat", events).slow(0.05)
+
+
+@pytest.mark.finding("TOK-1", "TOK-2", "TOK-6")
+@pytest.mark.row("T2", "T6", "M7")
+def test_prompts_are_counted_by_earlier_usage_and_never_refused(tmp_path: Path) -> None:
+    with scripted(counting) as upstream, Gateway(tmp_path, config=SIZES.format(url=upstream.url)) as gateway:
+
+        def known(body: Any) -> bool:
+            """Whether the usage of this prompt is stored."""
+            found = gateway.ask("/vscode/count", body)
+            return bool(found["prompt"]["method"] == "actual")
+
+        def restart(_: Any) -> None:
+            gateway.stop()
+            gateway.start()
+
+        def count(body: Any) -> int:
+            return int(gateway.ask("/vscode/count", body)["counts"][0])
+
+        asked = {"asked": lambda _: sum(bool(seen.body) for seen in upstream.requests)}
+        with Control({**asked, "known": known, "count": count, "restart": restart}) as control:
+            right(Editor(tmp_path, settings(gateway)).suites(["sizes"], control), least=7)
 
 
 FILLING = """

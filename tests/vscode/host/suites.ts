@@ -7,6 +7,7 @@ import { nothing } from "./nothing.ts";
 import { own } from "./own.ts";
 import { parts } from "./parts.ts";
 import { privacy } from "./privacy.ts";
+import { sizes } from "./sizes.ts";
 import { first, second } from "./state.ts";
 import { untrusted, untrustedFile } from "./untrusted.ts";
 
@@ -17,6 +18,7 @@ export const suites: Readonly<Record<string, Suite>> = {
   first,
   second,
   limits,
+  sizes,
   own,
   keys,
   extras,
