@@ -1,4 +1,4 @@
-"""Writes a month of turns to a journal file, for the pages with charts. The same seed gives the same rows."""
+"""Writes turns to a journal file, for the pages with charts. The same seed gives the same rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock._store.journal import JournalEntry, JournalStore
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 DAY = 86_400.0
 CLIENTS = {"claude-code": "anthropic", "openai-python": "openai-chat", "vscode": "vscode", "ai-sdk": "uistream"}
 KEYS = ("anna", "ben", "ci")
+METHODS = ("actual", "hybrid", "hybrid", "hybrid", "estimated", "estimated")
 
 
 class Kind(NamedTuple):
@@ -64,11 +66,54 @@ def _turn(random: Random, when: float, kind: Kind, factor: float) -> JournalEntr
     broken = random.random() < (0.06 if kind.provider == "groq" else 0.015)
     first = kind.first * random.lognormvariate(0.0, 0.45)
     cost = None if kind.price is None else (size * kind.price[0] + out * kind.price[1]) / 1e6
+    id = f"{random.getrandbits(64):016x}"  # noqa: A001
     return JournalEntry(
         time=when, duration=first + out / random.uniform(40, 110), ttft=first, key=random.choice(KEYS), client=client,
         protocol=CLIENTS[client], asked=kind.model, provider=kind.provider, model=kind.model, upstream="anthropic",
         engine="native", stream=True, status="fault" if broken else "finish", finish="" if broken else "stop",
         fault="overloaded" if broken else "", http=200, input=size, output=out, cost=cost,
         estimate=None if broken else estimate, low=int(estimate * 0.88), high=int(estimate * 1.16),
-        factor=round(factor, 4), request_id=f"{random.getrandbits(64):016x}",
+        factor=round(factor, 4), method=METHODS[int(id, 16) % len(METHODS)], request_id=id,
     )  # fmt: skip
+
+
+class Estimated(NamedTuple):
+    """Turns of one model with the same error: what was estimated for each 1,000 tokens, and how."""
+
+    turns: int
+    estimate: int
+    method: str = "estimated"
+    uncertain: str = ""
+    teaches: bool = True
+
+
+def seed_estimates(path: Path, groups: Mapping[str, Sequence[Estimated]]) -> None:
+    """Write turns with known errors, by `provider/model`; each is ten minutes after the one before."""
+    rows = JournalStore(path, time.time, age=365 * DAY, size=2**30)
+    for name, groups_of_model in groups.items():
+        turns = [group for group in groups_of_model for _ in range(group.turns)]
+        for number, group in enumerate(turns):
+            rows.add(_estimated_turn(name, number, time.time() - 600.0 * (len(turns) - number), group))
+    rows.flush()
+    rows.close()
+
+
+def _estimated_turn(name: str, number: int, when: float, group: Estimated) -> JournalEntry:
+    provider, model = name.split("/")
+    return JournalEntry(
+        time=when,
+        client="vscode",
+        protocol="vscode",
+        provider=provider,
+        model=model,
+        asked=model,
+        input=1000,
+        output=20,
+        estimate=group.estimate,
+        low=int(group.estimate * 0.9),
+        high=int(group.estimate * 1.1),
+        factor=1.0 if group.teaches else None,
+        method=group.method,
+        uncertain=group.uncertain,
+        request_id=f"{model}-{number}",
+    )

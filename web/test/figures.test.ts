@@ -1,16 +1,6 @@
-// Usage and estimates: what the plots are drawn from, and what is said in words.
+// Usage: what the plots are drawn from.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  bySize,
-  inWords,
-  type ModelTokens,
-  offBy,
-  type Point,
-  shareRange,
-  signed,
-  within,
-} from "../src/tokens/estimates.ts";
 import { asked, largest, RANGES, REST, type Series, slots, stacked, tokensOf } from "../src/usage/figures.ts";
 
 function series(name: string, tokens: number): Series {
@@ -59,45 +49,4 @@ test("a range ends on a whole bucket and holds now", () => {
     assert.equal(until % bucket, 0);
     assert.equal(until - since, range.seconds);
   }
-});
-
-const POINT: Point = { time: 0, estimate: 100, low: 80, high: 120, actual: 110 };
-
-test("within the bounds means the bounds too", () => {
-  assert.deepEqual([79, 80, 120, 121].map((actual) => within({ ...POINT, actual })), [false, true, true, false]); // biome-ignore format: one line
-  assert.deepEqual([signed(offBy(110, 100)), signed(offBy(90, 100)), signed(offBy(100.2, 100)), signed(offBy(5, 0))], ["+10%", "−10%", "0%", "0%"]); // biome-ignore format: one line
-});
-
-test("an axis holds all points but not the absurd ones", () => {
-  const [low, high] = shareRange([POINT, { ...POINT, actual: 100_000 }]);
-  assert.ok(low <= -0.2 && high >= 0.2 && high < 4);
-  assert.ok(shareRange([])[1] > 0);
-  assert.deepEqual(bySize([{ ...POINT, actual: 3 }, { ...POINT, actual: 1 }]).map(({ actual }) => actual), [1, 3]); // biome-ignore format: one line
-});
-
-function model(more: Partial<ModelTokens>): ModelTokens {
-  return {
-    model: "a/b",
-    factor: 1,
-    samples: 200,
-    coverage: 0.95,
-    median_error: 0.057,
-    history: [],
-    points: [],
-    ...more,
-  };
-}
-
-test("figures in words", () => {
-  assert.match(
-    inWords(model({})).join(" "),
-    /200 requests.*less than 5.7%.*95%.*promise 90%: they hold.*nothing is corrected/,
-  );
-  assert.match(inWords(model({ coverage: 0.6 })).join(" "), /too narrow/);
-  assert.match(
-    inWords(model({ samples: 1 })).join(" "),
-    /One request was.*The estimate was off by 5.7%.*says little yet/,
-  );
-  assert.match(inWords(model({ factor: 1.042 })).join(" "), /4.2% more tokens.*multiplied by 1.042/);
-  assert.match(inWords(model({ factor: 0.9 })).join(" "), /10.0% fewer/);
 });

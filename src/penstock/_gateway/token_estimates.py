@@ -12,17 +12,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from penstock._fold import fold
 from penstock._store.journal_queries import JournalHistory
 from penstock.errors import PenstockError
+from penstock.request import File, Reasoning, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from penstock._engines.reply import ModelReply
     from penstock._gateway.config import GatewayConfig
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from penstock._store.journal import JournalEntry as Row
     from penstock._store.journal import JournalStore
     from penstock._tokens.estimate import Estimate, HybridTokenEstimator
-    from penstock.request import Request, Turn
+    from penstock.request import Part, Request, Turn
 
 MIN_INTERVAL = 0.5  # seconds between two estimates
 IDLE_FACTOR = 100  # an estimate is followed by so many times its own duration without one
@@ -186,14 +187,43 @@ class TurnEstimates:
             self.on_estimate(estimated)
 
     def _is_sampled(self, turn: FinishedTurn) -> bool:
-        if self._history is None or turn.row.bytes_in > MAX_BODY or time.monotonic() < self._next_estimate:
-            return False
-        # With tools that the provider runs, its count includes what they added.
-        return not any(tool.kind == "provider" for tool in turn.request.tools)
+        return self._history is not None and turn.row.bytes_in <= MAX_BODY and time.monotonic() >= self._next_estimate
 
     def _add_estimate(self, estimator: HybridTokenEstimator, turn: FinishedTurn, answer: Turn) -> Row:
-        row = turn.row
-        found: Estimate = estimator.estimate_conversation(turn.request, row.model, row.provider)
-        estimator.calibrate(turn.request, answer, row.model, row.provider)
-        factor = round(estimator.factor(row.model, row.provider).value, 4)
-        return replace(row, estimate=found.tokens, low=found.low, high=found.high, method=found.method, factor=factor)
+        row, request = turn.row, turn.request
+        uncertain = find_uncertain_parts(request)
+        learn = "provider-tools" not in uncertain  # with such tools, the count may include what they added
+        found: Estimate = estimator.estimate_conversation(request, row.model, row.provider)
+        estimator.calibrate(request, answer, row.model, row.provider, learn=learn)
+        factor = round(estimator.factor(row.model, row.provider).value, 4) if learn else None
+        row = replace(row, estimate=found.tokens, low=found.low, high=found.high, method=found.method, factor=factor)
+        return replace(row, uncertain=" ".join(uncertain))
+
+
+UncertainKind: TypeAlias = Literal["provider-tools", "image-urls", "file-urls", "audio", "video", "hidden-reasoning"]
+
+
+def find_uncertain_parts(request: Request) -> dict[UncertainKind, int]:
+    """Returns what in a request can only be guessed, and how often it occurs. Files inside of results count too."""
+    found: Counter[UncertainKind] = Counter()
+    found["provider-tools"] = sum(tool.kind == "provider" for tool in request.tools)
+    for message in request.messages:
+        for part in message.parts:
+            found.update(_uncertain_kinds(part))
+    return {kind: count for kind, count in sorted(found.items()) if count}
+
+
+def _uncertain_kinds(part: Part) -> Iterator[UncertainKind]:
+    if isinstance(part, Result):
+        for inner in part.content:
+            yield from _uncertain_kinds(inner)
+    elif isinstance(part, File):
+        medium = part.media.partition("/")[0]
+        if medium == "image":
+            yield from () if part.data else ("image-urls",)
+        elif medium in ("audio", "video"):
+            yield medium
+        elif not part.data:
+            yield "file-urls"
+    elif isinstance(part, Reasoning) and not part.text and (part.extra is not None or part.item):
+        yield "hidden-reasoning"

@@ -284,12 +284,18 @@ class TurnRoutes:
 
     async def tokens(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/tokens`: estimates of the last 30 days, unless `since` is given."""
-        tenant, since = _visible_tenant(incoming), query_decimal(incoming.query, "since", time.time() - 30 * DAY)
+        tenant, now = _visible_tenant(incoming), time.time()
+        since = query_decimal(incoming.query, "since", now - 30 * DAY)
 
-        def read() -> list[usage_series.ModelAccuracy]:
-            return usage_series.build_accuracy(self._query(lambda history: history.estimates(since, tenant)) or [])
+        def read() -> dict[str, Any]:
+            models = usage_series.build_accuracy(self._query(lambda history: history.estimates(since, tenant)) or [])
+            if models:
+                return {"models": models}
+            rows = self._query(lambda history: history.usage("model", since, now + 1, tenant)) or []
+            sampling = self._services.config.features.estimates
+            return {"models": [], "seen": usage_series.count_turns(rows, sampling=sampling)}
 
-        return self._respond({"models": await self._work.run(read)})
+        return self._respond(await self._work.run(read))
 
 
 async def _single_event(trace: bytes) -> AsyncIterator[bytes]:

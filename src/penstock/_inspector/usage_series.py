@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock._tokens.bpe import counters
+from penstock._tokens.families import load_tables
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -118,6 +121,8 @@ def _median(values: list[float]) -> float | None:
 
 # ── tokens ────────────────────────────────────────────────────────────────────────────────────────
 
+METHODS = ("actual", "hybrid", "estimated")
+
 
 class LearnedFactor(msgspec.Struct):
     """A correction factor at a time."""
@@ -127,25 +132,55 @@ class LearnedFactor(msgspec.Struct):
 
 
 class EstimatePoint(msgspec.Struct, gc=False):
-    """The estimated and the actual count of a turn."""
+    """The estimated and the actual count of a turn. `id`: its request id."""
 
     time: float
     estimate: int
     actual: int
     low: int
     high: int
+    method: str
+    uncertain: str
+    id: str
+
+
+class UncertainTurns(msgspec.Struct):
+    """The turns with one kind of content that can only be guessed, and how far off their estimates were."""
+
+    kind: str
+    turns: int
+    median_error: float
 
 
 class ModelAccuracy(msgspec.Struct):
-    """The accuracy of the estimates for a model. `coverage`: the share of turns within the estimated bounds."""
+    """The accuracy of the estimates for a model.
+
+    `coverage`: the share of turns within the estimated bounds. `bias`: the median of the signed error; below 0 the
+    estimates are too low. `taught`: turns that the factor was learned from. `methods`: turns by the method of their
+    estimate. `exact_text`: the extra `bpe` counts text for this model exactly.
+    """
 
     model: str
+    family: str
+    exact_text: bool
     factor: float
     samples: int
+    taught: int
     coverage: float
     median_error: float
+    bias: float
+    methods: dict[str, int]
+    uncertain: list[UncertainTurns]
     history: list[LearnedFactor]
     points: list[EstimatePoint]
+
+
+class SampledTurns(msgspec.Struct):
+    """Why there is nothing to compare: `sampling` is on, all turns of the period, and those that a provider counted."""
+
+    sampling: bool
+    turns: int
+    counted: int
 
 
 def build_accuracy(points: Iterable[JournalEstimate]) -> list[ModelAccuracy]:
@@ -157,9 +192,46 @@ def build_accuracy(points: Iterable[JournalEstimate]) -> list[ModelAccuracy]:
 
 
 def _model_accuracy(name: str, points: list[JournalEstimate]) -> ModelAccuracy:
-    within = sum(point.low <= point.actual <= point.high for point in points)
-    errors = [abs(point.estimate - point.actual) / point.actual for point in points]
+    provider, _, model = name.partition("/")
+    family = load_tables().find_family(model, provider)
+    count = len(points)
     history = [LearnedFactor(point.time, point.factor) for point in points if point.factor is not None]
-    shown = [EstimatePoint(one.time, one.estimate, one.actual, one.low, one.high) for one in points[-MAX_POINTS:]]
-    factor, count = history[-1].factor if history else 1.0, len(points)
-    return ModelAccuracy(name, factor, count, within / count, median(errors), history[-MAX_POINTS:], shown)
+    return ModelAccuracy(
+        model=name,
+        family=family.name,
+        exact_text=family.vocabulary in counters(),
+        factor=history[-1].factor if history else 1.0,
+        samples=count,
+        taught=len(history),
+        coverage=sum(point.low <= point.actual <= point.high for point in points) / count,
+        median_error=median(abs(_signed_error(point)) for point in points),
+        bias=median(map(_signed_error, points)),
+        methods={method: sum(point.method == method for point in points) for method in METHODS},
+        uncertain=_group_uncertain(points),
+        history=history[-MAX_POINTS:],
+        points=[_estimate_point(point) for point in points[-MAX_POINTS:]],
+    )
+
+
+def _signed_error(point: JournalEstimate) -> float:
+    """Returns the share by which an estimate is too high; below 0 it is too low."""
+    return (point.estimate - point.actual) / point.actual
+
+
+def _estimate_point(point: JournalEstimate) -> EstimatePoint:
+    counts = (point.estimate, point.actual, point.low, point.high)
+    return EstimatePoint(point.time, *counts, point.method, point.uncertain, point.id)
+
+
+def _group_uncertain(points: list[JournalEstimate]) -> list[UncertainTurns]:
+    groups: dict[str, list[float]] = defaultdict(list)
+    for point in points:
+        for kind in point.uncertain.split():
+            groups[kind].append(abs(_signed_error(point)))
+    return [UncertainTurns(kind, len(errors), median(errors)) for kind, errors in sorted(groups.items())]
+
+
+def count_turns(rows: list[UsagePoint], *, sampling: bool) -> SampledTurns:
+    """Returns how many turns there are, and how many of them a provider counted."""
+    counted = sum(row.turns for row in rows if row.input > 0 and not row.fault)
+    return SampledTurns(sampling, sum(row.turns for row in rows), counted)

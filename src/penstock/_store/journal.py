@@ -83,6 +83,7 @@ class JournalEntry(TurnFacts, frozen=True, kw_only=True, omit_defaults=True):
     written: int | None = None
     exact: bool = True
     factor: float | None = None  # learned for this model from turns up to this one
+    uncertain: str = ""  # what in the request could only be guessed, in words of `UncertainKind`
     request_id: str = ""  # the gateway's
     upstream_id: str = ""
     user: str = ""

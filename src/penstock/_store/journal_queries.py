@@ -20,6 +20,7 @@ UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
 MAX_ROWS = 200_000  # rows that sums are computed from
 _SEARCH_COLUMNS = """client asked model provider engine route protocol upstream key status finish fault fault_message
     request_id operation""".split()
+_ESTIMATE_COLUMNS = ("estimate", "low", "high", "factor", "method", "uncertain")
 _MATCHES = " OR ".join(f"{name} LIKE ? ESCAPE '\\'" for name in _SEARCH_COLUMNS)
 
 
@@ -47,6 +48,9 @@ class JournalEstimate(msgspec.Struct, gc=False):
     low: int
     high: int
     factor: float | None
+    method: str
+    uncertain: str
+    id: str
 
 
 class JournalHistory:
@@ -91,8 +95,8 @@ class JournalHistory:
         """Returns the latest turns that have an estimate, the oldest first."""
         where, values = _with_tenant("time >= ? AND estimate IS NOT NULL AND low IS NOT NULL AND input > 0", tenant)
         query = (
-            f"SELECT time, provider || '/' || model, estimate, input, low, high, factor FROM turns "  # noqa: S608
-            f"WHERE {where} ORDER BY time DESC LIMIT ?"
+            "SELECT time, provider || '/' || model, estimate, input, low, high, factor, coalesce(method, ''), "  # noqa: S608
+            f"coalesce(uncertain, ''), request_id FROM turns WHERE {where} ORDER BY time DESC LIMIT ?"
         )
         return [JournalEstimate(*row) for row in reversed(self._rows.read(query, (since, *values, limit)))]
 
@@ -100,9 +104,10 @@ class JournalHistory:
         """Adds the estimate to the row of a turn."""
 
         def job(database: sqlite3.Connection) -> None:
-            query = "UPDATE turns SET estimate = ?, low = ?, high = ?, method = ?, factor = ?"
-            values = (turn.estimate, turn.low, turn.high, turn.method, turn.factor, turn.time, turn.request_id)
-            database.execute(f"{query} WHERE time = ? AND request_id = ?", values)
+            changes = ", ".join(f"{name} = ?" for name in _ESTIMATE_COLUMNS)
+            values = [getattr(turn, name) for name in _ESTIMATE_COLUMNS]
+            query = f"UPDATE turns SET {changes} WHERE time = ? AND request_id = ?"  # noqa: S608 — as above
+            database.execute(query, (*values, turn.time, turn.request_id))
 
         self._rows.submit(job)
 

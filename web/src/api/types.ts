@@ -79,6 +79,8 @@ export interface Row {
   estimate: number | null;
   low: number | null;
   high: number | null;
+  /** How the estimate was made: actual, hybrid or estimated. */
+  method?: string;
   held: boolean;
   /** How often the same refusal came, where they are counted as one. */
   times: number;

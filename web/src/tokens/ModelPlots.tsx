@@ -1,35 +1,81 @@
-// Three plots of one model: by size, turn by turn, and how the correction was learned.
+// Three plots of one model: the error over time, by size, and how the correction was learned.
 import { useMemo } from "preact/hooks";
 import type uPlot from "uplot";
-import { formatCount } from "../ui/format.ts";
-import { axis, fullMoment, type Look, moment, PADDING, roundCount } from "../ui/plot/look.ts";
+import { adjust, route } from "../router.ts";
+import { axis, fullMoment, type Look, PADDING, roundCount, timeAxis } from "../ui/plot/look.ts";
 import { type Build, Plot } from "../ui/plot/Plot.tsx";
-import { bySize, type ModelTokens, offBy, type Point, shareRange, signed, WHOLE, within } from "./estimates.ts";
+import { type Choice, Switch } from "../ui/Switch.tsx";
+import { ErrorPlot, METHOD_COLOURS, type Spacing } from "./ErrorPlot.tsx";
+import { bySize, METHODS, type ModelTokens, methodOf, type Point, signed, WHOLE, within } from "./estimates.ts";
+import { PointTip } from "./PointTip.tsx";
 
 const STILL: uPlot.Cursor = { y: false, drag: { x: false, y: false } };
+const SPACINGS: Choice<Spacing>[] = [
+  { value: "time", label: "by time" },
+  { value: "turn", label: "by turn" },
+];
 
 export function ModelPlots({ one }: { one: ModelTokens }) {
+  const spacing: Spacing = route.value.query.x === "turn" ? "turn" : "time";
+  const outside = one.points.filter((point) => !within(point)).length;
+  const said = `The error of ${one.points.length} estimates over time. Median ${signed(one.bias)}; ${outside} outside the bounds. The table below has each turn.`;
   return (
     <div class="plots tokens-plots">
+      <section class="plot-card wide" aria-label="Error over time">
+        <div class="plot-head">
+          <h2>
+            Error over time <span>above zero the estimate was too high, below it too low</span>
+          </h2>
+          <Switch
+            label="Points in the plot"
+            small
+            choices={SPACINGS}
+            chosen={spacing}
+            onChoose={(x) => adjust({ ...route.value.query, x })}
+          />
+        </div>
+        <ErrorPlot points={one.points} spacing={spacing} label={said} />
+        <Legend one={one} />
+      </section>
       <section class="plot-card" aria-label="Estimate against actual">
         <h2>
           Estimate against actual <span>on the line it is exact; the band is the bounds</span>
         </h2>
         <BySize points={one.points} />
       </section>
-      <section class="plot-card" aria-label="Turn by turn">
-        <h2>
-          Turn by turn <span>the count, as far off its estimate; the bounds behind</span>
-        </h2>
-        <TurnByTurn points={one.points} />
-      </section>
       <section class="plot-card" aria-label="Correction factor">
         <h2>
           Correction factor <span>what estimates are multiplied by, as it was learned</span>
         </h2>
-        <Factors history={one.history} />
+        <Factors history={one.history} spacing={spacing} />
       </section>
     </div>
+  );
+}
+
+function Legend({ one }: { one: ModelTokens }) {
+  const used = METHODS.filter((method) => one.points.some((point) => within(point) && methodOf(point) === method));
+  return (
+    <ul class="plot-legend" aria-label="What the plot shows">
+      {used.map((method) => (
+        <li key={method}>
+          <span class={`swatch round swatch-${METHOD_COLOURS[method]}`} aria-hidden="true" />
+          {method}
+        </li>
+      ))}
+      <li>
+        <span class="swatch diamond" aria-hidden="true" />
+        outside its bounds
+      </li>
+      <li>
+        <span class="swatch stroke" aria-hidden="true" />
+        median of the last 15
+      </li>
+      <li>
+        <span class="swatch band" aria-hidden="true" />
+        errors that the bounds allow
+      </li>
+    </ul>
   );
 }
 
@@ -70,8 +116,17 @@ function whiskers(look: Look, low: number, high: number): (plot: uPlot) => void 
 function BySize({ points }: { points: Point[] }) {
   const order = useMemo(() => bySize(points), [points]);
   const data = useMemo(() => {
-    const column = (name: "high" | "low" | "actual" | "estimate") => order.map((point) => Math.max(1, point[name]));
-    return [column("actual"), column("high"), column("low"), column("actual"), column("estimate")] as uPlot.AlignedData;
+    const column = (name: "high" | "low" | "actual") => order.map((point) => Math.max(1, point[name]));
+    const only = (inside: boolean) =>
+      order.map((point) => (within(point) === inside ? Math.max(1, point.estimate) : null));
+    return [
+      column("actual"),
+      column("high"),
+      column("low"),
+      column("actual"),
+      only(true),
+      only(false),
+    ] as uPlot.AlignedData;
   }, [order]);
   const build: Build = useMemo(
     () => (look) => ({
@@ -88,6 +143,7 @@ function BySize({ points }: { points: Point[] }) {
         edge(),
         { stroke: look.soft, width: 1, dash: [4, 4], points: { show: false } },
         dot(look.accent),
+        dot(look.bad),
       ],
       cursor: STILL,
       hooks: { draw: [whiskers(look, 2, 1)] },
@@ -100,7 +156,7 @@ function BySize({ points }: { points: Point[] }) {
       data={data}
       height={240}
       label="Estimates against counts; the table below has both"
-      tip={(n) => <Said point={order[n]} />}
+      tip={(n) => <PointTip point={order[n]} />}
     />
   );
 }
@@ -118,57 +174,26 @@ function few(_: uPlot, splits: (number | null)[]): string[] {
   });
 }
 
-function TurnByTurn({ points }: { points: Point[] }) {
-  const data = useMemo(() => {
-    const column = (value: (point: Point) => number | null) => points.map(value);
-    return [
-      points.map((_, n) => n + 1),
-      column(({ high, estimate }) => offBy(high, estimate)),
-      column(({ low, estimate }) => offBy(low, estimate)),
-      column((point) => (within(point) ? offBy(point.actual, point.estimate) : null)),
-      column((point) => (within(point) ? null : offBy(point.actual, point.estimate))),
-    ] as uPlot.AlignedData;
-  }, [points]);
-  const build: Build = useMemo(
-    () => (look) => ({
-      padding: PADDING,
-      scales: { x: { time: false, range: [0.5, points.length + 0.5] }, y: { range: shareRange(points) } },
-      axes: [
-        axis(look, { label: "turn", labelSize: 16, size: 30, grid: { show: false }, incrs: WHOLE }),
-        axis(look, { size: 48, values: (_, splits) => splits.map(signed) }),
-      ],
-      bands: [band(look, 1)],
-      series: [{}, edge(), edge(), dot(look.good), dot(look.bad)],
-      cursor: STILL,
-      hooks: { draw: [whiskers(look, 2, 1)] },
-    }),
-    [points],
-  );
-  return (
-    <Plot
-      build={build}
-      data={data}
-      height={240}
-      label="How far off each estimate was; the table below says the same"
-      tip={(n) => <Said point={points[n]} />}
-    />
-  );
-}
-
-function Factors({ history }: { history: ModelTokens["history"] }) {
+function Factors({ history, spacing }: { history: ModelTokens["history"]; spacing: Spacing }) {
   const data = useMemo(
-    () => [history.map((_, n) => n + 1), history.map(({ factor }) => factor)] as uPlot.AlignedData,
-    [history],
+    () =>
+      [
+        history.map(({ time }, n) => (spacing === "time" ? time : n + 1)),
+        history.map(({ factor }) => factor),
+      ] as uPlot.AlignedData,
+    [history, spacing],
   );
   const build: Build = useMemo(
     () => (look) => ({
       padding: PADDING,
       scales: {
-        x: { time: false, range: [0.5, history.length + 0.5] },
+        x: { time: false, ...(spacing === "turn" && { range: [0.5, history.length + 0.5] as [number, number] }) },
         y: { range: (_, min, max) => [Math.min(0.98, min - 0.01), Math.max(1.02, max + 0.01)] },
       },
       axes: [
-        axis(look, { label: "turn", labelSize: 16, size: 30, grid: { show: false }, incrs: WHOLE }),
+        spacing === "time"
+          ? timeAxis(look)
+          : axis(look, { label: "turn", labelSize: 16, size: 30, grid: { show: false }, incrs: WHOLE }),
         axis(look, { size: 48, values: (_, splits) => splits.map((split) => `×${split.toFixed(2)}`) }),
       ],
       series: [
@@ -177,33 +202,20 @@ function Factors({ history }: { history: ModelTokens["history"] }) {
       ],
       cursor: STILL,
     }),
-    [history],
+    [history, spacing],
   );
-  if (history.length === 0) return <p class="soft">Nothing is learned yet: whole turns with known usage teach it.</p>;
+  if (history.length === 0)
+    return (
+      <p class="soft">
+        Nothing is learned yet. A turn teaches the factor when it ends well, its provider tells the input tokens, and no
+        tool of the provider took part.
+      </p>
+    );
   const tip = (n: number) => (
     <>
-      <h4>{fullMoment(history[n]?.time ?? 0, 60)}</h4>
+      <h4>{fullMoment(history[n]?.time ?? 0, 3600)}</h4>
       {`× ${(history[n]?.factor ?? 1).toFixed(3)}`}
     </>
   );
   return <Plot build={build} data={data} height={240} label="The correction factor after each turn" tip={tip} />;
-}
-
-function Said({ point }: { point: Point | undefined }) {
-  if (!point) return null;
-  return (
-    <>
-      <h4>{moment(point.time, 60)}</h4>
-      <dl>
-        <dt>Estimated</dt>
-        <dd>{formatCount(point.estimate)}</dd>
-        <dt>Bounds</dt>
-        <dd>{`${formatCount(point.low)} – ${formatCount(point.high)}`}</dd>
-        <dt>Counted</dt>
-        <dd>{formatCount(point.actual)}</dd>
-        <dt>Off by</dt>
-        <dd>{signed(offBy(point.actual, point.estimate))}</dd>
-      </dl>
-    </>
-  );
 }

@@ -7,12 +7,22 @@ import { askJson, explain } from "../api/client.ts";
 import { adjust, formatRoute, route } from "../router.ts";
 import { formatCount } from "../ui/format.ts";
 import { Figure } from "../usage/Figures.tsx";
-import { inWords, type ModelTokens, PROMISE, percent } from "./estimates.ts";
+import { AdviceList } from "./AdviceList.tsx";
+import { emptyWords, type Seen } from "./empty.ts";
+import { inWords, LEARNING_TURNS, type ModelTokens, PROMISE, percent, signed } from "./estimates.ts";
+import { MethodShares } from "./MethodShares.tsx";
 import { ModelPlots } from "./ModelPlots.tsx";
-import { PointsTable } from "./PointsTable.tsx";
+import { OutliersTable, PointsTable } from "./PointsTable.tsx";
+
+interface Tokens {
+  models: ModelTokens[];
+  /** Only where there is no model. */
+  seen?: Seen;
+}
 
 export function TokensView() {
-  const { models, error } = useTokens();
+  const { tokens, error } = useTokens();
+  const models = tokens?.models;
   const chosen = models?.find(({ model }) => model === route.value.query.model) ?? models?.[0];
   return (
     <div class="scrolling">
@@ -27,7 +37,7 @@ export function TokensView() {
           </p>
         )}
         {!models && !error && <p class="soft">Counting…</p>}
-        {models && !chosen && <Empty />}
+        {tokens && !chosen && <Empty seen={tokens.seen} />}
         {models && chosen && <Models models={models} chosen={chosen} />}
         {chosen && <One key={chosen.model} one={chosen} />}
       </div>
@@ -36,30 +46,27 @@ export function TokensView() {
 }
 
 function useTokens() {
-  const [models, setModels] = useState<ModelTokens[] | null>(null);
+  const [tokens, setTokens] = useState<Tokens | null>(null);
   const [error, setError] = useState("");
   useEffect(() => {
     const gone = new AbortController();
-    askJson<{ models: ModelTokens[] }>("/inspector/tokens", { signal: gone.signal })
-      .then((found) => setModels(found.models))
+    askJson<Tokens>("/inspector/tokens", { signal: gone.signal })
+      .then(setTokens)
       .catch((why) => {
         if (!gone.signal.aborted) setError(explain(why));
       });
     return () => gone.abort();
   }, []);
-  return { models, error };
+  return { tokens, error };
 }
 
-function Empty() {
-  const off = about.value?.journal === false;
+function Empty({ seen }: { seen: Seen | undefined }) {
+  const { title, text, tries } = emptyWords(about.value?.journal !== false, seen);
   return (
     <div class="notice">
-      <h2>{off ? "The journal is off" : "Nothing to compare yet"}</h2>
+      <h2>{title}</h2>
       <p>
-        {off
-          ? "Estimates are kept in the journal. Give it a place in penstock.toml."
-          : "An estimate is compared once a provider has counted the same prompt: after the first turns with a model that tells its usage. "}
-        {!off && <a href={formatRoute("try")}>Try one</a>}
+        {text} {tries && <a href={formatRoute("try")}>Try one</a>}
       </p>
     </div>
   );
@@ -71,7 +78,7 @@ function Models({ models, chosen }: { models: ModelTokens[]; chosen: ModelTokens
       <thead>
         <tr>
           <th scope="col">Model</th>
-          {["Requests", "Median error", "Within bounds", "Factor"].map((head) => (
+          {["Requests", "Median error", "Too high or low", "Within bounds", "Factor"].map((head) => (
             <th key={head} scope="col" class="figure">
               {head}
             </th>
@@ -86,13 +93,14 @@ function Models({ models, chosen }: { models: ModelTokens[]; chosen: ModelTokens
                 type="button"
                 class="plain"
                 aria-pressed={one === chosen}
-                onClick={() => adjust({ model: one.model })}
+                onClick={() => adjust({ ...route.value.query, model: one.model })}
               >
                 {one.model}
               </button>
             </th>
             <td class="figure">{formatCount(one.samples)}</td>
             <td class="figure">{percent(one.median_error, 1)}</td>
+            <td class="figure">{signed(one.bias)}</td>
             <td class="figure">{percent(one.coverage)}</td>
             <td class="figure">{one.factor.toFixed(3)}</td>
           </tr>
@@ -103,6 +111,7 @@ function Models({ models, chosen }: { models: ModelTokens[]; chosen: ModelTokens
 }
 
 function One({ one }: { one: ModelTokens }) {
+  const learning = one.taught < LEARNING_TURNS ? `of about ${LEARNING_TURNS}` : "learned";
   return (
     <section class="tokens-one" aria-label={one.model}>
       <h2>{one.model}</h2>
@@ -111,13 +120,18 @@ function One({ one }: { one: ModelTokens }) {
           <p key={words}>{words}</p>
         ))}
       </div>
+      <AdviceList one={one} />
       <dl class="figures">
-        <Figure name="Requests" value={formatCount(one.samples)} />
+        <Figure name="Requests" value={formatCount(one.samples)} note={`counted as ${one.family}`} />
         <Figure name="Median error" value={percent(one.median_error, 1)} />
+        <Figure name="Too high or low" value={signed(one.bias)} note="median of the signed error" />
         <Figure name="Within bounds" value={percent(one.coverage)} note={`promised: ${percent(PROMISE)}`} />
         <Figure name="Correction factor" value={`× ${one.factor.toFixed(3)}`} />
+        <Figure name="Turns that taught" value={formatCount(one.taught)} note={learning} />
       </dl>
       <ModelPlots one={one} />
+      <MethodShares one={one} />
+      <OutliersTable one={one} />
       <PointsTable one={one} />
     </section>
   );

@@ -5,8 +5,8 @@ import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
 type Fact = [name: string, value: string];
 
 function facts(row: Row): Fact[] {
-  const estimate =
-    row.estimate === null ? "" : `${formatCount(row.estimate)} (${row.low ?? "?"} to ${row.high ?? "?"})`;
+  const bounds = `${row.low ?? "?"} to ${row.high ?? "?"}${row.method ? `, ${row.method}` : ""}`;
+  const estimate = row.estimate === null ? "" : `${formatCount(row.estimate)} (${bounds})`;
   const all: Fact[] = [
     ["id", row.id],
     ["began", new Date(row.time * 1000).toLocaleString("en-GB")],
