@@ -6,6 +6,7 @@ The counterpart of `lenient_fields`, which reads what providers send. Paths are 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from penstock._markers import parse_free_text_schema
 from penstock.errors import BadRequest, TooDeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from penstock.events import Extra
@@ -63,6 +64,21 @@ def read_deep_body(data: bytes | str, read: Callable[[Object], T], error: TooDee
         return made
     finally:
         del error  # its traceback refers to this frame: a cycle
+
+
+def to_json_values(item: Any) -> Any:
+    """Returns an object as JSON values: the fields of an object become a dict, bytes become base64."""
+    if item is None or isinstance(item, str | int | float):
+        return item
+    if isinstance(item, Mapping):
+        return {key: to_json_values(value) for key, value in item.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(item, bytes | bytearray | memoryview | msgspec.Struct):
+        return msgspec.to_builtins(item)
+    if hasattr(item, "__dict__") and not isinstance(item, list | tuple | type):
+        return to_json_values(vars(item))
+    if isinstance(item, Iterable):
+        return [to_json_values(value) for value in item]  # pyright: ignore[reportUnknownVariableType]
+    raise BadRequest("JSON, or an object of its shape", item)
 
 
 def as_object(value: Any, step: str = "") -> Object:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from penstock import _codec as codec
-from penstock import request as rq
-from penstock._protocols import MODULES, protocol, request_module
+from penstock._protocols import MODULES, import_request_module, protocol, reader, typed_errors, writer
 from penstock._request_profile import Profile
-from penstock.errors import InputError, PenstockError, TooDeep, UnknownProtocol
 
 if TYPE_CHECKING:
     from penstock._diagnostics import Losses
-    from penstock._lenient_fields import Object
-    from penstock._request_writer import RequestDraft
+
+__all__ = ["PROFILES", "losses", "profile_of", "quirks_type", "reader", "typed_errors", "writer"]
 
 
 class _Profiles(Mapping[str, Profile]):
@@ -45,57 +41,12 @@ def profile_of(protocol: str) -> Profile:
     return PROFILES.get(name) or Profile(protocol=name)
 
 
-@lru_cache(maxsize=64)
-def reader(name: str) -> Callable[[Object], rq.Request]:
-    """Returns the function that reads a protocol's requests."""
-    read: Callable[[Object], rq.Request] = getattr(_module(name, "read"), "read_request")  # noqa: B009 — of Any
-
-    def read_guarded(body: Object) -> rq.Request:
-        with typed_errors:
-            return read(body)
-
-    return read_guarded
-
-
-def writer(name: str) -> Callable[[rq.Request, Any], RequestDraft]:
-    """Returns the function that writes a protocol's requests."""
-    write: Callable[[rq.Request, Any], RequestDraft] = getattr(_module(name, "write"), "write_request")  # noqa: B009 — of Any
-    return write
-
-
 def quirks_type(name: str) -> Any:
     """Returns the Struct of a writer's quirks; None if it has none."""
-    return getattr(_module(name, "write"), "Quirks", None)
+    return getattr(import_request_module(name, "write"), "Quirks", None)
 
 
 def losses(name: str) -> Losses:
     """Returns what a protocol's requests cannot express, and what happens instead."""
-    found = _module(name, "write")
+    found = import_request_module(name, "write")
     return {**found.LOSSES, **getattr(found, "LACKS", {})}
-
-
-@lru_cache(maxsize=64)
-def _module(name: str, direction: str) -> Any:
-    bare = name.partition("@")[0]
-    module = request_module(bare, direction) if bare in MODULES else None
-    if module is None:
-        known = [known for known in MODULES if request_module(known, direction)]
-        raise UnknownProtocol(name, known, "protocol of requests")
-    return import_module(module)
-
-
-class _TypedErrors:
-    """Raises an `InputError` for exceptions that a request of an unexpected shape causes."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, codec.ILL_SHAPED) or isinstance(error, PenstockError) or codec.STRICT:
-            return
-        if isinstance(error, RecursionError):  # objects, whose depth is not checked before
-            raise TooDeep from error
-        raise InputError("the request could not be converted: something in it has an unexpected shape") from error
-
-
-typed_errors = _TypedErrors()  # has no state, so that one serves all

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import tomllib
+from functools import cache, lru_cache
 from importlib import import_module
+from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from penstock import _codec
+from penstock import _lenient_fields as lenient
+from penstock import request as rq
+from penstock._codec import ILL_SHAPED
 from penstock._option_checks import check_options, keywords_of
 from penstock._vendor_errors import PARAM, is_from_protocol, provider_body, vendor_error
-from penstock.errors import BadRequest, UnknownProtocol
+from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
 from penstock.events import Fault, Start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock._codec import Decoder, Encoder, Protocol
+    from penstock._lenient_fields import Object
+    from penstock._request_writer import RequestDraft
 
 T = TypeVar("T")
 # The protocols in the order in which `guess` asks them, the most specific first.
@@ -108,3 +116,122 @@ def is_error_in_stream(name: str, fault: Fault) -> bool:
         return False
     # An error of a provider of the same protocol is sent with the status that it had.
     return fault.status is None or not is_from_protocol(fault, row.name)
+
+
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=64)
+def reader(name: str) -> Callable[[Object], rq.Request]:
+    """Returns the function that reads a protocol's requests."""
+    read: Callable[[Object], rq.Request] = getattr(import_request_module(name, "read"), "read_request")  # noqa: B009 — of Any
+
+    def read_guarded(body: Object) -> rq.Request:
+        with typed_errors:
+            return read(body)
+
+    return read_guarded
+
+
+def writer(name: str) -> Callable[[rq.Request, Any], RequestDraft]:
+    """Returns the function that writes a protocol's requests."""
+    write: Callable[[rq.Request, Any], RequestDraft] = getattr(import_request_module(name, "write"), "write_request")  # noqa: B009 — of Any
+    return write
+
+
+@lru_cache(maxsize=64)
+def import_request_module(name: str, direction: str) -> Any:
+    bare = name.partition("@")[0]
+    module = request_module(bare, direction) if bare in MODULES else None
+    if module is None:
+        known = [known for known in MODULES if request_module(known, direction)]
+        raise UnknownProtocol(name, known, "protocol of requests")
+    return import_module(module)
+
+
+class _TypedErrors:
+    """Raises an `InputError` for exceptions that a request of an unexpected shape causes."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, ILL_SHAPED) or isinstance(error, PenstockError) or _codec.STRICT:
+            return
+        if isinstance(error, RecursionError):  # objects, whose depth is not checked before
+            raise TooDeep from error
+        raise InputError("the request could not be converted: something in it has an unexpected shape") from error
+
+
+typed_errors = _TypedErrors()  # has no state, so that one serves all
+
+
+# ── whose request it is ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Shapes(msgspec.Struct, frozen=True):
+    """Keys that tell the protocol of a request; request_shapes.toml describes them."""
+
+    decisive: dict[str, str]
+    message: dict[str, str]
+    block: dict[str, str]
+    bare_block: dict[str, str]
+    tool: dict[str, str]
+    likely: dict[str, str]
+    integer_role: str
+    typed_message: str
+    typed_parts: str
+    untyped_parts: str
+    parsed_arguments: str
+
+
+@cache
+def _shapes() -> _Shapes:
+    text = files(__name__).joinpath("request_shapes.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), _Shapes)
+
+
+def detect_protocol(body: Object) -> str:
+    """Returns the protocol of a request body, by its keys and by the shapes of its messages and tools."""
+    shapes = _shapes()
+    messages, tools = lenient.get_objects(body, "messages"), lenient.get_objects(body, "tools")
+    found = (
+        _find_by_keys(body, shapes.decisive)
+        or next((name for message in messages if (name := _detect_in_message(message, shapes))), "")
+        or next((name for tool in tools if (name := _find_by_keys(tool, shapes.tool))), "")
+        or _find_by_keys(body, shapes.likely)
+    )
+    if not found:
+        raise InputError("cannot tell whose request this is: it has no messages, contents, input or prompt")
+    return found
+
+
+def _find_by_keys(source: Object, table: dict[str, str]) -> str:
+    """Returns the first row whose keys are all there."""
+    return next((name for keys, name in table.items() if all(key in source for key in keys.split())), "")
+
+
+def _detect_in_message(message: Object, shapes: _Shapes) -> str:
+    """Returns the protocol that a message must be of; an empty string if it could be of several."""
+    if isinstance(message.get("role"), int):
+        return shapes.integer_role
+    if "parts" in message:
+        typed = any("type" in part for part in lenient.get_objects(message, "parts"))
+        return shapes.typed_parts if typed else shapes.untyped_parts
+    if isinstance(message.get("type"), str):
+        return shapes.typed_message
+    if found := _find_by_keys(message, shapes.message):
+        return found
+    functions = (lenient.get_object(call, "function") for call in lenient.get_objects(message, "tool_calls"))
+    if any(isinstance(function.get("arguments"), dict) for function in functions):
+        return shapes.parsed_arguments
+    blocks = lenient.get_objects(message, "content")
+    return next((name for block in blocks if (name := _detect_in_block(block, shapes))), "")
+
+
+def _detect_in_block(block: Object, shapes: _Shapes) -> str:
+    kind = block.get("type")
+    if kind is None:
+        return next((name for key, name in shapes.bare_block.items() if key in block), "")
+    found = (shapes.block.get(f"{kind} {key}".rstrip()) for key in ("", *block))
+    return next((name for name in found if name), "")
