@@ -22,7 +22,6 @@ ALLOWED = (
     ("penstock._gateway.websocket_turn", "the endpoint for Responses over a WebSocket"),
     ("penstock._gateway.websocket", "the endpoint for Responses over a WebSocket"),
     ("penstock._client.api", "one method per OpenAI operation"),
-    ("penstock._cli", "what users type, and the setup of their agents"),
     ("penstock._inspector.stream_traces", "the menu of target protocols, in its order"),
     ("penstock._testing", "test helpers"),
     ("penstock._aisdk", "the AI SDK's metadata is keyed by provider names"),
@@ -46,7 +45,6 @@ ALLOWED = (
 )
 PACKAGES = (  # with all their modules
     "penstock._gateway.endpoints",
-    "penstock._cli",
     "penstock._testing",
     "penstock._aisdk",
     "penstock._protocols.aisdk",

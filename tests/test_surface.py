@@ -16,7 +16,7 @@ import penstock
 from tests.cli.command_runner import environment
 
 NAMES = {
-    "Client", "DataPart", "Diagnostic", "Hop", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",
+    "Client", "DataPart", "Diagnostic", "Hop", "HybridTokenEstimator", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",
     "Stage", "StreamFault", "SyncClient", "TextPart", "ThinkingPart", "ToolCallPart", "Turn", "Usage",
     "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors", "events", "fold",
     "guess", "tracer", "translate", "unfold",

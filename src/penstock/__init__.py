@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.events import Usage
     from penstock.messages import convert_messages
     from penstock.request import Turn
+    from penstock.tokens import HybridTokenEstimator
     from penstock.vscode import DataPart, TextPart, ThinkingPart, ToolCallPart, VSCodeStreamAdapter
 
 # module → the names that are imported from it when they are first used
@@ -43,15 +44,16 @@ _EXPORTS = {
     "events": "Usage",
     "messages": "convert convert_messages",
     "request": "Turn",
+    "tokens": "HybridTokenEstimator",
     "vscode": "DataPart TextPart ThinkingPart ToolCallPart VSCodeStreamAdapter",
 }
 _MODULE_OF_NAME = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 _MODULES = ("errors", "events")
 __all__ = [
-    "Client", "DataPart", "Diagnostic", "Hop", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",
-    "Stage", "StreamFault", "SyncClient", "TextPart", "ThinkingPart", "ToolCallPart", "Turn", "Usage",
-    "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors",
-    "events", "fold", "guess", "tracer", "translate", "unfold",
+    "Client", "DataPart", "Diagnostic", "Hop", "HybridTokenEstimator", "LlmApi", "PenstockError", "Pipe",
+    "ProviderError", "RequestOptions", "Stage", "StreamFault", "SyncClient", "TextPart", "ThinkingPart", "ToolCallPart",
+    "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "decoder",
+    "encoder", "errors", "events", "fold", "guess", "tracer", "translate", "unfold",
 ]  # fmt: skip
 
 

@@ -6,10 +6,8 @@ is the only dependency. docs/messages.md shows how to use it, docs/state.md what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable  # noqa: TC003 - an annotation of `MessageOptions`, which is read at run time
 from typing import TYPE_CHECKING, Any, Unpack
-
-import msgspec
 
 from penstock._messages.carried_state import remember, restore
 from penstock._messages.convert import Converted, Restore, convert, convert_request, state_keys
@@ -17,6 +15,7 @@ from penstock._messages.options import CHECKS, ConvertOptions
 from penstock._messages.request_codecs import PROFILES, profile_of, reader, writer
 from penstock._option_checks import ITERABLE, LOGGER, TEXT, check_options, options_of
 from penstock._request_profile import NINE, Profile
+from penstock._strict_fields import to_json_values
 
 if TYPE_CHECKING:
     from penstock._diagnostics import Diagnostic
@@ -58,14 +57,18 @@ OPTIONS = options_of(MessageOptions, {**CHECKS, "target": TEXT, "tools": ITERABL
 
 
 class Messages(list[dict[str, Any]]):
-    """The target's messages; `system`: its separate system prompt; `body`: the whole request."""
+    """The target's messages; `system`: its separate system prompt; `body`: the whole request.
 
-    def __init__(self, converted: Converted) -> None:
+    `protocol` is the target. `HybridTokenEstimator` counts and shortens the body.
+    """
+
+    def __init__(self, converted: Converted, protocol: str) -> None:
         super().__init__(next((converted.body[key] for key in _LISTS if key in converted.body), ()))
         self.body: dict[str, Any] = converted.body
         self.system: Any = next((converted.body[key] for key in _PROMPTS if key in converted.body), None)
         self.diagnostics: list[Diagnostic] = converted.diagnostics
         self.restore: Restore = converted.restore
+        self.protocol: str = protocol
 
 
 def read_request(body: dict[str, Any], protocol: str) -> Request:
@@ -89,23 +92,12 @@ def convert_messages(
     check_options("convert_messages", given, OPTIONS)
     target: str = given.pop("target", "aisdk")
     logger: Any = given.pop("logger", None)
-    body: dict[str, Any] = {"messages": [_to_json(message) for message in messages]}
+    body: dict[str, Any] = {"messages": [to_json_values(message) for message in messages]}
     if "tools" in given:
-        body["tools"] = [_to_json(tool) for tool in given.pop("tools")]
-    converted = Messages(convert(body, "vscode", target, **given))
+        body["tools"] = [to_json_values(tool) for tool in given.pop("tools")]
+    converted = Messages(convert(body, "vscode", target, **given), target)
     write = getattr(logger, "warning", None) or getattr(logger, "warn", None)
     if callable(write):
         for found in converted.diagnostics:
             write(f"penstock: {found.where}: {found.message} ({found.code}, {found.count} times)")
     return converted
-
-
-def _to_json(item: Any) -> Any:
-    """Returns an object as JSON values; bytes become base64."""
-    if item is None or isinstance(item, str | int | float):
-        return item
-    if isinstance(item, Mapping):
-        return {key: _to_json(value) for key, value in item.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(item, bytes | bytearray | memoryview | msgspec.Struct):
-        return msgspec.to_builtins(item)
-    return _to_json(vars(item)) if hasattr(item, "__dict__") else [_to_json(value) for value in item]

@@ -4,8 +4,10 @@ docs/tokens.md shows how to use it, what it counts, and how accurate it was on r
 """
 
 from penstock._store.tokens import TokenStore, default_path
+from penstock._tokens import Breakdown, BreakdownLine, Estimate, warning
 from penstock._tokens.bpe import counters
-from penstock._tokens.estimate import Breakdown, BreakdownLine, Estimate, HybridTokenEstimator, warning
+from penstock._tokens.conversation import FitResult, RemovedMessage
+from penstock._tokens.estimate import HybridTokenEstimator
 from penstock._tokens.families import Factor, Factors
 
 __all__ = [
@@ -14,7 +16,9 @@ __all__ = [
     "Estimate",
     "Factor",
     "Factors",
+    "FitResult",
     "HybridTokenEstimator",
+    "RemovedMessage",
     "TokenStore",
     "counters",
     "default_path",

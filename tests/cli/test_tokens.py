@@ -31,9 +31,8 @@ def told(*words: str, given: Any, run: Callable[..., CompletedProcess[bytes]] = 
 def test_a_line_for_each_message_with_bounds_and_a_bar() -> None:
     lines = told(given=CHAT, run=penstock)
     assert lines[0] == "gpt-4o, counted as gpt"
-    assert [line.split()[0] for line in lines[2:]] == ["around", "system:", "user:", "total"]
+    assert [line.split()[0] for line in lines[2:]] == ["system:", "tools", "user:", "framing", "added", "total"]
     assert " to " in lines[4]
-    assert "estimated" in lines[4]
     assert lines[4].endswith("█")
     assert lines[3].count("█") < lines[4].count("█")
 
@@ -41,7 +40,8 @@ def test_a_line_for_each_message_with_bounds_and_a_bar() -> None:
 def test_json() -> None:
     (line,) = told("--json", "--limit", "60", "--model", "claude-sonnet-4-5", given=CHAT)
     found = json.loads(line)
-    assert (found["family"], [row["what"] for row in found["lines"]]) == ("claude", ["around", "system", "user"])
+    kinds = ["system", "tools", "message", "framing", "hidden"]
+    assert (found["family"], [row["kind"] for row in found["lines"]]) == ("claude", kinds)
     total = found["total"]
     assert total["low"] <= total["tokens"] <= total["high"]
     assert found["warning"].startswith("the prompt is probably too long")
@@ -69,7 +69,11 @@ def test_a_warning_near_the_limit_and_exit_code_0() -> None:
 @pytest.mark.parametrize(
     ("words", "given", "said"),
     [
-        ((), b'{"a": 1}', "cannot tell whose request this is; say it with --from PROTOCOL, or --from text"),
+        (
+            (),
+            b'{"a": 1}',
+            "cannot tell whose request this is: it has no messages, contents, input or prompt; name its protocol",
+        ),
         (("--from", "anthropic"), b"[1]", "the body: expected a JSON object, found a list"),
         (("--from", "nobody"), b"{}", "unknown protocol of requests 'nobody'"),
         (("--from", "openai-chat"), b'{"messages": 3}', "messages: expected"),

@@ -246,13 +246,6 @@ def test_a_warning_from_90_percent_of_the_limit_and_never_an_error() -> None:
     assert warning(estimator.estimate_conversation([ASKED], "gpt-4o"), 0) is None, "no limit is known"
 
 
-def test_a_breakdown_has_a_line_for_each_message() -> None:
-    estimator = HybridTokenEstimator()
-    found = estimator.breakdown(Request(model="gpt-4o", messages=[ASKED, answer("Yes.")], tools=[TOOL]))
-    assert (found.family, [line.what for line in found.lines]) == ("gpt", ["around", "user", "assistant"])
-    assert sum(line.estimate.tokens for line in found.lines) == pytest.approx(found.total.tokens, abs=2)
-
-
 def test_a_request_names_its_own_model() -> None:
     request = Request(model="claude-sonnet-4-5", messages=[ASKED], tools=[TOOL])
     assert total(request, "") == total(request, "claude-sonnet-4-5") != total(request, "gpt-4o")

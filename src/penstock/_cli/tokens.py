@@ -14,10 +14,11 @@ from penstock._cli.common_options import load_config, read_input
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import find_alias, resolve_targets
 from penstock._lenient_json import parse_lenient
-from penstock._messages.request_codecs import reader
+from penstock._protocols import detect_protocol, reader
 from penstock._providers.models import max_input_tokens, model
 from penstock._store.tokens import TokenStore, default_path
-from penstock._tokens.estimate import Breakdown, BreakdownLine, Estimate, HybridTokenEstimator, warning
+from penstock._tokens import Breakdown, BreakdownLine, Estimate, warning
+from penstock._tokens.estimate import HybridTokenEstimator
 from penstock.errors import BadRequest, InputError
 from penstock.request import Message, Request, Text
 
@@ -26,18 +27,6 @@ if TYPE_CHECKING:
 
     from penstock._gateway.config import GatewayConfig
 
-# The keys at the top of a body tell its protocol: the first row whose keys are all there.
-BODY_KEYS = {
-    "contents": "gemini",
-    "input": "responses",
-    "inferenceConfig": "bedrock",
-    "toolConfig": "bedrock",
-    "prompt": "completions",
-    "anthropic_version": "anthropic",
-    "system messages": "anthropic",
-    "messages stop_sequences": "anthropic",
-    "messages": "openai-chat",
-}
 MAX_ABOUT = 36  # columns of a message's beginning
 
 
@@ -53,7 +42,7 @@ def run_tokens(options: Namespace) -> int:
         # A text by itself has no framing.
         text = "".join(getattr(part, "text", "") for message in request.messages for part in message.parts)
         estimate = estimator.estimate_text(text, model, provider)
-        found = Breakdown(found.family, [BreakdownLine("text", estimate)], estimate)
+        found = Breakdown(found.family, [BreakdownLine("text", "message", estimate, 1.0)], estimate)
     near = warning(found.total, limit)
     if options.json:
         report = {"model": model, "provider": provider, **msgspec.to_builtins(found)}
@@ -93,7 +82,7 @@ TEXT_MARK: dict[str, dict[str, Any]] = {"text": {"bare": True}}
 def _read_request(data: bytes, source: str) -> Request:
     body = None if source == "text" else parse_lenient(data)
     if source == "auto":
-        source = _detect_protocol(body)
+        source = _detect_protocol(body) if isinstance(body, dict) else "text"
     if source == "text":
         return Request(messages=[Message("user", [Text(text=data.decode("utf-8", "replace"))], extra=TEXT_MARK)])
     if not isinstance(body, dict):
@@ -102,12 +91,10 @@ def _read_request(data: bytes, source: str) -> Request:
 
 
 def _detect_protocol(body: Any) -> str:
-    if not isinstance(body, dict):
-        return "text"
-    for keys, name in BODY_KEYS.items():
-        if all(key in body for key in keys.split()):
-            return name
-    raise InputError("cannot tell whose request this is; say it with --from PROTOCOL, or --from text")
+    try:
+        return detect_protocol(body)
+    except InputError as error:
+        raise InputError(f"{error}; name its protocol with --from PROTOCOL, or use --from text") from None
 
 
 # ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -116,18 +103,18 @@ def _detect_protocol(body: Any) -> str:
 def _print_breakdown(printer: terminal.Printer, found: Breakdown, request: Request, model: str) -> None:
     printer.print_line([(f"{model or 'any model'}, counted as {found.family}", "bold")])
     highest = max((line.estimate.tokens for line in found.lines), default=0)
-    messages = iter(request.messages)
     rows: list[list[terminal.Cell]] = []
     for line in found.lines:
-        about = line.what if line.what in ("around", "text") else _describe_message(line.what, next(messages))
-        rows.append([*_format_estimate(about, line.estimate), terminal.Bar(line.estimate.tokens, highest)])
-    rows.append([*_format_estimate("total", found.total), ""])
+        about = line.what if line.message is None else _describe_message(line.what, request.messages[line.message])
+        bar = terminal.Bar(line.estimate.tokens, highest)
+        rows.append([*_format_estimate(about, line.estimate), f"{line.share:.0%}", bar])
+    rows.append([*_format_estimate("total", found.total), "", ""])
     printer.print_table(_COLUMNS, rows)
 
 
 _COLUMNS = [
     *(terminal.Column(""), terminal.Column("tokens", justify="right"), terminal.Column("bounds", "dim", "right")),
-    *(terminal.Column("method", "dim"), terminal.Column("")),
+    *(terminal.Column("method", "dim"), terminal.Column("share", justify="right"), terminal.Column("")),
 ]
 
 

@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock._store.provider_keys import lock_file
@@ -28,7 +29,6 @@ from penstock._store.sqlite import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
 T = TypeVar("T")
 MAX_COUNTS = 200_000  # rows
@@ -59,13 +59,13 @@ class TokenStore:
 
     def __init__(
         self,
-        path: Path = IN_MEMORY,
+        path: Path | str = IN_MEMORY,
         *,
         rows: int = MAX_COUNTS,
         clock: Callable[[], float] = time.time,
         timeout: float = LOCK_TIMEOUT,
     ) -> None:
-        self.path = path
+        self.path: Path = Path(path)
         self.factors: FactorTable = FactorTable(self)
         self.moved: list[Path] = []  # damaged files, where they are now
         self._max_rows, self._clock, self._timeout = rows, clock, timeout

@@ -1,4 +1,4 @@
-"""Real tokenizers, from the optional extra `bpe`: exact counts of text for the families that use them.
+"""Other ways to count text: by its length, or with real tokenizers from the optional extra `bpe`.
 
 Pass `counters()` to the estimator. A vocabulary takes about 150 MB and half a second, so it is loaded on first use.
 Long texts are split at spaces, because the package refuses them; each split changes the count by at most one token. The
@@ -7,11 +7,12 @@ package `bpe-openai` contains its vocabularies and uses no network.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
-from penstock.errors import MissingExtra
+from penstock.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,3 +60,20 @@ def split_text(text: str, size: int = MAX_CHARACTERS) -> Iterator[str]:
         yield text[start:end]
         start = end
     yield text[start:]
+
+
+def check_characters(name: str, value: Any) -> float:
+    """Returns the characters per token, which are given as a number or as the option `chars_per_token`."""
+    if isinstance(value, Mapping):
+        options: dict[Any, Any] = {**value}
+        if options.keys() != {"chars_per_token"}:
+            found = ", ".join(map(str, options)) or "none"
+            raise InputError(f"{name}: expected the option chars_per_token, found {found}")
+        value = options["chars_per_token"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InputError(f"{name}: expected characters per token, a number above 0, found {value!r}")
+    return float(value)
+
+
+def count_by_length(chars_per_token: float, text: str) -> float:
+    return len(text) / chars_per_token

@@ -8,119 +8,43 @@ are passed in. docs/tokens.md shows how to use it and how accurate it is.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import msgspec
+from msgspec.structs import replace
 
-from penstock._diagnostics import Diagnostic
-from penstock._tokens import count_cache, families, text_features
+from penstock._tokens import (
+    Breakdown,
+    BreakdownLine,
+    Estimate,
+    build_breakdown,
+    count_cache,
+    families,
+    has_files,
+    list_line_counts,
+    text_features,
+    warning,
+)
+from penstock._tokens.bpe import check_characters, count_by_length
+from penstock._tokens.conversation import Bound, FitResult, Shortening, check_limit, read_conversation
 from penstock._tokens.count_cache import Count, CountCache, TurnOutcome, digest_bytes, digest_message, read_outcome
-from penstock._tokens.families import Factor, Factors, Family, Tables, build_factors, load_tables
-from penstock._tokens.text_features import HIDDEN, REASONING, TEXT, FeatureCounter, constant_values, estimate_tokens
-from penstock.errors import InputError
-from penstock.request import Message, Request, Tool, Turn
+from penstock._tokens.families import Factor, Factors, Tables, build_factors, load_tables
+from penstock._tokens.text_features import TEXT, FeatureCounter, ModelCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from penstock._tokens.text_features import FrameParts, MessageParts
+    from penstock._diagnostics import Diagnostic
+    from penstock._tokens.conversation import AnyConversation, AnyTools
     from penstock.events import Usage
+    from penstock.request import Message, Request, Turn
     from penstock.stores import CountStore, FactorStore
 
-Method: TypeAlias = Literal["actual", "hybrid", "estimated"]
-Conversation: TypeAlias = "Request | Sequence[Message]"
+__all__ = ["Breakdown", "BreakdownLine", "Estimate", "HybridTokenEstimator", "ModelCounter", "warning"]
+T = TypeVar("T")
 _MAX_PROMPTS = 20_000  # prompts whose actual count is remembered
 _MAX_MODELS = 512  # models in memory
 _MAX_NEW_MESSAGES = 64  # a known prefix is searched this far from the end
 _SEAM_ERROR = 4.0  # tokens by which the seam between a known prefix and new messages may be wrong
-_REREADS_REASONING = 50.0  # a family with a higher constant for hidden reasoning reads it again
-_WARNING_SHARE = 0.9  # of the limit
-
-
-class Estimate(msgspec.Struct, frozen=True, gc=False):
-    """A count. The actual one is between `low` and `high` 9 times in 10.
-
-    `confidence` is 1 if both are equal, and 0 if they say nothing.
-    """
-
-    tokens: int
-    method: Method
-    confidence: float
-    low: int
-    high: int
-
-    def __int__(self) -> int:
-        return self.tokens
-
-
-class BreakdownLine(msgspec.Struct, frozen=True):
-    """One line of a breakdown: a message, or everything around the messages."""
-
-    what: str
-    estimate: Estimate
-
-
-class Breakdown(msgspec.Struct, frozen=True):
-    """A request line by line. `total` may be more exact than the sum of the lines."""
-
-    family: str
-    lines: list[BreakdownLine]
-    total: Estimate
-
-
-def warning(estimate: Estimate, limit: int) -> Diagnostic | None:
-    """Returns a warning if the estimate is near or above the limit. A request is never refused by an estimate."""
-    if limit <= 0 or estimate.tokens < _WARNING_SHARE * limit:
-        return None
-    share = f"{estimate.tokens:,} of {limit:,} tokens ({estimate.tokens / limit:.0%}; {estimate.method}"
-    share += ")" if estimate.method == "actual" else f", {estimate.low:,} to {estimate.high:,})"
-    if estimate.tokens > limit:
-        return Diagnostic("over-limit", f"the prompt is probably too long: {share}; drop or shorten messages", "tokens")
-    return Diagnostic("near-limit", f"the prompt comes near the limit: {share}", "tokens")
-
-
-class ModelCounter:
-    """Counts for one provider's model. `salt` separates its counts in the cache; `exact`: a real tokenizer counts."""
-
-    __slots__ = ("constants", "counter", "factor", "family", "high", "low", "name", "salt")
-
-    def __init__(self, name: str, family: Family, counter: FeatureCounter, salt: bytes, *, exact: bool) -> None:
-        self.name = name
-        self.family = family
-        self.counter = counter
-        self.salt = salt
-        constants = list(constant_values(family.constants))
-        if exact:
-            constants[TEXT] = 1.0  # the fitted constant corrects errors of counting by text features
-        self.constants = tuple(constants)
-        self.low, self.high = family.constants.low, family.constants.high
-        self.factor = 1.0
-
-    def count_message(self, message: Message) -> Count:
-        counted = self.counter.count_message(message)
-        return estimate_tokens(counted, self.constants), text_features.message_error(counted, self.constants)
-
-    def count_frame(self, request: Request) -> Count:
-        counted = self.counter.count_frame(request)
-        return estimate_tokens(counted, self.constants), text_features.frame_error(counted, self.constants)
-
-    def split_message(self, message: Message) -> MessageParts:
-        """Counts the text and the files of a message apart."""
-        return text_features.split_message(self.counter.count_message(message), self.constants)
-
-    def split_frame(self, request: Request) -> FrameParts:
-        """Counts tools, framing and hidden additions apart."""
-        return text_features.split_frame(self.counter.count_frame(request), self.constants)
-
-    def count_reread_reasoning(self, message: Message, reasoning: float) -> float:
-        """Returns how much of a turn's reasoning the model reads again in the next request."""
-        amounts = self.counter.count_message(message).amounts
-        if amounts[HIDDEN]:
-            return reasoning if self.constants[HIDDEN] > _REREADS_REASONING else 0.0
-        return min(reasoning, amounts[REASONING] * self.constants[REASONING])
-
-    def salted(self, digest: bytes) -> bytes:
-        return digest_bytes(digest, key=self.salt[:64])
 
 
 class HybridTokenEstimator:
@@ -128,8 +52,9 @@ class HybridTokenEstimator:
 
     Threads that calibrate at the same time need a factor store; without one, the sample of one of them may be lost.
 
-    `chars_per_token` counts text only by its length; `provider_overrides` does so for some providers. With
-    `conservative`, `tokens` is the upper bound. `counters` are real tokenizers by the name of their vocabulary.
+    `chars_per_token` counts text only by its length; `provider_overrides` does so for some providers, which are given
+    or told by the model's name: `{"openai": 4.0}` or `{"openai": {"chars_per_token": 4.0}}`. With `conservative`,
+    `tokens` is the upper bound. `counters` are real tokenizers by the name of their vocabulary.
     `prompts`: how many prompts are remembered with their actual count; with 0 every count is an estimate.
     """
 
@@ -138,7 +63,7 @@ class HybridTokenEstimator:
         chars_per_token: float | None = None,
         *,
         conservative: bool = False,
-        provider_overrides: Mapping[str, float] | None = None,
+        provider_overrides: Mapping[str, float | Mapping[str, float]] | None = None,
         counters: Mapping[str, Callable[[str], float]] | None = None,
         counts: CountStore | None = None,
         learned: FactorStore | None = None,
@@ -146,11 +71,13 @@ class HybridTokenEstimator:
         facts: Tables | None = None,
         prompts: int = _MAX_PROMPTS,
     ) -> None:
-        overrides = dict(provider_overrides or {})
-        for name, value in {"chars_per_token": chars_per_token, **overrides}.items():
-            if value is not None and not value > 0:
-                raise InputError(f"{name}: expected characters per token, a number above 0, found {value}")
-        self._chars_per_token, self._overrides = chars_per_token, overrides
+        self._chars_per_token = (
+            None if chars_per_token is None else check_characters("chars_per_token", chars_per_token)
+        )
+        self._overrides = {
+            name.lower(): check_characters(f"provider_overrides[{name!r}]", value)
+            for name, value in (provider_overrides or {}).items()
+        }
         self._conservative = conservative
         self._text_counters = dict(counters or {})
         self._tables = facts or load_tables()
@@ -168,49 +95,102 @@ class HybridTokenEstimator:
         amount = counter.counter.count_text(text) * counter.constants[TEXT]
         return self._estimate(counter, amount, amount * text_features.TEXT_ERROR)
 
-    def estimate_message(self, message: Message, model: str = "", provider: str = "") -> Estimate:
-        """Counts a message with its framing. The same content is counted only once."""
+    def estimate_message(self, message: Any, model: str = "", provider: str = "", *, protocol: str = "") -> Estimate:
+        """Counts a message of any kind with its framing. The same content is counted only once."""
+        messages = read_conversation(message, (), protocol).request.messages
         counter = self._counter(model, provider)
-        return self._estimate(counter, *self._count_messages(counter, [message], [digest_message(message)])[0])
+        counts = self._count_messages(counter, messages, [digest_message(one) for one in messages])
+        return self._estimate(counter, *_sum_counts(counts))
 
     def estimate_conversation(
-        self, request: Conversation, model: str = "", provider: str = "", tools: Sequence[Tool] = ()
+        self, request: AnyConversation, model: str = "", provider: str = "", tools: AnyTools = (), *, protocol: str = ""
     ) -> Estimate:
-        """Counts everything that is sent: messages, tools, the response format, and what the provider adds."""
-        return self.breakdown(request, model, provider, tools, lines=False).total
+        """Counts everything that is sent: messages, tools, the response format, and what the provider adds.
+
+        `request`: a `Request`, a body of any protocol, or messages of any kind. `protocol`: if it cannot be told by
+        its shape.
+        """
+        return self.breakdown(request, model, provider, tools, protocol=protocol, lines=False).total
 
     def breakdown(
         self,
-        request: Conversation,
+        request: AnyConversation,
         model: str = "",
         provider: str = "",
-        tools: Sequence[Tool] = (),
+        tools: AnyTools = (),
         *,
+        protocol: str = "",
         lines: bool = True,
     ) -> Breakdown:
-        """Counts the same as `estimate_conversation`, with a line for each message."""
-        request = _to_request(request, tools)
-        counter = self._counter(model or request.model, provider, refresh=True)
-        prefixes, frame, counts = self._count_request(counter, request)
-        total = self._total(counter, request, prefixes, frame, counts)
+        """Counts the same as `estimate_conversation`, with a line for each part of the prompt."""
+        canonical = read_conversation(request, tools, protocol).request
+        counter = self._counter(model or canonical.model, provider, refresh=True)
+        prefixes, frame, counts = self._count_request(counter, canonical)
+        total = self._total(counter, canonical, prefixes, frame, counts)
         if not lines:
             return Breakdown(counter.family.name, [], total)
-        rows = [("around", frame), *zip((message.role for message in request.messages), counts, strict=True)]
-        written = [BreakdownLine(what, self._estimate(counter, *count)) for what, count in rows]
-        return Breakdown(counter.family.name, written, total)
+        messages = enumerate(canonical.messages)
+        files = {at: counter.split_message(message).files for at, message in messages if has_files(message)}
+        rows = list_line_counts(canonical, counts, counter.split_frame(canonical), files)
+        return build_breakdown(counter.family.name, total, rows, partial(self._estimate, counter))
+
+    def fit(
+        self,
+        request: T,
+        limit: int,
+        *,
+        reserve: int = 0,
+        model: str = "",
+        provider: str = "",
+        tools: AnyTools = (),
+        protocol: str = "",
+        by: Bound = "high",
+        shorten_results: bool = False,
+    ) -> FitResult[T]:
+        """Shortens a conversation to a limit, less a reserve for the answer. Takes what `estimate_conversation` takes.
+
+        The oldest turns go first. The system prompt, the tools, the last message of the user and the last round stay,
+        and a call goes only together with its result. `by`: the upper bound must be within the limit, or the estimate.
+        `shorten_results`: old tool results are shortened before any turn goes.
+        """
+        room = check_limit(limit, reserve, by)
+        conversation = read_conversation(cast("Any", request), tools, protocol)
+        canonical = conversation.request
+        counter = self._counter(model or canonical.model, provider, refresh=True)
+        prefixes, frame, counts = self._count_request(counter, canonical)
+        before = found = self._total(counter, canonical, prefixes, frame, counts)
+
+        def recount() -> Estimate:
+            shorter = replace(canonical, messages=shortening.messages())
+            return self._total(counter, shorter, *self._count_request(counter, shorter))
+
+        def fits(tokens: float, error: float) -> bool:
+            return bool(getattr(self._estimate_sum(counter, frame, tokens, error), by) <= room)
+
+        shortening = Shortening(canonical.messages, counts, fits)
+        if getattr(before, by) > room:
+            if shorten_results:
+                shortening.shorten_results(counter.count_message)
+            shortening.remove_units()
+            found = recount()
+        while getattr(found, by) > room and shortening.remove_unit():
+            found = recount()  # a prefix that the provider counted may be longer than its estimate
+        removed = shortening.list_removed(counter.factor)
+        changed = conversation.replace_messages(shortening.messages()) if removed else request
+        return FitResult(changed, found, before, room, getattr(found, by) <= room, removed)
 
     def _count_request(self, counter: ModelCounter, request: Request) -> tuple[list[bytes], Count, list[Count]]:
         """Returns the digests of all prefixes, the count of the frame, and the counts of the messages."""
         digests = [digest_message(message) for message in request.messages]
         digest = count_cache.digest_frame(request, counter.name)
-        frame = self.cache.get_or_count([counter.salted(digest)], lambda _: counter.count_frame(request))[0]
+        frame = self.cache.get_or_count([_salt(counter, digest)], lambda _: counter.count_frame(request))[0]
         counts = self._count_messages(counter, request.messages, digests)
         return count_cache.digest_prefixes(digest, digests), frame, counts
 
     def _count_messages(
         self, counter: ModelCounter, messages: Sequence[Message], digests: Sequence[bytes]
     ) -> list[Count]:
-        keys = [counter.salted(digest) for digest in digests]
+        keys = [_salt(counter, digest) for digest in digests]
         return self.cache.get_or_count(keys, lambda position: counter.count_message(messages[position]))
 
     def _total(
@@ -221,8 +201,7 @@ class HybridTokenEstimator:
         positions = range(last, max(-1, last - _MAX_NEW_MESSAGES), -1)
         position = next((position for position in positions if prefixes[position] in known), None)
         if position is None:
-            amount, error = map(sum, zip(*counts, strict=True)) if counts else (0.0, 0.0)
-            return self._estimate(counter, frame[0] + amount, text_features.combine_errors(frame[1], error))
+            return self._estimate_sum(counter, frame, *_sum_counts(counts))
         actual = known[prefixes[position]][0]
         if position == last:
             return Estimate(round(actual), "actual", 1.0, round(actual), round(actual))
@@ -230,6 +209,9 @@ class HybridTokenEstimator:
         tail = counts[position + (reply is not None) :]
         fixed = actual + (0.0 if reply is None else reply)
         return self._estimate(counter, sum(row[0] for row in tail), _SEAM_ERROR + sum(row[1] for row in tail), fixed)
+
+    def _estimate_sum(self, counter: ModelCounter, frame: Count, amount: float, error: float) -> Estimate:
+        return self._estimate(counter, frame[0] + amount, text_features.combine_errors(frame[1], error))
 
     def _count_reply(self, counter: ModelCounter, prompt: bytes, message: Message) -> float | None:
         """Returns the provider's count of the answer to this prompt; None if the message is not that answer."""
@@ -253,26 +235,28 @@ class HybridTokenEstimator:
 
     def calibrate(
         self,
-        request: Conversation,
+        request: AnyConversation,
         seen: Turn | Usage | int,
         model: str = "",
         provider: str = "",
-        tools: Sequence[Tool] = (),
+        tools: AnyTools = (),
         *,
+        protocol: str = "",
         learn: bool = True,
     ) -> None:
         """Learns from a provider's report for this request: a turn, its usage, or only the input tokens.
 
         The prompt is remembered with its count. With `learn`, the report also corrects the model's factor.
         """
-        request, outcome = _to_request(request, tools), read_outcome(seen)
+        outcome = read_outcome(seen)
         if outcome.input is None or outcome.ran_tools:
             return  # no count, or one that includes the results of provider tools
-        counter = self._counter(model or request.model, provider, refresh=learn)
+        canonical = read_conversation(request, tools, protocol).request
+        counter = self._counter(model or canonical.model, provider, refresh=learn)
         if not learn:  # nothing needs to be counted
-            self._remember_prompt(count_cache.digest_request(request, counter.name), outcome)
+            self._remember_prompt(count_cache.digest_request(canonical, counter.name), outcome)
             return
-        prefixes, frame, counts = self._count_request(counter, request)
+        prefixes, frame, counts = self._count_request(counter, canonical)
         self._remember_prompt(prefixes[-1], outcome)
         if not outcome.steps:
             self._update_factor(counter, frame[0] + sum(row[0] for row in counts), outcome.input)
@@ -313,10 +297,17 @@ class HybridTokenEstimator:
         return build_factors(model, provider, counter.family, self._tables, counter.factor)
 
     def preflight(
-        self, request: Conversation, limit: int, model: str = "", provider: str = "", tools: Sequence[Tool] = ()
+        self,
+        request: AnyConversation,
+        limit: int,
+        model: str = "",
+        provider: str = "",
+        tools: AnyTools = (),
+        *,
+        protocol: str = "",
     ) -> Diagnostic | None:
         """Returns a warning from 90% of a model's input limit on; never refuses."""
-        return warning(self.estimate_conversation(request, model, provider, tools), limit)
+        return warning(self.estimate_conversation(request, model, provider, tools, protocol=protocol), limit)
 
     def _counter(self, model: str, provider: str, *, refresh: bool = False) -> ModelCounter:
         """Returns the counter of a model. `refresh` reads its factor again, which another process may have learned."""
@@ -334,26 +325,41 @@ class HybridTokenEstimator:
             counter.factor = self._factors.get(counter.name, Factor()).value
         return counter
 
+    def _find_override(self, model: str, provider: str) -> float | None:
+        """Returns the override of the provider; if none is given, of the one that the model's name tells."""
+        if not self._overrides:
+            return None
+        from penstock._providers.model_identity import identify  # noqa: PLC0415 — reads tables that few need
+
+        names = [provider]
+        if not provider:
+            known = identify(model)
+            names = [model.partition("/")[0], known.provider, known.maker]
+        return next((self._overrides[name.lower()] for name in names if name.lower() in self._overrides), None)
+
     def _build_counter(self, model: str, provider: str) -> ModelCounter:
         family = self._tables.find_family(model, provider)
-        chars = self._overrides.get(provider) or self._chars_per_token
+        chars = self._find_override(model, provider) or self._chars_per_token
         count = self._text_counters.get(family.vocabulary)
         method = family.vocabulary if count is not None else "classes"
         if chars:
-            count, method = partial(_count_by_length, chars), str(chars)
+            count, method = partial(count_by_length, chars), str(chars)
         salt = count_cache.encode_stable((self._tables.version, family.name, method))
         counter = FeatureCounter(family, self._tables.pictures, count)
         return ModelCounter(f"{provider}/{model}", family, counter, salt, exact=count is not None)
 
 
-def _to_request(request: Conversation, tools: Sequence[Tool]) -> Request:
-    if isinstance(request, Request):
-        return msgspec.structs.replace(request, tools=[*request.tools, *tools]) if tools else request
-    return Request(messages=list(request), tools=list(tools))
+def _sum_counts(counts: Iterable[Count]) -> Count:
+    tokens = error = 0.0
+    for amount, possible_error in counts:
+        tokens += amount
+        error += possible_error
+    return tokens, error
 
 
-def _count_by_length(chars_per_token: float, text: str) -> float:
-    return len(text) / chars_per_token
+def _salt(counter: ModelCounter, digest: bytes) -> bytes:
+    """Returns the key of a count: counts of different families and ways to count are kept apart."""
+    return digest_bytes(digest, key=counter.salt[:64])
 
 
 def _reply_key(prompt: bytes, reply: bytes) -> bytes:

@@ -261,3 +261,49 @@ def _enables_citations(value: Any, depth: int) -> bool:
     if isinstance(citations, dict) and citations.get("enabled") is True:  # pyright: ignore[reportUnknownMemberType]
         return True
     return any(_enables_citations(row, depth + 1) for row in value.values())  # pyright: ignore[reportUnknownVariableType]
+
+
+# ── one model ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_REREADS_REASONING = 50.0  # a family with a higher constant for hidden reasoning reads it again
+
+
+class ModelCounter:
+    """Counts for one provider's model. `salt` separates its counts in the cache; `exact`: a real tokenizer counts."""
+
+    __slots__ = ("constants", "counter", "factor", "family", "high", "low", "name", "salt")
+
+    def __init__(self, name: str, family: Family, counter: FeatureCounter, salt: bytes, *, exact: bool) -> None:
+        self.name = name
+        self.family = family
+        self.counter = counter
+        self.salt = salt
+        constants = list(constant_values(family.constants))
+        if exact:
+            constants[TEXT] = 1.0  # the fitted constant corrects errors of counting by text features
+        self.constants = tuple(constants)
+        self.low, self.high = family.constants.low, family.constants.high
+        self.factor = 1.0
+
+    def count_message(self, message: Message) -> Count:
+        counted = self.counter.count_message(message)
+        return estimate_tokens(counted, self.constants), message_error(counted, self.constants)
+
+    def count_frame(self, request: Request) -> Count:
+        counted = self.counter.count_frame(request)
+        return estimate_tokens(counted, self.constants), frame_error(counted, self.constants)
+
+    def split_message(self, message: Message) -> MessageParts:
+        """Counts the text and the files of a message apart."""
+        return split_message(self.counter.count_message(message), self.constants)
+
+    def split_frame(self, request: Request) -> FrameParts:
+        """Counts tools, framing and hidden additions apart."""
+        return split_frame(self.counter.count_frame(request), self.constants)
+
+    def count_reread_reasoning(self, message: Message, reasoning: float) -> float:
+        """Returns how much of a turn's reasoning the model reads again in the next request."""
+        amounts = self.counter.count_message(message).amounts
+        if amounts[HIDDEN]:
+            return reasoning if self.constants[HIDDEN] > _REREADS_REASONING else 0.0
+        return min(reasoning, amounts[REASONING] * self.constants[REASONING])
