@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from benchmarks.ridge import Belief, Row, solve
+from benchmarks.token_bounds import FIELDS, PULL, PULL_KIND, UNKNOWN_TEXT, Miss, fit_errors, miss_of
 from benchmarks.token_corpus import load
 from penstock._tokens import text_features
 from penstock._tokens.families import DEFAULT_FAMILY, FEATURE_NAMES, Constants, Tables, load_tables
@@ -28,27 +29,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from benchmarks.token_corpus import Sample
+    from penstock._tokens.families import Family
 
 WIDE = {
-    "base": 40, "message": 2, "text": 0.08, "call": 10, "result": 8, "reasoning": 0.4, "hidden": 100,
-    "citations": 400, "tools": 250, "tool": 10,
+    "base": 40, "message": 2, "text": 0.08, "call": 10, "result": 8, "parallel": 5,
+    "reasoning": 0.4, "hidden": 100, "thinking": 4, "citations": 400, "tools": 250, "tool": 10,
     "schema": 0.25, "forced": 30, "format": 60, "shape": 0.4,
 }  # fmt: skip
 """How far a family may be from all models together."""
 NARROW = {
-    "base": 12, "message": 1, "text": 0.01, "call": 6, "result": 5, "reasoning": 0.3, "hidden": 50,
-    "citations": 50, "tools": 100, "tool": 5,
-    "schema": 0.1, "forced": 30, "format": 40, "shape": 0.3,
+    "base": 12, "message": 1, "text": 0.01, "call": 6, "result": 5, "parallel": 3,
+    "reasoning": 0.3, "hidden": 50, "thinking": 2, "citations": 50, "tools": 100, "tool": 5,
+    "schema": 0.1, "forced": 12, "format": 40, "shape": 0.3,
 }  # fmt: skip
 """How far a kind of models may be from its family."""
 TOLD = {
-    "base": 5, "message": 1, "text": 0.005, "call": 4, "result": 4, "hidden": 100,
+    "base": 5, "message": 1, "text": 0.005, "call": 4, "result": 4, "parallel": 25,
+    "hidden": 100, "thinking": 10, "citations": 60,
     "tools": 10, "tool": 6, "schema": 0.15, "forced": 4, "format": 10, "shape": 0.1,
 }  # fmt: skip
 """How far a constant may be from what a chat template or the documentation says."""
-OFF = 0.2
-"""And of what it says: a long prompt for tools is told less surely than none."""
-TOKENS, SHARE, ODD, FIRST, ENOUGH, TURNS, FOLDS, KEPT = 3.0, 0.03, 2.0, 20.0, 8, 6, 6, 0.93
+OFF = {"base": 0.15, "tools": 0.2, "text": 0.15}
+"""And how far by what it says: a long prompt for tools is told less surely than none."""
+FLOORS = {"forced": -60.0}
+"""What a constant cannot be below, if not 0: a forced choice may bring a shorter prompt for tools."""
+TOKENS, SHARE, ODD, FIRST, ENOUGH, TURNS, FOLDS = 3.0, 0.03, 2.0, 20.0, 8, 6, 6
 FITTED_FILE = Path(__file__).resolve().parents[1] / "src/penstock/_tokens/fitted.toml"
 
 
@@ -63,17 +68,18 @@ class Seen(NamedTuple):
 
 
 def seen(samples: Iterable[Sample], facts: Tables) -> list[Seen]:
-    rows: list[Seen] = []
-    for sample in samples:
-        family = facts.find_family(sample.model, sample.provider)
-        counter = FeatureCounter(family, facts.pictures)
-        frame = counter.count_frame(sample.request)
-        messages = [counter.count_message(message) for message in sample.request.messages]
-        whole = FeatureAmounts()
-        for part in (frame, *messages):
-            whole.add(part)
-        rows.append(Seen(sample, family.name, whole, messages, frame))
-    return rows
+    return [seen_as(sample, facts, facts.find_family(sample.model, sample.provider)) for sample in samples]
+
+
+def seen_as(sample: Sample, facts: Tables, family: Family) -> Seen:
+    """The sample as a family counts it."""
+    counter = FeatureCounter(family, facts.pictures)
+    frame = counter.count_frame(sample.request)
+    messages = [counter.count_message(message) for message in sample.request.messages]
+    whole = FeatureAmounts()
+    for part in (frame, *messages):
+        whole.add(part)
+    return Seen(sample, family.name, whole, messages, frame)
 
 
 def fit(rows: Sequence[Seen], facts: Tables, start: dict[str, Constants] | None = None) -> dict[str, Constants]:
@@ -89,7 +95,9 @@ def fit(rows: Sequence[Seen], facts: Tables, start: dict[str, Constants] | None 
         above = found.get(family.parent, Constants())
         far = NARROW if family.parent not in ("", DEFAULT_FAMILY) else WIDE
         above = msgspec.structs.replace(above, **family.prior)
-        told = {key: TOLD[key] + (OFF * value if key == "tools" else 0.0) for key, value in family.prior.items()}
+        told = {
+            key: TOLD[key] + OFF.get(key, 0.0) * abs(value - (key == "text")) for key, value in family.prior.items()
+        }
         found[name] = _fitted(mine, above, {**far, **told}) if mine else above
     found[DEFAULT_FAMILY] = _middle(
         [found[name] for name, family in facts.families.items() if family.parent == DEFAULT_FAMILY]
@@ -112,8 +120,10 @@ def _line(name: str, facts: Tables) -> list[str]:
 
 
 def _fitted(rows: Sequence[Seen], above: Constants, far: dict[str, float]) -> Constants:
-    beliefs = [Belief(value, far[name]) for name, value in zip(FEATURE_NAMES, constant_values(above), strict=True)]
-    found = constant_values(above)
+    found = constant_values(above)[: len(FEATURE_NAMES)]
+    beliefs = [
+        Belief(value, far[name], FLOORS.get(name, 0.0)) for name, value in zip(FEATURE_NAMES, found, strict=True)
+    ]
     for turn in range(TURNS):
         usual = median([_missed(row, found) for row in rows])
         few = len(rows) < ENOUGH
@@ -125,11 +135,11 @@ def _fitted(rows: Sequence[Seen], above: Constants, far: dict[str, float]) -> Co
 def _row(row: Seen, constants: tuple[float, ...], odd: float) -> Row:
     """A sample that the last turn missed by far is held for odd."""
     weight = 1 / (1 + (_missed(row, constants) / odd) ** 2) / _scale(row) ** 2
-    return Row(row.tally.amounts, row.sample.actual - row.tally.files, weight)
+    return Row(row.tally.amounts, row.sample.actual - row.tally.files - row.tally.added, weight)
 
 
 def _scale(row: Seen) -> float:
-    return TOKENS + SHARE * row.sample.actual + row.tally.risk
+    return TOKENS + SHARE * row.sample.actual + row.tally.risk + row.tally.added_risk
 
 
 def _missed(row: Seen, constants: tuple[float, ...]) -> float:
@@ -152,44 +162,33 @@ def fold_of(group: str, folds: int) -> int:
 
 
 def bounded(rows: Sequence[Seen], facts: Tables, start: dict[str, Constants] | None = None) -> dict[str, Constants]:
-    """The constants with their bounds: how far off, in spreads, were samples that were held back."""
-    misses: dict[str, list[float]] = defaultdict(list)
+    """The constants with their errors and bounds, which come from samples that were held back."""
+    misses: dict[str, list[Miss]] = defaultdict(list)
     for fold in range(FOLDS):
-        held = [row for row in rows if fold_of(row.sample.group, FOLDS) == fold]
         found = fit([row for row in rows if fold_of(row.sample.group, FOLDS) != fold], facts, start)
-        for row in held:
-            constants = constant_values(found[row.family])
-            off = (row.sample.actual - estimate_tokens(row.tally, constants)) / spread_of(row, constants)
-            for name in _line(row.family, facts):
-                misses[name].append(off)
+        for row in rows:
+            if fold_of(row.sample.group, FOLDS) == fold:
+                miss = miss_of(row, constant_values(found[row.family]))
+                for name in _line(row.family, facts):
+                    misses[name].append(miss)
     found = fit(rows, facts, start)
+    errors = {DEFAULT_FAMILY: fit_errors(misses[DEFAULT_FAMILY], Constants())}
+    for name, family in facts.families.items():
+        if name != DEFAULT_FAMILY:
+            pull = PULL if family.parent == DEFAULT_FAMILY else PULL_KIND
+            errors[name] = fit_errors(misses[name], errors[family.parent], pull)
+    errors[DEFAULT_FAMILY] = _unknown_errors(rows, facts, found[DEFAULT_FAMILY])
     return {
-        name: msgspec.structs.replace(
-            constants,
-            low=round(_edge([-off for off in _with_all(name, misses, facts)]), 2),
-            high=round(_edge(_with_all(name, misses, facts)), 2),
-        )
+        name: msgspec.structs.replace(constants, **{key: round(getattr(errors[name], key), 3) for key in FIELDS})
         for name, constants in found.items()
     }
 
 
-SHRINK, FARTHEST = 10, 40.0
-"""Samples of the families above that stand beside a family's own."""
-
-
-def _with_all(name: str, misses: dict[str, list[float]], facts: Tables) -> list[float]:
-    own = misses.get(name, [])
-    for above in _line(name, facts)[1:]:
-        more = sorted(misses[above])
-        step = max(1, len(more) // SHRINK)
-        own = own + more[step // 2 :: step]
-    return own
-
-
-def _edge(offs: list[float]) -> float:
-    """Half of what may be outside is outside at this end; never less than one spread."""
-    ranked = sorted(offs)
-    return min(max(1.0, ranked[int((1 + KEPT) / 2 * len(ranked))]), FARTHEST)
+def _unknown_errors(rows: Sequence[Seen], facts: Tables, constants: Constants) -> Constants:
+    """The errors for a model of no known family: all samples, counted as if no rule knew their models."""
+    family, values = facts.families[DEFAULT_FAMILY], constant_values(constants)
+    misses = [miss_of(seen_as(row.sample, facts, family), values) for row in rows]
+    return fit_errors(misses, Constants(), text=UNKNOWN_TEXT)
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────

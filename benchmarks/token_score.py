@@ -7,13 +7,15 @@ out. Leans on `token_fit` for the fitting on halves.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from importlib.util import find_spec
+from math import ceil, floor
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from benchmarks.token_fit import bounded, fold_of, seen, spread_of
+from benchmarks.token_fit import bounded, fit, fold_of, seen, spread_of
 from penstock._tokens.bpe import Vocabulary
 from penstock._tokens.text_features import constant_values, estimate_tokens
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from benchmarks.token_fit import Seen
     from penstock._tokens.families import Constants, Tables
 
-DEALS = 3
-"""So many ways of dealing conversations into halves: one deal alone would be luck."""
+DEALS, MANY = 3, 3
+"""So many ways of dealing conversations into halves: one deal alone would be luck. And providers that are many."""
 
 
 class Guess(NamedTuple):
@@ -46,23 +48,30 @@ class Guess(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What the guesses of one family come to. `within` is the median of errors by max(8%, 10 tokens)."""
+    """What the guesses of one family come to. `width` is the median of the bounds' width by the count."""
 
     number: int
     middle: float
     ninth: float
     bias: float
     inside: float
-    within: float
+    width: float
 
 
-def score(guesses: Sequence[Guess], deals: int = DEALS) -> Score:
-    errors = sorted(guess.error for guess in guesses)
+def ninth(values: Iterable[float]) -> float:
+    """The 90th percentile."""
+    ranked = sorted(values)
+    return ranked[min(len(ranked) - 1, int(0.9 * len(ranked)))]
+
+
+def score(guesses: Sequence[Guess], deals: int = DEALS, tokens: float = 0.0) -> Score:
+    """An error of no more than so many tokens counts as none."""
+    errors = [0.0 if guess.error * guess.sample.actual <= tokens else guess.error for guess in guesses]
     return Score(
-        len(guesses) // deals, median(errors), errors[min(len(errors) - 1, int(0.9 * len(errors)))],
+        len(guesses) // deals, median(errors), ninth(errors),
         median([guess.tokens / guess.sample.actual - 1 for guess in guesses]),
         sum(guess.inside for guess in guesses) / len(guesses),
-        median([guess.error * guess.sample.actual / max(0.08 * guess.sample.actual, 10) for guess in guesses]),
+        median([(guess.high - guess.low) / max(1.0, guess.tokens) for guess in guesses]),
     )  # fmt: skip
 
 
@@ -90,6 +99,20 @@ def fits(samples: Sequence[Sample], facts: Tables, start: dict[str, Constants] |
     return found_all
 
 
+def by_provider(samples: Sequence[Sample], facts: Tables, start: dict[str, Constants] | None = None) -> list[Guess]:
+    """Guessed by numbers that were fitted without any entry of the same provider; families of three providers."""
+    rows, providers = seen(samples, facts), defaultdict[str, set[str]](set)
+    for sample in samples:
+        providers[sample.family].add(sample.provider)
+    found_all: list[Guess] = []
+    for provider in sorted({sample.provider for sample in samples}):
+        held = [row for row in rows if row.sample.provider == provider and len(providers[row.sample.family]) >= MANY]
+        if held:
+            found = fit([row for row in rows if row.sample.provider != provider], facts, start)
+            found_all += [_guess(row, found) for row in held]
+    return found_all
+
+
 def shipped(samples: Sequence[Sample], facts: Tables) -> list[Guess]:
     """With the numbers that come with the package."""
     found = {name: family.constants for name, family in facts.families.items()}
@@ -100,9 +123,8 @@ def _guess(row: Seen, found: dict[str, Constants]) -> Guess:
     constants = found[row.family]
     fitted = constant_values(constants)
     amount, off = estimate_tokens(row.tally, fitted), spread_of(row, fitted)
-    return Guess(
-        row.sample, round(amount), round(max(0.0, amount - constants.low * off)), round(amount + constants.high * off)
-    )
+    low, high = floor(max(0.0, amount - constants.low * off)), ceil(amount + constants.high * off)
+    return Guess(row.sample, round(amount), low, high)
 
 
 # ── others ────────────────────────────────────────────────────────────────────────────────────────────────────────────

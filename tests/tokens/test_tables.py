@@ -10,6 +10,7 @@ import pytest
 
 from penstock._tokens.families import (
     DEFAULT_FAMILY,
+    ERROR_NAMES,
     FEATURE_NAMES,
     TEXT_FEATURES,
     Constants,
@@ -18,10 +19,9 @@ from penstock._tokens.families import (
     load_tables,
     weigh_text,
 )
-from penstock._tokens.text_features import TOOL, FeatureCounter
 from penstock._tokens.tool_rendering import render_json, render_tool
 from penstock.errors import InputError
-from penstock.request import Request, Tool
+from penstock.request import Tool
 
 FACTS: dict[str, Any] = tomllib.loads(files("penstock._tokens").joinpath("tables.toml").read_text("utf-8"))
 FITS: dict[str, Any] = tomllib.loads(files("penstock._tokens").joinpath("fitted.toml").read_text("utf-8"))
@@ -41,10 +41,12 @@ def test_a_family_has_its_facts(name: str) -> None:
     assert family.source or family.parent not in {"", DEFAULT_FAMILY}, "a fact has a source, its own or its parent's"
     assert family.media.picture in load_tables().pictures
     assert name in FITS["families"], "run python -m benchmarks.token_fit --write"
-    assert all(getattr(family.constants, key) >= 0 for key in FEATURE_NAMES)
+    assert all(getattr(family.constants, key) >= 0 for key in FEATURE_NAMES if key != "forced")
+    assert family.constants.forced >= -60, "a forced choice may bring a shorter prompt for tools"
     assert 0.8 <= family.constants.text <= 1.35
-    assert family.constants.low >= 1
-    assert family.constants.high >= 1
+    assert 0.7 <= family.constants.low <= 1.6
+    assert 0.7 <= family.constants.high <= 1.6
+    assert all(getattr(family.constants, key) > 0 for key in ERROR_NAMES)
     assert set(FACTS["families"][name].get("prior", {})) <= set(FEATURE_NAMES)
 
 
@@ -69,7 +71,8 @@ def test_pictures_and_vocabularies_have_sources() -> None:
         ("ollama", "gemma3:4b", "gemma"), ("mistral", "mistral-large-2411", "mistral"), ("", "ministral-3b-latest", "mistral"),
         ("", "mistral-small-latest", "mistral-small"), ("", "/models/qwen3-8b-q4_k_m.gguf", "qwen"),
         ("", "qwen/qwen3.5-9b", "qwen-3.5"), ("", "qwen3-5-9b", "qwen-3.5"), ("", "qwen/qwen3-4b", "qwen"), ("", "qwen-3-coder-480b", "qwen-3.5"), ("", "deepseek-v4-flash", "deepseek"),
-        ("", "deepseek-ai/deepseek-r1", "deepseek-r1"), ("azure", "grok-4-1-fast", "grok-azure"), ("xai", "grok-4.3", "grok"),
+        ("", "deepseek-ai/deepseek-r1", "deepseek-r1"), ("", "deepseek-ai/DeepSeek-V4", "deepseek-hosted"), ("", "deepseek-reasoner", "deepseek"),
+        ("", "claude-sonnet-4-0", "claude-4"), ("azure", "grok-4-1-fast", "grok-azure"), ("xai", "grok-4.3", "grok"),
         ("xai", "grok-4-fast-reasoning", "grok-fast"), ("", "llama-3.3-70b-versatile", "llama"), ("", "llama3-8b-8192", "llama-2"),
         ("", "meta-llama/llama-4-scout", "llama-4"), ("", "us.amazon.nova-lite-v1", "nova"), ("", "glm-4.7-flash", "glm"),
         ("", "moonshotai/kimi-k2-instruct", "kimi"), ("", "jamba-1.5-mini", "general"), ("", "", "general"),
@@ -168,13 +171,6 @@ def test_what_a_call_holds(how: Any, expected: str) -> None:
     assert render_json('{"city": "New \\"York\\"", "n": 3}', how) == expected
     assert render_json("", how) == ""
     assert render_json('"half', how) in ('"half', "")
-
-
-def test_tools_that_the_provider_runs_are_counted_apart_by_some() -> None:
-    search = Request(messages=[], tools=[Tool("search", kind="provider", extra={"x": {"tool": {"search": {}}}})])
-    for model, there in {"gemini-2.5-pro": 0.0, "claude-3-opus": 1.0}.items():
-        family = load_tables().find_family(model)
-        assert FeatureCounter(family, load_tables().pictures).count_frame(search).amounts[TOOL] == there
 
 
 @pytest.mark.parametrize("how", ["json", "spaced", "typescript", "words", "declared"])

@@ -18,6 +18,7 @@ import msgspec
 from penstock._fold import StreamUsage
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._lenient_json import as_json
+from penstock._tokens.hidden_additions import asks_to_think, read_endpoint
 from penstock.events import Usage
 from penstock.request import Call, Message, Request, Result, Text, Turn
 
@@ -127,9 +128,10 @@ def digest_message(message: Message) -> bytes:
 
 
 def digest_frame(request: Request, name: str) -> bytes:
-    """Returns the digest of tools, tool choice, response format and the model's name."""
+    """Returns the digest of the model's name and of everything around the messages that changes the count."""
     tools = [msgspec.structs.replace(tool, cache="") if tool.cache else tool for tool in request.tools]
-    return digest_bytes(encode_stable((name, tools, request.choice, request.settings.format)))
+    hidden = (asks_to_think(request), read_endpoint(request))
+    return digest_bytes(encode_stable((name, tools, request.choice, request.settings.format, hidden)))
 
 
 def digest_prefixes(frame: bytes, messages: Sequence[bytes]) -> list[bytes]:
@@ -195,7 +197,14 @@ def read_outcome(seen: Turn | Usage | int) -> TurnOutcome:
         return TurnOutcome(None)
     last = seen.steps[-1] if seen.steps else usage
     parts = [part for part in seen.parts if not getattr(part, "choice", 0)]
-    output = None if last.output is None else last.output - (last.reasoning or 0)
+    output = _without_reasoning(last)
     ran_tools = any(isinstance(part, Call | Result) and part.by == "provider" for part in parts)
     steps = len(seen.steps) > 1 or last.step > 1  # some protocols report only the last step and the sum
     return TurnOutcome(last.input, output, last.reasoning or 0, digest_reply(parts), ran_tools, steps)
+
+
+def _without_reasoning(usage: Usage) -> int | None:
+    """Returns the output without reasoning. Some gateways report less output than reasoning: they count it apart."""
+    if usage.output is None or usage.reasoning is None or usage.reasoning > usage.output:
+        return usage.output
+    return usage.output - usage.reasoning

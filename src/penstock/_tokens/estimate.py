@@ -8,6 +8,7 @@ are passed in. docs/tokens.md shows how to use it and how accurate it is.
 from __future__ import annotations
 
 from functools import partial
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -44,7 +45,8 @@ T = TypeVar("T")
 _MAX_PROMPTS = 20_000  # prompts whose actual count is remembered
 _MAX_MODELS = 512  # models in memory
 _MAX_NEW_MESSAGES = 64  # a known prefix is searched this far from the end
-_SEAM_ERROR = 4.0  # tokens by which the seam between a known prefix and new messages may be wrong
+_MAX_REPLY_FACTOR, _MAX_REPLY_EXTRA = 1.5, 15.0  # a reply beside reasoning may have this much more than estimated
+_SEAM_ERROR = 8.0  # tokens by which the seam between a known prefix and new messages may be wrong
 
 
 class HybridTokenEstimator:
@@ -92,8 +94,9 @@ class HybridTokenEstimator:
     def estimate_text(self, text: str, model: str = "", provider: str = "") -> Estimate:
         """Counts a text without the framing of a message."""
         counter = self._counter(model, provider)
-        amount = counter.counter.count_text(text) * counter.constants[TEXT]
-        return self._estimate(counter, amount, amount * text_features.TEXT_ERROR)
+        tokens, rough = counter.counter.measure_text(text)
+        error = text_features.text_error(tokens, rough, counter.constants)
+        return self._estimate(counter, tokens * counter.constants[TEXT], error)
 
     def estimate_message(self, message: Any, model: str = "", provider: str = "", *, protocol: str = "") -> Estimate:
         """Counts a message of any kind with its framing. The same content is counted only once."""
@@ -219,13 +222,17 @@ class HybridTokenEstimator:
             return None
         key = _reply_key(prompt, count_cache.digest_reply(message.parts))
         found = self._prompts.get([key]).get(key)
-        return None if found is None else found[0] + counter.count_reread_reasoning(message, found[1])
+        if found is None:
+            return None
+        if found[1] and found[0] > _MAX_REPLY_FACTOR * counter.count_message(message)[0] + _MAX_REPLY_EXTRA:
+            return None  # some of the reasoning is in the count of the reply, and was not sent back
+        return found[0] + counter.count_reread_reasoning(message, found[1])
 
     def _estimate(self, counter: ModelCounter, amount: float, error: float, fixed: float | None = None) -> Estimate:
         amount *= counter.factor
         known = fixed or 0.0
-        low = round(known + max(0.0, amount - counter.low * error))
-        high = round(known + amount + counter.high * error + 0.499)
+        low = floor(known + max(0.0, amount - counter.low * error))
+        high = ceil(known + amount + counter.high * error)
         total = round(known + amount)
         confidence = max(0.0, 1 - (high - low) / (2 * total)) if total else 0.0
         shown = high if self._conservative else total

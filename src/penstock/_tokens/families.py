@@ -106,31 +106,53 @@ class MediaCosts(msgspec.Struct, frozen=True, kw_only=True):
     page: float = 1500.0  # tokens of a PDF page
     second: float = 32.0  # tokens of a second of audio
     video: float = 3000.0  # tokens of a video of unknown length
+    video_second: float = 300.0  # tokens of a second of video
 
 
 class Constants(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens per feature. `low` and `high` are multiples of the error that contain 90% of the actual counts."""
+    """Tokens per feature, then the error of each kind of tokens.
+
+    `base_error` is in tokens, the other errors are shares. `low` and `high` are multiples of the combined error that
+    contain 90% of the actual counts.
+    """
 
     base: float = 3.0
     message: float = 4.0
     text: float = 1.0
     call: float = 8.0
     result: float = 5.0
+    parallel: float = 0.0  # each further call of the same message
     reasoning: float = 0.5
     hidden: float = 0.0  # reasoning beside a call, by reference or encrypted
     citations: float = 0.0  # the instructions for citations
+    thinking: float = 0.0  # the instructions for reasoning
     tools: float = 60.0
     tool: float = 8.0
     schema: float = 1.0
     forced: float = 0.0
     format: float = 10.0
     shape: float = 0.5
-    low: float = 2.5
-    high: float = 2.5
+    base_error: float = 3.0
+    framing_error: float = 0.1
+    text_error: float = 0.05
+    tools_error: float = 0.1
+    hidden_error: float = 0.1
+    low: float = 1.5
+    high: float = 1.5
 
 
-FEATURE_NAMES = Constants.__struct_fields__[:-2]
-_INHERITED = ("vocabulary", "rendering", "unused_tools", "run_tools", "media")
+FEATURE_NAMES = tuple(name for name in Constants.__struct_fields__[:-2] if not name.endswith("_error"))
+ERROR_NAMES = tuple(name for name in Constants.__struct_fields__ if name.endswith("_error"))
+_INHERITED = ("vocabulary", "rendering", "unused_tools", "run_tools", "media", "builtin", "endpoints")
+
+
+class BuiltinTool(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of a tool that the provider defines. Its definition is not in the request."""
+
+    match: str  # a pattern for the tool's type or name
+    tokens: float
+    guessed: bool = False  # no documentation and no recorded usage says so
+    source: str = ""
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +165,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     unused_tools: bool = True  # tools are in the prompt even if `tool_choice` is none
     run_tools: bool = True  # tools that the provider runs are in the prompt
     media: MediaCosts = MediaCosts()
+    builtin: tuple[BuiltinTool, ...] = ()
+    endpoints: dict[str, float] = {}  # tokens that a protocol's endpoint adds to every prompt
     prior: dict[str, float] = {}
     source: str = ""
     constants: Constants = Constants()
@@ -208,10 +232,12 @@ def build_tables(facts: dict[str, Any], fitted: dict[str, Any]) -> Tables:
     if wrong := [name for name, row in vocabularies.items() if len(row) != len(TEXT_FEATURES)]:
         raise InputError(f"vocabularies.{wrong[0]}.weights: expected {len(TEXT_FEATURES)} numbers")
     families: dict[str, Family] = {}
+    builtin = msgspec.convert(facts.get("builtin_tools", {}), dict[str, tuple[BuiltinTool, ...]])
     for name, row in facts["families"].items():
         parent = families.get(row.get("parent", ""))
         fields = {key: getattr(parent, key) for key in _INHERITED} if parent else {}
         fields |= {**row, "name": name, "constants": fitted["families"].get(name, {})}
+        fields["builtin"] = (*builtin.get(name, ()), *fields.get("builtin", ()))  # the first match counts
         fields["weights"] = vocabularies[fields.get("vocabulary", "o200k")]
         families[name] = msgspec.convert(fields, Family)
     rules = msgspec.convert(facts["models"], list[FamilyRule])

@@ -1,4 +1,4 @@
-"""Tokens of images and documents from their headers: pixel sizes of PNG, JPEG, GIF and WebP, pages of a PDF.
+"""Tokens of files from their headers: pixels of PNG, JPEG, GIF and WebP, pages of a PDF, seconds of WAV, MP3 and MP4.
 
 The formulas are data (`families.ImageFormula`); this module computes them. An image behind a URL has the size that the
 URL mentions, or a default size. Images are not decoded.
@@ -173,3 +173,35 @@ def count_pages(data: str) -> tuple[int, bool]:
     if stated := max(map(int, _PDF_COUNT.findall(content)), default=0):
         return stated, True
     return max(1, len(content) // _PAGE_BYTES), False
+
+
+# ── sound and video ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_MP3_KILOBITS = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0)  # MPEG-1 layer III
+_MP3_HEADER = re.compile(rb"\xff[\xfa\xfb]([\x10-\xef])")
+
+
+def media_seconds(data: str) -> float | None:
+    """Returns the length of a WAV, MP3 or MP4 from its header; None if it is not there."""
+    head, size = decode_head(data), len(data) * 3 // 4
+    if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+        rate = _little_endian(head, 28, 4)
+        return size / rate if rate else None
+    if head[4:8] == b"ftyp":
+        tail = data[max(0, (len(data) - _HEAD) // 4 * 4) :]
+        return _mp4_seconds(head) or _mp4_seconds(decode_head(tail, len(tail) + 3))
+    if head[:3] == b"ID3" or head[:2] in (b"\xff\xfa", b"\xff\xfb"):
+        frame = _MP3_HEADER.search(head)
+        return size / (_MP3_KILOBITS[frame[1][0] >> 4] * 125) if frame else None
+    return None
+
+
+def _mp4_seconds(data: bytes) -> float | None:
+    """Reads the movie header, which is near the start or the end of the file."""
+    start = data.find(b"mvhd")
+    if start < 0:
+        return None
+    wide = 8 if data[start + 4 : start + 5] == b"\x01" else 4  # bytes of a time, by the version of the header
+    position = start + 8 + 2 * wide
+    scale, length = _big_endian(data, position, 4), _big_endian(data, position + 4, wide)
+    return length / scale if scale and length else None

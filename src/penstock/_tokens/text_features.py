@@ -8,77 +8,115 @@ are multiples of that error that contain 90% of the recorded requests that the c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import hypot
+from math import hypot, sqrt
 from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from penstock._lenient_json import as_json
 from penstock._tokens import file_costs
-from penstock._tokens.families import FEATURE_NAMES, Constants, Family, ImageFormula, weigh_text
+from penstock._tokens.families import (
+    ERROR_NAMES,
+    FEATURE_NAMES,
+    TEXT_FEATURES,
+    Constants,
+    Family,
+    ImageFormula,
+    count_text_features,
+    weigh_text,
+)
+from penstock._tokens.hidden_additions import asks_to_think, find_builtin, is_deferred, read_endpoint
 from penstock._tokens.tool_rendering import render_json, render_schema, render_tool
 from penstock.request import Call, File, Json, Message, Opaque, Reasoning, Request, Result, Source, Text, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from penstock._tokens.count_cache import Count
 
-BASE, MESSAGE, TEXT, CALL, RESULT, REASONING, HIDDEN, CITATIONS, TOOLS, TOOL, SCHEMA, FORCED, FORMAT, SHAPE = range(
-    len(FEATURE_NAMES)
+BASE, MESSAGE, TEXT, CALL, RESULT, PARALLEL, REASONING, HIDDEN, CITATIONS = range(9)
+THINKING, TOOLS, TOOL, SCHEMA, FORCED, FORMAT, SHAPE = range(9, len(FEATURE_NAMES))
+BASE_ERROR, FRAMING_ERROR, TEXT_ERROR, TOOLS_ERROR, HIDDEN_ERROR = range(
+    len(FEATURE_NAMES), len(FEATURE_NAMES) + len(ERROR_NAMES)
 )
-_TOOL_FEATURES, _HIDDEN_FEATURES = (TOOL, SCHEMA), (TOOLS, FORCED, FORMAT, SHAPE)
-_FRAME_FEATURES = (*_TOOL_FEATURES, *_HIDDEN_FEATURES)
-TEXT_ERROR = 0.05  # share of a text's tokens
-_FRAME_ERROR, _BASE_ERROR, _MESSAGE_ERROR = 0.08, 2.0, 0.5  # share of the frame; tokens of a prompt; of a message
-_KNOWN_FILE_ERROR, _GUESSED_FILE_ERROR = 0.12, 0.45  # the file's header was read, or its size was guessed
+FRAMING_FEATURES = (MESSAGE, CALL, RESULT, PARALLEL, REASONING, HIDDEN, CITATIONS)
+TOOL_FEATURES, HIDDEN_FEATURES = (TOOL, SCHEMA), (THINKING, TOOLS, FORCED, FORMAT, SHAPE)
+_KIND_SHARE, _SHORT_TEXT = 0.6, 60.0  # share of a text's error that does not average out; tokens of a short text
+_KNOWN_FILE_ERROR, _GUESSED_FILE_ERROR = 0.06, 0.3  # the file's header was read, or its size was guessed
+_PAGE_ERROR = 0.2  # pages differ in how much text they have
+_KNOWN_BUILTIN_ERROR, _GUESSED_BUILTIN_ERROR = 0.06, 0.5  # a built-in tool's tokens are documented, or a guess
+_PLAIN_FEATURES = ("words", "humps", "fives", "nines", "gaps", "tabs", "lines", "breaks", "latin")
 _SHOWN_OPAQUE = 0.5  # share of opaque data that the model reads
 _TEXT_MEDIA = ("text/", "application/json", "application/xml", "application/javascript")
 
 
 @dataclass(slots=True)
 class FeatureAmounts:
-    """Amounts in the order of `FEATURE_NAMES`, and the tokens of files."""
+    """Amounts in the order of `FEATURE_NAMES`, and the tokens of files and of what a provider adds."""
 
     amounts: list[float] = field(default_factory=lambda: [0.0] * len(FEATURE_NAMES))
+    rough: float = 0.0  # tokens of the text that are not plain words
     files: float = 0.0
     risk: float = 0.0  # tokens by which the files may be wrong
+    added: float = 0.0  # tokens of built-in tools and of an endpoint's own prompt
+    added_risk: float = 0.0
     hidden: bool = False  # there is reasoning without text
 
     def add(self, other: FeatureAmounts) -> None:
         self.amounts = [one + more for one, more in zip(self.amounts, other.amounts, strict=True)]
+        self.rough += other.rough
         self.files += other.files
         self.risk += other.risk
+        self.added += other.added
+        self.added_risk += other.added_risk
 
-    def add_file(self, tokens: float, *, known: bool) -> None:
+    def add_file(self, tokens: float, *, known: bool, error: float = _KNOWN_FILE_ERROR) -> None:
         self.files += tokens
-        self.risk += tokens * (_KNOWN_FILE_ERROR if known else _GUESSED_FILE_ERROR)
+        self.risk += tokens * (error if known else _GUESSED_FILE_ERROR)
+
+    def add_hidden(self, tokens: float, *, known: bool) -> None:
+        self.added += tokens
+        self.added_risk += tokens * (_KNOWN_BUILTIN_ERROR if known else _GUESSED_BUILTIN_ERROR)
 
 
-def estimate_tokens(features: FeatureAmounts, constants: tuple[float, ...]) -> float:
+def estimate_tokens(features: FeatureAmounts, constants: Sequence[float]) -> float:
     """Returns the tokens of these features."""
-    return float(sum(map(mul, features.amounts, constants))) + features.files
+    return float(sum(map(mul, features.amounts, constants))) + features.files + features.added
 
 
 def constant_values(constants: Constants) -> tuple[float, ...]:
-    """Returns the constants in the order of `FEATURE_NAMES`."""
-    return tuple(getattr(constants, name) for name in FEATURE_NAMES)
+    """Returns the constants in the order of `FEATURE_NAMES`, then the errors in the order of `ERROR_NAMES`."""
+    return tuple(getattr(constants, name) for name in (*FEATURE_NAMES, *ERROR_NAMES))
 
 
 # ── error bounds ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def message_error(features: FeatureAmounts, constants: tuple[float, ...]) -> float:
-    """Returns the error of one message. Errors of messages add up, because the same kind of text is wrong alike."""
+def sum_features(features: FeatureAmounts, constants: Sequence[float], positions: Iterable[int]) -> float:
+    """Returns the tokens of some features."""
     amounts = features.amounts
-    text = amounts[TEXT] * constants[TEXT] * TEXT_ERROR
-    return text + (amounts[MESSAGE] + amounts[CALL] + amounts[RESULT]) * _MESSAGE_ERROR + features.risk
+    return sum(amounts[position] * constants[position] for position in positions if amounts[position])
 
 
-def frame_error(features: FeatureAmounts, constants: tuple[float, ...]) -> float:
-    """Returns the error of everything around the messages."""
-    return _BASE_ERROR + _FRAME_ERROR * sum(
-        features.amounts[position] * constants[position] for position in _FRAME_FEATURES
-    )
+def text_error(tokens: float, rough: float, constants: Sequence[float]) -> float:
+    """Returns the error of a text. What is not plain words counts twice: marks, numbers, emoji, other scripts."""
+    return average_out((tokens + rough) * constants[TEXT]) * constants[TEXT_ERROR]
+
+
+def average_out(tokens: float) -> float:
+    """Returns less for long texts: the errors of single words average out, those of a kind of text remain."""
+    return tokens * sqrt(_KIND_SHARE**2 + (1 - _KIND_SHARE**2) / (1 + tokens / _SHORT_TEXT))
+
+
+def message_error(features: FeatureAmounts, constants: Sequence[float]) -> float:
+    """Returns the error of one message. Errors of messages add up, because the same kind of text is wrong alike."""
+    text = text_error(features.amounts[TEXT], features.rough, constants)
+    framing = sum_features(features, constants, FRAMING_FEATURES) * constants[FRAMING_ERROR]
+    return text + framing + features.risk
+
+
+def frame_error(features: FeatureAmounts, constants: Sequence[float]) -> float:
+    """Returns the error of everything around the messages. Its parts are independent."""
+    return hypot(*(error for _, error in split_frame(features, constants)))
 
 
 def combine_errors(frame: float, messages: float) -> float:
@@ -108,17 +146,19 @@ class MessageParts(NamedTuple):
     files: Count
 
 
-def split_frame(features: FeatureAmounts, constants: tuple[float, ...]) -> FrameParts:
+def split_frame(features: FeatureAmounts, constants: Sequence[float]) -> FrameParts:
     """Splits the count of a frame. The tokens add up to `estimate_tokens`."""
+    tools = sum_features(features, constants, TOOL_FEATURES)
+    hidden = sum_features(features, constants, HIDDEN_FEATURES)
+    hidden_risk = hypot(hidden * constants[HIDDEN_ERROR], features.added_risk)
+    return FrameParts(
+        tools=(tools, tools * constants[TOOLS_ERROR]),
+        framing=(features.amounts[BASE] * constants[BASE], constants[BASE_ERROR]),
+        hidden=(hidden + features.added, hidden_risk),
+    )
 
-    def tokens(positions: Iterable[int]) -> float:
-        return sum(features.amounts[position] * constants[position] for position in positions)
 
-    tools, framing, hidden = tokens(_TOOL_FEATURES), tokens([BASE]), tokens(_HIDDEN_FEATURES)
-    return FrameParts((tools, _FRAME_ERROR * tools), (framing, _BASE_ERROR), (hidden, _FRAME_ERROR * hidden))
-
-
-def split_message(features: FeatureAmounts, constants: tuple[float, ...]) -> MessageParts:
+def split_message(features: FeatureAmounts, constants: Sequence[float]) -> MessageParts:
     """Splits the count of a message. The tokens add up to `estimate_tokens`."""
     tokens, error = estimate_tokens(features, constants), message_error(features, constants)
     return MessageParts((tokens - features.files, error - features.risk), (features.files, features.risk))
@@ -135,11 +175,22 @@ class FeatureCounter:
     ) -> None:
         self.family = family
         self._weights = family.weights
+        self._rough_weights = [
+            0.0 if name in _PLAIN_FEATURES else weight
+            for name, weight in zip(TEXT_FEATURES, family.weights, strict=False)
+        ]
         self._image_formula = formulas[family.media.picture]
         self._count = count
 
     def count_text(self, text: str) -> float:
         return weigh_text(text, self._weights) if self._count is None else self._count(text)
+
+    def measure_text(self, text: str) -> tuple[float, float]:
+        """Returns the tokens of a text, and how many of them are not plain words."""
+        if self._count is not None or not text:
+            return self.count_text(text), 0.0
+        counts = count_text_features(text)
+        return sum(map(mul, self._weights, counts)), sum(map(mul, self._rough_weights, counts))
 
     def count_message(self, message: Message) -> FeatureAmounts:
         features = FeatureAmounts()
@@ -147,6 +198,7 @@ class FeatureCounter:
         if message.name:
             features.amounts[TEXT] += self.count_text(message.name)
         self._add_parts(features, message.parts)
+        features.amounts[PARALLEL] = max(0.0, features.amounts[CALL] - 1.0)
         features.amounts[HIDDEN] = float(features.hidden and features.amounts[CALL] > 0)
         return features
 
@@ -156,11 +208,16 @@ class FeatureCounter:
             if add is not None:
                 add(self, features, part)
 
+    def _add_string(self, features: FeatureAmounts, text: str) -> None:
+        tokens, rough = self.measure_text(text)
+        features.amounts[TEXT] += tokens
+        features.rough += rough
+
     def _add_text(self, features: FeatureAmounts, part: Text) -> None:
-        features.amounts[TEXT] += self.count_text(part.text)
+        self._add_string(features, part.text)
 
     def _add_json(self, features: FeatureAmounts, part: Json) -> None:
-        features.amounts[TEXT] += self.count_text(render_json(part.json, self.family.rendering))
+        self._add_string(features, render_json(part.json, self.family.rendering))
 
     def _add_reasoning(self, features: FeatureAmounts, part: Reasoning) -> None:
         """Adds reasoning. Hidden reasoning is only read if the turn continues, that is beside a call."""
@@ -171,7 +228,8 @@ class FeatureCounter:
     def _add_call(self, features: FeatureAmounts, part: Call) -> None:
         arguments = render_json(part.json, self.family.rendering)
         features.amounts[CALL] += 1.0
-        features.amounts[TEXT] += self.count_text(part.name) + self.count_text(arguments)
+        features.amounts[TEXT] += self.count_text(part.name)
+        self._add_string(features, arguments)
 
     def _add_result(self, features: FeatureAmounts, part: Result) -> None:
         features.amounts[RESULT] += 1.0
@@ -198,17 +256,24 @@ class FeatureCounter:
             features.add_file(tokens, known=size.known)
         elif media == "application/pdf":
             pages, known = file_costs.count_pages(part.data)
-            features.add_file(pages * costs.page, known=known)
-        elif media.startswith("audio/"):
-            seconds = max(1.0, len(part.data) * 0.75 / file_costs.AUDIO_BYTES)
-            features.add_file(costs.second * seconds, known=False)
-        elif media.startswith("video/"):
-            features.add_file(costs.video, known=False)
+            features.add_file(pages * costs.page, known=known, error=_PAGE_ERROR)
+        elif media.startswith(("audio/", "video/")):
+            self._add_recording(features, part)
         elif part.data and media.startswith(_TEXT_MEDIA):
             text = file_costs.decode_head(part.data, len(part.data) + 3).decode("utf-8", "replace")
-            features.amounts[TEXT] += self.count_text(text) + self.count_text(part.name)
+            self._add_string(features, text)
+            features.amounts[TEXT] += self.count_text(part.name)
         else:  # a provider converts other files to pages, or refuses them
             features.add_file(costs.page * file_costs.count_pages(part.data)[0], known=False)
+
+    def _add_recording(self, features: FeatureAmounts, part: File) -> None:
+        """Adds sound or video by its length. Without a header, sound has a usual bit rate and video a usual length."""
+        costs, seconds = self.family.media, file_costs.media_seconds(part.data)
+        if part.media.startswith("audio/"):
+            guess = max(1.0, len(part.data) * 0.75 / file_costs.AUDIO_BYTES)
+            features.add_file(costs.second * (seconds or guess), known=seconds is not None)
+        else:
+            features.add_file(costs.video_second * seconds if seconds else costs.video, known=seconds is not None)
 
     _kinds: ClassVar[dict[type, Callable[[FeatureCounter, FeatureAmounts, Any], None]]] = {
         Text: _add_text,
@@ -222,15 +287,14 @@ class FeatureCounter:
     }
 
     def count_frame(self, request: Request) -> FeatureAmounts:
-        """Counts what is paid once per prompt: its framing, tools, and the response format."""
+        """Counts what is paid once per prompt: its framing, tools, and what the provider adds."""
         features, mode = FeatureAmounts(), request.choice.mode if request.choice else "auto"
         amounts = features.amounts
         amounts[BASE] = 1.0
-        tools = self._tools_in_prompt(request, mode)
-        if tools:
-            amounts[TOOLS] = 1.0
-            amounts[TOOL] = float(len(tools))
-            amounts[SCHEMA] = sum(self.count_text(render_tool(tool, self.family.rendering)) for tool in tools)
+        amounts[THINKING] = float(asks_to_think(request))
+        features.add_hidden(self.family.endpoints.get(read_endpoint(request), 0.0), known=True)
+        self._add_tools(features, request.tools if mode != "none" or self.family.unused_tools else [])
+        if amounts[TOOLS]:
             amounts[FORCED] = float(mode in ("required", "tool"))
         format_ = request.settings.format
         if format_ is not None and format_.kind == "schema":
@@ -239,10 +303,17 @@ class FeatureCounter:
             amounts[SHAPE] = self.count_text(schema) + self.count_text(format_.description)
         return features
 
-    def _tools_in_prompt(self, request: Request, mode: str) -> list[Tool]:
-        if mode == "none" and not self.family.unused_tools:
-            return []
-        return [tool for tool in request.tools if self.family.run_tools or tool.kind != "provider"]
+    def _add_tools(self, features: FeatureAmounts, tools: Iterable[Tool]) -> None:
+        amounts, rendering = features.amounts, self.family.rendering
+        for tool in tools:
+            builtin = find_builtin(tool, self.family)
+            if builtin is not None:
+                features.add_hidden(builtin.tokens, known=not builtin.guessed)
+                amounts[TOOLS] = max(amounts[TOOLS], float(self.family.run_tools))
+            elif not is_deferred(tool):
+                amounts[TOOLS] = 1.0
+                amounts[TOOL] += 1.0
+                amounts[SCHEMA] += self.count_text(render_tool(tool, rendering))
 
 
 def _image_detail(part: File) -> str:
