@@ -248,9 +248,9 @@ def test_results_are_shortened_in_any_protocol() -> None:
     for path in BODIES:
         protocol = path.stem.partition("@")[0]
         request = with_long_results(path, protocol)
-        limit = estimator.estimate_conversation(request, MODEL).high - 1
+        body = write_request(request, protocol).body
+        limit = estimator.estimate_conversation(body, MODEL, protocol=protocol).high - 1
         if any(row.shortened for row in estimator.fit(request, limit, model=MODEL, shorten_results=True).removed):
-            body = write_request(request, protocol).body
             shortened = estimator.fit(body, limit, model=MODEL, shorten_results=True, protocol=protocol).request
             assert "characters were removed to fit the context" in json.dumps(shortened), path
             assert len(json.dumps(shortened)) < len(json.dumps(body)) - 1_000

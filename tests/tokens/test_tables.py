@@ -42,7 +42,7 @@ def test_a_family_has_its_facts(name: str) -> None:
     assert family.media.picture in load_tables().pictures
     assert name in FITS["families"], "run python -m benchmarks.token_fit --write"
     assert all(getattr(family.constants, key) >= 0 for key in FEATURE_NAMES if key != "forced")
-    assert family.constants.forced >= -60, "a forced choice may bring a shorter prompt for tools"
+    assert family.constants.forced + family.constants.tools >= 0, "a forced choice may bring a shorter prompt for tools"
     assert 0.8 <= family.constants.text <= 1.35
     assert 0.7 <= family.constants.low <= 1.6
     assert 0.7 <= family.constants.high <= 1.6
