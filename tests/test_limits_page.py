@@ -62,6 +62,8 @@ OTHERS = {
     "live_capture.MAX_TOTAL_BYTES",
     "live_capture.MAX_TURNS",
     "live_capture.MAX_UNREAD",
+    "request_breakdown.MAX_LABEL",
+    "request_breakdown.MAX_LINES",
     "turn_routes.MAX_INLINE_BYTES",
     "log_setup._MAX_LINE",
     "log_setup._MAX_STACK_LINES",

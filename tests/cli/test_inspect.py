@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import _cli as cli
+from penstock._store.recordings import RecordingHeader, write_recording
 from tests.cli.command_runner import inside, penstock
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS, CHAT_LONG, chunk, sse
 from tests.support import corpus
@@ -182,3 +183,40 @@ def test_recorded_streams_can_be_shown(show: Any) -> None:
     for entry in corpus.streams()[::9]:
         text = show(entry.body, "--to", "openai-chat")
         assert re.search(r"\n(finish|fault) ", text), entry.name
+
+
+def tape(tmp_path: Path, request: Any) -> Path:
+    path = tmp_path / "answer.tape"
+    header = RecordingHeader(protocol="openai-chat", model="gpt-4o", provider="openai", request=request)
+    write_recording(path, header, [(0.1, CHAT_CALLS)])
+    return path
+
+
+REQUEST = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How high is it?"}]}
+
+
+@pytest.mark.row("R7:inspect")
+def test_a_recording_shows_the_tokens_of_its_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tape(tmp_path, REQUEST))
+    assert cli.main(["inspect", path, "--width", "120"]) == 0
+    text = capsys.readouterr().out
+    total = re.search(r"prompt +(\d+) input tokens, \d+ to \d+, estimated +gpt-4o, counted as gpt", text)
+    assert total, text
+    lines = re.findall(r"^(system: .*?|user: .*?|framing) +(\d+) +\d+% +\d+ to \d+ +estimated", text, re.MULTILINE)
+    assert [name for name, _ in lines] == ["system: Be brief.", "user: How high is it?", "framing"]
+    assert sum(int(tokens) for _, tokens in lines) == int(total[1])
+    assert cli.main(["inspect", path, "--json"]) == 0
+    rows = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
+    (found,) = (row for row in rows if row["kind"] == "breakdown")
+    assert (found["tokens"], len(found["lines"])) == (int(total[1]), 3)
+    assert rows[-1]["kind"] == "summary"
+
+
+@pytest.mark.parametrize("request_body", [None, "no JSON"])
+def test_a_recording_without_a_readable_request_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], request_body: Any
+) -> None:
+    assert cli.main(["inspect", str(tape(tmp_path, request_body)), "--width", "120"]) == 0
+    text = capsys.readouterr().out
+    assert "openai-chat over sse" in text
+    assert ("the request cannot be read" in text) is (request_body is not None)

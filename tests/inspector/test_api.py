@@ -27,10 +27,10 @@ KEYS = {
     "same": Key(hash=hash_key(SAME), tenant="first"),
 }
 ROUTES = (
-    "live", "turns", "turns/x", "turns/x/follow", "turns/x/export", "turns/x/frames/0", "turns/x/outputs/0",
-    "recordings", "recordings/x", "recordings/x/export", "usage", "tokens",
+    "live", "turns", "turns/x", "turns/x/follow", "turns/x/export", "turns/x/breakdown", "turns/x/frames/0",
+    "turns/x/outputs/0", "recordings", "recordings/x", "recordings/x/export", "recordings/x/breakdown", "usage", "tokens",
 )  # fmt: skip
-POSTS = ("trace", "export")
+POSTS = ("trace", "export", "breakdown")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_key_sees_the_turns_of_its_own_tenant(keyed: Inspected) -> None:
         assert theirs not in first.rows
         assert mine not in second.rows
         for key, seen in ((FIRST, [200, 404]), (SECOND, [404, 200]), (OWNER, [200, 200])):
-            for rest in ("", "/follow", "/export", "/frames/0", "/outputs/0"):
+            for rest in ("", "/follow", "/export", "/breakdown", "/frames/0", "/outputs/0"):
                 found = [_status(f"{keyed.url}/inspector/turns/{name}{rest}", key) for name in (mine, theirs)]
                 assert found == seen, (key, rest)
     # Held no longer, there is the journal: the same answer.
@@ -103,7 +103,7 @@ def _status(url: str, key: str) -> int:
 
 
 def test_recordings_are_for_those_who_see_all(keyed: Inspected) -> None:
-    for route in ("recordings", "recordings/x", "recordings/x/export"):
+    for route in ("recordings", "recordings/x", "recordings/x/export", "recordings/x/breakdown"):
         assert _status(f"{keyed.url}/inspector/{route}", FIRST) == 403
     assert get(f"{keyed.url}/inspector/recordings", headers=bearer(OWNER)).json() == {"recordings": []}
     assert _status(f"{keyed.url}/inspector/recordings/..%2Fsecret", OWNER) == 404

@@ -1,6 +1,7 @@
 """`penstock inspect`: prints the frames of a stream, their events and the output beside each other.
 
-`--json` prints one object a line instead. `--web` and `--html` show the inspector's page.
+`--json` prints one object a line instead. `--web` and `--html` show the inspector's page. Of a recording with its
+request, the tokens of the prompt are printed too.
 """
 
 from __future__ import annotations
@@ -16,15 +17,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock._cli import common_options
-from penstock._cli.inspect_table import InspectTable, group_steps, summarize_stream, summary_lines
+from penstock._cli.inspect_table import (
+    InspectTable,
+    group_steps,
+    print_breakdown,
+    summarize_stream,
+    summary_lines,
+)
 from penstock._cli.terminal import StyledLine, create_printer, printable, replace_unencodable, wants_color
 from penstock._detect import guess
+from penstock._framing import DETECTED
+from penstock._store.recordings import is_recording
 from penstock._stream_trace import Tracer, TraceStep, tracer
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from penstock._inspector.schemas import PromptBreakdown
     from penstock._inspector.stream_traces import TraceSource
 
 INDENT = 10  # of the summary
@@ -36,11 +46,14 @@ def run_inspect(options: Namespace) -> int:
     data = common_options.read_input(options.file)
     if options.web or options.html:
         return _run_page(data, options)
+    recording = _read_recording(data, options)
+    if recording is not None:
+        data = b"".join(chunk for _, chunk in recording.chunks)
     source = guess(data, options.framing, options.limit) if options.source == "auto" else options.source
     traced = tracer(source, options.target, **common_options.read_codec_options(options, source))
     traced.feed(data)
     traced.finish()
-    stream = InspectedStream(options.file, data, source, options.target, traced)
+    stream = InspectedStream(options.file, data, source, options.target, traced, _count_request(recording))
     if not common_options.is_stream(stream.events, traced.pipe.diagnostics):
         raise InputError(f"there is nothing of {source} in the input")
     if options.json:
@@ -52,13 +65,14 @@ def run_inspect(options: Namespace) -> int:
 
 @dataclass
 class InspectedStream:
-    """A stream and its trace."""
+    """A stream and its trace. `breakdown`: the tokens of its request, if the request was recorded."""
 
     file: str
     data: bytes
     source: str
     target: str
     traced: Tracer
+    breakdown: PromptBreakdown | None = None
 
     @property
     def steps(self) -> list[TraceStep]:
@@ -76,6 +90,8 @@ def _print_json(stream: InspectedStream) -> None:
     for number, step in enumerate(stream.steps):
         row = {"kind": step.kind, "number": number, "cause": step.cause, **_step_fields(step)}
         print(msgspec.json.encode(row).decode())
+    if stream.breakdown is not None:
+        print(msgspec.json.encode({"kind": "breakdown", **msgspec.structs.asdict(stream.breakdown)}).decode())
     about = {
         "kind": "summary",
         "source": stream.source,
@@ -113,6 +129,31 @@ def _print_table(stream: InspectedStream, options: Namespace) -> None:
     printer.print_line([])
     for label, line in summary_lines(summarize_stream(stream.events, stream.traced.pipe.diagnostics)):
         printer.print_labelled(label, line, INDENT)
+    if stream.breakdown is not None:
+        printer.print_line([])
+        print_breakdown(printer, stream.breakdown)
+
+
+def _read_recording(data: bytes, options: Namespace) -> TraceSource | None:
+    """Returns a recording of penstock; None for bare bytes. Its protocol and framing hold unless others are given."""
+    if not is_recording(data[:200]):
+        return None
+    from penstock._inspector.stream_traces import source_from_file
+
+    source = source_from_file(data, options.file, "" if options.source == "auto" else options.source)
+    options.source = source.protocol
+    if options.framing == "auto" and source.framing in DETECTED:
+        options.framing = source.framing
+    return source
+
+
+def _count_request(source: TraceSource | None) -> PromptBreakdown | None:
+    if source is None or not source.request:
+        return None
+    from penstock._inspector.request_breakdown import break_down
+    from penstock._tokens.estimate import HybridTokenEstimator
+
+    return break_down(source, HybridTokenEstimator())
 
 
 def _headline(stream: InspectedStream) -> StyledLine:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock._cli.one_line_summary import FrameShortener, event_line, event_style, event_tag, frame_label, quote_text
-from penstock._cli.terminal import Column, Printer, StyledLine, printable, truncate
+from penstock._cli.terminal import Bar, Cell, Column, Printer, StyledLine, printable, truncate
 from penstock._fold import fold
 from penstock.request import AnyPart, Call, Text, Turn
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from penstock._diagnostics import Diagnostic
     from penstock._framing.base import Frame
+    from penstock._inspector.schemas import PromptBreakdown
     from penstock._stream_trace import TraceStep
 
 
@@ -285,3 +286,30 @@ def _end_line(turn: Object) -> tuple[str, StyledLine]:
         (finish["reason"], "bold"),
         (f" ({printable(raw)})" if raw not in {"", finish["reason"]} else "", "dim"),
     ]
+
+
+# ── the tokens of the request ───────────────────────────────────────────────────────────────────────────────────────
+
+MAX_PART = 44  # columns of a message's beginning
+_PART_COLUMNS = [
+    *(Column("part", shrinks=True), Column("tokens", justify="right"), Column("share", justify="right")),
+    *(Column("bounds", "dim", "right"), Column("method", "dim"), Column("")),
+]
+
+
+def print_breakdown(printer: Printer, found: PromptBreakdown) -> None:
+    """Print the tokens of a request, part by part."""
+    if found.lost:
+        printer.print_line([("prompt  ", "bold"), (printable(found.lost), "dim")])
+        return
+    total = f"{found.tokens:,} input tokens, {found.low:,} to {found.high:,}, {found.method}"
+    model = f"  {printable(found.model) or 'any model'}, counted as {found.family}"
+    printer.print_line([("prompt  ", "bold"), (total, ""), (model, "dim")], cut=True)
+    highest = max((line.tokens for line in found.lines), default=0)
+    rows: list[list[Cell]] = []
+    for line in found.lines:
+        part = truncate(printable(f"{line.what}: {line.about}" if line.about else line.what), MAX_PART)
+        bounds = f"{line.low:,} to {line.high:,}"
+        bar = Bar(line.tokens, highest)
+        rows.append([part, f"{line.tokens:,}", f"{line.share:.0%}", bounds, line.method, bar])
+    printer.print_table(_PART_COLUMNS, rows)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock._gateway.catalogue import ModelEntry
     from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
+    from penstock._tokens.estimate import HybridTokenEstimator
 
 MODEL_LIST_TIMEOUT = 0.5  # seconds
 _NO_ACCESS = "the inspector is for this machine, or for a gateway key: `penstock keys add NAME` makes one"
@@ -40,7 +41,7 @@ class Inspector:
         self.services: Services = app.services
         self.watch: LiveCaptures = LiveCaptures(self.services)
         work, pages = WorkerSlots(), pages or StaticFiles()
-        files = FileRoutes(work, pages, lambda: self.services.secrets)
+        files = FileRoutes(work, pages, lambda: self.services.secrets, self._estimator)
         turns = self.turns = TurnRoutes(self.services, self.watch, work, files)
         self._listing: asyncio.Task[list[ModelEntry]] | None = None
         routes: dict[tuple[str, str], Route] = {
@@ -50,17 +51,23 @@ class Inspector:
             ("GET", "turns/*"): turns.turn,
             ("GET", "turns/*/follow"): turns.follow,
             ("GET", "turns/*/export"): turns.export,
+            ("GET", "turns/*/breakdown"): turns.breakdown,
             ("GET", "turns/*/frames/*"): partial(turns.text, "frame"),
             ("GET", "turns/*/outputs/*"): partial(turns.text, "output"),
             ("GET", "recordings"): turns.recordings,
             ("GET", "recordings/*"): turns.recording,
             ("GET", "recordings/*/export"): turns.recording_export,
+            ("GET", "recordings/*/breakdown"): turns.recording_breakdown,
             ("GET", "usage"): turns.usage,
             ("GET", "tokens"): turns.tokens,
             ("POST", "trace"): files.trace,
             ("POST", "export"): files.export,
+            ("POST", "breakdown"): files.breakdown,
         }
         self._router = api_router.ApiRouter(routes, self._admit, frozenset({"about"}), pages)
+
+    def _estimator(self, tenant: str) -> HybridTokenEstimator:
+        return self.services.estimators.find(tenant)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and self._is_inspector_path(scope):

@@ -23,6 +23,7 @@ from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable
 from penstock._gateway.endpoints import Headers, IncomingRequest, query_integer
 from penstock._inspector import api_router
 from penstock._inspector.api_router import ApiResponse, ApiRouter, StaticFiles, encode_redacted
+from penstock._inspector.request_breakdown import break_down
 from penstock._inspector.stream_traces import CONSUMERS, TraceSource, read_trace, source_from_file
 from penstock._version import __version__
 from penstock.errors import InputError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstock._inspector.schemas import Trace
+    from penstock._tokens.estimate import HybridTokenEstimator
 
 MAX_EXPORT_BYTES = 64 * 2**20  # of all traces together; further consumers are left out
 ID = "penstock-trace"
@@ -40,22 +42,32 @@ _TITLE = re.compile(r"<title>[^<]*</title>")
 _ASSET_PREFIX = re.compile(r"^.*?/?inspector/|^\./|^/")
 
 
-def export_html(source: TraceSource, pages: StaticFiles, secrets: Iterable[str] = (), consumer: str = "") -> bytes:
-    """Returns the file. `consumer`: whose view it opens with."""
+def export_html(
+    source: TraceSource,
+    pages: StaticFiles,
+    secrets: Iterable[str] = (),
+    consumer: str = "",
+    estimator: HybridTokenEstimator | None = None,
+) -> bytes:
+    """Returns the file. `consumer`: whose view it opens with. `estimator` counts the request."""
     if not pages.built:
         raise InputError(f"there is no page to put it in: {api_router.NOT_BUILT}")
     data = b'{"version":1,"traces":{%b}}' % b",".join(
-        _encode_traces(source, list(secrets), consumer or source.consumer)
+        _encode_traces(source, list(secrets), consumer or source.consumer, estimator)
     )
     return _fill_page(pages, source.title, data.replace(b"<", b"\\u003c").decode()).encode()
 
 
-def _encode_traces(source: TraceSource, secrets: list[str], first: str) -> Iterator[bytes]:
+def _encode_traces(
+    source: TraceSource, secrets: list[str], first: str, estimator: HybridTokenEstimator | None
+) -> Iterator[bytes]:
     size = 0
     for consumer in (first, *(name for name in source.consumers if name != first)):
         trace: Trace = read_trace(source, consumer).trace()
         if consumer != first:
             trace.frames, trace.events, trace.same, trace.request, trace.row = [], [], first, "", None
+        elif source.request:
+            trace.breakdown = break_down(source, estimator or _new_estimator())
         member = b"%b:%b" % (encode_redacted(consumer), encode_redacted(trace, secrets))
         size += len(member)
         if size > MAX_EXPORT_BYTES and consumer != first:
@@ -131,11 +143,23 @@ class WorkerSlots:
             room.release()
 
 
-class FileRoutes:
-    """The routes of uploaded streams."""
+def _new_estimator(_: str = "") -> HybridTokenEstimator:
+    from penstock._tokens.estimate import HybridTokenEstimator  # noqa: PLC0415 — most requests need no count
 
-    def __init__(self, work: WorkerSlots, pages: StaticFiles, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        self._work, self._pages, self._secrets = work, pages, secrets
+    return HybridTokenEstimator()
+
+
+class FileRoutes:
+    """The routes of uploaded streams. `estimator(tenant)` counts requests."""
+
+    def __init__(
+        self,
+        work: WorkerSlots,
+        pages: StaticFiles,
+        secrets: Callable[[], Iterable[str]] = tuple,
+        estimator: Callable[[str], HybridTokenEstimator] = _new_estimator,
+    ) -> None:
+        self._work, self._pages, self._secrets, self._estimator = work, pages, secrets, estimator
 
     async def trace(self, incoming: IncomingRequest) -> ApiResponse:
         """`POST /inspector/trace`: the trace of a file. `frame` or `output`: only the whole text of that one."""
@@ -144,6 +168,10 @@ class FileRoutes:
     async def export(self, incoming: IncomingRequest) -> ApiResponse:
         """`POST /inspector/export`: the same as one HTML file."""
         return await self._run(self.export_response, incoming)
+
+    async def breakdown(self, incoming: IncomingRequest) -> ApiResponse:
+        """`POST /inspector/breakdown`: the tokens of a recording's prompt, line by line."""
+        return await self._run(lambda source, _: self.breakdown_response(source), incoming)
 
     async def _run(
         self, respond: Callable[[TraceSource, dict[str, str]], ApiResponse], incoming: IncomingRequest
@@ -167,8 +195,14 @@ class FileRoutes:
 
     def export_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
         """Returns the HTML file of a source."""
-        page = export_html(source, self._pages, self._secrets_of(source), query.get("as", ""))
+        estimator = self._estimator(source.tenant)
+        page = export_html(source, self._pages, self._secrets_of(source), query.get("as", ""), estimator)
         return ApiResponse(page, attachment_headers(source.title))
+
+    def breakdown_response(self, source: TraceSource) -> ApiResponse:
+        """Returns the breakdown of a source's request."""
+        found = break_down(source, self._estimator(source.tenant))
+        return ApiResponse(encode_redacted(found, self._secrets_of(source)))
 
     def _secrets_of(self, source: TraceSource) -> list[str]:
         return [*self._secrets(), *source.secrets]
@@ -211,8 +245,10 @@ class SingleFileApp:
             ("GET", "about"): self._about,
             ("GET", "file"): self._file,
             ("GET", "export"): self._export,
+            ("GET", "breakdown"): self._breakdown,
             ("POST", "trace"): self._files.trace,
             ("POST", "export"): self._files.export,
+            ("POST", "breakdown"): self._files.breakdown,
         }
         self._router = ApiRouter(routes, self._admit, pages=self._pages)
 
@@ -240,3 +276,6 @@ class SingleFileApp:
 
     async def _export(self, incoming: IncomingRequest) -> ApiResponse:
         return await self._work.run(lambda: self._files.export_response(self._source, incoming.query))
+
+    async def _breakdown(self, _: IncomingRequest) -> ApiResponse:
+        return await self._work.run(lambda: self._files.breakdown_response(self._source))

@@ -58,6 +58,7 @@ class TurnCapture:
         self.entry: JournalEntry | None = None
         self.turn_request: TurnRequest = turn.turn_request
         self.request: bytes = incoming.raw[:MAX_REQUEST_BYTES]
+        self.request_cut: bool = len(incoming.raw) > MAX_REQUEST_BYTES
         self.chunks: list[bytes] = []
         self.size: int = len(self.request)
         self.cut: bool = False
@@ -182,6 +183,9 @@ class TurnCapture:
             title=f"{request.request.model} · {request.protocol}",
             consumer=request.protocol,
             request=self.request.decode("utf-8", "replace"),
+            request_protocol=request.protocol,
+            request_cut=self.request_cut,
+            tenant=self.tenant,
             row=self.to_row(),
             lost=self._lost_reason(),
             note="" if self.raw else _EVENTS_NOTE.format(engine=self.engine),

@@ -90,6 +90,41 @@ class Trace(TraceUpdate, kw_only=True, omit_defaults=True):
     lost: str = ""
     note: str = ""
     same: str = ""  # in an export: the consumer whose trace has the frames and events
+    breakdown: PromptBreakdown | None = None  # in an export
+
+
+class PromptLine(msgspec.Struct, omit_defaults=True):
+    """One line: a message, or another part of the prompt. `about` is how a message begins."""
+
+    what: str
+    kind: str
+    tokens: int
+    share: float
+    low: int
+    high: int
+    method: str
+    message: int | None = None
+    about: str = ""
+
+
+class PromptBreakdown(msgspec.Struct):
+    """A prompt line by line. `actual`: what the provider counted. `lost`: why there are no lines.
+
+    `uncertain`: how often the request has something that can only be guessed, by kind.
+    """
+
+    model: str = ""
+    provider: str = ""
+    family: str = ""
+    tokens: int = 0
+    low: int = 0
+    high: int = 0
+    method: str = ""
+    confidence: float = 0.0
+    actual: int | None = None
+    uncertain: dict[str, int] = {}
+    lines: list[PromptLine] = []
+    lost: str = ""
 
 
 class TraceFormatter:

@@ -45,6 +45,8 @@ class TraceSource:
 
     `end`: how the stream ended, if known; `client_left`: the client disconnected before the end. `lost`: what is
     missing; `note`: another remark. `secrets`: values that must not be shown, in addition to the common ones.
+    `request_protocol`: the protocol of `request`, if known; `request_cut`: only the beginning of it is there.
+    `model` and `provider` answered, if there is no `row`.
     """
 
     protocol: str
@@ -53,6 +55,11 @@ class TraceSource:
     title: str = ""
     consumer: str = DEFAULT
     request: str = ""
+    request_protocol: str = ""
+    request_cut: bool = False
+    model: str = ""
+    provider: str = ""
+    tenant: str = ""
     row: TurnRow | None = None
     lost: str = ""
     note: str = ""
@@ -165,6 +172,8 @@ def source_from_recording(recording: recordings.Recording, name: str = "", proto
         framing=header.framing or "auto",
         title=name or who or "a recording",
         request=_request_text(header.request),
+        model=header.model,
+        provider=header.provider,
         lost="the recording was cut at its bound" if header.cut else "",
         note="; ".join(filter(None, (note, header.note))),
     )

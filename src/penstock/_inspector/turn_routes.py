@@ -210,6 +210,10 @@ class TurnRoutes:
         """`…/export`: one HTML file."""
         return await self._work.run(lambda: self._files.export_response(self._source(incoming), incoming.query))
 
+    async def breakdown(self, incoming: IncomingRequest) -> ApiResponse:
+        """`…/breakdown`: the tokens of its prompt, line by line."""
+        return await self._work.run(lambda: self._files.breakdown_response(self._source(incoming)))
+
     async def follow(self, incoming: IncomingRequest) -> EventStream:
         """`…/follow`: its trace, then updates until it ends."""
         capture = self._captures.get(incoming.params["one"], _visible_tenant(incoming))
@@ -236,6 +240,7 @@ class TurnRoutes:
             source = TraceSource(protocol, [], lost=self._lost_reason(), client_left=True)
         source.row = schemas.row_from_journal(entry, held=bool(source.chunks))
         source.title = f"{entry.asked or entry.model} · {entry.protocol}"
+        source.request_protocol, source.tenant = entry.protocol, entry.tenant
         if source.consumer not in source.consumers or entry.protocol in source.consumers:
             source.consumer = entry.protocol or source.consumer
         return source
@@ -258,6 +263,10 @@ class TurnRoutes:
     async def recording_export(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/recordings/NAME/export`."""
         return await self._work.run(lambda: self._files.export_response(self._recording(incoming), incoming.query))
+
+    async def recording_breakdown(self, incoming: IncomingRequest) -> ApiResponse:
+        """`GET /inspector/recordings/NAME/breakdown`."""
+        return await self._work.run(lambda: self._files.breakdown_response(self._recording(incoming)))
 
     def _recording(self, incoming: IncomingRequest) -> TraceSource:
         _require_all_turns(incoming)

@@ -103,6 +103,43 @@ export interface Trace extends Additions {
   note?: string;
   /** In a saved page: frames, events, row and request are those of this other trace. */
   same?: string;
+  /** In a saved page: the tokens of the request, part by part. */
+  breakdown?: Breakdown;
+}
+
+export type BreakdownKind = "system" | "tools" | "message" | "images" | "framing" | "hidden";
+
+/** A part of a prompt. `share`: of the sum of all parts, 0 to 1. `message`: its place among the messages. */
+export interface BreakdownLine {
+  what: string;
+  kind: BreakdownKind;
+  tokens: number;
+  share: number;
+  low: number;
+  high: number;
+  method: string;
+  message?: number;
+  /** How the message begins. */
+  about?: string;
+}
+
+/** The tokens of a request, part by part. */
+export interface Breakdown {
+  model: string;
+  provider: string;
+  family: string;
+  tokens: number;
+  low: number;
+  high: number;
+  method: string;
+  confidence: number;
+  /** What the provider counted. */
+  actual: number | null;
+  /** How often the request has something that can only be guessed, by kind. */
+  uncertain: Record<string, number>;
+  lines: BreakdownLine[];
+  /** Why there are no lines. */
+  lost: string;
 }
 
 /** The parts of an answer of `/inspector/live`. */

@@ -15,6 +15,7 @@ import {
   openFile,
   openRecording,
   openText,
+  promptBreakdown,
   wholeText,
 } from "./opening.ts";
 import { Recordings } from "./Recordings.tsx";
@@ -45,6 +46,7 @@ function Shown({ now }: { now: Opened }) {
       trace={trace}
       onConsumer={(consumer) => void chooseConsumer(consumer)}
       whole={(kind, place) => wholeText(now, kind, place)}
+      breakdown={() => promptBreakdown(now)}
     >
       <ProtocolChoice now={now} />
       <ShareButton make={() => exported(now)} name={source.name} />

@@ -3,7 +3,7 @@
 import { effect, signal } from "@preact/signals";
 import { about } from "../api/about.ts";
 import { ask, askJson, askText, explain } from "../api/client.ts";
-import type { Trace } from "../api/types.ts";
+import type { Breakdown, Trace } from "../api/types.ts";
 import { go } from "../router.ts";
 import { formatBytes } from "../ui/format.ts";
 
@@ -110,18 +110,23 @@ export function wholeText(
 /** One HTML file with the page and what it shows, as the consumer sees it who is chosen now. */
 export async function exported({ source, protocol, trace }: Opened): Promise<Blob> {
   const query = { protocol, as: trace?.consumer ?? "" };
-  return (await ask(...way(source, query, true))).blob();
+  return (await ask(...way(source, query, "export"))).blob();
 }
 
-/** Where to ask about a source, and what to send along. */
-function way(source: Source, query: Record<string, string>, shared = false): [string, RequestInit] {
+/** The tokens of the recorded request, part by part. */
+export function promptBreakdown({ source, protocol }: Opened): Promise<Breakdown> {
+  return askJson(...way(source, { protocol }, "breakdown"));
+}
+
+/** Where to ask about a source, and what to send along. Without `what` it is asked for its trace. */
+function way(source: Source, query: Record<string, string>, what?: "export" | "breakdown"): [string, RequestInit] {
   if (source.kind === "bytes") {
-    const path = shared ? "/inspector/export" : "/inspector/trace";
+    const path = `/inspector/${what ?? "trace"}`;
     return [path + asked({ ...query, name: source.name }), { method: "POST", body: source.body }];
   }
-  if (source.kind === "alone") return [(shared ? "/inspector/export" : "/inspector/file") + asked(query), {}];
+  if (source.kind === "alone") return [`/inspector/${what ?? "file"}${asked(query)}`, {}];
   const path = `/inspector/recordings/${encodeURIComponent(source.name)}`;
-  return [path + (shared ? "/export" : "") + asked(query), {}];
+  return [path + (what ? `/${what}` : "") + asked(query), {}];
 }
 
 function asked(query: Record<string, string>): string {

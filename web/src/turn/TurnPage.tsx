@@ -1,6 +1,6 @@
 // One turn of the gateway, by its id: asked for, and followed while it is live.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { ask, askText, explain, FIRST_WAIT, LONGEST_WAIT, listen, pause, Refusal } from "../api/client.ts";
+import { ask, askJson, askText, explain, FIRST_WAIT, LONGEST_WAIT, listen, pause, Refusal } from "../api/client.ts";
 import type { Additions, Trace } from "../api/types.ts";
 import { adjust, formatRoute, go } from "../router.ts";
 import { rowOf } from "../streams/live.ts";
@@ -40,6 +40,7 @@ export function TurnPage({ id, query }: Props) {
       trace={trace}
       onConsumer={(consumer) => adjust({ as: consumer })}
       onLeave={leave}
+      breakdown={() => askJson(`${base}/breakdown`)}
       whole={(column, index) => askText(`${base}/${column}/${index}?as=${encodeURIComponent(trace.consumer)}`)}
     >
       {error && <span class="error">{error}</span>}

@@ -10,6 +10,7 @@ import { type Tab, Tabs } from "../ui/Tabs.tsx";
 import { PHONE, useMedia } from "../ui/useMedia.ts";
 import { useStickToEnd } from "../ui/useStickToEnd.ts";
 import { About } from "./About.tsx";
+import { BreakdownPane, BreakdownView, type LoadBreakdown } from "./BreakdownPane.tsx";
 import { Details } from "./Details.tsx";
 import { Lanes } from "./Lanes.tsx";
 import { Ledger } from "./Ledger.tsx";
@@ -28,13 +29,15 @@ export interface TurnViewProps {
   onConsumer?: (consumer: string) => void;
   /** Fetches the whole text of a frame or an output that was cut; absent: it cannot be had. */
   whole?: Whole;
+  /** Asks for the tokens of the request, part by part; absent: only those that the trace has. */
+  breakdown?: LoadBreakdown;
   /** Leaves the turn (Escape). */
   onLeave?: () => void;
   /** Stands at the right of the head: buttons of the page around (share, close …). */
   children?: ComponentChildren;
 }
 
-export function TurnView({ trace, onConsumer, whole, onLeave, children }: TurnViewProps) {
+export function TurnView({ trace, onConsumer, whole, breakdown, onLeave, children }: TurnViewProps) {
   const model = useMemo(() => new TurnModel(trace), []);
   useLayoutEffect(() => {
     model.trace.value = trace;
@@ -52,10 +55,14 @@ export function TurnView({ trace, onConsumer, whole, onLeave, children }: TurnVi
           <Said trace={trace} />
           <Lanes model={model} />
           <Transport model={model} />
-          {phone ? <Narrow model={model} whole={whole} /> : <Wide model={model} whole={whole} />}
+          {phone ? (
+            <Narrow model={model} whole={whole} breakdown={breakdown} />
+          ) : (
+            <Wide model={model} whole={whole} breakdown={breakdown} />
+          )}
         </>
       ) : (
-        <Bare model={model} />
+        <Bare model={model} breakdown={breakdown} />
       )}
     </section>
   );
@@ -64,9 +71,10 @@ export function TurnView({ trace, onConsumer, whole, onLeave, children }: TurnVi
 interface Parts {
   model: TurnModel;
   whole?: Whole | undefined;
+  breakdown?: LoadBreakdown | undefined;
 }
 
-function sideTabs({ model, whole }: Parts): Tab[] {
+function sideTabs({ model, whole, breakdown }: Parts): Tab[] {
   const notes = model.trace.value.marks.length;
   const tabs: Tab[] = [
     { id: "details", label: "Details", content: () => <Details model={model} whole={whole} /> },
@@ -75,7 +83,16 @@ function sideTabs({ model, whole }: Parts): Tab[] {
   const { request, row } = model.trace.value;
   if (row) tabs.push({ id: "about", label: "About", content: () => <About row={row} /> });
   if (request) tabs.push({ id: "request", label: "Request", content: () => <Request text={request} /> });
+  const tokens = promptTokens(model.trace.value, breakdown);
+  if (tokens) tabs.push({ id: "tokens", label: "Tokens", content: tokens });
   return tabs;
+}
+
+/** The tokens of the prompt: from the trace of a saved page, else from the gateway; null if there is neither. */
+function promptTokens({ breakdown: saved, row, request, done }: Trace, load?: LoadBreakdown): Tab["content"] | null {
+  if (saved) return () => <BreakdownView found={saved} />;
+  if (!load || (!row && !request)) return null;
+  return () => <BreakdownPane load={load} turn={`${row?.id ?? ""} ${done}`} />;
 }
 
 /** What is missing, and what else is worth a word. */
@@ -91,14 +108,16 @@ function Said({ trace }: { trace: Trace }) {
 }
 
 /** Nothing has come, or nothing was kept: why, and what is known all the same. */
-function Bare({ model }: { model: TurnModel }) {
+function Bare({ model, breakdown }: Parts) {
   const { row, lost, done, request } = model.trace.value;
+  const tokens = request ? promptTokens(model.trace.value, breakdown) : null;
   return (
     <div class="scrolling">
       <div class="bare">
         <p class="bare-why">{lost || (done ? "Nothing came." : "Nothing has come yet.")}</p>
         {row && <About row={row} />}
         {request && <Request text={request} />}
+        {tokens?.()}
       </div>
     </div>
   );
@@ -133,7 +152,7 @@ function Wide(parts: Parts) {
   return (
     <div class="turn-body">
       <Ledger model={model} />
-      <div class="turn-side">
+      <div class={tab === "tokens" ? "turn-side long-tab" : "turn-side"}>
         <MessagePane model={model} />
         <Tabs label="About the turn" tabs={sideTabs(parts)} chosen={tab} onChoose={setTab} />
       </div>

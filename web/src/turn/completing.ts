@@ -5,8 +5,8 @@ export function completed(traces: Record<string, Trace>): Record<string, Trace> 
   const whole = Object.entries(traces).map(([consumer, trace]): [string, Trace] => {
     const first = trace.same === undefined ? undefined : traces[trace.same];
     if (!first) return [consumer, trace];
-    const { frames, events, row, request } = first;
-    return [consumer, { ...trace, frames, events, row, request }];
+    const { frames, events, row, request, breakdown } = first;
+    return [consumer, { ...trace, frames, events, row, request, ...(breakdown && { breakdown }) }];
   });
   return Object.fromEntries(whole);
 }
