@@ -1,11 +1,13 @@
-"""`penstock tokens`: counts the tokens of a request, message by message, with bounds. Sends nothing.
+"""`penstock tokens`: counts the tokens of a request, part by part, with bounds. Sends nothing.
 
-Input that is not JSON is counted as a text.
+What the gateway learned on this machine is used: actual counts of prompts, and the factors of models. Input that is not
+JSON is counted as a text.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -13,10 +15,12 @@ from penstock._cli import terminal
 from penstock._cli.common_options import load_config, read_input
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import find_alias, resolve_targets
+from penstock._gateway.config import data_path
+from penstock._gateway.token_estimators import FILE
 from penstock._lenient_json import parse_lenient
 from penstock._protocols import detect_protocol, reader
 from penstock._providers.models import max_input_tokens, model
-from penstock._store.tokens import TokenStore, default_path
+from penstock._store.tokens import TokenStore
 from penstock._tokens import Breakdown, BreakdownLine, Estimate, warning
 from penstock._tokens.estimate import HybridTokenEstimator
 from penstock.errors import BadRequest, InputError
@@ -24,70 +28,123 @@ from penstock.request import Message, Request, Text
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock._gateway.config import GatewayConfig
+    from penstock._tokens.conversation import FitResult
+    from penstock._tokens.families import Factor
 
 MAX_ABOUT = 36  # columns of a message's beginning
+MAX_REMOVED = 20  # lines of messages that would be removed
+
+
+class Source(NamedTuple):
+    """The input: its JSON and protocol, which a text has not, and the request in it."""
+
+    request: Request
+    body: dict[str, Any] | None = None
+    protocol: str = ""
+
+
+class CountedModel(NamedTuple):
+    """A model and the provider for which it is counted."""
+
+    model: str
+    provider: str
 
 
 def run_tokens(options: Namespace) -> int:
     """Counts one body."""
     config = load_config(options)
-    request = _read_request(read_input(options.file), options.source)
-    model, provider, limit = _resolve_model(options, options.model or request.model, config)
-    learned = TokenStore(default_path()).factors if options.learned else None
-    estimator = HybridTokenEstimator(learned=learned)
-    found = estimator.breakdown(request, model, provider)
-    if not request.messages or request.messages[0].extra == TEXT_MARK:
-        # A text by itself has no framing.
-        text = "".join(getattr(part, "text", "") for message in request.messages for part in message.parts)
-        estimate = estimator.estimate_text(text, model, provider)
-        found = Breakdown(found.family, [BreakdownLine("text", "message", estimate, 1.0)], estimate)
+    path = data_path("", config.data, FILE)
+    if options.no_learned or not path.exists():
+        return _run(options, config, HybridTokenEstimator())
+    with closing(TokenStore(path)) as store:
+        counts = ReadOnlyCounts(store)
+        return _run(options, config, HybridTokenEstimator(counts=counts, learned=store.factors, tenant=options.tenant))
+
+
+def _run(options: Namespace, config: GatewayConfig, estimator: HybridTokenEstimator) -> int:
+    source = _read_source(read_input(options.file), options.source)
+    names, limit = _resolve_model(options, options.model or source.request.model, config)
+    counted = _find_learned(estimator, source.request, names)
+    found = _count(estimator, source, counted)
     near = warning(found.total, limit)
+    fit = _fit(estimator, source, counted, options) if options.fit else None
+    factor = estimator.factor(*counted)
     if options.json:
-        report = {"model": model, "provider": provider, **msgspec.to_builtins(found)}
+        report = {**counted._asdict(), **msgspec.to_builtins(found), "factor": factor, "fit": fit}
         print(msgspec.json.encode({**report, "warning": near.message if near else None}).decode())
         return 0
     terminal.replace_unencodable()
     printer = terminal.create_printer(color=terminal.wants_color(refused=options.no_color))
-    _print_breakdown(printer, found, request, model)
+    _print_breakdown(printer, found, source.request, counted.model)
+    printer.print_line([(_describe_method(found.total, factor), "dim")])
     if near is not None:
         printer.print_line([(f"{near.code}: {near.message}", "yellow")])
+    if fit is not None:
+        _print_fit(printer, fit, source.request)
     return 0
 
 
-def _resolve_model(options: Namespace, name: str, config: GatewayConfig) -> tuple[str, str, int]:
-    """Returns the model's name, its provider and the prompt limit. Of an alias, the first target counts."""
+def _resolve_model(options: Namespace, name: str, config: GatewayConfig) -> tuple[list[CountedModel], int]:
+    """Returns the names under which counts may be learned, and the prompt limit. Of an alias, the first target counts.
+
+    The gateway learns under the names of the target, the library under those that its caller gives.
+    """
+    given = CountedModel(name, options.provider)
     if not name:
-        return name, options.provider, options.limit
+        return [given], options.limit
     try:
         full_name = f"{options.provider}/{name}" if options.provider else name
         target = resolve_targets(full_name, config.engine, LIVE)[0]
     except InputError:
-        return name, options.provider, options.limit  # no provider has it: its name still tells how to count
+        return [given], options.limit  # no provider has it: its name still tells how to count
     limit = options.limit or max_input_tokens(
         model(target.provider, target.model), config.features.max_input, target.provider
     )
-    if find_alias(name, config.engine.aliases) is None:
-        return name, options.provider, limit
-    return target.model, target.provider.name, limit
+    resolved = CountedModel(target.model, target.provider.name)
+    return [resolved] if find_alias(name, config.engine.aliases) is not None else [resolved, given], limit
 
 
-# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-TEXT_MARK: dict[str, dict[str, Any]] = {"text": {"bare": True}}
-"""Marks the message of an input that is a text and not a request."""
+# ── learned counts ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read_request(data: bytes, source: str) -> Request:
-    body = None if source == "text" else parse_lenient(data)
-    if source == "auto":
-        source = _detect_protocol(body) if isinstance(body, dict) else "text"
-    if source == "text":
-        return Request(messages=[Message("user", [Text(text=data.decode("utf-8", "replace"))], extra=TEXT_MARK)])
+class ReadOnlyCounts:
+    """The counts of a store, to which nothing is added: this command must not wait for a gateway that writes."""
+
+    def __init__(self, store: TokenStore) -> None:
+        self._store = store
+
+    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
+        return self._store.get(tenant, keys)
+
+    def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
+        """Keeps nothing."""
+
+
+def _find_learned(estimator: HybridTokenEstimator, request: Request, names: Sequence[CountedModel]) -> CountedModel:
+    """Returns the first name under which something was learned for this request; else the last one."""
+    for name in names[:-1]:
+        known = estimator.factor(*name).turns > 0
+        if known or estimator.estimate_conversation(request, *name).method != "estimated":
+            return name
+    return names[-1]
+
+
+# ── reading and counting ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_source(data: bytes, protocol: str) -> Source:
+    body: Any = None if protocol == "text" else parse_lenient(data)
+    if protocol == "auto":
+        protocol = _detect_protocol(body) if isinstance(body, dict) else "text"
+    if protocol == "text":
+        return Source(Request(messages=[Message("user", [Text(text=data.decode("utf-8", "replace"))])]))
     if not isinstance(body, dict):
         raise BadRequest("a JSON object", body)
-    return reader(source)(body)  # pyright: ignore[reportUnknownArgumentType]
+    fields: dict[str, Any] = {**body}
+    return Source(reader(protocol)(fields), fields, protocol)
 
 
 def _detect_protocol(body: Any) -> str:
@@ -97,35 +154,83 @@ def _detect_protocol(body: Any) -> str:
         raise InputError(f"{error}; name its protocol with --from PROTOCOL, or use --from text") from None
 
 
+def _count(estimator: HybridTokenEstimator, source: Source, counted: CountedModel) -> Breakdown:
+    found = estimator.breakdown(source.request, *counted)
+    if source.body is not None and source.request.messages:
+        return found
+    text = "".join(getattr(part, "text", "") for message in source.request.messages for part in message.parts)
+    estimate = estimator.estimate_text(text, *counted)  # a text by itself has no framing
+    return Breakdown(found.family, [BreakdownLine("text", "message", estimate, 1.0)], estimate)
+
+
+def _fit(estimator: HybridTokenEstimator, source: Source, counted: CountedModel, options: Namespace) -> FitResult[Any]:
+    given: Any = source.request.messages if source.body is None else source.body
+    limit, reserve, shorten = options.fit, options.reserve, options.shorten_results
+    return estimator.fit(
+        given, limit, reserve=reserve, **counted._asdict(), protocol=source.protocol, shorten_results=shorten
+    )
+
+
 # ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-
-def _print_breakdown(printer: terminal.Printer, found: Breakdown, request: Request, model: str) -> None:
-    printer.print_line([(f"{model or 'any model'}, counted as {found.family}", "bold")])
-    highest = max((line.estimate.tokens for line in found.lines), default=0)
-    rows: list[list[terminal.Cell]] = []
-    for line in found.lines:
-        about = line.what if line.message is None else _describe_message(line.what, request.messages[line.message])
-        bar = terminal.Bar(line.estimate.tokens, highest)
-        rows.append([*_format_estimate(about, line.estimate), f"{line.share:.0%}", bar])
-    rows.append([*_format_estimate("total", found.total), "", ""])
-    printer.print_table(_COLUMNS, rows)
-
-
 _COLUMNS = [
-    *(terminal.Column(""), terminal.Column("tokens", justify="right"), terminal.Column("bounds", "dim", "right")),
-    *(terminal.Column("method", "dim"), terminal.Column("share", justify="right"), terminal.Column("")),
+    *(terminal.Column("", shrinks=True), terminal.Column("tokens", justify="right")),
+    *(terminal.Column("share", justify="right"), terminal.Column("bounds", "dim", "right"), terminal.Column("")),
 ]
 
 
-def _format_estimate(about: str, estimate: Estimate) -> list[str]:
+def _print_breakdown(printer: terminal.Printer, found: Breakdown, request: Request, name: str) -> None:
+    printer.print_line([(f"{name or 'any model'}, counted as {found.family}", "bold")])
+    highest = max((line.estimate.tokens for line in found.lines), default=0)
+    rows: list[list[terminal.Cell]] = []
+    for line in found.lines:
+        about = line.what if line.message is None else _describe_message(request.messages[line.message])
+        bar = terminal.Bar(line.estimate.tokens, highest)
+        rows.append([*_format_estimate(about, line.estimate, f"{line.share:.0%}"), bar])
+    rows.append([*_format_estimate("total", found.total, ""), ""])
+    printer.print_table(_COLUMNS, rows)
+
+
+def _format_estimate(about: str, estimate: Estimate, share: str) -> list[str]:
     bounds = f"{estimate.low:,} to {estimate.high:,}"
-    return [terminal.truncate(terminal.printable(about), MAX_ABOUT), f"{estimate.tokens:,}", bounds, estimate.method]
+    return [_shorten(about), f"{estimate.tokens:,}", share, bounds]
 
 
-def _describe_message(role: str, message: Any) -> str:
+def _describe_method(total: Estimate, factor: Factor) -> str:
+    words = {
+        "actual": "actual: the provider counted this prompt",
+        "hybrid": "hybrid: the provider counted the beginning of this prompt, the rest is estimated",
+        "estimated": f"estimated, confidence {total.confidence:.2f}",
+    }
+    learned = f"; learned factor {factor.value:.2f} from {factor.turns} turns" if factor.turns else ""
+    return words[total.method] + learned
+
+
+def _print_fit(printer: terminal.Printer, fit: FitResult[Any], request: Request) -> None:
+    """Prints what would go so that the upper bound of the count is within the limit."""
+    after = f"{fit.estimate.tokens:,} tokens ({fit.estimate.low:,} to {fit.estimate.high:,})"
+    if not fit.removed:
+        state = "nothing needs to go" if fit.fits else "nothing can go"
+        printer.print_line([(f"to fit {fit.limit:,} tokens: {state}; {after}", "bold")])
+        return
+    rest = "" if fit.fits else ", which is still too long"
+    printer.print_line([(f"to fit {fit.limit:,} tokens, this goes, and {after} stay{rest}:", "bold")])
+    for row in fit.removed[:MAX_REMOVED]:
+        done = "shortened" if row.shortened else "removed"
+        about = _shorten(_describe_message(request.messages[row.message]))
+        printer.print_line([(f"  {row.message}  {about}  {row.tokens:,} tokens {done}", "")], cut=True)
+    if len(fit.removed) > MAX_REMOVED:
+        tokens = sum(row.tokens for row in fit.removed[MAX_REMOVED:])
+        printer.print_line([(f"  and {len(fit.removed) - MAX_REMOVED} more, {tokens:,} tokens", "")])
+
+
+def _shorten(about: str) -> str:
+    return terminal.truncate(terminal.printable(about), MAX_ABOUT)
+
+
+def _describe_message(message: Message) -> str:
     for part in message.parts:
         text = getattr(part, "text", "") or getattr(part, "name", "") or getattr(part, "media", "")
         if text:
-            return f"{role}: {' '.join(text[:200].split())}"
-    return role
+            return f"{message.role}: {' '.join(text[:200].split())}"
+    return message.role
