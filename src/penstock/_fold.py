@@ -96,9 +96,12 @@ class Fold:
             self._current_turn.usage = event
 
     def _finish(self, event: ev.Finish) -> None:
-        self._current_turn.finish = event
-        if self._current_turn.usage is None and self._current_turn.steps:
-            self._current_turn.usage = sum_usage(self._current_turn.steps)
+        turn = self._current_turn
+        turn.finish = event
+        if turn.usage is None and turn.steps:
+            turn.usage = sum_usage(turn.steps)
+        elif turn.usage is not None and any(step.step > 1 for step in turn.steps):
+            turn.usage = replace(turn.usage, summed=True)
 
     def _fault(self, event: ev.Fault) -> None:
         self._current_turn.fault = event
@@ -138,7 +141,8 @@ def sum_usage(steps: Iterable[ev.Usage]) -> ev.Usage:
         return sum(known) if known else None
 
     steps = list(steps)
-    return ev.Usage(add("input"), add("output"), add("cached"), add("written"), add("reasoning"))
+    counts = (add("input"), add("output"), add("cached"), add("written"), add("reasoning"))
+    return ev.Usage(*counts, summed=len(steps) > 1)
 
 
 def unfold(turn: rq.Turn) -> Iterator[ev.AnyEvent]:

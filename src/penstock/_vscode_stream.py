@@ -279,8 +279,11 @@ class VSCodeStream:
         if finish and not fault and not self._has_output:
             why = EMPTY_ANSWERS[finish.reason]
         usages = encoder.turn_usages or [usage for usage in (total_usage(encoder.usages),) if usage is not None]
+        usage = usages[0] if len(usages) == 1 else sum_usage(usages)
+        if any(turn.usage is not None and turn.usage.summed for turn in turns):
+            usage = msgspec.structs.replace(usage, summed=True)
         return Outcome(
-            usages[0] if len(usages) == 1 else sum_usage(usages),
+            usage,
             finish,
             fault,
             why,

@@ -246,7 +246,8 @@ class Usage(Event, frozen=True, gc=False):
 
     `input` is the whole prompt with `cached` and `written`; `output` includes `reasoning`.
     `step` 0 is the turn; n is step n alone, of which only the turn's total is a sum.
-    `exact` is false for an estimate. `extra` keeps the provider's own object.
+    `exact` is false for an estimate. `extra` keeps the provider's own object. `summed`: of a turn with several steps,
+    whose prompts are all counted, so that `input` is not the size of one prompt.
     """
 
     input: int | None = None
@@ -257,6 +258,7 @@ class Usage(Event, frozen=True, gc=False):
     exact: bool = True
     step: int = 0
     extra: Extra | None = None
+    summed: bool = False
 
 
 class Finish(Event, frozen=True, gc=False):

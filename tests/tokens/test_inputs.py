@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock import convert, convert_messages
+from penstock import convert, convert_messages, fold, unfold
+from penstock._fold import sum_usage
 from penstock._protocols import detect_protocol
 from penstock.errors import InputError
 from penstock.events import Usage
@@ -242,6 +243,30 @@ def test_the_usage_of_a_stream_with_steps_can_be_handed_to_calibrate(asynchronou
         known = estimator.estimate_conversation([PROSE], "gpt-4o")
         assert (known.tokens, known.method) == (220, "actual")
         assert estimator.factor("gpt-4o").turns == 0
+
+
+@pytest.mark.row("T2")
+@pytest.mark.finding("TOK-3")
+def test_a_sum_over_steps_teaches_nothing() -> None:
+    """Without its turn a sum does not tell how long any prompt was."""
+    adapter = VSCodeStreamAdapter()
+    asyncio.run(adapter.process_stream(STEPS, lambda _: None))
+    assert adapter.last is not None
+    assert adapter.last.turn is not None
+    steps = adapter.last.steps
+    for seen in (
+        adapter.last.usage,
+        adapter.last.turn.usage,
+        sum_usage(steps),
+        fold(unfold(adapter.last.turn))[0].usage,
+    ):
+        assert seen is not None
+        assert (type(seen), seen.input, seen.summed) == (Usage, 320, True)
+        estimator = HybridTokenEstimator()
+        estimator.calibrate([PROSE], seen, "gpt-4o")
+        assert estimator.estimate_conversation([PROSE], "gpt-4o").method == "estimated"
+        assert estimator.factor("gpt-4o").turns == 0
+    assert [step.summed for step in steps] == [False, False]
 
 
 @pytest.mark.row("T2")

@@ -191,7 +191,7 @@ def read_outcome(seen: Turn | Usage | int) -> TurnOutcome:
     if isinstance(seen, StreamUsage):
         return read_outcome(seen.turn) if seen.turn is not None else TurnOutcome(None)
     if isinstance(seen, Usage):
-        return TurnOutcome(seen.input if seen.exact else None)
+        return TurnOutcome(seen.input if seen.exact and not seen.summed else None)
     usage = seen.usage
     if usage is None or not usage.exact or seen.fault is not None:
         return TurnOutcome(None)
