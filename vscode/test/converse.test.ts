@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import * as http from "node:http";
+import type { AddressInfo } from "node:net";
 import { afterEach, test } from "node:test";
 import { type Asked, converse, requestOf, type Services } from "../src/chat/converse.ts";
 import { Counter } from "../src/chat/counting.ts";
@@ -7,7 +9,7 @@ import { Refusals } from "../src/chat/refusals.ts";
 import { Failure } from "../src/errors.ts";
 import { Client } from "../src/gateway/client.ts";
 import type { Model, Tokens } from "../src/wire.ts";
-import { Data, full, gateway, lines, model, type Say, type Server, Text } from "./host.ts";
+import { Data, full, gateway, lines, model, type Say, type Seen, type Server, Text } from "./host.ts";
 
 const servers: Server[] = [];
 afterEach(async () => {
@@ -145,6 +147,26 @@ test("the whole prompt is counted beside its request, which goes first", async (
   );
   assert.equal(server.seen[1]?.body, server.seen[0]?.body);
   assert.equal(server.seen[1]?.headers.authorization, "Bearer one-time");
+});
+
+test("the count of a large prompt does not share the connection with its request", async () => {
+  let [sent, before] = [0, 0];
+  const { promise: sized, resolve: onPrompt } = Promise.withResolvers<unknown>();
+  const raw = http.createServer(async (request, response) => {
+    const chat = request.url?.endsWith("chat");
+    if (!chat) before = sent;
+    for await (const chunk of request) if (chat) sent += chunk.length;
+    if (chat) response.end(OK);
+    else counted({ tokens: 7, method: "estimated" })({} as Seen, response);
+  });
+  await new Promise<void>((done) => raw.listen(0, "127.0.0.1", done));
+  const url = `http://127.0.0.1:${(raw.address() as AddressInfo).port}`;
+  const messages = [{ role: 1, content: [new Text("x".repeat(20_000_000))] }];
+  await ask({ ...HI, messages }, services(url, { notices: { onPrompt }, slowCount: 30_000 }));
+  await sized;
+  raw.closeAllConnections();
+  raw.close();
+  assert.ok(before > 10_000_000, `the count was begun after ${before} of ${sent} bytes`);
 });
 
 test("a count that does not come delays nothing, and the local estimate is shown", async () => {

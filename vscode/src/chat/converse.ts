@@ -72,10 +72,11 @@ export async function converse(
     const reply = new Reply(options(asked, report, preflight, services));
     // The waits that a person watches are not those of the titles made beside.
     const waiting = new Waiting(asked, asked.model, asked.utility ? {} : services.notices, services.patience);
-    // Nobody watches the size of the titles made beside.
-    if (!asked.utility) preflight.start(() => client.count(body, signal, services.maxInput), signal);
+    // Nobody watches the size of the titles made beside. The count begins when the request is sent: both have the whole
+    // prompt, and on a slow connection the request would have to share it.
+    const count = () => preflight.run(() => client.count(body, signal, services.maxInput), signal);
     try {
-      for await (const line of client.chat(body, signal)) {
+      for await (const line of client.chat(body, signal, asked.utility ? undefined : count)) {
         waiting.take(line);
         begun = waiting.begun;
         reply.take(line);

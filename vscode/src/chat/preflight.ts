@@ -39,12 +39,8 @@ export class Preflight {
     return this.#counted ?? this.#estimate();
   }
 
-  /** Count with `count`, after the request that the caller sends in this turn of the event loop. */
-  start(count: () => Promise<CountedPrompt | undefined>, signal: AbortSignal): void {
-    setImmediate(() => void this.#run(count, signal));
-  }
-
-  async #run(count: () => Promise<CountedPrompt | undefined>, signal: AbortSignal): Promise<void> {
+  /** Call `count`, and tell what it gives. Never rejects. */
+  async run(count: () => Promise<CountedPrompt | undefined>, signal: AbortSignal): Promise<void> {
     const { onSize, log, slow = SLOW } = this.#options;
     const timer = setTimeout(() => onSize(this.size), slow);
     try {

@@ -52,8 +52,8 @@ export class Client {
     return models.filter(usable);
   }
 
-  /** The lines of a reply. A refusal is one line, too. */
-  async *chat(body: string, signal: AbortSignal): AsyncGenerator<Line> {
+  /** The lines of a reply. A refusal is one line, too. `onSent` is called once the request is sent. */
+  async *chat(body: string, signal: AbortSignal, onSent?: () => void): AsyncGenerator<Line> {
     const {
       status,
       headers,
@@ -63,6 +63,7 @@ export class Client {
       body,
       signal,
       patience: SILENCE,
+      onSent,
     });
     const id = headers["x-request-id"];
     if (status !== 200) yield withId(refusal(status, parsed(await textOf(chunks))), id);

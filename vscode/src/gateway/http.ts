@@ -16,6 +16,8 @@ export interface Ask {
   readonly signal?: AbortSignal;
   /** Milliseconds of silence after which it is given up. */
   readonly patience?: number;
+  /** Called once the whole request is handed to the operating system. */
+  readonly onSent?: (() => void) | undefined;
 }
 
 export interface Answer {
@@ -54,7 +56,7 @@ export class Unreachable extends Error {
 }
 
 export function ask({ url, key }: Address, path: string, options: Ask = {}): Promise<Answer> {
-  const { method = "GET", body, signal, patience = PATIENCE } = options;
+  const { method = "GET", body, signal, patience = PATIENCE, onSent } = options;
   const target = new URL(path, url.endsWith("/") ? url : `${url}/`);
   const https_ = target.protocol === "https:";
   return new Promise((resolve, reject) => {
@@ -82,6 +84,7 @@ export function ask({ url, key }: Address, path: string, options: Ask = {}): Pro
     signal?.addEventListener("abort", stop, { once: true });
     request.setNoDelay(true);
     request.on("socket", hear);
+    if (onSent) request.on("finish", onSent);
     request.setTimeout(patience, () =>
       request.destroy(new Unreachable(`no answer within ${Math.round(patience / 1000)} s`)),
     );
