@@ -19,7 +19,7 @@ from penstock._fold import StreamUsage
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._lenient_json import as_json
 from penstock._tokens.hidden_additions import asks_to_think, read_endpoint
-from penstock.events import Usage
+from penstock.events import Extra, Usage
 from penstock.request import Call, Message, Request, Result, Text, Turn
 
 if TYPE_CHECKING:
@@ -120,11 +120,31 @@ def digest_bytes(data: bytes, key: bytes = b"") -> bytes:
 
 
 def digest_message(message: Message) -> bytes:
-    """Returns the digest of a message's content."""
-    if any(part.cache for part in message.parts):
-        parts = [msgspec.structs.replace(one, cache="") for one in message.parts]
-        message = msgspec.structs.replace(message, parts=parts)
+    """Returns the digest of a message's content: the same in every form that a protocol has for it."""
+    if message.extra or any(map(_has_marks, message.parts)):
+        parts = [_without_marks(part) for part in message.parts]
+        message = msgspec.structs.replace(message, parts=parts, extra=_without_form(message.extra))
     return digest_bytes(encode_stable(message))
+
+
+def _has_marks(part: Any) -> bool:
+    return bool(part.cache or getattr(part, "extra", None)) or type(part) is Result
+
+
+def _without_marks(part: Any) -> Any:
+    """Returns a part without cache marks and without the form that it was written in."""
+    marks: dict[str, Any] = {"cache": ""} if part.cache else {}
+    if getattr(part, "extra", None):
+        marks["extra"] = _without_form(part.extra)
+    if type(part) is Result and any(getattr(one, "extra", None) for one in part.content):
+        marks["content"] = [_without_marks(one) for one in part.content]
+    return msgspec.structs.replace(part, **marks) if marks else part
+
+
+def _without_form(extra: Extra | None) -> Extra | None:
+    """Returns what is opaque data. Under `_` readers keep how a body was written: as a text, or as a list of texts."""
+    found = {name: {key: fields[key] for key in fields if key != "_"} for name, fields in (extra or {}).items()}
+    return {name: fields for name, fields in found.items() if fields} or None
 
 
 def digest_frame(request: Request, name: str) -> bytes:
