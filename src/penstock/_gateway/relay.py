@@ -211,20 +211,34 @@ class ReplyCapture:
         reads, self._reads = self._reads, []
         if self.full:
             return
-        for (kind, index), run in groupby(merge_runs([*chain.from_iterable(reads)]), _kind_and_index):
-            if kind in _DELTAS_WITHOUT_TEXT:
-                continue
-            events: list[Any] = list(run)
-            if kind in _TEXT_DELTAS:
-                events = [ev.TextDelta(index, "".join([event.text for event in events]))]
-                self._size += len(events[0].text)
-            elif kind in _CALL_ENDS:
-                self._size += sum(len(event.json) for event in events)
-            elif kind is ev.Result or (kind is ev.CallStart and any(event.by == "provider" for event in events)):
-                self.full = True
-            self._events += events
+        texts, index = list[str](), -1
+        for event in merge_runs([*chain.from_iterable(reads)]):
+            kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
+            if kind is ev.TextDelta and event.index == index:  # nearly all of a stream
+                texts.append(event.text)
+            elif kind in _TEXT_DELTAS:
+                self._add_text(index, texts)
+                texts, index = [event.text], event.index
+            elif kind not in _DELTAS_WITHOUT_TEXT:
+                self._add_text(index, texts)
+                texts, index = [], -1
+                self._add_event(event)
+        self._add_text(index, texts)
         if self.full or self._size > MAX_ANSWER:
             self.full, self._events = True, []
+
+    def _add_text(self, index: int, texts: list[str]) -> None:
+        if texts:
+            text = "".join(texts)
+            self._size += len(text)
+            self._events.append(ev.TextDelta(index, text))
+
+    def _add_event(self, event: Any) -> None:
+        kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
+        if kind in _CALL_ENDS:
+            self._size += len(event.json)
+        self.full = self.full or kind is ev.Result or (kind is ev.CallStart and event.by == "provider")
+        self._events.append(event)
 
 
 class CiphertextCapture:
