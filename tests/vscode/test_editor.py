@@ -258,8 +258,8 @@ def counting(seen: ReceivedRequest) -> Reply:
     if body["model"] == "heavy":  # twice what is estimated for the prompt of the test
         return said("openai-chat", "Understood.")
     usage = ev.Usage(input=1_700, output=40) if first else ev.Usage(input=61_000 if long else 2_500, output=60)
-    text = ev.TextStart(0), *(ev.TextDelta(0, word) for word in ["Understood.", *[" So."] * 60]), ev.TextEnd(0)
-    events = [ev.Start("m", "tide"), *text, usage, ev.Finish("stop")]
+    words: list[ev.AnyEvent] = [ev.TextDelta(0, word) for word in ["Understood.", *[" So."] * 60]]
+    events = [ev.Start("m", "tide"), ev.TextStart(0), *words, ev.TextEnd(0), usage, ev.Finish("stop")]
     return Reply.of("openai-chat", events) if first else Reply.of("openai-chat", events).slow(0.05)
 
 
