@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock import convert_messages
-from penstock._tokens.conversation import KEPT_CHARACTERS
+from penstock._tokens.conversation import KEPT_CHARACTERS, list_units
 from penstock.errors import InputError
 from penstock.messages import read_request, write_request
 from penstock.request import Call, File, Json, Message, Request, Result, Text, Tool
@@ -328,6 +329,13 @@ def test_of_any_conversation(request: Request, share: float, by: Any, shorten: b
     )
     again = estimator.fit(found.request, limit, model=MODEL, by=by, shorten_results=shorten)
     assert (again.request, again.removed) == (found.request, [])
+    units = list_units(request.messages)
+    count = next(number for number in range(len(units) + 1) if sum(map(len, units[:number])) == len(gone))
+    assert sorted(at for unit in units[:count] for at in unit) == sorted(gone), "the oldest units, and all of them"
+    if count and not shorten:
+        before = {at for unit in units[: count - 1] for at in unit}
+        longer = replace(request, messages=[one for at, one in enumerate(request.messages) if at not in before])
+        assert getattr(estimator.estimate_conversation(longer, MODEL), by) > limit, "nothing more than needed"
     least = estimator.fit(request, 1, model=MODEL, by=by)
     assert least.fits is False
     if not found.fits:

@@ -343,7 +343,8 @@ class Shortening:
         self._units = list_units(messages)
         self._next = 0
         self._changes: dict[int, tuple[float, bool]] = {}  # position → tokens removed, whether only shortened
-        self._tokens, self._error = (sum(column) for column in zip(*counts, strict=True)) if counts else (0.0, 0.0)
+        self._tokens: float = sum(tokens for tokens, _ in counts)
+        self._error: float = sum(error for _, error in counts)
 
     def messages(self) -> list[Message]:
         return [message for message in self._messages if message is not None]
@@ -355,7 +356,14 @@ class Shortening:
             for at, (tokens, shortened) in sorted(self._changes.items())
         ]
 
-    def shorten_results(self, count: Callable[[Message], Count]) -> None:
+    def run(self, count: Callable[[Message], Count] | None) -> None:
+        """Removes units, the oldest first, until the conversation fits. With `count`, results are shortened before."""
+        if count is not None:
+            self._shorten_results(count)
+        while not self._fits(self._tokens, self._error) and self.remove_unit():
+            pass
+
+    def _shorten_results(self, count: Callable[[Message], Count]) -> None:
         """Shortens tool results, the oldest first, until the conversation fits."""
         messages = self.messages()
         if any(_has_mark(message, "raw") for message in messages):
@@ -368,11 +376,6 @@ class Shortening:
             new = shorten_message(old)
             if new is not old and (after := count(new))[0] < self._counts[at][0]:
                 self._replace(at, new, after)
-
-    def remove_units(self) -> None:
-        """Removes units, the oldest first, until the conversation fits."""
-        while not self._fits(self._tokens, self._error) and self.remove_unit():
-            pass
 
     def remove_unit(self) -> bool:
         """Removes the next unit; returns False if there is none."""

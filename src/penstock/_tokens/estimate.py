@@ -163,24 +163,23 @@ class HybridTokenEstimator:
         prefixes, frame, counts = self._count_request(counter, canonical)
         before = found = self._total(counter, canonical, prefixes, frame, counts)
 
-        def recount() -> Estimate:
-            shorter = replace(canonical, messages=shortening.messages())
-            return self._total(counter, shorter, *self._count_request(counter, shorter))
-
         def fits(tokens: float, error: float) -> bool:
             return bool(getattr(self._estimate_sum(counter, frame, tokens, error), by) <= room)
 
         shortening = Shortening(canonical.messages, counts, fits)
         if getattr(before, by) > room:
-            if shorten_results:
-                shortening.shorten_results(counter.count_message)
-            shortening.remove_units()
-            found = recount()
+            shortening.run(counter.count_message if shorten_results else None)
+            found = self._recount(counter, canonical, shortening.messages())
         while getattr(found, by) > room and shortening.remove_unit():
-            found = recount()  # a prefix that the provider counted may be longer than its estimate
+            # A prefix that the provider counted may be longer than its estimate.
+            found = self._recount(counter, canonical, shortening.messages())
         removed = shortening.list_removed(counter.factor)
         changed = conversation.replace_messages(shortening.messages()) if removed else request
         return FitResult(changed, found, before, room, getattr(found, by) <= room, removed)
+
+    def _recount(self, counter: ModelCounter, request: Request, messages: list[Message]) -> Estimate:
+        shorter = replace(request, messages=messages)
+        return self._total(counter, shorter, *self._count_request(counter, shorter))
 
     def _count_request(self, counter: ModelCounter, request: Request) -> tuple[list[bytes], Count, list[Count]]:
         """Returns the digests of all prefixes, the count of the frame, and the counts of the messages."""
