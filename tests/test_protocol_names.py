@@ -41,6 +41,7 @@ ALLOWED = (
     ("penstock._providers.registry", "vendors' shapes of the list of models"),
     ("penstock._providers.model_identity", "Bedrock the provider"),
     ("penstock._providers.registry", "the operation `responses`"),
+    ("penstock._tokens.hidden_additions", "which endpoints add tokens to a prompt"),
     ("penstock._replay.scripts", "a replayed turn names the stop sequence as Anthropic does"),
 )
 PACKAGES = (  # with all their modules

@@ -154,7 +154,7 @@ class TestMapping:
 
     def test_the_usage_of_two_turns_is_their_sum(self) -> None:
         turn = [ev.Start(), ev.Usage(10, 2), ev.Usage(10, 5), ev.Finish("stop")]
-        assert outcome([*turn, *turn], source="events")[1].usage == Usage(20, 10)
+        assert outcome([*turn, *turn], source="events")[1].usage == Usage(20, 10, summed=True)
 
     def test_usage_for_the_host(self) -> None:
         part = usage_part(Usage(100, 20, 80, None, 5))
