@@ -61,19 +61,22 @@ def _time(random: Random, now: float, days: float) -> float:
 def _turn(random: Random, when: float, kind: Kind, factor: float) -> JournalEntry:
     client = random.choice([*CLIENTS])
     size = int(random.lognormvariate(8.2, 1.1)) + 20
-    estimate = max(1, int(size / kind.counts * factor * random.gauss(1.0, 0.06)))
+    method = Random(when).choice(METHODS)
+    error = {"actual": 0.0, "hybrid": 0.01, "estimated": 0.06}[method]
+    share = error / 0.06  # of the error of a whole estimate
+    estimate = max(1, int(size * (1 + share * (factor / kind.counts * random.gauss(1.0, 0.06) - 1))))
+    low, high = (0.88, 1.16) if method == "estimated" else (1 - 2 * error, 1 + 2 * error)
     out = int(random.lognormvariate(5.6, 0.8)) + 5
     broken = random.random() < (0.06 if kind.provider == "groq" else 0.015)
     first = kind.first * random.lognormvariate(0.0, 0.45)
     cost = None if kind.price is None else (size * kind.price[0] + out * kind.price[1]) / 1e6
-    id = f"{random.getrandbits(64):016x}"  # noqa: A001
     return JournalEntry(
         time=when, duration=first + out / random.uniform(40, 110), ttft=first, key=random.choice(KEYS), client=client,
         protocol=CLIENTS[client], asked=kind.model, provider=kind.provider, model=kind.model, upstream="anthropic",
         engine="native", stream=True, status="fault" if broken else "finish", finish="" if broken else "stop",
         fault="overloaded" if broken else "", http=200, input=size, output=out, cost=cost,
-        estimate=None if broken else estimate, low=int(estimate * 0.88), high=int(estimate * 1.16),
-        factor=round(factor, 4), method=METHODS[int(id, 16) % len(METHODS)], request_id=id,
+        estimate=None if broken else estimate, low=int(estimate * low), high=int(estimate * high) + 1,
+        factor=round(factor, 4), method=method, request_id=f"{random.getrandbits(64):016x}",
     )  # fmt: skip
 
 

@@ -95,31 +95,36 @@ def test_ranges_hold_less_and_less(usage: Page) -> None:
     expect(usage.get_by_role("button", name="Day", exact=True)).to_have_attribute("aria-pressed", "true")
 
 
-def drawn(page: Page) -> list[int]:
-    """How many coloured dots each plot has; a plot that is drawn has many."""
+def drawn(page: Page, colour: str) -> list[int]:
+    """How many dots of a colour of the theme each plot has."""
     found: list[int] = page.locator(".plot canvas").evaluate_all(
-        """all => all.map((canvas) => {
-            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-            let count = 0;
-            for (let at = 0; at < data.length; at += 4) {
-                const [red, green, blue] = data.subarray(at, at + 3);
-                if (Math.max(red, green, blue) - Math.min(red, green, blue) > 60) count += 1;
-            }
-            return count;
-        })"""
+        """(all, name) => {
+            const colour = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+            const wanted = [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16));
+            return all.map((canvas) => {
+                const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+                let count = 0;
+                for (let at = 0; at < data.length; at += 4) {
+                    if (wanted.every((value, n) => Math.abs(data[at + n] - value) < 3)) count += 1;
+                }
+                return count;
+            });
+        }""",
+        colour,
     )
     return found
 
 
 def test_a_series_can_be_hidden_and_the_plots_follow(usage: Page) -> None:
-    before = drawn(usage)
-    assert min(before) > 50
+    assert min(drawn(usage, "--series-1")[:3]) > 50
     first = usage.locator(".legend button").first
     first.click()
     expect(first).to_have_attribute("aria-pressed", "false")
-    assert drawn(usage)[0] < before[0]
+    assert drawn(usage, "--series-1") == [0, 0, 0, 0]
+    assert min(drawn(usage, "--series-2")[:3]) > 50
     first.press("Enter")
     expect(first).to_have_attribute("aria-pressed", "true")
+    assert min(drawn(usage, "--series-1")[:3]) > 50
 
 
 def test_what_lies_under_the_pointer_is_said(usage: Page) -> None:

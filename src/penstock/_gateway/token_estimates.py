@@ -219,11 +219,11 @@ def _uncertain_kinds(part: Part) -> Iterator[UncertainKind]:
             yield from _uncertain_kinds(inner)
     elif isinstance(part, File):
         medium = part.media.partition("/")[0]
-        if medium == "image":
-            yield from () if part.data else ("image-urls",)
-        elif medium in ("audio", "video"):
-            yield medium
+        if medium == "audio":
+            yield "audio"
+        elif medium == "video":
+            yield "video"
         elif not part.data:
-            yield "file-urls"
+            yield "image-urls" if medium == "image" else "file-urls"
     elif isinstance(part, Reasoning) and not part.text and (part.extra is not None or part.item):
         yield "hidden-reasoning"

@@ -45,7 +45,8 @@ def break_down(source: TraceSource, estimator: HybridTokenEstimator) -> PromptBr
         return result
     result.model = result.model or request.model
     found = estimator.breakdown(request, result.model, result.provider)
-    result.family, result.uncertain = found.family, {**find_uncertain_parts(request)}
+    result.family = found.family
+    result.uncertain = {str(kind): count for kind, count in find_uncertain_parts(request).items()}
     total: Estimate = found.total
     result.tokens, result.low, result.high = total.tokens, total.low, total.high
     result.method, result.confidence = total.method, total.confidence

@@ -40,8 +40,8 @@ export function ErrorPlot({ points, spacing, label }: Props) {
       bands: [{ series: [1, 2], fill: `${look.accent}26` }],
       series: [
         {},
-        hidden(),
-        hidden(),
+        { ...hidden(), spanGaps: true },
+        { ...hidden(), spanGaps: true },
         dots(look, "estimated"),
         dots(look, "hybrid"),
         dots(look, "actual"),
@@ -56,17 +56,23 @@ export function ErrorPlot({ points, spacing, label }: Props) {
   return <Plot build={build} data={data} height={280} label={label} tip={(n) => <PointTip point={points[n]} />} />;
 }
 
+/** The band is that of whole estimates: counts that are known in part have bounds of their own, which are far narrower. */
+export function hasBand(point: Point): boolean {
+  return methodOf(point) === "estimated";
+}
+
 const OUTSIDE = 6; // the series of points outside their bounds
 
 function columns(points: Point[], spacing: Spacing): uPlot.AlignedData {
   const errors = points.map(errorOf);
   const only = (wanted: (point: Point) => boolean) =>
     points.map((point, n) => (wanted(point) ? (errors[n] ?? null) : null));
+  const bound = (upper: 0 | 1) => points.map((point) => (hasBand(point) ? allowedErrors(point)[upper] : null));
   const inside = (method: Method) => only((point) => within(point) && methodOf(point) === method);
   return [
     points.map((point, n) => (spacing === "time" ? point.time : n + 1)),
-    points.map((point) => allowedErrors(point)[1]),
-    points.map((point) => allowedErrors(point)[0]),
+    bound(1),
+    bound(0),
     inside("estimated"),
     inside("hybrid"),
     inside("actual"),

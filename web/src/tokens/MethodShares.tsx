@@ -1,12 +1,18 @@
 // How the counts were made: which share a provider had counted before, wholly or in part.
 import { METHOD_COLOURS } from "./ErrorPlot.tsx";
-import { METHODS, type Method, type ModelTokens, percent } from "./estimates.ts";
+import { errorOf, METHODS, type Method, type ModelTokens, median, percent } from "./estimates.ts";
 
 const MEANING: Record<Method, string> = {
   actual: "the provider counted this very prompt before",
   hybrid: "the provider counted its beginning before, the rest is estimated",
   estimated: "nothing of it was counted before",
 };
+
+/** How far off the counts of one method were. */
+function errorWords({ points }: ModelTokens, method: Method): string {
+  const errors = points.filter((point) => point.method === method).map((point) => Math.abs(errorOf(point)));
+  return errors.length > 0 ? `; median error ${percent(median(errors), 1)}` : "";
+}
 
 export function MethodShares({ one }: { one: ModelTokens }) {
   const known = METHODS.reduce((sum, method) => sum + one.methods[method], 0);
@@ -35,7 +41,7 @@ export function MethodShares({ one }: { one: ModelTokens }) {
                 </dt>
                 <dd>
                   <b>{percent(one.methods[method] / known)}</b>
-                  {` (${one.methods[method].toLocaleString("en")}) ${MEANING[method]}`}
+                  {` (${one.methods[method].toLocaleString("en")}) ${MEANING[method]}${errorWords(one, method)}`}
                 </dd>
               </div>
             ))}

@@ -5,7 +5,7 @@ import { adjust, route } from "../router.ts";
 import { axis, fullMoment, type Look, PADDING, roundCount, timeAxis } from "../ui/plot/look.ts";
 import { type Build, Plot } from "../ui/plot/Plot.tsx";
 import { type Choice, Switch } from "../ui/Switch.tsx";
-import { ErrorPlot, METHOD_COLOURS, type Spacing } from "./ErrorPlot.tsx";
+import { ErrorPlot, hasBand, METHOD_COLOURS, type Spacing } from "./ErrorPlot.tsx";
 import { bySize, METHODS, type ModelTokens, methodOf, type Point, signed, WHOLE, within } from "./estimates.ts";
 import { PointTip } from "./PointTip.tsx";
 
@@ -71,10 +71,12 @@ function Legend({ one }: { one: ModelTokens }) {
         <span class="swatch stroke" aria-hidden="true" />
         median of the last 15
       </li>
-      <li>
-        <span class="swatch band" aria-hidden="true" />
-        errors that the bounds allow
-      </li>
+      {one.points.some(hasBand) && (
+        <li>
+          <span class="swatch band" aria-hidden="true" />
+          errors that the bounds of estimates allow
+        </li>
+      )}
     </ul>
   );
 }
