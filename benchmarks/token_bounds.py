@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from benchmarks.token_fit import Seen
 
-OUTSIDE = 0.05
+OUTSIDE = 0.045
 """The share of samples that may be outside."""
-PULL, PULL_KIND = 3.0, 10.0
-"""How strongly the level above counts for a family, and for a kind of models of a family."""
+PULL, PULL_KIND, PULL_NEAR = 3.0, 10.0, 40.0
+"""How strongly the level above counts for a family, for a kind of its models, and what was found on other samples."""
 LEAST, FARTHEST = 30.0, 0.4
 """Errors are relative to no less than so many tokens; a sample further off than this share counts as no further."""
 STEPS = (1.0, 0.4, 0.15, 0.05)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from benchmarks.ridge import Belief, Row, solve
-from benchmarks.token_bounds import FIELDS, PULL, PULL_KIND, UNKNOWN_TEXT, Miss, fit_errors, miss_of
+from benchmarks.token_bounds import FIELDS, PULL, PULL_KIND, PULL_NEAR, UNKNOWN_TEXT, Miss, fit_errors, miss_of
 from benchmarks.token_corpus import load
 from penstock._tokens import text_features
 from penstock._tokens.families import DEFAULT_FAMILY, FEATURE_NAMES, Constants, Tables, load_tables
@@ -43,6 +43,8 @@ NARROW = {
     "schema": 0.1, "forced": 12, "format": 40, "shape": 0.3,
 }  # fmt: skip
 """How far a kind of models may be from its family."""
+NEAR = {name: value / 2 for name, value in NARROW.items()}
+"""How far it may be from what was found elsewhere, on many samples."""
 TOLD = {
     "base": 5, "message": 1, "text": 0.005, "call": 4, "result": 4, "parallel": 25,
     "hidden": 100, "thinking": 10, "citations": 60,
@@ -84,7 +86,7 @@ def fit(rows: Sequence[Seen], facts: Tables, start: dict[str, Constants] | None 
     """The constants of every family there is, seen or not; without bounds. `start` takes the place of all priors."""
     if start is not None:
         ours = {name: [row for row in rows if name in _line(row.family, facts)] for name in start}
-        return {name: _fitted(ours[name], start[name], NARROW) if ours[name] else start[name] for name in start}
+        return {name: _fitted(ours[name], start[name], NEAR) if ours[name] else start[name] for name in start}
     found: dict[str, Constants] = {}
     for name, family in facts.families.items():
         if name == DEFAULT_FAMILY:
@@ -171,16 +173,20 @@ def bounded(rows: Sequence[Seen], facts: Tables, start: dict[str, Constants] | N
                 for name in _line(row.family, facts):
                     misses[name].append(miss)
     found = fit(rows, facts, start)
+    if start is not None:
+        errors = {name: fit_errors(misses[name], above, PULL_NEAR) for name, above in start.items()}
+        return {name: _with_errors(constants, errors[name]) for name, constants in found.items()}
     errors = {DEFAULT_FAMILY: fit_errors(misses[DEFAULT_FAMILY], Constants())}
     for name, family in facts.families.items():
         if name != DEFAULT_FAMILY:
             pull = PULL if family.parent == DEFAULT_FAMILY else PULL_KIND
             errors[name] = fit_errors(misses[name], errors[family.parent], pull)
     errors[DEFAULT_FAMILY] = _unknown_errors(rows, facts, found[DEFAULT_FAMILY])
-    return {
-        name: msgspec.structs.replace(constants, **{key: round(getattr(errors[name], key), 3) for key in FIELDS})
-        for name, constants in found.items()
-    }
+    return {name: _with_errors(constants, errors[name]) for name, constants in found.items()}
+
+
+def _with_errors(constants: Constants, errors: Constants) -> Constants:
+    return msgspec.structs.replace(constants, **{key: round(getattr(errors, key), 3) for key in FIELDS})
 
 
 def _unknown_errors(rows: Sequence[Seen], facts: Tables, constants: Constants) -> Constants:
