@@ -163,11 +163,11 @@ def test_the_length_is_read_from_the_header(kind: str) -> None:
         ("gemini-2.5-flash", "audio/wav", "wav", 640), ("gemini-2.5-flash", "video/mp4", "mp4", 5260),
         # ai.google.dev/gemini-api/docs/media-resolution: 70 a frame and the sound
         ("gemini-3-pro-preview", "video/mp4", "mp4", 2040),
-        # platform.openai.com/docs/guides/realtime-costs: a token in 100 ms
+        # developers.openai.com/api/docs/guides/realtime-costs: a token in 100 ms
         ("gpt-4o-audio-preview", "audio/mpeg", "mp3", 200),
-        # mistral-common: a token in 80 ms
+        # A token in 80 ms, not looked up
         ("voxtral-small-latest", "audio/wav", "wav", 250),
-        # docs.aws.amazon.com/nova/latest/userguide/modalities-video.html: 2,880 for 10 seconds
+        # docs.aws.amazon.com/nova/latest/userguide/modalities-video.html: a frame a second; its 288 tokens not looked up
         ("amazon.nova-pro-v1", "video/mp4", "mp4", 5760),
     ],
 )  # fmt: skip
