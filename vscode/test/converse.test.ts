@@ -170,19 +170,16 @@ test("the count of a large prompt does not share the connection with its request
 });
 
 test("a count that does not come delays nothing, and the local estimate is shown", async () => {
-  const answer: { late?: () => void } = {};
-  const server = await answering({
-    count: (seen, response) => {
-      answer.late = () => void counted({ tokens: 7, method: "actual", low: 7, high: 7 })(seen, response);
-    },
-  });
+  const { promise: asked, resolve: held } = Promise.withResolvers<() => void>();
+  const late = counted({ tokens: 7, method: "actual", low: 7, high: 7 });
+  const server = await answering({ count: (seen, response) => held(() => late(seen, response)) });
   const told: PromptSize[] = [];
   const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const onPrompt = (_: object, size: PromptSize) => (told.push(size) === 1 ? first : second).resolve();
   await ask(HI, services(server.url, { notices: { onPrompt }, slowCount: 20 }));
   await first.promise;
   assert.deepEqual(told, [{ tokens: 6, method: "estimated", limit: 1000 }]);
-  answer.late?.();
+  (await asked)();
   await second.promise;
   assert.equal(told[1]?.method, "actual", "a late count is better than the estimate");
 });
