@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from penstock._engines.config import Config
 from penstock._gateway.config import GatewayConfig, JournalTable
@@ -18,6 +19,7 @@ from penstock._gateway.journal import Journal, PriceList, usage_cost
 from penstock._gateway.limits import CallerLimits
 from penstock._gateway.telemetry import Telemetry
 from penstock._store.journal import TRIM_INTERVAL, JournalEntry, JournalStore
+from penstock._store.journal_queries import JournalHistory
 from penstock._store.sqlite import IN_MEMORY, connect
 from penstock.events import Usage
 from tests.gateway.loopback_server import START_LIMIT
@@ -123,6 +125,10 @@ def test_a_journal_of_an_older_version_is_given_what_it_lacks(tmp_path: Path) ->
     journal = open_in(tmp_path)
     journal.write_row(row())
     assert [turn.key for _, turn in rows_of(journal).turns()] == ["k", "old"]
+    estimated = replace(row(), estimate=9, low=8, high=11, method="hybrid", factor=1.1)
+    JournalHistory(rows_of(journal)).add_estimate(estimated)
+    journal.flush()
+    assert [turn.method for _, turn in rows_of(journal).turns()] == ["hybrid", ""]
     journal.close()
 
 

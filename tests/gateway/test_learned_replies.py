@@ -155,6 +155,22 @@ def test_a_history_that_the_gateway_stores() -> None:
 
 
 @pytest.mark.row("T2")
+def test_a_prompt_with_a_deep_input() -> None:
+    """What a model once wrote may be deeper than a body, and the conversation is still counted."""
+    deep: Any = {}
+    for _ in range(400):
+        deep = {"a": deep}
+    call, said = {"callId": "c1", "name": "read_gauge", "input": deep}, [{"value": ASKED}]
+    messages = [{"role": 1, "content": said}, {"role": 2, "content": [call]}, {"role": 1, "content": said}]
+    body = {"version": 1, "model": "openai-chat/text", "messages": messages}
+    with gateway(replies()) as (running, _):
+        assert counted(running, "/vscode/count", body)[1] == "estimated"
+        assert post(f"{running.url}/vscode/chat", json=body).status_code == 200
+        settle(running)
+        assert counted(running, "/vscode/count", body) == (1500, "actual")
+
+
+@pytest.mark.row("T2")
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_large_prompt_is_learned_too(stream: bool) -> None:
     """Its body is converted in a thread, and too large to be estimated for the journal."""

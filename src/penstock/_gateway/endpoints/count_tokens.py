@@ -22,7 +22,7 @@ from penstock._messages.request_codecs import reader
 from penstock._providers.models import max_input_tokens
 from penstock._providers.models import model as find_model
 from penstock._tokens.estimate import Estimate, warning
-from penstock.errors import InputError, ProviderError
+from penstock.errors import InputError, ProviderError, TooDeep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,12 +61,11 @@ def _gemini_request(incoming: IncomingRequest) -> rq.Request:
 
 async def count_vscode(services: Services, incoming: IncomingRequest) -> bytes:
     """`/vscode/count`: counts a whole prompt (`messages`), or each text, message and tool of `items` separately."""
-    body = await incoming.offload(incoming.json_body)
-    name = strict.require_text(body, "model")
-    if "items" not in body and "messages" in body:
-        return await _count_vscode_prompt(services, incoming, name)
+    asked = await incoming.offload(lambda: _read_vscode_count(incoming))
+    if isinstance(asked, rq.Request):
+        return await _count_vscode_prompt(services, incoming, asked)
+    name, items = asked
     target = services.catalogue.target(name)
-    items = await incoming.offload(lambda: [_read_item(item) for item in lenient.get_list(body, "items")])
     model, provider = target.model, target.provider.name
     counts, factor = await services.estimators.run(
         incoming.caller.tenant,
@@ -80,9 +79,9 @@ async def count_vscode(services: Services, incoming: IncomingRequest) -> bytes:
     return msgspec.json.encode({"version": 1, **answer})
 
 
-async def _count_vscode_prompt(services: Services, incoming: IncomingRequest, name: str) -> bytes:
+async def _count_vscode_prompt(services: Services, incoming: IncomingRequest, request: rq.Request) -> bytes:
     """Count a prompt in the form of `/vscode/chat`, without asking the provider: an editor counts often."""
-    _, request = await incoming.offload(lambda: read_request(incoming, "vscode"))
+    name = request.model = request.model or services.catalogue.default_model
     incoming.caller.check_model(name)
     target = services.catalogue.target(name)
     count = await _estimate(services, incoming, request, target)
@@ -101,6 +100,17 @@ async def _count_vscode_prompt(services: Services, incoming: IncomingRequest, na
 
 
 _Item: TypeAlias = "str | tuple[rq.Message, ...] | rq.Request"
+
+
+def _read_vscode_count(incoming: IncomingRequest) -> rq.Request | tuple[str, list[_Item]]:
+    """Return a whole prompt, or the name of a model and items."""
+    try:
+        body = incoming.json_body()
+    except TooDeep:  # inputs of calls may be nested deeper than the rest of a body
+        return read_request(incoming, "vscode")[1]
+    if "messages" in body and "items" not in body:
+        return reader("vscode")(body)
+    return strict.require_text(body, "model"), [_read_item(item) for item in lenient.get_list(body, "items")]
 
 
 def _read_item(item: Any) -> _Item:
