@@ -207,10 +207,12 @@ class ReplyCapture:
         return self._events
 
     def _compact(self) -> None:
-        """Join consecutive deltas of one text, and drop the deltas that the estimator does not need."""
         reads, self._reads = self._reads, []
-        if self.full:
-            return
+        if not self.full:
+            self._join_texts(reads)
+
+    def _join_texts(self, reads: list[Sequence[Any]]) -> None:
+        """Join consecutive deltas of one text, and drop the deltas that the estimator does not need."""
         texts, index = list[str](), -1
         for event in merge_runs([*chain.from_iterable(reads)]):
             kind: Any = type(event)  # pyright: ignore[reportUnknownVariableType]
