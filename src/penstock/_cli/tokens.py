@@ -73,7 +73,13 @@ def _run(options: Namespace, config: GatewayConfig, estimator: HybridTokenEstima
     fit = _fit(estimator, source, counted, options) if options.fit else None
     factor = estimator.factor(*counted)
     if options.json:
-        report = {**counted._asdict(), **msgspec.to_builtins(found), "factor": factor, "fit": fit}
+        report = {
+            "model": counted.model,
+            "provider": counted.provider,
+            **msgspec.to_builtins(found),
+            "factor": factor,
+            "fit": fit,
+        }
         print(msgspec.json.encode({**report, "warning": near.message if near else None}).decode())
         return 0
     terminal.replace_unencodable()
@@ -167,7 +173,13 @@ def _fit(estimator: HybridTokenEstimator, source: Source, counted: CountedModel,
     given: Any = source.request.messages if source.body is None else source.body
     limit, reserve, shorten = options.fit, options.reserve, options.shorten_results
     return estimator.fit(
-        given, limit, reserve=reserve, **counted._asdict(), protocol=source.protocol, shorten_results=shorten
+        given,
+        limit,
+        reserve=reserve,
+        model=counted.model,
+        provider=counted.provider,
+        protocol=source.protocol,
+        shorten_results=shorten,
     )
 
 
