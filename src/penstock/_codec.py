@@ -363,8 +363,9 @@ class Encoder:
         """Reports an event whose `extra` or data has an unexpected shape. Only this event is lost, not the stream."""
         if STRICT:
             raise error
-        message = f"a {type(event).__name__} could not be written: it has an unexpected shape"
-        self.diagnostics.add("wrong-shape", message)
+        self.diagnostics.add(
+            "wrong-shape", f"a {type(event).__name__} could not be written: it has an unexpected shape"
+        )
 
     def report_loss(self, what: str) -> None:
         """Reports a loss. It must be a row of the protocol's LOSSES."""
