@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock._messages.request_codecs import reader
 from penstock._tokens.families import load_tables
 from penstock.events import Finish, Usage
 from penstock.request import Call, File, Message, Request, Result, Text, Tool, Turn
@@ -250,3 +251,88 @@ def test_a_request_names_its_own_model() -> None:
     request = Request(model="claude-sonnet-4-5", messages=[ASKED], tools=[TOOL])
     assert total(request, "") == total(request, "claude-sonnet-4-5") != total(request, "gpt-4o")
     assert load_tables().find_family("claude-sonnet-4-5").name == "claude"
+
+
+# ── what the provider counts and the request does not show ────────────────────────────────────────────────────────────
+
+BODIES: dict[str, dict[str, Any]] = {
+    "anthropic": {"model": "claude-sonnet-4", "max_tokens": 9, "messages": [{"role": "user", "content": PROSE}]},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": PROSE}]}], "generationConfig": {"temperature": 0.5}},
+    "openai-chat": {"model": "gpt-4o", "messages": [{"role": "user", "content": PROSE}]},
+    "responses": {"model": "gpt-4o", "input": PROSE},
+}
+CONTEXT = [
+    ("gemini", {"cachedContent": "cachedContents/1"}),
+    ("responses", {"prompt": {"id": "pmpt_1"}}),
+    ("responses", {"previous_response_id": "resp_1"}),
+    ("responses", {"conversation": "conv_1"}),
+    ("responses", {"conversation": {"id": "conv_1"}}),
+    ("responses", {"input": [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": PROSE}]}),
+    ("anthropic", {"container": {"skills": [{"type": "anthropic", "skill_id": "pdf"}]}}),
+    ("anthropic", {"container": "container_1"}),
+]
+COUNTED = [
+    ("gemini", {"generationConfig": {"temperature": 0.5, "mediaResolution": "MEDIA_RESOLUTION_LOW"}}),
+    ("anthropic", {"mcp_servers": [{"type": "url", "url": "https://mcp.example.com", "name": "tides"}]}),
+    ("anthropic", {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
+    ("openai-chat", {"web_search_options": {}}),
+    ("openai-chat", {"documents": [{"title": "Tides", "text": "Low water at noon."}]}),
+    ("responses", {"truncation": "auto"}),
+    ("openai-chat", {"a_field_of_tomorrow": {"b": 1, "a": 2}}),
+]
+FREE = [
+    ("gemini", {"generationConfig": {"temperature": 1, "seed": 5}, "labels": {"a": "b"}, "safetySettings": []}),
+    ("anthropic", {"metadata": {"user_id": "u"}, "max_tokens": 500, "cache_control": {"type": "ephemeral"}}),
+    ("anthropic", {"stream": True, "service_tier": "auto", "mcp_servers": None}),
+    ("openai-chat", {"temperature": 0.2, "user": "u", "safety_identifier": "s", "logit_bias": {"1": 1}, "min_p": 0.1}),
+    ("responses", {"include": ["reasoning.encrypted_content"], "background": True, "store": False}),
+    ("responses", {"truncation": "disabled", "prompt_cache_retention": "24h", "previous_response_id": None}),
+]
+
+
+def read(protocol: str, fields: dict[str, Any]) -> Request:
+    return reader(protocol)({**BODIES[protocol], **fields})
+
+
+@pytest.mark.row("T2", "T5")
+@pytest.mark.parametrize(("protocol", "fields"), CONTEXT, ids=str)
+def test_a_context_on_the_server_teaches_nothing(protocol: str, fields: dict[str, Any]) -> None:
+    estimator = HybridTokenEstimator()
+    with_context, without = read(protocol, fields), read(protocol, {})
+    estimator.calibrate(with_context, turn("Low water.", input=50_000, output=4), "m", "p")
+    estimator.calibrate(with_context, 50_000, "m", "p", learn=False)
+    assert estimator.factor("m", "p").turns == 0
+    assert estimator.estimate_conversation(without, "m", "p").method == "estimated"
+    assert estimator.estimate_conversation(with_context, "m", "p").method == "estimated"
+    estimator.calibrate(without, 700, "m", "p")
+    assert estimator.estimate_conversation(with_context, "m", "p").method != "actual", "there is more than it shows"
+
+
+@pytest.mark.row("T2", "T5")
+def test_a_context_in_provider_options_teaches_nothing() -> None:
+    request = Request(messages=[ASKED], options={"openai": {"previousResponseId": "resp_1"}})
+    estimator = HybridTokenEstimator()
+    estimator.calibrate(request, 50_000, "gpt-4o")
+    assert estimator.factor("gpt-4o").turns == 0
+    assert estimator.estimate_conversation([ASKED], "gpt-4o").method == "estimated"
+
+
+@pytest.mark.row("T2", "T5")
+@pytest.mark.parametrize(("protocol", "fields"), COUNTED, ids=str)
+def test_a_field_that_may_be_counted_makes_another_prompt(protocol: str, fields: dict[str, Any]) -> None:
+    estimator = HybridTokenEstimator()
+    estimator.calibrate(read(protocol, fields), 9000, "m", "p")
+    assert estimator.factor("m", "p").turns == 0, "the estimate has nothing of it"
+    assert estimator.estimate_conversation(read(protocol, {}), "m", "p").method == "estimated"
+    again = {key: dict(reversed(value.items())) if isinstance(value, dict) else value for key, value in fields.items()}
+    found = estimator.estimate_conversation(read(protocol, again), "m", "p")
+    assert (found.method, found.tokens) == ("actual", 9000)
+
+
+@pytest.mark.row("T2", "T5")
+@pytest.mark.parametrize(("protocol", "fields"), FREE, ids=str)
+def test_a_field_that_changes_no_count_changes_nothing(protocol: str, fields: dict[str, Any]) -> None:
+    estimator = HybridTokenEstimator()
+    estimator.calibrate(read(protocol, fields), 700, "m", "p")
+    assert estimator.factor("m", "p").turns == 1
+    assert estimator.estimate_conversation(read(protocol, {}), "m", "p").method == "actual"

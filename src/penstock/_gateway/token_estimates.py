@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from penstock._fold import fold
 from penstock._store.journal_queries import JournalHistory
+from penstock._tokens.hidden_additions import has_hidden_context, list_uncounted_fields
 from penstock.errors import PenstockError
 from penstock.request import File, Reasoning, Result
 
@@ -168,7 +169,7 @@ class TurnEstimates:
 
     def _learn(self, turn: FinishedTurn) -> None:
         row, events = turn.row, turn.answer.events()
-        if not events or (not self.enabled and self._closed_at is None):
+        if not events or (not self.enabled and self._closed_at is None) or has_hidden_context(turn.request):
             return
         answer = fold(events)[0]
         estimator = self._estimators.find(row.tenant)
@@ -192,7 +193,8 @@ class TurnEstimates:
     def _add_estimate(self, estimator: HybridTokenEstimator, turn: FinishedTurn, answer: Turn) -> Row:
         row, request = turn.row, turn.request
         uncertain = find_uncertain_parts(request)
-        learn = "provider-tools" not in uncertain  # with such tools, the count may include what they added
+        # With such tools or fields, the count may include what the provider added.
+        learn = "provider-tools" not in uncertain and not list_uncounted_fields(request)
         found: Estimate = estimator.estimate_conversation(request, row.model, row.provider)
         estimator.calibrate(request, answer, row.model, row.provider, learn=learn)
         factor = round(estimator.factor(row.model, row.provider).value, 4) if learn else None

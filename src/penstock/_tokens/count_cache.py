@@ -18,7 +18,7 @@ import msgspec
 from penstock._fold import StreamUsage
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._lenient_json import as_json
-from penstock._tokens.hidden_additions import asks_to_think, read_endpoint
+from penstock._tokens.hidden_additions import asks_to_think, list_uncounted_fields, read_endpoint
 from penstock.events import Extra, Usage
 from penstock.request import Call, Message, Request, Result, Text, Turn
 
@@ -148,10 +148,19 @@ def _without_form(extra: Extra | None) -> Extra | None:
 
 
 def digest_frame(request: Request, name: str) -> bytes:
-    """Returns the digest of the model's name and of everything around the messages that changes the count."""
+    """Returns the digest of the model's name and of everything around the messages that may change the count."""
     tools = [msgspec.structs.replace(tool, cache="") if tool.cache else tool for tool in request.tools]
     hidden = (asks_to_think(request), read_endpoint(request))
-    return digest_bytes(encode_stable((name, tools, request.choice, request.settings.format, hidden)))
+    frame = encode_stable((name, tools, request.choice, request.settings.format, hidden))
+    fields = list_uncounted_fields(request)
+    return digest_bytes(frame + encode_stable(_sort_keys(fields)) if fields else frame)
+
+
+def _sort_keys(value: Any) -> Any:
+    """Returns a value of JSON whose objects have their keys in order."""
+    if isinstance(value, list):
+        return [_sort_keys(one) for one in value]
+    return {key: _sort_keys(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
 
 
 def digest_prefixes(frame: bytes, messages: Sequence[bytes]) -> list[bytes]:

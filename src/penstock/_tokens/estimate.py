@@ -29,6 +29,7 @@ from penstock._tokens.bpe import check_characters, count_by_length
 from penstock._tokens.conversation import Bound, FitResult, Shortening, check_limit, read_conversation
 from penstock._tokens.count_cache import Count, CountCache, TurnOutcome, digest_bytes, digest_message, read_outcome
 from penstock._tokens.families import Factor, Factors, Tables, build_factors, load_tables
+from penstock._tokens.hidden_additions import has_hidden_context, list_uncounted_fields
 from penstock._tokens.text_features import TEXT, FeatureCounter, ModelCounter
 
 if TYPE_CHECKING:
@@ -252,12 +253,16 @@ class HybridTokenEstimator:
     ) -> None:
         """Learns from a provider's report for this request: a turn, its usage, or only the input tokens.
 
-        The prompt is remembered with its count. With `learn`, the report also corrects the model's factor.
+        The prompt is remembered with its count. With `learn`, the report also corrects the model's factor, unless the
+        request has fields that cannot be counted here. Nothing is learned if a part of the prompt is on the server.
         """
         outcome = read_outcome(seen)
         if outcome.input is None or outcome.ran_tools:
             return  # no count, or one that includes the results of provider tools
         canonical = read_conversation(request, tools, protocol).request
+        if has_hidden_context(canonical):
+            return  # the count is of more than the request shows
+        learn = learn and not list_uncounted_fields(canonical)
         counter = self._counter(model or canonical.model, provider, refresh=learn)
         if not learn:  # nothing needs to be counted
             self._remember_prompt(count_cache.digest_request(canonical, counter.name), outcome)

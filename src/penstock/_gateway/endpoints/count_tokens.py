@@ -22,6 +22,7 @@ from penstock._messages.request_codecs import reader
 from penstock._providers.models import max_input_tokens
 from penstock._providers.models import model as find_model
 from penstock._tokens.estimate import Estimate, warning
+from penstock._tokens.hidden_additions import has_hidden_context
 from penstock.errors import InputError, ProviderError, TooDeep
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ async def count_request(services: Services, incoming: IncomingRequest, request: 
     request.model = request.model or services.catalogue.default_model
     incoming.caller.check_model(request.model)
     target = services.catalogue.target(request.model)
-    if target.provider.endpoint("count", target.model) is not None:
+    # A count endpoint is not asked about a context that is not sent to it: its answer would be too small.
+    if target.provider.endpoint("count", target.model) is not None and not has_hidden_context(request):
         found, record = await _ask_provider(services, incoming, request, source)
         if found is not None:
             count = _actual(found)
