@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
+import sqlite3
+import struct
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -123,6 +127,63 @@ def test_it_is_bounded_and_the_least_recently_used_go_first(path: Path, stores: 
         store.get("", ["0"])
     assert len(store) <= 100
     assert set(store.get("", ["0", "1", "199"])) == {"0", "199"}
+
+
+@pytest.mark.row("T4")
+@pytest.mark.parametrize(
+    ("held", "left"),
+    [
+        ({"a": 1000, "b": 10}, {"a": 70, "b": 10}),
+        ({"b": 10, "a": 1000}, {"a": 70, "b": 10}),
+        ({"a": 1000, "b": 500, "c": 5}, {"a": 38, "b": 37, "c": 5}),
+        ({"a": 200}, {"a": 80}),
+        ({**dict.fromkeys("bcdefgh", 9), "a": 500}, {**dict.fromkeys("bcdefgh", 9), "a": 17}),
+    ],
+    ids=str,
+)
+def test_one_tenant_does_not_take_the_room_of_others(
+    path: Path, stores: list[TokenStore], held: dict[str, int], left: dict[str, int]
+) -> None:
+    """The rows that a tenant writes one by one, and the factors that it learns."""
+    store = TokenStore(path, rows=80, factors=80)
+    stores.append(store)
+    for tenant, rows in held.items():
+        for number in range(rows):
+            store.factors.update(tenant, f"m{number}", lambda _: b"{}")
+        store.put(tenant, {f"{number:x}": b"x" for number in range(rows)})
+    for table, form in (("counts", "{:x}"), ("factors", "m{}")):
+        keys = [form.format(number) for number in range(1000)]
+        counted = {tenant: len(store.read(table, tenant, keys)) for tenant in held}
+        assert sum(counted.values()) <= 80 + (80 if table == "counts" else 0)  # counts are checked only now and then
+        small = [tenant for tenant in held if held[tenant] <= 10]
+        assert {tenant: counted[tenant] for tenant in small} == {tenant: held[tenant] for tenant in small}
+    assert counted == pytest.approx(left, abs=2)
+
+
+@pytest.mark.row("T4")
+def test_counts_of_messages_go_before_the_counts_of_prompts(path: Path, stores: list[TokenStore]) -> None:
+    store = TokenStore(path, rows=400)
+    stores.append(store)
+    estimator = HybridTokenEstimator(counts=store, learned=store.factors, tenant="a")
+    estimator.calibrate(TALK, 5000, "gpt-4o")
+    for number in range(900):
+        estimator.estimate_message(Message("user", [Text(text=f"{number}")]), "gpt-4o")
+    assert len(store) <= 400 + 256
+    again = HybridTokenEstimator(counts=store, learned=store.factors, tenant="a")
+    assert again.estimate_conversation(TALK, "gpt-4o").tokens == 5000
+
+
+@pytest.mark.parametrize(
+    "row", [b"", b"x", struct.pack("<dd", math.nan, 1), struct.pack("<dd", 5, math.inf), struct.pack("<dd", -5, 0)]
+)
+def test_a_count_that_cannot_be_right_is_not_used(path: Path, stores: list[TokenStore], row: bytes) -> None:
+    _, first = made(path, stores)
+    plain = first.estimate_conversation(TALK, "gpt-4o")
+    first.calibrate(TALK, 5000, "gpt-4o", learn=False)
+    with closing(sqlite3.connect(path)) as other, other:
+        assert other.execute("UPDATE counts SET value = ?", (row,)).rowcount > len(TALK)
+    _, second = made(path, stores)
+    assert second.estimate_conversation(TALK, "gpt-4o") == plain
 
 
 def test_tenants_see_only_their_own(path: Path, stores: list[TokenStore]) -> None:

@@ -1,6 +1,7 @@
 """Token counts and correction factors in one SQLite file, shared by any number of processes.
 
-Counts are a cache: the least recently used are deleted first, and while the file is locked for long they are computed
+Counts are a cache: when there is no room, tenants with more than their share lose rows first, and each loses counts of
+messages before counts of prompts, the least recently used first. While the file is locked for long they are computed
 again. Factors change under a lock, so that no process loses what another learned. A file that is not a database any
 more is moved aside with a line in the log, and a new one is created; of several processes only one moves it.
 """
@@ -32,16 +33,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_COUNTS = 200_000  # rows
+MAX_FACTORS = 10_000  # rows
+SHARES = 8  # a tenant has at most this part of the rows while others need the room
 TOUCH_INTERVAL = 60.0  # seconds in which another use of a row is not recorded
 TRIM_INTERVAL = 256  # rows written between two checks of their number
 RETRY_INTERVAL = 1.0  # seconds in which no counts are written after the file was locked
 KEYS_PER_QUERY = 400
 SIDECAR_SUFFIXES = ("-wal", "-shm")  # files that SQLite creates beside a database
+# What goes first. Keys of prompts begin with `p`, others are hexadecimal: a prompt's count cannot be computed again.
+_ORDER = {"counts": "(key >= 'p'), used, rowid", "factors": "used, rowid"}
 log = logging.getLogger("penstock.store")
 _CREATE = """
 CREATE TABLE IF NOT EXISTS counts (tenant TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, used REAL NOT NULL,
     PRIMARY KEY (tenant, key));
-CREATE INDEX IF NOT EXISTS counts_used ON counts (used);
+DROP INDEX IF EXISTS counts_used;
+CREATE INDEX IF NOT EXISTS counts_order ON counts ((key >= 'p'), used);
+CREATE INDEX IF NOT EXISTS counts_tenant_order ON counts (tenant, (key >= 'p'), used);
 CREATE TABLE IF NOT EXISTS factors (tenant TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, used REAL NOT NULL,
     PRIMARY KEY (tenant, key))"""
 
@@ -62,13 +69,14 @@ class TokenStore:
         path: Path | str = IN_MEMORY,
         *,
         rows: int = MAX_COUNTS,
+        factors: int = MAX_FACTORS,
         clock: Callable[[], float] = time.time,
         timeout: float = LOCK_TIMEOUT,
     ) -> None:
         self.path: Path = Path(path)
         self.factors: FactorTable = FactorTable(self)
         self.moved: list[Path] = []  # damaged files, where they are now
-        self._max_rows, self._clock, self._timeout = rows, clock, timeout
+        self._max_rows, self._max_factors, self._clock, self._timeout = rows, factors, clock, timeout
         self._locked_until = 0.0  # by the monotonic clock: until then no counts are written
         self._warned = False  # of a file that cannot be written; reset when it can
         self._written = 0  # rows since the last check of their number
@@ -138,11 +146,27 @@ class TokenStore:
         self._written += len(rows)
         if self._written >= min(TRIM_INTERVAL, self._max_rows):
             self._written = 0
-            self._connection.execute(
-                "DELETE FROM counts WHERE rowid IN (SELECT rowid FROM counts ORDER BY used, rowid"
-                " LIMIT max(0, (SELECT count(*) FROM counts) - ?))",
-                (self._max_rows,),
-            )
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._trim("counts", self._max_rows)
+
+    def _trim(self, table: str, most: int) -> None:
+        """Deletes rows beyond a number: first of the tenants with more than their share, those with most of them."""
+        over = self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] - most  # noqa: S608 - two tables
+        if over <= 0:
+            return
+        query = f"SELECT tenant, count(*) FROM {table} GROUP BY tenant"  # noqa: S608 - two tables
+        held: dict[str, int] = dict(self._connection.execute(query))
+        for tenant, rows in _split_excess(held, over, max(most // SHARES, 1)).items():
+            self._delete_oldest(table, "WHERE tenant = ?", tenant, rows)
+            over -= rows
+        if over > 0:
+            self._delete_oldest(table, "", None, over)
+
+    def _delete_oldest(self, table: str, where: str, tenant: str | None, rows: int) -> None:
+        query = f"SELECT rowid FROM {table} {where} ORDER BY {_ORDER[table]} LIMIT ?"  # noqa: S608 - two tables
+        values = (rows,) if tenant is None else (tenant, rows)
+        self._connection.execute(f"DELETE FROM {table} WHERE rowid IN ({query})", values)  # noqa: S608 - as above
 
     def _execute_many(self, query: str, rows: Sequence[tuple[object, ...]]) -> None:
         with self._connection:
@@ -157,6 +181,8 @@ class TokenStore:
             value = change(None if row is None else row[0])
             values = (tenant, key, value, self._clock())
             self._connection.execute("INSERT OR REPLACE INTO factors VALUES (?, ?, ?, ?)", values)
+            if row is None:
+                self._trim("factors", self._max_factors)
         return value
 
     # ── damaged files ─────────────────────────────────────────────────────────────────────────────
@@ -223,6 +249,20 @@ class TokenStore:
         for side in SIDECAR_SUFFIXES:
             with suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + side).unlink()
+
+
+def _split_excess(held: Mapping[str, int], over: int, share: int) -> dict[str, int]:
+    """Returns how many rows each tenant above its share loses: those with the most rows come down to one level."""
+    tenants = sorted((tenant for tenant in held if held[tenant] > share), key=held.__getitem__, reverse=True)
+    level, number = share, len(tenants)
+    for position in range(1, len(tenants) + 1):
+        below = held[tenants[position]] if position < number else share
+        freed = sum(held[other] - below for other in tenants[:position])
+        if freed >= over:  # the level is between this tenant and the next one
+            level, number = below + (freed - over) // position, position
+            break
+    lost = {tenant: held[tenant] - level for tenant in tenants[:number]}
+    return {tenant: min(rows, over) for tenant, rows in lost.items() if rows > 0}
 
 
 def _is_sound(path: Path) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 
 from penstock._fold import StreamUsage
-from penstock._input_limits import NestingError, decode_bounded
+from penstock._input_limits import MAX_COUNT, NestingError, decode_bounded
 from penstock._lenient_json import as_json
 from penstock._tokens.hidden_additions import asks_to_think, list_uncounted_fields, read_endpoint
 from penstock.events import Extra, Usage
@@ -31,20 +31,22 @@ Count: TypeAlias = tuple[float, float]
 SIZE = 16  # bytes of a digest
 _PAIR = struct.Struct("<dd")
 _encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
 class CountCache:
     """Keeps the most recently used counts in memory; reads and writes the others in the store.
 
     Threads may share it without a lock: each step is one atomic operation on a dict. A row that another thread removed
-    in between is counted again.
+    in between is counted again. `prefix` separates the keys in the store from those of other caches.
     """
 
-    def __init__(self, store: CountStore | None = None, tenant: str = "", rows: int = 50_000) -> None:
+    def __init__(self, store: CountStore | None = None, tenant: str = "", rows: int = 50_000, prefix: str = "") -> None:
         self._rows: OrderedDict[bytes, Count] = OrderedDict()
         self._store = store
         self._tenant = tenant
         self._max_rows = rows
+        self._prefix = prefix
         self.counted: int = 0  # how often `count` was called
 
     def __len__(self) -> int:
@@ -68,14 +70,15 @@ class CountCache:
         found = {key: row for key in keys if (row := memory.get(key)) is not None}
         missing = [key for key in keys if key not in found]
         if missing and self._store is not None:
-            rows = self._store.get(self._tenant, [key.hex() for key in missing])
-            found |= {bytes.fromhex(key): _PAIR.unpack(row) for key, row in rows.items() if len(row) == _PAIR.size}
+            names = {self._prefix + key.hex(): key for key in missing}
+            rows = self._store.get(self._tenant, names)
+            found |= {names[name]: count for name, row in rows.items() if (count := _read_count(row)) is not None}
         return found
 
     def add(self, rows: Mapping[bytes, Count]) -> None:
         self._add_to_memory(rows)
         if self._store is not None:
-            self._store.put(self._tenant, {key.hex(): _PAIR.pack(*count) for key, count in rows.items()})
+            self._store.put(self._tenant, {self._prefix + key.hex(): _PAIR.pack(*count) for key, count in rows.items()})
 
     def clear(self) -> None:
         """Forgets the counts in memory, not those in the store."""
@@ -103,13 +106,22 @@ class CountCache:
                 memory.popitem(last=False)
 
 
+def _read_count(row: bytes) -> Count | None:
+    """Returns the count of a stored row; None for a row that holds none."""
+    try:
+        tokens, error = _PAIR.unpack(row)
+    except (struct.error, TypeError):
+        return None
+    return (tokens, error) if 0 <= tokens <= MAX_COUNT and 0 <= error <= MAX_COUNT else None
+
+
 # ── digests ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def encode_stable(value: Any) -> bytes:
+def encode_stable(value: Any, encode: Callable[[Any], bytes] = _encode) -> bytes:
     """Encodes a value; equal values have equal bytes."""
     try:
-        return _encode(value)
+        return encode(value)
     except UnicodeEncodeError:  # half a surrogate pair, which JSON cannot contain
         return as_json(msgspec.to_builtins(value)).encode()
 
@@ -153,14 +165,7 @@ def digest_frame(request: Request, name: str) -> bytes:
     hidden = (asks_to_think(request), read_endpoint(request))
     frame = encode_stable((name, tools, request.choice, request.settings.format, hidden))
     fields = list_uncounted_fields(request)
-    return digest_bytes(frame + encode_stable(_sort_keys(fields)) if fields else frame)
-
-
-def _sort_keys(value: Any) -> Any:
-    """Returns a value of JSON whose objects have their keys in order."""
-    if isinstance(value, list):
-        return [_sort_keys(one) for one in value]
-    return {key: _sort_keys(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
+    return digest_bytes(frame + encode_stable(fields, _encode_sorted) if fields else frame)
 
 
 def digest_prefixes(frame: bytes, messages: Sequence[bytes]) -> list[bytes]:

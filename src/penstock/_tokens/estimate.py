@@ -88,7 +88,7 @@ class HybridTokenEstimator:
         self._factors: dict[str, Factor] = {}
         self._models: dict[tuple[str, str], ModelCounter] = {}
         self.cache: CountCache = CountCache(counts, tenant)
-        self._prompts = CountCache(counts, tenant, prompts)
+        self._prompts = CountCache(counts, tenant, prompts, "p")  # the store keeps these longest
 
     # ── counting ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,10 +8,10 @@ gets. It also finds the fields that the estimator cannot count, and those that n
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from penstock._lenient_fields import as_object
 from penstock.request import Opaque
 
 if TYPE_CHECKING:
@@ -87,11 +87,9 @@ def has_hidden_context(request: Request) -> bool:
     )
 
 
-def _select_fields(fields: Any) -> Any:
-    if not isinstance(fields, Mapping):
-        return fields
+def _select_fields(fields: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, value in fields.items():
+    for key, value in as_object(fields).items():
         name = _plain_name(key)
         if not name or value is None or name in _FREE_FIELDS or _DEFAULTS.get(name) == value:
             continue
@@ -103,9 +101,7 @@ def _select_fields(fields: Any) -> Any:
     return found
 
 
-def _names_context(fields: Any) -> bool:
-    if not isinstance(fields, Mapping):
-        return False
+def _names_context(fields: dict[str, Any]) -> bool:
     nested = (value for name, value in fields.items() if name in _NESTED_FIELDS)
     return not _CONTEXT_FIELDS.isdisjoint(fields) or any(map(_names_context, nested))
 
