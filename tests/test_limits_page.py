@@ -45,6 +45,7 @@ OTHERS = {
     "token_estimates.MAX_PAUSE",
     "token_estimators.MAX_ROWS",
     "token_estimators.MAX_TENANTS",
+    "count_cache._MAX_LOOKED_UP",
     "families._MAX_CHANGE",
     "families._MAX_NAMES",
     "journal_queries.MAX_ROWS",

@@ -185,7 +185,7 @@ class Services:
         limit = self.catalogue.input_limit(request.model)
         if not LimitWarning.is_possible(len(incoming.raw), limit.tokens):
             return None
-        return LimitWarning(self.estimators, incoming.caller.tenant, request, limit, out)
+        return LimitWarning(self.estimators, incoming.caller.tenant, request, limit, out, len(incoming.raw))
 
     def record_refusal(self, incoming: IncomingRequest, protocol: str, fault: Fault) -> None:
         """Count and journal a request that was not admitted."""

@@ -1,8 +1,10 @@
 """The gateway's token estimators: one for each tenant, over one store, for counting, learning and warnings.
 
 They read and write SQLite and digest whole prompts, so no method of them is called on the event loop: requests use
-`run`, which counts in a thread; `TurnEstimates` learns in another one. Both share the estimators, which are made for
-that. The store holds digests and numbers only.
+`run`, which counts in a thread; `TurnEstimates` learns in another one. All share the estimators, which are made for
+that. Large requests are counted in a thread of their own, one of each tenant at a time, so that small counts do not
+wait for them and tenants take turns. No count is refused for its size: the body has its own limit. The store holds
+digests and numbers only.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakValueDictionary
 
 from penstock._gateway.callers import ANONYMOUS
 from penstock._gateway.config import GatewayConfig, data_path
@@ -34,6 +37,7 @@ T = TypeVar("T")
 FILE = "tokens.sqlite"
 MAX_TENANTS = 64  # estimators in memory; the store has the counts of all tenants
 MAX_ROWS = 5_000  # counts of messages, and prompts, that an estimator holds in memory
+SMALL_BODY = 64 * 1024  # bytes of a request that is counted at once
 LOCK_TIMEOUT = 0.25  # seconds to wait for another process that writes to the store
 WARNING_HEADER = b"x-penstock-warning"
 WARNING_TIMEOUT = 1.0  # seconds that an answer waits for the estimate of its prompt
@@ -50,13 +54,22 @@ class TokenEstimators:
         self._lock = threading.Lock()  # for `_estimators` and `_store`
         self._estimators: OrderedDict[str, HybridTokenEstimator] = OrderedDict()
         self._store: TokenStore | None = None
-        self._pool: ThreadPoolExecutor | None = None
+        self._pools: dict[bool, ThreadPoolExecutor] = {}  # for large and for small requests
+        self._large: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by tenant
 
-    async def run(self, tenant: str, count: Callable[[HybridTokenEstimator], T]) -> T:
-        """Call `count` with the tenant's estimator in the counting thread."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, "penstock-counting")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: count(self.find(tenant)))
+    async def run(self, tenant: str, count: Callable[[HybridTokenEstimator], T], size: int = 0) -> T:
+        """Call `count` with the tenant's estimator in a counting thread. `size`: the bytes of the request."""
+        if size <= SMALL_BODY:
+            return await self._run(tenant, count, large=False)
+        turn = self._large.setdefault(tenant, asyncio.Lock())
+        async with turn:
+            return await self._run(tenant, count, large=True)
+
+    async def _run(self, tenant: str, count: Callable[[HybridTokenEstimator], T], *, large: bool) -> T:
+        pool = self._pools.get(large)
+        if pool is None:
+            pool = self._pools[large] = ThreadPoolExecutor(1, f"penstock-counting{'-large' * large}")
+        return await asyncio.get_running_loop().run_in_executor(pool, lambda: count(self.find(tenant)))
 
     def find(self, tenant: str) -> HybridTokenEstimator:
         """Return the estimator of a tenant. Not for the event loop.
@@ -74,9 +87,9 @@ class TokenEstimators:
             return found
 
     def close(self) -> None:
-        """Close the store once the running count is finished."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        """Close the store once the running counts are finished."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)
         if self._store is not None:
             self._store.close()
 
@@ -106,10 +119,16 @@ class LimitWarning:
     """
 
     def __init__(
-        self, estimators: TokenEstimators, tenant: str, request: Request, limit: InputLimit, out: ResponseWriter
+        self,
+        estimators: TokenEstimators,
+        tenant: str,
+        request: Request,
+        limit: InputLimit,
+        out: ResponseWriter,
+        size: int,
     ) -> None:
         self.headers: Headers = ()
-        self._out = out
+        self._out, self._size = out, size
         self._task = asyncio.get_running_loop().create_task(self._estimate(estimators, tenant, request, limit))
 
     @staticmethod
@@ -126,7 +145,9 @@ class LimitWarning:
     async def _estimate(self, estimators: TokenEstimators, tenant: str, request: Request, limit: InputLimit) -> None:
         try:
             found = await estimators.run(
-                tenant, lambda estimator: estimator.preflight(request, limit.tokens, limit.model, limit.provider)
+                tenant,
+                lambda estimator: estimator.preflight(request, limit.tokens, limit.model, limit.provider),
+                self._size,
             )
         except Exception as error:  # noqa: BLE001 — the turn is answered without a warning
             log.debug("a prompt could not be estimated: %s", error)

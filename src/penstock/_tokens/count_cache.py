@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Count: TypeAlias = tuple[float, float]
 SIZE = 16  # bytes of a digest
+_MAX_LOOKED_UP = 10_000  # more counts at once are neither read from the store nor written to it
 _PAIR = struct.Struct("<dd")
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
@@ -69,7 +70,7 @@ class CountCache:
         memory = self._rows
         found = {key: row for key in keys if (row := memory.get(key)) is not None}
         missing = [key for key in keys if key not in found]
-        if missing and self._store is not None:
+        if missing and self._store is not None and len(missing) <= _MAX_LOOKED_UP:
             names = {self._prefix + key.hex(): key for key in missing}
             rows = self._store.get(self._tenant, names)
             found |= {names[name]: count for name, row in rows.items() if (count := _read_count(row)) is not None}
@@ -77,7 +78,7 @@ class CountCache:
 
     def add(self, rows: Mapping[bytes, Count]) -> None:
         self._add_to_memory(rows)
-        if self._store is not None:
+        if self._store is not None and len(rows) <= _MAX_LOOKED_UP:
             self._store.put(self._tenant, {self._prefix + key.hex(): _PAIR.pack(*count) for key, count in rows.items()})
 
     def clear(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -16,6 +17,7 @@ from penstock._gateway import read_tables
 from penstock._gateway.endpoints import IncomingRequest, read_request
 from penstock._gateway.endpoints.models import read_policy
 from penstock._gateway.token_estimators import count_headers
+from penstock._input_limits import MAX_COUNT
 from penstock._messages.context_trimming import estimate_request
 from penstock._messages.convert import convert_request
 from penstock._messages.request_codecs import reader
@@ -23,7 +25,7 @@ from penstock._providers.models import max_input_tokens
 from penstock._providers.models import model as find_model
 from penstock._tokens.estimate import Estimate, warning
 from penstock._tokens.hidden_additions import has_hidden_context
-from penstock.errors import InputError, ProviderError, TooDeep
+from penstock.errors import BadRequest, InputError, ProviderError, TooDeep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +58,7 @@ async def count_gemini(services: Services, incoming: IncomingRequest) -> bytes:
 
 def _gemini_request(incoming: IncomingRequest) -> rq.Request:
     body = incoming.json_body()
-    inner = lenient.get_object(body, "generateContentRequest") or body
+    inner = strict.get_object(body, "generateContentRequest") or body
     return reader("gemini")({"contents": [], **inner})
 
 
@@ -66,6 +68,7 @@ async def count_vscode(services: Services, incoming: IncomingRequest) -> bytes:
     if isinstance(asked, rq.Request):
         return await _count_vscode_prompt(services, incoming, asked)
     name, items = asked
+    incoming.caller.check_model(name)
     target = services.catalogue.target(name)
     model, provider = target.model, target.provider.name
     counts, factor = await services.estimators.run(
@@ -74,6 +77,7 @@ async def count_vscode(services: Services, incoming: IncomingRequest) -> bytes:
             [_count_item(estimator, item, model, provider) for item in items],
             estimator.factor(model, provider).value,
         ),
+        len(incoming.raw),
     )
     _record_count(incoming, name, target, _sum_estimates(counts))
     answer = {"counts": [count.tokens for count in counts], "exact": False, "factor": round(factor, 4)}
@@ -111,17 +115,24 @@ def _read_vscode_count(incoming: IncomingRequest) -> rq.Request | tuple[str, lis
         return read_request(incoming, "vscode")[1]
     if "messages" in body and "items" not in body:
         return reader("vscode")(body)
-    return strict.require_text(body, "model"), [_read_item(item) for item in lenient.get_list(body, "items")]
+    items = lenient.get_list(body, "items")
+    if not items and body.get("items") not in (None, []):
+        raise BadRequest("a list", body["items"], "items")
+    return strict.require_text(body, "model"), [_read_item(item, at) for at, item in enumerate(items)]
 
 
-def _read_item(item: Any) -> _Item:
+def _read_item(item: Any, position: int) -> _Item:
     """Return a text, the messages of a message, or a request that holds only a tool."""
     if isinstance(item, str):
         return item
-    value: Object = strict.as_object(item)
-    if "role" in value:
-        return tuple(reader("vscode")({"messages": [value]}).messages)
-    return reader("vscode")({"messages": [], "tools": [value]})
+    try:
+        value: Object = strict.as_object(item)
+        if "role" in value:
+            return tuple(reader("vscode")({"messages": [value]}).messages)
+        return reader("vscode")({"messages": [], "tools": [value]})
+    except BadRequest as error:
+        error.path = re.sub(r"^(messages|tools)\[0\]\.?", "", error.path)
+        raise error.at(position).at("items") from None
 
 
 def _count_item(estimator: HybridTokenEstimator, item: _Item, model: str, provider: str) -> Estimate:
@@ -164,7 +175,9 @@ async def _estimate(services: Services, incoming: IncomingRequest, request: rq.R
     if provider == REPLAY:
         return _actual(await incoming.offload(lambda: estimate_request(request)))
     return await services.estimators.run(
-        incoming.caller.tenant, lambda estimator: estimator.estimate_conversation(request, model, provider)
+        incoming.caller.tenant,
+        lambda estimator: estimator.estimate_conversation(request, model, provider),
+        len(incoming.raw),
     )
 
 
@@ -196,8 +209,8 @@ async def _ask_provider(
         _, data, record = await services.upstream.router.fetch(
             request.model, "count", body, options=services.upstream.options(incoming), headers=incoming.headers
         )
+        answer = lenient.as_object(decode_answer(data))
     except (ProviderError, InputError, KeyError):
         return None, None
-    answer = lenient.as_object(decode_answer(data))
     counts = (lenient.get_integer(answer, name) for name in COUNT_NAMES)
-    return next((count for count in counts if count is not None), None), record
+    return next((count for count in counts if count is not None and 1 <= count <= MAX_COUNT), None), record

@@ -28,7 +28,7 @@ from penstock._input_limits import decode_deep
 from penstock._messages.request_codecs import reader
 from penstock._protocols.responses.encode import DEFAULTS
 from penstock._store.key_value import StoredTurn
-from penstock.errors import PenstockError, StreamFault
+from penstock.errors import BadRequest, PenstockError, StreamFault
 from penstock.events import Fault
 
 if TYPE_CHECKING:
@@ -299,6 +299,8 @@ def _decode_object(data: bytes) -> Object:
 async def count_input_tokens(services: Services, incoming: IncomingRequest) -> bytes:
     """`POST /v1/responses/input_tokens`: counts the tokens of a request with its history."""
     body = await incoming.offload(incoming.json_body)
+    if body.get("input", "") is None:
+        raise BadRequest("a text or a list", None, "input")
     request = reader("responses")((await resolve_request(incoming, body)).body)
     count = await count_request(services, incoming, request, "responses")
     return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": count.tokens})
