@@ -29,7 +29,6 @@ ILL_SHAPED = (
     TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError, RuntimeError,
     msgspec.MsgspecError,
 )  # fmt: skip
-UNFINISHED = "the end of the stream could not be read"
 TOO_DEEP = f"the provider sent JSON that nests deeper than {MAX_JSON_DEPTH} levels"
 DAMAGED = "the provider sent JSON that is not valid UTF-8, with a bad byte in the name or the type of a field"
 STRICT = False  # tests with well-formed streams set it: an error in a handler is then a bug
@@ -179,7 +178,7 @@ class Decoder:
         return self.ledger.drain()
 
     def _dumped(self, payload: Any) -> bytes:
-        """Returns the frame of a parsed payload. What JSON cannot hold is written as its `repr`."""
+        """Returns the frame of a parsed payload. Everything else than JSON is written as its `repr`."""
         try:
             return msgspec.json.encode(payload, enc_hook=repr)
         except UnicodeEncodeError:
@@ -300,7 +299,7 @@ def _never_raising(finish: Callable[[Any], list[AnyEvent]]) -> Callable[[Any], l
             return finish(decoder)
         except ILL_SHAPED as error:
             decoder._report_wrong_shape(error)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            decoder.ledger.fault("malformed", UNFINISHED)
+            decoder.ledger.fault("malformed", "the end of the stream could not be read")
             return decoder.ledger.drain()
 
     return finished
@@ -363,9 +362,8 @@ class Encoder:
         """Reports an event whose `extra` or data has an unexpected shape. Only this event is lost, not the stream."""
         if STRICT:
             raise error
-        self.diagnostics.add(
-            "wrong-shape", f"a {type(event).__name__} could not be written: it has an unexpected shape"
-        )
+        kind = type(event).__name__
+        self.diagnostics.add("wrong-shape", f"a {kind} could not be written: it has an unexpected shape")
 
     def report_loss(self, what: str) -> None:
         """Reports a loss. It must be a row of the protocol's LOSSES."""

@@ -58,7 +58,7 @@ def test_a_line_for_each_message_with_bounds_and_a_bar() -> None:
 def test_without_rich_lines_are_plain_and_have_the_same_numbers(tmp_path: Path) -> None:
     (tmp_path / "rich.py").write_text("raise ImportError\n")
     rich, plain = (
-        [line.replace("█", " ").split() for line in told(given=CHAT, run=partial(penstock, **more))]
+        [line.replace("█", " ").split() for line in told(given=CHAT, run=partial(penstock, **more))]  # type: ignore[arg-type]
         for more in ({}, {"PYTHONPATH": f"{tmp_path}:{PROJECT / 'src'}"})
     )
     numbers = [[word for word in line if word[0].isdigit()] for line in plain]

@@ -110,7 +110,7 @@ def test_a_server_reads_its_variables_once_and_stored_keys_anew(monkeypatch: pyt
     assert changes.any(), "the first time nothing is known"
     monkeypatch.setenv("PENSTOCK_ENGINE_NOBODY", "sdk")
     assert not changes.any()
-    monkeypatch.setitem(LIVE.stored, "nobody", "key")  # type: ignore[arg-type]
+    monkeypatch.setitem(LIVE.stored, "nobody", "key")
     assert changes.any()
     monkeypatch.setattr(LIVE, "unchanging", False)
     assert changes.any() is False, "the variables were read again with the keys"

@@ -216,6 +216,7 @@ def test_a_learned_factor_is_in_every_count(tmp_path: Path) -> None:
     text = "The harbour master wrote down the height of the water every hour of the night."
     talk: Talk = [("user", text)]
     learned: dict[bool, tuple[Any, ...]] = {}
+    factor = 1.0
     for after in (False, True):
         if after:
             with closing(TokenStore(tmp_path / "tokens.sqlite")) as store:
@@ -255,7 +256,7 @@ def test_turns_teach_the_factor_of_the_next_list(tmp_path: Path) -> None:
 
 # ── what teaches nothing ──────────────────────────────────────────────────────────────────────────
 
-SEARCH = [
+SEARCH: list[ev.AnyEvent] = [
     ev.CallStart(0, "s1", "web_search", by="provider"), ev.CallEnd(0, "s1", "web_search", "{}", by="provider"),
     ev.Result(1, "s1", "web_search", '{"found": []}'), ev.TextStart(2), ev.TextDelta(2, ANSWER), ev.TextEnd(2),
 ]  # fmt: skip

@@ -119,9 +119,11 @@ def test_calls_are_recognised(protocol: str, upstream: str) -> None:
 @pytest.mark.row("T2")
 @pytest.mark.parametrize("stream", [True, False])
 def test_thinking_that_is_not_sent_back_does_not_count(stream: bool) -> None:
-    thinking = [ev.ReasoningStart(0), ev.ReasoningDelta(0, THOUGHT), ev.ReasoningEnd(0)]
-    texts = [ev.TextStart(1), ev.TextDelta(1, "Three "), ev.TextDelta(1, "metres."), ev.TextEnd(1)]
-    events = [ev.Start(id="1"), *thinking, *texts, ev.Usage(1500, 60, reasoning=40), ev.Finish("stop")]
+    thinking: list[ev.AnyEvent] = [ev.ReasoningStart(0), ev.ReasoningDelta(0, THOUGHT), ev.ReasoningEnd(0)]
+    texts: list[ev.AnyEvent] = [ev.TextStart(1), ev.TextDelta(1, "Three "), ev.TextDelta(1, "metres."), ev.TextEnd(1)]
+    events: list[ev.AnyEvent] = [
+        ev.Start(id="1"), *thinking, *texts, ev.Usage(1500, 60, reasoning=40), ev.Finish("stop"),
+    ]  # fmt: skip
     with gateway(replies(events)) as (running, _):
         client = Asking(running, stream=stream)
         client.say(TALK)

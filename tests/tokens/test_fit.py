@@ -159,6 +159,14 @@ def test_each_message_is_counted_once() -> None:
 # ── tool results ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _result_text(message: Message) -> str:
+    result = message.parts[0]
+    assert isinstance(result, Result)
+    text = result.content[0]
+    assert isinstance(text, Text)
+    return text.text
+
+
 @pytest.mark.row("Y4")
 def test_old_results_are_shortened_before_a_turn_goes() -> None:
     long = [SYSTEM, user("Read it all."), *(m for n in range(5) for m in round_of(n, PROSE * 20))]
@@ -167,12 +175,12 @@ def test_old_results_are_shortened_before_a_turn_goes() -> None:
     found = estimator.fit(long, whole.high * 7 // 10, model=MODEL, shorten_results=True)
     assert [(row.message, row.role, row.shortened) for row in found.removed] == [(3, "tool", True), (5, "tool", True)]
     assert (found.fits, len(found.request)) == (True, len(long))
-    text = found.request[3].parts[0].content[0].text
+    text = _result_text(found.request[3])
     assert text.startswith((PROSE * 20)[:KEPT_CHARACTERS])
     assert text.endswith(f"[{len(PROSE * 20) - KEPT_CHARACTERS:,} characters were removed to fit the context]")
     before, after = (estimator.estimate_message(one[3], MODEL).tokens for one in (long, found.request))
     assert found.removed[0].tokens == pytest.approx(before - after, abs=1)
-    assert long[3].parts[0].content[0].text == PROSE * 20, "the caller's messages are not modified"
+    assert _result_text(long[3]) == PROSE * 20, "the caller's messages are not modified"
     least = estimator.fit(long, 50, model=MODEL, shorten_results=True)
     assert least.request == [long[0], long[1], *long[-2:]]
     assert not any(row.shortened for row in least.removed)

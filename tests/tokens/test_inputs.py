@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,9 @@ from penstock.tokens import HybridTokenEstimator, TokenStore
 from penstock.vscode import VSCodeStreamAdapter
 from tests.support.stream_adapter import FINISH
 from tests.tokens.samples import PROSE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 REQUESTS = Path(__file__).parents[1] / "requests"
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -190,7 +193,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 def test_anything_else_is_an_input_error_that_names_the_place(kind: str) -> None:
     given, message = WRONG[kind]
     estimator = HybridTokenEstimator()
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: estimator.estimate_conversation(given), lambda: estimator.breakdown(given), lambda: estimator.fit(given, 9),
         lambda: estimator.preflight(given, 9), lambda: estimator.calibrate(given, 9), lambda: estimator.estimate_message(given),
     ]  # fmt: skip

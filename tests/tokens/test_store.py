@@ -151,6 +151,7 @@ def test_one_tenant_does_not_take_the_room_of_others(
         for number in range(rows):
             store.factors.update(tenant, f"m{number}", lambda _: b"{}")
         store.put(tenant, {f"{number:x}": b"x" for number in range(rows)})
+    counted: dict[str, int] = {}
     for table, form in (("counts", "{:x}"), ("factors", "m{}")):
         keys = [form.format(number) for number in range(1000)]
         counted = {tenant: len(store.read(table, tenant, keys)) for tenant in held}
