@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import provider_streams
+from penstock import convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,7 @@ HOST = "127.0.0.1"
 AT_ONCE = 16  # streams
 PATIENCE = 120.0  # seconds that a round may take
 WORDS = "Hello"
+NUMBER = b"#00000000"  # is replaced in each request, so that no two are alike
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Pair:
     def request(self, at: int, shape: str) -> bytes:
         model = f"{self.provider}/{self.provider}-{shape}"
         path = self.path.format(model=model)
-        body = self.body if "{model}" in self.path else {"model": model, "stream": True, **self.body}
+        body = self.body if "{model}" in self.path else {**self.body, "model": model, "stream": True}
         data = json.dumps(body, separators=(",", ":")).encode()
         head = f"POST {path} HTTP/1.1\r\nhost: {HOST}:{at}\r\ncontent-type: application/json\r\n"
         return f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
@@ -54,10 +57,27 @@ _MESSAGES = ("/v1/messages", b"message_stop")
 _GEMINI: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": WORDS}]}]}
 
 
+def chat_body(tools: int, messages: int, text: str = WORDS) -> dict[str, Any]:
+    """Return a Chat request of that size: a question, then calls and their results."""
+    body: dict[str, Any] = {"model": "m", "stream": True, "max_tokens": 999}
+    body["messages"] = [{"role": "user", "content": text}]
+    for number in range((messages - 1) // 2):
+        call = {"id": f"call_{number}", "type": "function", "function": {"name": "tool_1", "arguments": '{"of":"a"}'}}
+        body["messages"] += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": f"result {number} " * 20},
+        ]
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}}
+    functions = [{"name": f"tool_{n}", "description": "does a thing", "parameters": schema} for n in range(tools)]
+    return {**body, "tools": [{"type": "function", "function": one} for one in functions]} if tools else body
+
+
 def _pair(title: str, provider: str, way: tuple[str, bytes], body: dict[str, Any]) -> Pair:
     return Pair(title, provider, way[0], body, way[1])
 
 
+_AGENT = chat_body(10, 22, f"{WORDS} {NUMBER.decode()}")
+_AGENT_MESSAGES = convert(_AGENT, "openai-chat", "anthropic").body
 PAIRS: dict[str, Pair] = {
     "chat-chat": _pair("Chat → Chat", "chat", _CHAT, _SAID),
     "chat-chat-usage": _pair("Chat → Chat, stream_options", "chat", _CHAT, {**_SAID, **_USAGE}),
@@ -71,6 +91,8 @@ PAIRS: dict[str, Pair] = {
     "gemini-gemini": _pair(
         "Gemini → Gemini", "gemini", ("/v1beta/models/{model}:streamGenerateContent?alt=sse", b"STOP"), _GEMINI
     ),
+    "chat-chat-agent": _pair("Chat → Chat, 10 tools and 22 messages", "chat", _CHAT, _AGENT),
+    "chat-messages-agent": _pair("Chat → Messages, 10 tools and 22 messages", "chat", _MESSAGES, _AGENT_MESSAGES),
 }
 
 
@@ -156,7 +178,7 @@ class _Asking(asyncio.Protocol):
             return
         self._load.left -= 1
         self._head, self._tail = b"", b""
-        self._transport.write(self._load.request)
+        self._transport.write(self._load.request.replace(NUMBER, b"#%08x" % random.getrandbits(32)))
 
     def data_received(self, data: bytes) -> None:
         self._head = self._head or data[:60]

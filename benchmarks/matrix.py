@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import provider_streams
 from benchmarks.against import CONFIG, cpu, own_core, pin
-from benchmarks.against_traffic import HOST, Pair, ask, run
+from benchmarks.against_traffic import HOST, Pair, ask, chat_body, run
 from benchmarks.gateway import Process, port
 from benchmarks.timing import Section, table
 from penstock import convert
@@ -53,21 +53,6 @@ CLIENTS = {
     "uistream": ClientProtocol("uistream", "/api/chat", "", b"[DONE]"),
     "vscode": ClientProtocol("vscode", "/vscode/chat", "", b'"usage"'),
 }
-
-
-def chat_body(tools: int, messages: int) -> dict[str, Any]:
-    """Return a Chat request of that size: a question, then calls and their results."""
-    body: dict[str, Any] = {"model": "m", "stream": True, "max_tokens": 999}
-    body["messages"] = [{"role": "user", "content": "Hello"}]
-    for number in range((messages - 1) // 2):
-        call = {"id": f"call_{number}", "type": "function", "function": {"name": "tool_1", "arguments": '{"of":"a"}'}}
-        body["messages"] += [
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": call["id"], "content": f"result {number} " * 20},
-        ]
-    schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}}
-    functions = [{"name": f"tool_{n}", "description": "does a thing", "parameters": schema} for n in range(tools)]
-    return {**body, "tools": [{"type": "function", "function": one} for one in functions]} if tools else body
 
 
 class MatrixPair(Pair):
