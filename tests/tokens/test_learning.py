@@ -337,3 +337,47 @@ def test_a_field_that_changes_no_count_changes_nothing(protocol: str, fields: di
     estimator.calibrate(read(protocol, fields), 700, "m", "p")
     assert estimator.factor("m", "p").turns == 1
     assert estimator.estimate_conversation(read(protocol, {}), "m", "p").method == "actual"
+
+
+def tool_result(**mark: Any) -> dict[str, Any]:
+    call = {"type": "tool_use", "id": "a", "name": "read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": PROSE, **mark}]}
+    return {
+        "model": "claude-sonnet-4-5", "max_tokens": 9,
+        "messages": [{"role": "user", "content": PROSE}, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}],
+    }  # fmt: skip
+
+
+def function_call(**more: Any) -> dict[str, Any]:
+    call = {"type": "function_call", "call_id": "a", "name": "read", "arguments": "{}", **more}
+    output = {"type": "function_call_output", "call_id": "a", "output": PROSE}
+    return {"model": "gpt-5", "input": [{"role": "user", "content": PROSE}, call, output]}
+
+
+def with_tool(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**tool_result(), "tools": [{"name": "read", "description": "Reads.", "input_schema": schema}]}
+
+
+FIELDS = {"path": {"type": "string", "title": "Path"}, "line": {"type": "integer"}}
+SAME_PROMPTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a cache mark in a result": (tool_result(cache_control={"type": "ephemeral"}), tool_result()),
+    "a new cache mark in a result": (tool_result(), tool_result(cache_control={"type": "ephemeral"})),
+    "keys of a tool": (
+        with_tool({"type": "object", "properties": FIELDS}),
+        with_tool(
+            {"properties": {key: dict(reversed(FIELDS[key].items())) for key in reversed(FIELDS)}, "type": "object"}
+        ),
+    ),
+    "the id of a call": (function_call(), function_call(id="fc_1", status="completed")),
+    "a call without its id": (function_call(id="fc_1", status="completed"), function_call()),
+}
+
+
+@pytest.mark.row("T2")
+@pytest.mark.parametrize("case", SAME_PROMPTS)
+def test_marks_ids_and_the_order_of_keys_do_not_lose_the_prompt(case: str) -> None:
+    first, second = SAME_PROMPTS[case]
+    estimator = HybridTokenEstimator()
+    estimator.calibrate(first, 4_321, learn=False)
+    found = estimator.estimate_conversation(second)
+    assert (found.tokens, found.method) == (4_321, "actual")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from penstock._tokens.families import load_tables
 from penstock._tokens.file_costs import DEFAULT_SIZE, count_pages, decode_head, image_size, image_tokens, media_seconds
 from penstock.request import File, Message
 from penstock.tokens import HybridTokenEstimator
+from tests.tokens.samples import PROSE
 
 
 def png(width: int, height: int) -> bytes:
@@ -97,22 +99,87 @@ def test_a_formula_never_falls_as_a_picture_grows(name: str) -> None:
     assert image_tokens(rule, 60_000, 60_000) < 1e7
 
 
-def test_detail_is_found_in_what_the_protocol_said() -> None:
-    data, estimator = base64.b64encode(png(2048, 2048)).decode(), HybridTokenEstimator()
-    fine, rough = (
-        estimator.estimate_message(
-            Message("user", [File(media="image/png", data=data, extra={"openai-chat": {"detail": detail}})]), "gpt-4o"
-        ).tokens
-        for detail in ("high", "low")
+def with_picture(protocol: str, url: str, detail: str) -> dict[str, Any]:
+    if protocol == "responses":
+        return {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url, "detail": detail}]}]}
+    part = {"type": "image_url", "image_url": {"url": url, "detail": detail}}
+    return {"messages": [{"role": "user", "content": [part]}]}
+
+
+@pytest.mark.parametrize("protocol", ["openai-chat", "responses"])
+@pytest.mark.parametrize(("model", "saved"), [("gpt-4o", 4 * 170), ("gpt-4o-mini", 4 * 5667), ("gpt-5", 4 * 140)])
+def test_an_image_of_low_detail_costs_the_base(protocol: str, model: str, saved: int) -> None:
+    url = "data:image/png;base64," + base64.b64encode(png(1000, 1000)).decode()
+    estimator = HybridTokenEstimator()
+    auto, high, low = (
+        estimator.estimate_conversation(with_picture(protocol, url, detail), model, protocol=protocol).tokens
+        for detail in ("auto", "high", "low")
     )
-    assert fine - rough == pytest.approx(680, abs=3)
+    assert auto == high
+    assert high - low == pytest.approx(saved, abs=3)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"type": "text", "media_type": "text/plain", "data": "A"}, {"type": "url", "url": "https://a.example/b.pdf"}],
+)
+def test_the_context_of_a_document_is_counted(source: dict[str, Any]) -> None:
+    estimator = HybridTokenEstimator()
+    block = {"type": "document", "source": source}
+    bare, more = (
+        estimator.estimate_message({"role": "user", "content": [one]}, "claude-sonnet-4-5", protocol="anthropic").tokens
+        for one in (block, {**block, "context": PROSE})
+    )
+    assert more - bare == pytest.approx(estimator.estimate_text(PROSE, "claude-sonnet-4-5").tokens, abs=2)
+
+
+MODELS = [
+    "gpt-4o",
+    "gpt-5-mini",
+    "claude-sonnet-4-5",
+    "gemini-2.5-pro",
+    "gemini-3-pro",
+    "mistral-large",
+    "qwen3-vl",
+    "llama-4",
+    "grok-4",
+    "nova-pro",
+    "",
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("size", [(2**32 - 1, 2**32 - 1), (100_001, 10), (100_000, 100_000), (100_000, 1)])
+def test_no_picture_costs_more_than_a_provider_takes(model: str, size: tuple[int, int]) -> None:
+    image = File(media="image/png", data=base64.b64encode(png(*size)).decode())
+    found = HybridTokenEstimator().estimate_message(Message("user", [image]), model)
+    assert found.tokens < 20_000
+    if max(size) > 100_000:
+        assert not image_size(png(*size)).known
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b"/Type /Page" * 100_000, (27, False)),
+        (b"%PDF-1.7 /Type /Pages /Count 99999", (1, False)),
+        (b"%PDF-1.7 /Type /Pages /Count 99999 " + b"\0" * 8_000_000, (200, False)),
+        (b"%PDF-1.7 /Type /Page" + b" " * 20, (1, True)),
+    ],
+    ids=["marks only", "a large count", "a large file", "one page"],
+)
+def test_pages_that_the_bytes_cannot_hold_are_not_believed(body: bytes, found: tuple[int, bool]) -> None:
+    assert count_pages(base64.b64encode(body).decode()) == found
 
 
 @pytest.mark.row("T3")
 def test_pages_of_a_pdf() -> None:
     page = b"1 0 obj << /Type /Page /Parent 2 0 R >> endobj\n"
     tree = b"2 0 obj << /Type /Pages /Count 7 >> endobj\n"
-    packed = [base64.b64encode(b"%PDF-1.7\n" + body).decode() for body in (page * 3 + tree, tree, b"\0" * 120_000)]
+    packed = [
+        base64.b64encode(b"%PDF-1.7\n" + body).decode()
+        for body in (page * 3 + tree, tree + b"\0" * 400, b"\0" * 120_000)
+    ]
     assert [count_pages(data) for data in packed] == [(3, True), (7, True), (3, False)]
     assert count_pages("") == (8, False)
 
@@ -190,7 +257,7 @@ def test_sound_and_video_cost_what_the_providers_say(model: str, media: str, kin
     ],
 )  # fmt: skip
 def test_a_page_costs_what_the_providers_say(model: str, tokens: int) -> None:
-    page = b"%PDF-1.7\n" + b"1 0 obj << /Type /Page /Parent 2 0 R >> endobj\n" * 10
+    page = b"%PDF-1.7\n" + b"1 0 obj << /Type /Page /Parent 2 0 R >> endobj\n" * 10 + b"0000000009 00000 n\r\n" * 10
     file, estimator = File(media="application/pdf", data=base64.b64encode(page).decode()), HybridTokenEstimator()
     found = estimator.estimate_message(Message("user", [file]), model)
     assert found.tokens == pytest.approx(10 * tokens, rel=0.02)

@@ -1,4 +1,4 @@
-"""Other ways to count text: by its length, or with real tokenizers from the optional extra `bpe`.
+"""Other ways to count text: by its length, or with real tokenizers from the optional extra `bpe`; checks of parameters.
 
 Pass `counters()` to the estimator. A vocabulary takes about 150 MB and half a second, so it is loaded on first use.
 Long texts are split at spaces, because the package refuses them; each split changes the count by at most one token. The
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from warnings import catch_warnings, simplefilter
 
-from penstock.errors import InputError, MissingExtra
+from penstock._input_limits import MAX_COUNT
+from penstock.errors import BadRequest, InputError, MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+Bound: TypeAlias = Literal["tokens", "high"]
 _ENCODINGS = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
 MAX_CHARACTERS = 100_000
 SEARCH_RANGE = 2_000  # characters before the limit in which a space is searched
@@ -73,6 +75,33 @@ def check_characters(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise InputError(f"{name}: expected characters per token, a number above 0, found {value!r}")
     return float(value)
+
+
+def check_text(text: Any) -> str:
+    """Returns a text. Raises `InputError` for anything else."""
+    if not isinstance(text, str):
+        raise BadRequest("a text", text, "text")
+    return text
+
+
+def check_tokens(name: str, value: Any, least: int = 1) -> int:
+    """Returns a number of tokens that a prompt can have. Raises `InputError` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name}: expected a whole number of tokens, found {value!r:.40}")
+    if not least <= value <= MAX_COUNT:
+        shown = value if abs(value) <= MAX_COUNT else "a larger number" if value > 0 else "a smaller number"
+        raise InputError(f"{name}: expected {least} to {MAX_COUNT:,} tokens, found {shown}")
+    return value
+
+
+def check_limit(limit: int, reserve: int, by: str) -> int:
+    """Returns the room for the prompt. Raises `InputError` if there is none, or if `by` is no bound."""
+    if by not in get_args(Bound):
+        raise InputError(f"by: expected one of {', '.join(get_args(Bound))}, found {by!r}")
+    check_tokens("limit", limit, -MAX_COUNT)
+    if check_tokens("reserve", reserve, -MAX_COUNT) < 0 or limit <= reserve:
+        raise InputError(f"limit: expected more than the reserve of {reserve:,} tokens, found {limit:,}")
+    return limit - reserve
 
 
 def count_by_length(chars_per_token: float, text: str) -> float:

@@ -14,22 +14,23 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock._lenient_fields import Object, get_list, get_object
 from penstock._protocols import detect_protocol, reader, typed_errors, writer
 from penstock._protocols import protocol as find_protocol
 from penstock._strict_fields import to_json_values
 from penstock._tokens import Estimate
-from penstock.errors import BadRequest, InputError
-from penstock.request import Call, Json, Message, Request, Result, Role, Text, Tool
+from penstock._tokens.tool_rendering import list_telling, read_tools
+from penstock.errors import BadRequest
+from penstock.request import Call, Json, Message, Request, Result, Role, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from penstock._lenient_fields import Object
     from penstock._tokens.count_cache import Count
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -45,10 +46,9 @@ AnyConversation: TypeAlias = Request | Message | ConvertedBody | Iterable[Any]
 """A canonical request, message or list of messages; a body of any protocol; messages of any protocol or of a VS Code
 host; texts, each a message of the user."""
 AnyTools: TypeAlias = Iterable[Any]
-"""Canonical tools, or tools of a protocol."""
+"""Canonical tools, or tools of any protocol: each is read by its own shape."""
 
 T = TypeVar("T")
-Bound: TypeAlias = Literal["tokens", "high"]
 KEPT_CHARACTERS = 400  # of a tool result that is shortened
 _MARK = "[{:,} characters were removed to fit the context]"
 _ONE_MESSAGE = frozenset({"role", "parts", "type"})  # keys of a message that no body has
@@ -93,7 +93,7 @@ class Conversation:
 
 def read_conversation(given: AnyConversation, tools: AnyTools = (), protocol: str = "") -> Conversation:
     """Reads any form of a conversation. `tools` are added to its own. Raises `InputError` for anything else."""
-    tools = list(tools)
+    tools = _list_tools(tools)
     if isinstance(given, Request):
         return Conversation(given, _with_tools(given, tools, protocol))
     if isinstance(given, str | Message):
@@ -123,37 +123,27 @@ def _read_list(given: Any, items: list[Any], tools: list[Any], protocol: str) ->
     for position, item in enumerate(items):
         if item is None or isinstance(item, Message | str | int | float | bytes):
             raise BadRequest("a message like the others, of one protocol", item).at(position).at("messages")
-    body: Object = {"messages": to_json_values(items), "tools": [] if _are_canonical(tools) else to_json_values(tools)}
-    protocol = protocol or detect_protocol(body)
+    body: Object = {"messages": to_json_values(items)}
+    protocol = protocol or detect_protocol({**body, "tools": list_telling(tools)})
     found = _read_body(given, {_list_key(protocol): body["messages"]}, tools, protocol)
     found.items = items
     return found
 
 
 def _read_body(given: Any, body: Object, tools: list[Any], protocol: str) -> Conversation:
-    if _are_canonical(tools):
-        return Conversation(given, _with_tools(reader(protocol)(body), tools, protocol), protocol)
-    values = to_json_values(tools)
-    if any("toolSpec" in tool for tool in values):  # Converse has tools in their own object
-        config = get_object(body, "toolConfig")
-        body = {**body, "toolConfig": {**config, "tools": [*get_list(config, "tools"), *values]}}
-    else:
-        body = {**body, "tools": [*get_list(body, "tools"), *values]}
-    return Conversation(given, reader(protocol)(body), protocol)
+    return Conversation(given, _with_tools(reader(protocol)(body), tools, protocol), protocol)
 
 
 def _with_tools(request: Request, tools: list[Any], protocol: str) -> Request:
     """Returns the request with more tools, canonical ones or those of a protocol."""
-    if not tools:
-        return request
-    if not _are_canonical(tools):
-        body: Object = {"messages": [], "tools": to_json_values(tools)}
-        tools = reader(protocol or detect_protocol(body))(body).tools
-    return replace(request, tools=[*request.tools, *tools])
+    return replace(request, tools=[*request.tools, *read_tools(tools, protocol)]) if tools else request
 
 
-def _are_canonical(tools: list[Any]) -> bool:
-    return all(isinstance(tool, Tool) for tool in tools)
+def _list_tools(tools: Any) -> list[Any]:
+    given: object = tools
+    if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+        raise BadRequest("a list of tools", tools, "tools")
+    return list(tools)
 
 
 def _to_message(item: Message | str) -> Message:
@@ -204,15 +194,6 @@ def _like_given(given: Any, items: list[Any]) -> Any:
 
 
 # ── shortening ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def check_limit(limit: int, reserve: int, by: str) -> int:
-    """Returns the room for the prompt. Raises `InputError` if there is none, or if `by` is no bound."""
-    if by not in get_args(Bound):
-        raise InputError(f"by: expected one of {', '.join(get_args(Bound))}, found {by!r}")
-    if reserve < 0 or limit <= reserve:
-        raise InputError(f"limit: expected more than the reserve of {reserve:,} tokens, found {limit:,}")
-    return limit - reserve
 
 
 class RemovedMessage(msgspec.Struct, frozen=True):
@@ -330,21 +311,32 @@ def _text_of(part: Any) -> str:
 class Shortening:
     """Removes units from a conversation until it fits. Each message is counted once, by the caller.
 
-    `fits` tells whether messages of so many tokens, which may be wrong by so many, are short enough.
+    `scales` correct the count of each message. `fits` tells whether messages of so many tokens, which may be wrong by
+    so many, are short enough.
     """
 
     def __init__(
-        self, messages: Sequence[Message], counts: Sequence[Count], fits: Callable[[float, float], bool]
+        self,
+        messages: Sequence[Message],
+        counts: Sequence[Count],
+        scales: Sequence[float],
+        fits: Callable[[float, float], bool],
     ) -> None:
         self._roles: list[Role] = [message.role for message in messages]
         self._messages: list[Message | None] = list(messages)
-        self._counts = list(counts)
+        self._scales = scales
+        self._counts = [(count[0] * by, count[1] * by) for count, by in zip(counts, scales, strict=True)]
         self._fits = fits
         self._units = list_units(messages)
         self._next = 0
         self._changes: dict[int, tuple[float, bool]] = {}  # position → tokens removed, whether only shortened
-        self._tokens: float = sum(tokens for tokens, _ in counts)
-        self._error: float = sum(error for _, error in counts)
+        self._tokens: float = sum(tokens for tokens, _ in self._counts)
+        self._error: float = sum(error for _, error in self._counts)
+
+    @property
+    def sums(self) -> Count:
+        """Tokens and error of the messages that are left."""
+        return max(0.0, self._tokens), max(0.0, self._error)
 
     def messages(self) -> list[Message]:
         return [message for message in self._messages if message is not None]
@@ -374,8 +366,10 @@ class Shortening:
             if old is None or self._fits(self._tokens, self._error):
                 return
             new = shorten_message(old)
-            if new is not old and (after := count(new))[0] < self._counts[at][0]:
-                self._replace(at, new, after)
+            if new is not old:
+                tokens, error = (amount * self._scales[at] for amount in count(new))
+                if tokens < self._counts[at][0]:
+                    self._replace(at, new, (tokens, error))
 
     def remove_unit(self) -> bool:
         """Removes the next unit; returns False if there is none."""

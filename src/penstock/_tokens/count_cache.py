@@ -18,7 +18,9 @@ import msgspec
 from penstock._fold import StreamUsage
 from penstock._input_limits import MAX_COUNT, NestingError, decode_bounded
 from penstock._lenient_json import as_json
+from penstock._tokens.bpe import check_tokens
 from penstock._tokens.hidden_additions import asks_to_think, list_uncounted_fields, read_endpoint
+from penstock.errors import InputError
 from penstock.events import Extra, Usage
 from penstock.request import Call, Message, Request, Result, Text, Turn
 
@@ -141,7 +143,12 @@ def digest_message(message: Message) -> bytes:
 
 
 def _has_marks(part: Any) -> bool:
-    return bool(part.cache or getattr(part, "extra", None)) or type(part) is Result
+    return bool(part.cache or getattr(part, "extra", None)) or type(part) is Result or _has_item(part)
+
+
+def _has_item(part: Any) -> bool:
+    """True if the provider gave the part an id. Reasoning may be only that id."""
+    return isinstance(part, Call | Text) and bool(part.item)
 
 
 def _without_marks(part: Any) -> Any:
@@ -149,7 +156,9 @@ def _without_marks(part: Any) -> Any:
     marks: dict[str, Any] = {"cache": ""} if part.cache else {}
     if getattr(part, "extra", None):
         marks["extra"] = _without_form(part.extra)
-    if type(part) is Result and any(getattr(one, "extra", None) for one in part.content):
+    if _has_item(part):
+        marks["item"] = ""
+    if type(part) is Result and any(map(_has_marks, part.content)):
         marks["content"] = [_without_marks(one) for one in part.content]
     return msgspec.structs.replace(part, **marks) if marks else part
 
@@ -162,9 +171,9 @@ def _without_form(extra: Extra | None) -> Extra | None:
 
 def digest_frame(request: Request, name: str) -> bytes:
     """Returns the digest of the model's name and of everything around the messages that may change the count."""
-    tools = [msgspec.structs.replace(tool, cache="") if tool.cache else tool for tool in request.tools]
+    tools = [msgspec.structs.replace(tool, cache="", extra=_without_form(tool.extra)) for tool in request.tools]
     hidden = (asks_to_think(request), read_endpoint(request))
-    frame = encode_stable((name, tools, request.choice, request.settings.format, hidden))
+    frame = encode_stable((name, tools, request.choice, request.settings.format, hidden), _encode_sorted)
     fields = list_uncounted_fields(request)
     return digest_bytes(frame + encode_stable(fields, _encode_sorted) if fields else frame)
 
@@ -221,12 +230,16 @@ class TurnOutcome(NamedTuple):
 
 def read_outcome(seen: Turn | Usage | int) -> TurnOutcome:
     """Reads a provider's report. Of several steps the last input counts, because a sum repeats the prompt."""
-    if isinstance(seen, int):
-        return TurnOutcome(seen)
+    if isinstance(seen, int) and not isinstance(seen, bool):
+        return TurnOutcome(check_tokens("seen", seen))
     if isinstance(seen, StreamUsage):
         return read_outcome(seen.turn) if seen.turn is not None else TurnOutcome(None)
     if isinstance(seen, Usage):
-        return TurnOutcome(seen.input if seen.exact and not seen.summed else None)
+        return TurnOutcome(_possible(seen.input) if seen.exact and not seen.summed else None)
+    if not isinstance(seen, Turn):
+        raise InputError(
+            f"seen: expected a turn, its usage, or the prompt's tokens as a whole number, found {type(seen).__name__}"
+        )
     usage = seen.usage
     if usage is None or not usage.exact or seen.fault is not None:
         return TurnOutcome(None)
@@ -235,7 +248,12 @@ def read_outcome(seen: Turn | Usage | int) -> TurnOutcome:
     output = _without_reasoning(last)
     ran_tools = any(isinstance(part, Call | Result) and part.by == "provider" for part in parts)
     steps = len(seen.steps) > 1 or last.step > 1  # some protocols report only the last step and the sum
-    return TurnOutcome(last.input, output, last.reasoning or 0, digest_reply(parts), ran_tools, steps)
+    return TurnOutcome(_possible(last.input), output, last.reasoning or 0, digest_reply(parts), ran_tools, steps)
+
+
+def _possible(tokens: int | None) -> int | None:
+    """Returns the tokens of a prompt as reported; None if no prompt can have so many, or so few."""
+    return tokens if tokens is not None and 1 <= tokens <= MAX_COUNT else None
 
 
 def _without_reasoning(usage: Usage) -> int | None:

@@ -25,8 +25,8 @@ from penstock._tokens import (
     text_features,
     warning,
 )
-from penstock._tokens.bpe import check_characters, count_by_length
-from penstock._tokens.conversation import Bound, FitResult, Shortening, check_limit, read_conversation
+from penstock._tokens.bpe import Bound, check_characters, check_limit, check_text, check_tokens, count_by_length
+from penstock._tokens.conversation import FitResult, Shortening, read_conversation
 from penstock._tokens.count_cache import Count, CountCache, TurnOutcome, digest_bytes, digest_message, read_outcome
 from penstock._tokens.families import Factor, Factors, Tables, build_factors, load_tables
 from penstock._tokens.hidden_additions import has_hidden_context, list_uncounted_fields
@@ -95,7 +95,7 @@ class HybridTokenEstimator:
     def estimate_text(self, text: str, model: str = "", provider: str = "") -> Estimate:
         """Counts a text without the framing of a message."""
         counter = self._counter(model, provider)
-        tokens, rough = counter.counter.measure_text(text)
+        tokens, rough = counter.counter.measure_text(check_text(text))
         error = text_features.text_error(tokens, rough, counter.constants)
         return self._estimate(counter, tokens * counter.constants[TEXT], error)
 
@@ -163,24 +163,42 @@ class HybridTokenEstimator:
         counter = self._counter(model or canonical.model, provider, refresh=True)
         prefixes, frame, counts = self._count_request(counter, canonical)
         before = found = self._total(counter, canonical, prefixes, frame, counts)
+        scales = self._scales(counter, prefixes, frame, counts)
+
+        base = frame[0] * scales[0], frame[1] * scales[0]
+
+        def estimate(tokens: float, error: float) -> Estimate:
+            return self._estimate_sum(counter, base, tokens, error)
 
         def fits(tokens: float, error: float) -> bool:
-            return bool(getattr(self._estimate_sum(counter, frame, tokens, error), by) <= room)
+            return bool(getattr(estimate(tokens, error), by) <= room)
 
-        shortening = Shortening(canonical.messages, counts, fits)
+        shortening = Shortening(canonical.messages, counts, scales[1:], fits)
         if getattr(before, by) > room:
             shortening.run(counter.count_message if shorten_results else None)
-            found = self._recount(counter, canonical, shortening.messages())
+            found = self._recount(counter, canonical, shortening.messages(), estimate(*shortening.sums))
         while getattr(found, by) > room and shortening.remove_unit():
             # A prefix that the provider counted may be longer than its estimate.
-            found = self._recount(counter, canonical, shortening.messages())
+            found = self._recount(counter, canonical, shortening.messages(), estimate(*shortening.sums))
         removed = shortening.list_removed(counter.factor)
         changed = conversation.replace_messages(shortening.messages()) if removed else request
         return FitResult(changed, found, before, room, getattr(found, by) <= room, removed)
 
-    def _recount(self, counter: ModelCounter, request: Request, messages: list[Message]) -> Estimate:
-        shorter = replace(request, messages=messages)
-        return self._total(counter, shorter, *self._count_request(counter, shorter))
+    def _recount(self, counter: ModelCounter, request: Request, left: list[Message], estimate: Estimate) -> Estimate:
+        """Returns the provider's count of the messages that are left, if it is known; else the estimate."""
+        shorter = replace(request, messages=left)
+        found = self._total(counter, shorter, *self._count_request(counter, shorter))
+        return estimate if found.method == "estimated" else found
+
+    def _scales(self, counter: ModelCounter, prefixes: list[bytes], frame: Count, counts: list[Count]) -> list[float]:
+        """Returns by how much the provider counted more than estimated: for the frame, then for each message.
+
+        Only the total of a prefix is known, so all messages of it have the same share in the difference.
+        """
+        position, actual = self._find_known(prefixes) or (0, 0.0)
+        estimated = (frame[0] + sum(row[0] for row in counts[:position])) * counter.factor
+        scale = actual / estimated if actual and estimated else 1.0
+        return [scale] * (position + 1) + [1.0] * (len(counts) - position)
 
     def _count_request(self, counter: ModelCounter, request: Request) -> tuple[list[bytes], Count, list[Count]]:
         """Returns the digests of all prefixes, the count of the frame, and the counts of the messages."""
@@ -199,19 +217,23 @@ class HybridTokenEstimator:
     def _total(
         self, counter: ModelCounter, request: Request, prefixes: list[bytes], frame: Count, counts: list[Count]
     ) -> Estimate:
-        last = len(prefixes) - 1
-        known = self._prompts.get(prefixes[: -_MAX_NEW_MESSAGES - 1 : -1])
-        positions = range(last, max(-1, last - _MAX_NEW_MESSAGES), -1)
-        position = next((position for position in positions if prefixes[position] in known), None)
-        if position is None:
+        known = self._find_known(prefixes)
+        if known is None:
             return self._estimate_sum(counter, frame, *_sum_counts(counts))
-        actual = known[prefixes[position]][0]
-        if position == last:
+        position, actual = known
+        if position == len(prefixes) - 1:
             return Estimate(round(actual), "actual", 1.0, round(actual), round(actual))
         reply = self._count_reply(counter, prefixes[position], request.messages[position])
         tail = counts[position + (reply is not None) :]
         fixed = actual + (0.0 if reply is None else reply)
         return self._estimate(counter, sum(row[0] for row in tail), _SEAM_ERROR + sum(row[1] for row in tail), fixed)
+
+    def _find_known(self, prefixes: list[bytes]) -> tuple[int, float] | None:
+        """Returns the messages of the longest prefix that the provider counted, and its count."""
+        last = len(prefixes) - 1
+        known = self._prompts.get(prefixes[: -_MAX_NEW_MESSAGES - 1 : -1])
+        positions = range(last, max(-1, last - _MAX_NEW_MESSAGES), -1)
+        return next(((at, known[prefixes[at]][0]) for at in positions if prefixes[at] in known), None)
 
     def _estimate_sum(self, counter: ModelCounter, frame: Count, amount: float, error: float) -> Estimate:
         return self._estimate(counter, frame[0] + amount, text_features.combine_errors(frame[1], error))
@@ -317,7 +339,8 @@ class HybridTokenEstimator:
         *,
         protocol: str = "",
     ) -> Diagnostic | None:
-        """Returns a warning from 90% of a model's input limit on; never refuses."""
+        """Returns a warning from 90% of a model's input limit on; never refuses. A limit of 0 is unknown."""
+        check_tokens("limit", limit, 0)
         return warning(self.estimate_conversation(request, model, provider, tools, protocol=protocol), limit)
 
     def _counter(self, model: str, provider: str, *, refresh: bool = False) -> ModelCounter:

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 _HEAD = 96 * 1024  # Base64 characters in which an image's header is searched; a preview may precede it
 DEFAULT_SIZE = (1800, 1200)  # two megapixels, like a phone's picture after scaling
+_MAX_SIDE = 100_000  # pixels; a header that says more is not believed
 _DEFAULT_PAGES = 8
+_MAX_PAGES = 1_000  # the most that a provider takes in one document
+_MIN_PAGE_BYTES = 64  # a file that says it has more pages is not believed
+_MAX_SECONDS = 34_200.0  # 9.5 hours, the longest recording that a provider takes
 _PAGE_BYTES = 40_000
 AUDIO_BYTES = 16_000  # per second
 _PDF_PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
@@ -50,7 +54,7 @@ def image_size(data: bytes, url: str = "") -> ImageSize:
     for signature, read in _HEADERS:
         if data.startswith(signature):
             found = read(data)
-            if found and min(found) > 0:
+            if found and min(found) > 0 and max(found) <= _MAX_SIDE:
                 return ImageSize(*found, known=True)
     return _guess_size(url[:2_000])
 
@@ -168,11 +172,10 @@ def count_pages(data: str) -> tuple[int, bool]:
     if not data:
         return _DEFAULT_PAGES, False
     content = decode_head(data, len(data) + 3)
-    if number := len(_PDF_PAGE.findall(content)):
-        return number, True
-    if stated := max(map(int, _PDF_COUNT.findall(content)), default=0):
-        return stated, True
-    return max(1, len(content) // _PAGE_BYTES), False
+    pages = len(_PDF_PAGE.findall(content)) or max(map(int, _PDF_COUNT.findall(content)), default=0)
+    if 0 < pages <= min(_MAX_PAGES, max(1, len(content) // _MIN_PAGE_BYTES)):
+        return pages, True
+    return min(max(1, len(content) // _PAGE_BYTES), _MAX_PAGES), False
 
 
 # ── sound and video ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,7 +185,12 @@ _MP3_HEADER = re.compile(rb"\xff[\xfa\xfb]([\x10-\xef])")
 
 
 def media_seconds(data: str) -> float | None:
-    """Returns the length of a WAV, MP3 or MP4 from its header; None if it is not there."""
+    """Returns the length of a WAV, MP3 or MP4 from its header; None if it is not there or cannot be true."""
+    found = _read_seconds(data)
+    return found if found is not None and found <= _MAX_SECONDS else None
+
+
+def _read_seconds(data: str) -> float | None:
     head, size = decode_head(data), len(data) * 3 // 4
     if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
         rate = _little_endian(head, 28, 4)

@@ -46,6 +46,7 @@ _PAGE_ERROR = 0.2  # pages differ in how much text they have
 _KNOWN_BUILTIN_ERROR, _GUESSED_BUILTIN_ERROR = 0.06, 0.5  # a built-in tool's tokens are documented, or a guess
 _PLAIN_FEATURES = ("words", "humps", "fives", "nines", "gaps", "tabs", "lines", "breaks", "latin")
 _SHOWN_OPAQUE = 0.5  # share of opaque data that the model reads
+_LONG_GAP = " " * 128  # the longest run of spaces that is one token
 _TEXT_MEDIA = ("text/", "application/json", "application/xml", "application/javascript")
 
 
@@ -189,8 +190,9 @@ class FeatureCounter:
         """Returns the tokens of a text, and how many of them are not plain words."""
         if self._count is not None or not text:
             return self.count_text(text), 0.0
-        counts = count_text_features(text)
-        return sum(map(mul, self._weights, counts)), sum(map(mul, self._rough_weights, counts))
+        counts, runs = count_text_features(text), text.count(_LONG_GAP)
+        tokens, rough = sum(map(mul, self._weights, counts)) + runs, sum(map(mul, self._rough_weights, counts)) + runs
+        return max(tokens, 1.0), rough  # spaces alone are a token
 
     def count_message(self, message: Message) -> FeatureAmounts:
         features = FeatureAmounts()
@@ -249,10 +251,13 @@ class FeatureCounter:
 
     def _add_file(self, features: FeatureAmounts, part: File) -> None:
         self._add_citations(features, part.extra)
+        for row in (part.extra or {}).values():
+            if isinstance(context := row.get("context"), str):  # the model reads it with the document
+                self._add_string(features, context)
         media, costs = part.media, self.family.media
         if media.startswith("image/"):
             size = file_costs.image_size(file_costs.decode_head(part.data), part.url)
-            tokens = file_costs.image_tokens(self._image_formula, size.width, size.height, _image_detail(part))
+            tokens = file_costs.image_tokens(self._image_formula, size.width, size.height, part.detail)
             features.add_file(tokens, known=size.known)
         elif media == "application/pdf":
             pages, known = file_costs.count_pages(part.data)
@@ -314,14 +319,6 @@ class FeatureCounter:
                 amounts[TOOLS] = 1.0
                 amounts[TOOL] += 1.0
                 amounts[SCHEMA] += self.count_text(render_tool(tool, rendering))
-
-
-def _image_detail(part: File) -> str:
-    """Returns the requested image detail from any protocol's extra data."""
-    for row in (part.extra or {}).values():
-        if isinstance(row.get("detail"), str):
-            return str(row["detail"])
-    return ""
 
 
 def _enables_citations(value: Any, depth: int) -> bool:

@@ -1,4 +1,4 @@
-"""Renders tools, schemas and JSON as the model reads them, so that the rendered text can be counted.
+"""Reads tools of any protocol. Renders tools, schemas and JSON as the model reads them, to count the rendered text.
 
 tables.toml names five renderings: JSON without and with spaces, a TypeScript namespace, words, and declarations. They
 need not be exact, only as long as the real ones. The last two also apply to the JSON of calls and results:
@@ -12,20 +12,86 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from penstock._lenient_json import as_json
+from penstock._protocols import protocol as find_protocol
+from penstock._protocols import reader, typed_errors
+from penstock._strict_fields import to_json_values
+from penstock.errors import BadRequest
+from penstock.request import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from penstock._tokens.families import Rendering
-    from penstock.request import Tool
 
 _MAX_DEPTH = 24  # deeper schemas are rendered as JSON
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# A key that tells the form of a tool, and the protocols that have this form; the first one reads it for all others.
+_FORMS: dict[str, tuple[str, ...]] = {
+    "toolSpec": ("bedrock",),
+    "systemTool": ("bedrock",),
+    "cachePoint": ("bedrock",),
+    "functionDeclarations": ("gemini",),
+    "function_declarations": ("gemini",),
+    "input_schema": ("anthropic",),
+    "function": ("openai-chat", "responses", "cohere", "ollama"),
+    "inputSchema": ("vscode", "aisdk", "uistream"),
+    "parameters": ("responses", "openai-chat", "aisdk", "uistream"),
+}
+_TELLING = ("anthropic", "vscode")  # a message that could be of several protocols is of this one if its tools are
+_TOOL_STEP = re.compile(r"^.*?tools\[0\]")
+
+
+def read_tools(tools: Iterable[Any], protocol: str = "") -> list[Tool]:
+    """Reads each tool by its own shape; by the protocol if several have this shape. Raises `InputError`."""
+    found: list[Tool] = []
+    for position, tool in enumerate(tools):
+        found += [tool] if isinstance(tool, Tool) else _read_tool(tool, protocol, position)
+    return found
+
+
+def list_telling(tools: Iterable[Any]) -> list[Any]:
+    """Returns the tools by which the protocol of messages may be told."""
+    values: list[Any] = to_json_values([tool for tool in tools if not isinstance(tool, Tool)])
+    return [value for value in values if isinstance(value, dict) and _find_form(cast("Any", value), "") in _TELLING]
+
+
+def _read_tool(tool: Any, protocol: str, position: int) -> list[Tool]:
+    with typed_errors:
+        value = to_json_values([tool])[0]
+    if not isinstance(value, dict):
+        raise BadRequest("a tool", tool).at(position).at("tools")
+    fields: dict[str, Any] = {**value}
+    name = _find_form(fields, protocol)
+    body: dict[str, Any] = {find_protocol(name).messages_field: []}
+    body |= {"toolConfig": {"tools": [fields]}} if name == "bedrock" else {"tools": [fields]}
+    try:
+        with typed_errors:
+            found = reader(name)(body).tools
+    except BadRequest as error:
+        error.path = _TOOL_STEP.sub(f"tools[{position}]", error.path)
+        raise
+    if not found and "cachePoint" not in fields:
+        raise BadRequest("a tool in the form of a protocol", tool).at(position).at("tools")
+    return found
+
+
+def _find_form(tool: dict[str, Any], protocol: str) -> str:
+    names = next((names for key, names in _FORMS.items() if tool.get(key) is not None), ())
+    if not names:
+        return protocol or "openai-chat"
+    return protocol if protocol in names else names[0]
+
+
+# ── rendering ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def render_tool(tool: Tool, rendering: Rendering) -> str:
