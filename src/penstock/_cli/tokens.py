@@ -6,13 +6,14 @@ JSON is counted as a text.
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
 from penstock._cli import terminal
-from penstock._cli.common_options import load_config, read_input
+from penstock._cli.common_options import load_config, print_message, read_input
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import find_alias, resolve_targets
 from penstock._gateway.config import data_path
@@ -22,6 +23,8 @@ from penstock._protocols import detect_protocol, reader
 from penstock._providers.models import max_input_tokens, model
 from penstock._store.tokens import TokenStore
 from penstock._tokens import Breakdown, BreakdownLine, Estimate, warning
+from penstock._tokens.bpe import check_limit, check_tokens
+from penstock._tokens.conversation import FitResult, read_conversation
 from penstock._tokens.estimate import HybridTokenEstimator
 from penstock.errors import BadRequest, InputError
 from penstock.request import Message, Request, Text
@@ -31,10 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock._gateway.config import GatewayConfig
-    from penstock._tokens.conversation import FitResult
     from penstock._tokens.families import Factor
 
 MAX_ABOUT = 36  # columns of a message's beginning
+_JSON_START = re.compile(rb'\s*+(?:\{\s*+["}]|\[\s*+[\[{"])')
 MAX_REMOVED = 20  # lines of messages that would be removed
 
 
@@ -42,7 +45,7 @@ class Source(NamedTuple):
     """The input: its JSON and protocol, which a text has not, and the request in it."""
 
     request: Request
-    body: dict[str, Any] | None = None
+    body: dict[str, Any] | list[Any] | None = None
     protocol: str = ""
 
 
@@ -55,6 +58,9 @@ class CountedModel(NamedTuple):
 
 def run_tokens(options: Namespace) -> int:
     """Counts one body."""
+    for name in ("limit", "fit"):
+        if getattr(options, name) is not None:
+            check_tokens(f"--{name}", getattr(options, name))
     config = load_config(options)
     path = data_path("", config.data, FILE)
     if options.no_learned or not path.exists():
@@ -70,7 +76,7 @@ def _run(options: Namespace, config: GatewayConfig, estimator: HybridTokenEstima
     counted = _find_learned(estimator, source.request, names)
     found = _count(estimator, source, counted)
     near = warning(found.total, limit)
-    fit = _fit(estimator, source, counted, options) if options.fit else None
+    fit = _fit(estimator, source, counted, found.total, options) if options.fit else None
     factor = estimator.factor(*counted)
     if options.json:
         report = {
@@ -98,15 +104,15 @@ def _resolve_model(options: Namespace, name: str, config: GatewayConfig) -> tupl
 
     The gateway learns under the names of the target, the library under those that its caller gives.
     """
-    given = CountedModel(name, options.provider)
+    given, own_limit = CountedModel(name, options.provider), options.limit or 0
     if not name:
-        return [given], options.limit
+        return [given], own_limit
     try:
         full_name = f"{options.provider}/{name}" if options.provider else name
         target = resolve_targets(full_name, config.engine, LIVE)[0]
     except InputError:
-        return [given], options.limit  # no provider has it: its name still tells how to count
-    limit = options.limit or max_input_tokens(
+        return [given], own_limit  # no provider has it: its name still tells how to count
+    limit = own_limit or max_input_tokens(
         model(target.provider, target.model), config.features.max_input, target.provider
     )
     resolved = CountedModel(target.model, target.provider.name)
@@ -143,7 +149,12 @@ def _find_learned(estimator: HybridTokenEstimator, request: Request, names: Sequ
 
 def _read_source(data: bytes, protocol: str) -> Source:
     body: Any = None if protocol == "text" else parse_lenient(data)
+    if messages := _list_messages(body):
+        conversation = read_conversation(messages, protocol="" if protocol == "auto" else protocol)
+        return Source(conversation.request, messages, conversation.protocol)
     if protocol == "auto":
+        if body is None and _JSON_START.match(data):
+            print_message("the input begins like JSON but is none: it is counted as a text")
         protocol = _detect_protocol(body) if isinstance(body, dict) else "text"
     if protocol == "text":
         return Source(Request(messages=[Message("user", [Text(text=data.decode("utf-8", "replace"))])]))
@@ -151,6 +162,13 @@ def _read_source(data: bytes, protocol: str) -> Source:
         raise BadRequest("a JSON object", body)
     fields: dict[str, Any] = {**body}
     return Source(reader(protocol)(fields), fields, protocol)
+
+
+def _list_messages(body: Any) -> list[Any]:
+    """Returns the messages if the input is a list of them; else an empty list."""
+    messages = cast("list[Any]", body) if isinstance(body, list) else []
+    are_messages = all(isinstance(item, dict) and ("role" in item or "type" in item) for item in messages)
+    return messages if are_messages else []
 
 
 def _detect_protocol(body: Any) -> str:
@@ -169,11 +187,15 @@ def _count(estimator: HybridTokenEstimator, source: Source, counted: CountedMode
     return Breakdown(found.family, [BreakdownLine("text", "message", estimate, 1.0)], estimate)
 
 
-def _fit(estimator: HybridTokenEstimator, source: Source, counted: CountedModel, options: Namespace) -> FitResult[Any]:
-    given: Any = source.request.messages if source.body is None else source.body
+def _fit(
+    estimator: HybridTokenEstimator, source: Source, counted: CountedModel, total: Estimate, options: Namespace
+) -> FitResult[Any]:
+    if source.body is None:  # a text by itself has no framing, and nothing that could go
+        room = check_limit(options.fit, options.reserve, "high")
+        return FitResult(source.request.messages, total, total, room, total.high <= room, [])
     limit, reserve, shorten = options.fit, options.reserve, options.shorten_results
     return estimator.fit(
-        given,
+        source.body,
         limit,
         reserve=reserve,
         model=counted.model,
