@@ -370,18 +370,30 @@ def test_a_turn_that_is_too_large_is_not_learned(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.row("T4")
-def test_a_locked_store_costs_nothing_but_what_is_kept(tmp_path: Path) -> None:
-    with gateway(replies(), data=tmp_path) as (running, _):
-        client = Asking(running)
-        client.count(TALK)  # the file is there
-        with closing(sqlite3.connect(tmp_path / "tokens.sqlite", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+@pytest.mark.parametrize("lock", ["from the beginning", "later", "to the end"])
+def test_a_locked_store_costs_nothing_but_what_waits_for_too_long(
+    tmp_path: Path, lock: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "tokens.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        with gateway(replies(), data=tmp_path) as (running, _):
+            client = Asking(running)
+            if lock == "from the beginning":
+                other.execute("CREATE TABLE t (x)")
+                other.execute("BEGIN EXCLUSIVE")  # not WAL: it keeps everybody out
+            else:
+                client.count(TALK)  # the file is open
+                other.execute("BEGIN IMMEDIATE")
             client.say(TALK)
             assert client.count(TALK) == (1500, "actual")
             assert client.count(LONGER)[1] == "hybrid"
-            other.execute("ROLLBACK")
+            if lock != "to the end":
+                other.execute("ROLLBACK")
+        assert any("token counts are not written" in row.message for row in caplog.records)
     with gateway(replies(), data=tmp_path) as (running, _):
-        assert Asking(running).count(TALK)[1] == "estimated"
+        assert Asking(running).count(TALK)[1] == ("estimated" if lock == "to the end" else "actual")
+        turns = running.app.services.estimators.find("anonymous").factor("text", "openai-chat").turns
+        assert turns == (0 if lock == "to the end" else 1)
 
 
 @pytest.mark.row("T4")

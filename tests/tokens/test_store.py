@@ -8,7 +8,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -185,6 +185,48 @@ def test_a_count_that_cannot_be_right_is_not_used(path: Path, stores: list[Token
         assert other.execute("UPDATE counts SET value = ?", (row,)).rowcount > len(TALK)
     _, second = made(path, stores)
     assert second.estimate_conversation(TALK, "gpt-4o") == plain
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process that keeps everybody out. The file has no WAL yet."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE t (x)")
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def test_a_file_that_is_locked_when_it_is_opened_says_so(path: Path) -> None:
+    with locked(path), pytest.raises(OSError, match=r"tokens\.sqlite: .*held its lock for 0\.25 s") as caught:
+        TokenStore(path, timeout=0.25)
+    assert "Errno" not in str(caught.value)
+
+
+@pytest.mark.row("T4", "T5")
+@pytest.mark.parametrize("then", ["close", "go on"])
+def test_what_is_learned_while_the_file_is_locked_is_written_later(
+    path: Path, stores: list[TokenStore], then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with locked(path):
+        store = TokenStore(path, timeout=0.05, required=False)
+        first = HybridTokenEstimator(counts=store, learned=store.factors)
+        for number in range(3):
+            first.calibrate(TALK[: number + 1], 5000, "gpt-4o")
+        learned = first.factor("gpt-4o")
+        assert learned.turns == 3
+        assert HybridTokenEstimator(counts=store).estimate_conversation(TALK[:3], "gpt-4o").tokens == 5000
+    if then == "go on":
+        monkeypatch.setattr(store, "_locked_until", {"read": 0.0, "write": 0.0})  # the interval is over
+        first.estimate_text("a", "gpt-4o")
+        first.estimate_message(TALK[5], "gpt-4o")
+        stores.append(store)
+    else:
+        store.close()
+    _, second = made(path, stores)
+    assert second.factor("gpt-4o") == learned
+    assert second.estimate_conversation(TALK[:2], "gpt-4o").method == "actual"
 
 
 def test_tenants_see_only_their_own(path: Path, stores: list[TokenStore]) -> None:

@@ -47,7 +47,7 @@ log = logging.getLogger("penstock.tokens")
 
 
 class TokenEstimators:
-    """Creates the estimators and runs counts. The store is opened at first use; in memory if it cannot be opened."""
+    """Creates the estimators and runs counts. The store is opened at first use; in memory if it cannot be."""
 
     def __init__(self, config: GatewayConfig) -> None:
         self._path: Path = data_path("", config.data, FILE)
@@ -106,7 +106,7 @@ class TokenEstimators:
         from penstock._store.tokens import TokenStore  # noqa: PLC0415 — as it is first needed
 
         try:
-            return TokenStore(self._path, timeout=LOCK_TIMEOUT)
+            return TokenStore(self._path, timeout=LOCK_TIMEOUT, required=False)
         except OSError as error:
             log.warning("token counts are kept in memory only: %s", error)
             return TokenStore(IN_MEMORY)

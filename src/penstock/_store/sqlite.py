@@ -37,7 +37,18 @@ _creating = threading.Lock()
 log = logging.getLogger("penstock.store")
 
 
-class DamagedDatabaseError(OSError):
+class DatabaseOpenError(OSError):
+    """The database cannot be opened. The message names the file and the reason."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
+
+
+class LockedDatabaseError(DatabaseOpenError):
+    """Another process holds the lock of the file."""
+
+
+class DamagedDatabaseError(DatabaseOpenError):
     """The file is not a database, or not a sound one. The message names the file and the fix."""
 
 
@@ -53,25 +64,26 @@ def data_folder(env: Mapping[str, str] | None = None) -> Path:
     return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "penstock"
 
 
-def connect(path: Path = IN_MEMORY, *, create: bool = True) -> sqlite3.Connection:
+def connect(path: Path = IN_MEMORY, *, create: bool = True, timeout: float | None = None) -> sqlite3.Connection:
     """Returns a connection that one thread at a time may use. Each statement commits, except after `BEGIN`.
 
-    Creates missing folders and files, unless `create` is false. Raises an `OSError` that names the file. Any number of
-    processes may do this at the same time.
+    Creates missing folders and files, unless `create` is false. `timeout`: seconds to wait for a lock. Raises an
+    `OSError` that names the file. Any number of processes may do this at the same time.
     """
+    timeout = LOCK_TIMEOUT if timeout is None else timeout
     if path == IN_MEMORY:
-        return _open(":memory:")
+        return _open(":memory:", timeout)
     real = os.path.realpath(path)  # SQLite follows links too; behind a dangling one it would create the file itself
     if create:
         Path(real).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _create_private(real)
-    ends = time.monotonic() + LOCK_TIMEOUT
+    ends = time.monotonic() + timeout
     while True:
         try:
-            return _open(Path(real).as_uri() + "?mode=rw")
+            return _open(Path(real).as_uri() + "?mode=rw", timeout)
         except sqlite3.Error as error:
             if error_code(error) not in _CONTENDED or time.monotonic() >= ends:
-                raise open_error(path, error) from None
+                raise open_error(path, error, timeout) from None
         time.sleep(_RETRY_DELAY)
 
 
@@ -85,10 +97,10 @@ def _create_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
-def _open(name: str) -> sqlite3.Connection:
+def _open(name: str, timeout: float) -> sqlite3.Connection:
     with _creating:  # see `_create_private`
         connection = sqlite3.connect(
-            name, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
+            name, timeout=timeout, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
         )
     try:
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table, or it has no effect
@@ -126,14 +138,16 @@ def repair_hint(path: Path) -> str:
     )
 
 
-def open_error(path: Path, error: sqlite3.Error) -> OSError:
+def open_error(path: Path, error: sqlite3.Error, timeout: float | None = None) -> OSError:
     """Returns the error for a database that cannot be opened: it names the file and the fix."""
     if is_damaged(error):
         return DamagedDatabaseError(None, f"not a database, or damaged ({error}): {repair_hint(path)}", str(path))
     if error_code(error) in _CONTENDED:
         fix = "end that process or its transaction"
-        return OSError(None, f"{error}: another process has held its lock for {LOCK_TIMEOUT:g} s; {fix}", str(path))
-    return OSError(None, f"cannot be opened as a database: {error}", str(path))
+        waited = LOCK_TIMEOUT if timeout is None else timeout
+        reason = f"{error}: another process has held its lock for {waited:g} s; {fix}"
+        return LockedDatabaseError(None, reason, str(path))
+    return DatabaseOpenError(None, f"cannot be opened as a database: {error}", str(path))
 
 
 def count_used_bytes(connection: sqlite3.Connection) -> int:

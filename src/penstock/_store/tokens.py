@@ -1,9 +1,10 @@
 """Token counts and correction factors in one SQLite file, shared by any number of processes.
 
 Counts are a cache: when there is no room, tenants with more than their share lose rows first, and each loses counts of
-messages before counts of prompts, the least recently used first. While the file is locked for long they are computed
-again. Factors change under a lock, so that no process loses what another learned. A file that is not a database any
-more is moved aside with a line in the log, and a new one is created; of several processes only one moves it.
+messages before counts of prompts, the least recently used first. What is learned while the file is locked is kept in
+memory, within a bound, and written later. Factors change under a lock, so that no process loses what another learned.
+A file that is not a database any more is moved aside with a line in the log, and a new one is created; of several
+processes only one moves it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import threading
 import time
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from penstock._store.provider_keys import lock_file
 from penstock._store.sqlite import (
     IN_MEMORY,
     LOCK_TIMEOUT,
     DamagedDatabaseError,
+    LockedDatabaseError,
     connect,
     data_folder,
     is_damaged,
@@ -32,12 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 T = TypeVar("T")
+_Kind: TypeAlias = Literal["read", "write"]
+_Change: TypeAlias = "Callable[[bytes | None], bytes]"
 MAX_COUNTS = 200_000  # rows
 MAX_FACTORS = 10_000  # rows
 SHARES = 8  # a tenant has at most this part of the rows while others need the room
 TOUCH_INTERVAL = 60.0  # seconds in which another use of a row is not recorded
 TRIM_INTERVAL = 256  # rows written between two checks of their number
-RETRY_INTERVAL = 1.0  # seconds in which no counts are written after the file was locked
+RETRY_INTERVAL = 1.0  # seconds in which a locked file is not tried again
+MAX_UNWRITTEN = 10_000  # counts, and changes of factors, that wait while the file is locked
 KEYS_PER_QUERY = 400
 SIDECAR_SUFFIXES = ("-wal", "-shm")  # files that SQLite creates beside a database
 # What goes first. Keys of prompts begin with `p`, others are hexadecimal: a prompt's count cannot be computed again.
@@ -61,7 +66,8 @@ def default_path() -> Path:
 class TokenStore:
     """Both stores of the estimator: itself is a `CountStore`, `factors` is a `FactorStore`.
 
-    `timeout`: seconds to wait for a lock of another process. Threads may share the store.
+    `timeout`: seconds to wait for a lock of another process. Threads may share the store. A file that is locked when it
+    is opened raises an `OSError`; unless `required`, the store goes on without it and opens it later.
     """
 
     def __init__(
@@ -72,38 +78,76 @@ class TokenStore:
         factors: int = MAX_FACTORS,
         clock: Callable[[], float] = time.time,
         timeout: float = LOCK_TIMEOUT,
+        required: bool = True,
     ) -> None:
         self.path: Path = Path(path)
         self.factors: FactorTable = FactorTable(self)
         self.moved: list[Path] = []  # damaged files, where they are now
         self._max_rows, self._max_factors, self._clock, self._timeout = rows, factors, clock, timeout
-        self._locked_until = 0.0  # by the monotonic clock: until then no counts are written
+        # By the monotonic clock: until then the file is not read, or not written.
+        self._locked_until = {"read": 0.0, "write": 0.0}
+        self._counts: dict[tuple[str, str], bytes] = {}  # not written yet, by tenant and key
+        self._changes: dict[tuple[str, str], list[_Change]] = {}  # of factors, as well
         self._warned = False  # of a file that cannot be written; reset when it can
         self._written = 0  # rows since the last check of their number
         self._lock = threading.Lock()
-        self._connection = self._open()
+        self._opened: sqlite3.Connection | None = None
+        try:
+            self._opened = self._open()
+        except LockedDatabaseError as error:
+            if required:
+                raise
+            self._note_failure(error, "read")
 
     def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
         return self.read("counts", tenant, list(keys))
 
     def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
-        if rows and time.monotonic() >= self._locked_until:
-            self._run(lambda: self._write(tenant, rows), None)
+        if rows:
+            with self._lock:
+                self._counts.update({(tenant, key): value for key, value in rows.items()})
+            self._run(self._write, None, "write")
 
-    def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes]) -> bytes:
-        """Changes a factor under a lock. If the file stays locked, the result is returned but not stored."""
-        return self._run(lambda: self._change(tenant, key, change), None) or change(None)
+    def update(self, tenant: str, key: str, change: _Change) -> bytes:
+        """Changes a factor under a lock. While the file is locked, the change waits."""
+        found = self._run(lambda: self._change(tenant, key, [change]), None, "write")
+        if found is None:
+            found = change(self.read("factors", tenant, [key]).get(key))
+            with self._lock:
+                if sum(map(len, self._changes.values())) < MAX_UNWRITTEN:
+                    self._changes.setdefault((tenant, key), []).append(change)
+        return found
 
     def read(self, table: str, tenant: str, keys: list[str]) -> dict[str, bytes]:
         """Returns the values of a table (`counts` or `factors`) by key."""
-        return self._run(lambda: self._read(table, tenant, keys), {}) if keys else {}
+        found: dict[str, bytes] = self._run(lambda: self._read(table, tenant, keys), {}, "read") if keys else {}
+        with self._lock:
+            if table == "counts" and self._counts:
+                found |= {key: self._counts[tenant, key] for key in keys if (tenant, key) in self._counts}
+            elif table == "factors" and self._changes:
+                for key in keys:
+                    for change in self._changes.get((tenant, key), ()):
+                        found[key] = change(found.get(key))
+        return found
 
     def __len__(self) -> int:
-        return self._run(lambda: int(self._connection.execute("SELECT count(*) FROM counts").fetchone()[0]), 0)
+        query = "SELECT count(*) FROM counts"
+        return self._run(lambda: int(self._connection.execute(query).fetchone()[0]), 0, "read")
 
     def close(self) -> None:
+        """Writes what waits, if the file is not locked, and closes it."""
+        if self._counts or self._changes:
+            self._locked_until["write"] = 0.0
+            self._run(self._write, None, "write")
         with self._lock:
-            self._connection.close()
+            if self._opened is not None:
+                self._opened.close()
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
 
     # ── statements ────────────────────────────────────────────────────────────────────────────────
 
@@ -138,12 +182,16 @@ class TokenStore:
     def _set_timeout(self, seconds: float) -> None:
         self._connection.execute(f"PRAGMA busy_timeout={round(seconds * 1000)}")
 
-    def _write(self, tenant: str, rows: Mapping[str, bytes]) -> None:
+    def _write(self) -> None:
+        """Writes all counts and changes that wait."""
+        for tenant, key in [*self._changes]:
+            self._change(tenant, key, [])
         now = self._clock()
-        values = [(tenant, key, value, now) for key, value in rows.items()]
+        values = [(tenant, key, value, now) for (tenant, key), value in self._counts.items()]
         self._execute_many("INSERT OR REPLACE INTO counts VALUES (?, ?, ?, ?)", values)
+        self._counts.clear()
         self._warned = False
-        self._written += len(rows)
+        self._written += len(values)
         if self._written >= min(TRIM_INTERVAL, self._max_rows):
             self._written = 0
             with self._connection:
@@ -173,44 +221,54 @@ class TokenStore:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(query, rows)
 
-    def _change(self, tenant: str, key: str, change: Callable[[bytes | None], bytes]) -> bytes:
+    def _change(self, tenant: str, key: str, changes: list[_Change]) -> bytes | None:
+        """Applies the changes that wait, and these."""
+        waiting = self._changes.get((tenant, key), [])
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             query = "SELECT value FROM factors WHERE tenant = ? AND key = ?"
             row = self._connection.execute(query, (tenant, key)).fetchone()
-            value = change(None if row is None else row[0])
+            value: bytes | None = None if row is None else row[0]
+            for change in (*waiting, *changes):
+                value = change(value)
             values = (tenant, key, value, self._clock())
             self._connection.execute("INSERT OR REPLACE INTO factors VALUES (?, ?, ?, ?)", values)
             if row is None:
                 self._trim("factors", self._max_factors)
+        self._changes.pop((tenant, key), None)
         return value
 
     # ── damaged files ─────────────────────────────────────────────────────────────────────────────
 
-    def _run(self, work: Callable[[], T], default: T) -> T:
+    def _run(self, work: Callable[[], T], default: T, kind: _Kind) -> T:
         """Returns the result of `work`: with a new file if this one is damaged, the default if it is locked."""
         with self._lock:
+            if time.monotonic() < self._locked_until[kind]:
+                return default
             for _ in range(2):
                 try:
                     return work()
-                except sqlite3.Error as error:
+                except (sqlite3.Error, OSError) as error:
                     if not is_damaged(error):
-                        self._note_failure(error)
+                        self._note_failure(error, kind)
                         return default
                     self._connection.close()
                 try:
                     self._replace_damaged()
-                    self._connection = self._open()
+                    self._opened = self._open()
                 except OSError as error:
-                    self._note_failure(error)
+                    self._note_failure(error, kind)
                     return default
         return default
 
-    def _note_failure(self, error: Exception) -> None:
-        """Logs that counts are not kept: once, until they are kept again."""
-        self._locked_until = time.monotonic() + RETRY_INTERVAL
+    def _note_failure(self, error: Exception, kind: _Kind) -> None:
+        """Logs that counts are not written: once, until they are again. What cannot be read cannot be written."""
+        until = time.monotonic() + RETRY_INTERVAL
+        self._locked_until |= {"write": until} if kind == "write" and self._opened else {"read": until, "write": until}
+        for key in [*self._counts][: max(len(self._counts) - MAX_UNWRITTEN, 0)]:
+            del self._counts[key]
         level = logging.DEBUG if self._warned else logging.WARNING
-        log.log(level, "%s: token counts are not kept: %s", self.path.name, error)
+        log.log(level, "%s: token counts are not written: %s", self.path.name, error)
         self._warned = True
 
     def _open(self) -> sqlite3.Connection:
@@ -221,13 +279,13 @@ class TokenStore:
             return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = connect(self.path)
+        connection = connect(self.path, timeout=self._timeout)
         try:
             connection.executescript(_CREATE)
             connection.execute(f"PRAGMA busy_timeout={round(self._timeout * 1000)}")
         except sqlite3.DatabaseError as error:
             connection.close()
-            raise open_error(self.path, error) from None
+            raise open_error(self.path, error, self._timeout) from None
         return connection
 
     def _replace_damaged(self) -> None:
@@ -287,5 +345,5 @@ class FactorTable:
     def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
         return self._store.read("factors", tenant, list(keys))
 
-    def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes], /) -> bytes:
+    def update(self, tenant: str, key: str, change: _Change, /) -> bytes:
         return self._store.update(tenant, key, change)
