@@ -262,3 +262,14 @@ def test_a_page_costs_what_the_providers_say(model: str, tokens: int) -> None:
     found = estimator.estimate_message(Message("user", [file]), model)
     assert found.tokens == pytest.approx(10 * tokens, rel=0.02)
     assert found.low < 0.95 * found.tokens, "pages differ"
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(("seconds", "believed"), [(34_200, True), (34_201, False), (4_000_000, False)])
+def test_a_recording_longer_than_any_provider_takes_is_not_believed(seconds: int, believed: bool, version: int) -> None:
+    data = base64.b64encode(mp4(seconds, version)).decode()
+    assert media_seconds(data) == (seconds if believed else None)
+    found = HybridTokenEstimator().estimate_message(
+        Message("user", [File(media="video/mp4", data=data)]), "gemini-2.5-pro"
+    )
+    assert found.tokens < 34_200 * 300

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -166,7 +166,9 @@ def _read_source(data: bytes, protocol: str) -> Source:
 
 def _list_messages(body: Any) -> list[Any]:
     """Returns the messages if the input is a list of them; else an empty list."""
-    messages = cast("list[Any]", body) if isinstance(body, list) else []
+    if not isinstance(body, list):
+        return []
+    messages: list[Any] = [*body]
     are_messages = all(isinstance(item, dict) and ("role" in item or "type" in item) for item in messages)
     return messages if are_messages else []
 

@@ -197,9 +197,9 @@ def _like_given(given: Any, items: list[Any]) -> Any:
 
 
 class RemovedMessage(msgspec.Struct, frozen=True):
-    """A message that was removed, or whose tool results were shortened. `message`: its position before.
+    """A message that was removed, or whose tool results were shortened. `tokens`: by how many the prompt is shorter.
 
-    `tokens`: by how many the prompt is shorter.
+    `message`: its position before, in the canonical request, as in a breakdown. A `system` field is a message there.
     """
 
     message: int
