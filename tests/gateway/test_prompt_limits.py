@@ -42,6 +42,8 @@ FACTS = {"context": 3000, "max_output": 1000}  # a prompt may have 2,000 tokens
 def test_a_warning_and_no_refusal(protocol: str, stream: bool, lines: int, facts: dict[str, Any], code: str) -> None:
     with facing(Reply.of("openai-chat", answered(), stream=stream), facts) as (running, up):
         path, _, body = TALKING[protocol]("mine/tide", [("user", LINE * lines)], stream)
+        if protocol == "anthropic":
+            body["max_tokens"] = 1000  # what other protocols leave room for by default
         reply = post(running.url + path, json=body)
         assert reply.status_code == 200
         assert len(up.requests) == 1
@@ -50,6 +52,41 @@ def test_a_warning_and_no_refusal(protocol: str, stream: bool, lines: int, facts
         if code:
             assert " of 2,000 tokens (" in told
             assert "estimated, " in told
+
+
+@pytest.mark.row("T6", "M7")
+@pytest.mark.parametrize(("asked", "limit"), [(None, 2000), (99, 2901), (1000, 2000), (5000, 2000), (1, 2999)], ids=str)
+def test_there_is_room_for_the_output_that_is_asked_for(asked: int | None, limit: int) -> None:
+    with facing(Reply.of("openai-chat", answered()), FACTS) as (running, _):
+        said = {"model": "mine/tide", "messages": [{"role": "user", "content": LINE * 400}], "max_tokens": asked}
+        reply = post(f"{running.url}/v1/chat/completions", json=said)
+        assert f" of {limit:,} tokens (" in reply.headers[HEADER]
+        options = {"modelOptions": {"max_tokens": asked}} if asked else {}
+        counted = {"model": "mine/tide", "messages": [{"role": 1, "content": [{"value": LINE}]}], **options}
+        assert post(f"{running.url}/vscode/count", json=counted).json()["limit"] == limit
+
+
+@pytest.mark.row("M7:agrees", "T3")
+def test_replayed_models_have_one_limit_and_one_count() -> None:
+    schema = {"type": "object", "properties": {"gate": {"type": "string"}}}
+    with facing(Reply.of("openai-chat", answered()), FACTS) as (running, _):
+        listed = get(f"{running.url}/vscode/models").json()["models"]
+        row = next(row for row in listed if row["id"] == "replay/text")
+        counts = set[int]()
+        for protocol, tools in (
+            ("anthropic", [{"name": "f", "description": "d", "input_schema": schema}]),
+            ("gemini", [{"functionDeclarations": [{"name": "f", "description": "d", "parameters": schema}]}]),
+            ("responses", [{"type": "function", "name": "f", "description": "d", "parameters": schema}]),
+            ("vscode", [{"name": "f", "description": "d", "inputSchema": schema}]),
+        ):
+            _, path, body = TALKING[protocol](
+                "replay/text", [("user", LINE), ("assistant", "Yes."), ("user", LINE)], False
+            )
+            said = post(running.url + path, json={**body, "tools": tools}).json()
+            counts.add(said.get("input_tokens") or said.get("totalTokens") or said["prompt"]["tokens"])
+            if protocol == "vscode":
+                assert (said["limit"], said["assumed"]) == (row["maxInputTokens"], row.get("assumed", False))
+    assert len(counts) == 1
 
 
 @pytest.mark.row("T6")

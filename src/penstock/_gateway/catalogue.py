@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from penstock._engines import model_resolution as resolution
 from penstock._engines.config_problems import find_missing_keys
@@ -54,6 +53,20 @@ class InputLimit(NamedTuple):
     tokens: int
 
 
+def _replay_model(name: str) -> Model:
+    """Return the model that plays a packaged stream."""
+    return Model(
+        id=name,
+        provider=REPLAY,
+        name=f"Replay: {name}",
+        family="replay",
+        context=200_000,
+        max_output=32_000,
+        capabilities=_REPLAY_CAPABILITIES,
+        version="1",
+    )
+
+
 class ModelCatalogue:
     """Lists models and resolves their names, with the configuration that `upstream` has now."""
 
@@ -66,7 +79,7 @@ class ModelCatalogue:
         self._lock = asyncio.Lock()
         self._configured: set[tuple[str, str]] = set()
         self._configured_router: object = None
-        self._limits: dict[str, InputLimit] = {}
+        self._limits: dict[tuple[str, int | None], InputLimit] = {}
         self._limits_router: object = None
 
     # ── lists ─────────────────────────────────────────────────────────────────────────────────────
@@ -129,37 +142,44 @@ class ModelCatalogue:
 
     def _replay_models(self) -> list[ModelEntry]:
         row = self._upstream.router.config.provider(REPLAY)
-        plain = Model(
-            id="", provider=REPLAY, context=200_000, max_output=32_000, capabilities=_REPLAY_CAPABILITIES, version="1"
-        )
-        models = (replace(plain, id=name, name=f"Replay: {name}", family="replay") for name in describe_scripts())
-        return [self._provider_entry(row, model) for model in models]
+        return [self._provider_entry(row, _replay_model(name)) for name in describe_scripts()]
 
     def _provider_entry(self, row: Provider, model: Model, name: str = "") -> ModelEntry:
         return self._entry(f"{row.name}/{name or model.id}", model, row)
 
     def _target_entry(self, name: str, target: Target) -> ModelEntry:
-        return self._entry(name, find_model(target.provider, target.model), target.provider)
+        return self._entry(name, self.target_model(target), target.provider)
+
+    def target_model(self, target: Target) -> Model:
+        """Return what is known of a model, as the lists say it."""
+        if target.provider.name == REPLAY:
+            return _replay_model(target.model)
+        return find_model(target.provider, target.model)
 
     def _entry(self, name: str, model: Model, row: Provider) -> ModelEntry:
         max_input = max_input_tokens(model, self._upstream.config.features.max_input, row)
         return ModelEntry(name, model, max_input, output_limit(model, row))
 
-    def input_limit(self, name: str) -> InputLimit:
-        """Return the input limit of a model by its name. Cached, because every turn asks for it."""
+    def input_limit(self, name: str, max_output: int | None = None) -> InputLimit:
+        """Return the input limit of a model, for a request with this output limit.
+
+        Cached, because every turn asks for it.
+        """
         if self._limits_router is not self._upstream.router or len(self._limits) >= _MAX_LIMITS:
             self._limits, self._limits_router = {}, self._upstream.router
-        found = self._limits.get(name)
+        found = self._limits.get((name, max_output))
         if found is None:
-            found = self._limits[name] = self._find_limit(name)
+            found = self._limits[name, max_output] = self._find_limit(name, max_output)
         return found
 
-    def _find_limit(self, name: str) -> InputLimit:
+    def _find_limit(self, name: str, max_output: int | None) -> InputLimit:
         targets = self._find_targets(name)
         if not targets:
             return InputLimit("", "", 0)
         target = targets[0]
-        return InputLimit(target.provider.name, target.model, self._target_entry(name, target).max_input)
+        policy = self._upstream.config.features.max_input
+        limit = max_input_tokens(self.target_model(target), policy, target.provider, max_output)
+        return InputLimit(target.provider.name, target.model, limit)
 
     # ── names ─────────────────────────────────────────────────────────────────────────────────────
 

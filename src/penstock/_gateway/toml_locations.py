@@ -9,7 +9,7 @@ import difflib
 import re
 import tomllib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -36,6 +36,7 @@ _PARTS = re.compile(_KEY)
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>\$[^`]*+)`)?$", re.DOTALL)
 _STEPS = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_NO_WORD = "Invalid enum value"
 _LINE = re.compile(r" ?\(at (?:line (\d{1,9}), column (\d{1,9})|end of document)\)")
 
 
@@ -143,7 +144,8 @@ def _find_failing_key(keys: tuple[str, ...], raw: dict[str, Any], type: Any) -> 
 def _explain_error(keys: tuple[str, ...], what: str, type: Any) -> tuple[tuple[str, ...], str]:
     unknown = _UNKNOWN.fullmatch(what)
     if unknown is None:
-        return keys, what[:1].lower() + what[1:].replace(", got ", ", found ").replace("`", "")
+        words = _known_words(type, keys) if what.startswith(_NO_WORD) else ""
+        return keys, what[:1].lower() + what[1:].replace(", got ", ", found ").replace("`", "") + words
     known = _field_names(type, keys)
     near = difflib.get_close_matches(unknown[1], known, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}" if known else ""
@@ -152,6 +154,21 @@ def _explain_error(keys: tuple[str, ...], what: str, type: Any) -> tuple[tuple[s
 
 def _field_names(type: Any, keys: tuple[str, ...]) -> list[str]:
     """Return the keys that a table may have."""
+    now = _find_type(type, keys)
+    return list((_struct_type([now, *get_args(now)]) or EmptyTable).__struct_encode_fields__)
+
+
+def _known_words(type: Any, keys: tuple[str, ...]) -> str:
+    """Return the words that a value may be, and whether it may be a number, as the end of a message."""
+    now = _find_type(type, keys)
+    options = [now, *get_args(now)]
+    words = [str(word) for one in options if get_origin(one) is Literal for word in get_args(one)]
+    words += ["or a number"] if float in options else []
+    return f"; known are: {', '.join(words)}" if words else ""
+
+
+def _find_type(type: Any, keys: tuple[str, ...]) -> Any:
+    """Return the type of the value at a path."""
     now = type
     for key in keys:
         options = [now, *get_args(now)]
@@ -161,7 +178,7 @@ def _field_names(type: Any, keys: tuple[str, ...]) -> list[str]:
         else:
             fields = msgspec.structs.fields(_struct_type(options) or EmptyTable)
             now = next((one.type for one in fields if one.encode_name == key), None)
-    return list((_struct_type([now, *get_args(now)]) or EmptyTable).__struct_encode_fields__)
+    return now
 
 
 def _struct_type(options: list[Any]) -> Any:

@@ -177,8 +177,19 @@ def estimate_tokens(message: rq.Message) -> int:
 
 
 def estimate_request(request: rq.Request) -> int:
-    """Estimates the tokens of messages and tools by size."""
-    return sum(map(estimate_tokens, request.messages)) + len(_encode(request.tools)) // _CHARACTERS
+    """Estimates the tokens of messages and tools by size: the same for a request in every protocol."""
+    messages = (
+        replace(_plain(message), parts=[_plain(part) for part in message.parts]) for message in request.messages
+    )
+    tools = [_plain(tool) for tool in request.tools]
+    return sum(map(estimate_tokens, messages)) + len(_encode(tools)) // _CHARACTERS
+
+
+def _plain(item: Any) -> Any:
+    """Returns the item without what only its own protocol knows."""
+    if type(item) is rq.Result:
+        item = replace(item, content=[_plain(part) for part in item.content])
+    return replace(item, extra=None) if getattr(item, "extra", None) else item
 
 
 def manage_context(

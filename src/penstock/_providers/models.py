@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FACTS, NAME, PROVIDER, CONFIGURATION = "models.dev 2026-07", "its name", "the provider", "the configuration"
 SOURCED_FIELDS = ("context", "max_input", "max_output", "prices", "capabilities")
 _RAW = dict[str, msgspec.Raw]
+MIN_FRACTION = 0.01  # of a context window: the smallest policy that makes sense
 Policy: TypeAlias = Literal["context-window", "reserve-output"] | float
 
 
@@ -154,20 +155,26 @@ def output_limit(model: Model, provider: Provider | None = None) -> int:
     return default_limit(model.max_output)
 
 
-def max_input_tokens(model: Model, policy: Policy = "reserve-output", provider: Provider | None = None) -> int:
+def max_input_tokens(
+    model: Model, policy: Policy = "reserve-output", provider: Provider | None = None, max_output: int | None = None
+) -> int:
     """Returns how long a prompt may be; 0 if nothing is known. A fraction is of the context window.
 
-    `reserve-output` leaves room for the `output_limit`, and at least half of the window for the prompt. If the window
-    is unknown, the longest prompt that the provider names counts.
+    `reserve-output` leaves room for the `output_limit`, and at least half of the window for the prompt; with
+    `max_output`, the limit that a request sets, it leaves room for that. If the window is unknown, the longest prompt
+    that the provider names counts.
     """
     if isinstance(policy, int | float) and not isinstance(policy, bool):
-        if not 0 < policy <= 1:
-            raise InputError(f"a fraction of the context window is over 0 and at most 1, not {policy!r}")
+        if not MIN_FRACTION <= policy <= 1:
+            raise InputError(f"a fraction of the context window is from {MIN_FRACTION} to 1, not {policy!r}")
         limit = int(model.context * policy)
     elif policy == "context-window":
         limit = model.context
     elif policy == "reserve-output":
-        reserved = max(model.context - output_limit(model, provider), model.context // 2)
+        if max_output is None or max_output <= 0:
+            reserved = max(model.context - output_limit(model, provider), model.context // 2)
+        else:
+            reserved = max(model.context - min(max_output, model.max_output or max_output), 1)
         limit = min(model.max_input or reserved, reserved)
     else:
         raise InputError(f"unknown policy {policy!r}; known are: context-window, reserve-output, or a fraction")

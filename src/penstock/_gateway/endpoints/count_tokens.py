@@ -22,7 +22,6 @@ from penstock._messages.context_trimming import estimate_request
 from penstock._messages.convert import convert_request
 from penstock._messages.request_codecs import reader
 from penstock._providers.models import max_input_tokens
-from penstock._providers.models import model as find_model
 from penstock._tokens.estimate import Estimate, warning
 from penstock._tokens.hidden_additions import has_hidden_context
 from penstock.errors import BadRequest, InputError, ProviderError, TooDeep
@@ -92,7 +91,8 @@ async def _count_vscode_prompt(services: Services, incoming: IncomingRequest, re
     count = await _estimate(services, incoming, request, target)
     _record_count(incoming, name, target, count)
     policy = read_policy(incoming) or services.config.features.max_input
-    limit = max_input_tokens(find_model(target.provider, target.model), policy, target.provider)
+    known = services.catalogue.target_model(target)
+    limit = max_input_tokens(known, policy, target.provider, request.settings.max_output)
     warned = warning(count, limit)
     answer = {
         "version": 1,
