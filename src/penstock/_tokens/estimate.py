@@ -163,17 +163,11 @@ class HybridTokenEstimator:
         counter = self._counter(model or canonical.model, provider, refresh=True)
         prefixes, frame, counts = self._count_request(counter, canonical)
         before = found = self._total(counter, canonical, prefixes, frame, counts)
-        scales = self._scales(counter, prefixes, frame, counts)
-
-        base = frame[0] * scales[0], frame[1] * scales[0]
-
-        def estimate(tokens: float, error: float) -> Estimate:
-            return self._estimate_sum(counter, base, tokens, error)
-
-        def fits(tokens: float, error: float) -> bool:
-            return bool(getattr(estimate(tokens, error), by) <= room)
-
-        shortening = Shortening(canonical.messages, counts, scales[1:], fits)
+        base, scales = self._scale_known(counter, prefixes, frame, counts)
+        estimate = partial(self._estimate_sum, counter, base)
+        shortening = Shortening(
+            canonical.messages, counts, scales, lambda tokens, error: getattr(estimate(tokens, error), by) <= room
+        )
         if getattr(before, by) > room:
             shortening.run(counter.count_message if shorten_results else None)
             found = self._recount(counter, canonical, shortening.messages(), estimate(*shortening.sums))
@@ -190,15 +184,17 @@ class HybridTokenEstimator:
         found = self._total(counter, shorter, *self._count_request(counter, shorter))
         return estimate if found.method == "estimated" else found
 
-    def _scales(self, counter: ModelCounter, prefixes: list[bytes], frame: Count, counts: list[Count]) -> list[float]:
-        """Returns by how much the provider counted more than estimated: for the frame, then for each message.
+    def _scale_known(
+        self, counter: ModelCounter, prefixes: list[bytes], frame: Count, counts: list[Count]
+    ) -> tuple[Count, list[float]]:
+        """Returns the frame as the provider counted it, and by how much each message is longer than estimated.
 
         Only the total of a prefix is known, so all messages of it have the same share in the difference.
         """
         position, actual = self._find_known(prefixes) or (0, 0.0)
         estimated = (frame[0] + sum(row[0] for row in counts[:position])) * counter.factor
         scale = actual / estimated if actual and estimated else 1.0
-        return [scale] * (position + 1) + [1.0] * (len(counts) - position)
+        return (frame[0] * scale, frame[1] * scale), [scale] * position + [1.0] * (len(counts) - position)
 
     def _count_request(self, counter: ModelCounter, request: Request) -> tuple[list[bytes], Count, list[Count]]:
         """Returns the digests of all prefixes, the count of the frame, and the counts of the messages."""
