@@ -169,7 +169,7 @@ typed_errors = _TypedErrors()  # has no state, so that one serves all
 # ── whose request it is ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Shapes(msgspec.Struct, frozen=True):
+class RequestShapes(msgspec.Struct, frozen=True):
     """Keys that tell the protocol of a request; request_shapes.toml describes them."""
 
     decisive: dict[str, str]
@@ -183,17 +183,22 @@ class _Shapes(msgspec.Struct, frozen=True):
     typed_parts: str
     untyped_parts: str
     parsed_arguments: str
+    default: str
+    telling_tools: list[str]
+    tool_forms: dict[str, str]
+    tools_inside: dict[str, str]
 
 
 @cache
-def _shapes() -> _Shapes:
+def request_shapes() -> RequestShapes:
+    """Returns the table of request shapes."""
     text = files(__name__).joinpath("request_shapes.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), _Shapes)
+    return msgspec.convert(tomllib.loads(text), RequestShapes)
 
 
 def detect_protocol(body: Object) -> str:
     """Returns the protocol of a request body, by its keys and by the shapes of its messages and tools."""
-    shapes = _shapes()
+    shapes = request_shapes()
     messages, tools = lenient.get_objects(body, "messages"), lenient.get_objects(body, "tools")
     found = (
         _find_by_keys(body, shapes.decisive)
@@ -211,7 +216,7 @@ def _find_by_keys(source: Object, table: dict[str, str]) -> str:
     return next((name for keys, name in table.items() if all(key in source for key in keys.split())), "")
 
 
-def _detect_in_message(message: Object, shapes: _Shapes) -> str:
+def _detect_in_message(message: Object, shapes: RequestShapes) -> str:
     """Returns the protocol that a message must be of; an empty string if it could be of several."""
     if isinstance(message.get("role"), int):
         return shapes.integer_role
@@ -229,7 +234,7 @@ def _detect_in_message(message: Object, shapes: _Shapes) -> str:
     return next((name for block in blocks if (name := _detect_in_block(block, shapes))), "")
 
 
-def _detect_in_block(block: Object, shapes: _Shapes) -> str:
+def _detect_in_block(block: Object, shapes: RequestShapes) -> str:
     kind = block.get("type")
     if kind is None:
         return next((name for key, name in shapes.bare_block.items() if key in block), "")

@@ -18,7 +18,7 @@ import msgspec
 
 from penstock._lenient_json import as_json
 from penstock._protocols import protocol as find_protocol
-from penstock._protocols import reader, typed_errors
+from penstock._protocols import reader, request_shapes, typed_errors
 from penstock._strict_fields import to_json_values
 from penstock.errors import BadRequest
 from penstock.request import Tool
@@ -34,19 +34,6 @@ _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# A key that tells the form of a tool, and the protocols that have this form; the first one reads it for all others.
-_FORMS: dict[str, tuple[str, ...]] = {
-    "toolSpec": ("bedrock",),
-    "systemTool": ("bedrock",),
-    "cachePoint": ("bedrock",),
-    "functionDeclarations": ("gemini",),
-    "function_declarations": ("gemini",),
-    "input_schema": ("anthropic",),
-    "function": ("openai-chat", "responses", "cohere", "ollama"),
-    "inputSchema": ("vscode", "aisdk", "uistream"),
-    "parameters": ("responses", "openai-chat", "aisdk", "uistream"),
-}
-_TELLING = ("anthropic", "vscode")  # a message that could be of several protocols is of this one if its tools are
 _TOOL_STEP = re.compile(r"^.*?tools\[0\]")
 
 
@@ -61,7 +48,8 @@ def read_tools(tools: Iterable[Any], protocol: str = "") -> list[Tool]:
 def list_telling(tools: Iterable[Any]) -> list[Any]:
     """Returns the tools by which the protocol of messages may be told."""
     values: list[Any] = to_json_values([tool for tool in tools if not isinstance(tool, Tool)])
-    return [value for value in values if isinstance(value, dict) and _find_form(cast("Any", value), "") in _TELLING]
+    telling = request_shapes().telling_tools
+    return [value for value in values if isinstance(value, dict) and _find_form(cast("Any", value), "") in telling]
 
 
 def _read_tool(tool: Any, protocol: str, position: int) -> list[Tool]:
@@ -72,7 +60,8 @@ def _read_tool(tool: Any, protocol: str, position: int) -> list[Tool]:
     fields: dict[str, Any] = {**value}
     name = _find_form(fields, protocol)
     body: dict[str, Any] = {find_protocol(name).messages_field: []}
-    body |= {"toolConfig": {"tools": [fields]}} if name == "bedrock" else {"tools": [fields]}
+    inside = request_shapes().tools_inside.get(name)
+    body |= {inside: {"tools": [fields]}} if inside else {"tools": [fields]}
     try:
         with typed_errors:
             found = reader(name)(body).tools
@@ -85,9 +74,10 @@ def _read_tool(tool: Any, protocol: str, position: int) -> list[Tool]:
 
 
 def _find_form(tool: dict[str, Any], protocol: str) -> str:
-    names = next((names for key, names in _FORMS.items() if tool.get(key) is not None), ())
+    shapes = request_shapes()
+    names = next((names.split() for key, names in shapes.tool_forms.items() if tool.get(key) is not None), list[str]())
     if not names:
-        return protocol or "openai-chat"
+        return protocol or shapes.default
     return protocol if protocol in names else names[0]
 
 
