@@ -86,11 +86,12 @@ class AutoParser:
     `fallback` is the framing of a stream that cannot be detected, for example by its content type.
     """
 
-    __slots__ = ("_fallback", "_head", "_limit", "detected_parser", "framing")
+    __slots__ = ("_blanks", "_fallback", "_head", "_limit", "detected_parser", "framing")
 
     def __init__(self, *, limit: int = LIMIT, fallback: str = "ndjson") -> None:
         self._limit = limit
         self._fallback = fallback
+        self._blanks = bytearray()
         self._head = b""
         self.detected_parser: Parser | None = None  # callers that feed often may feed it directly
         self.framing: str | None = None
@@ -98,16 +99,25 @@ class AutoParser:
     def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
         if self.detected_parser is not None:
             return self.detected_parser.feed(chunks)
-        # Line ends at the start have no meaning in any framing. Keeping them would take quadratic time for many chunks.
-        self._head = b"".join((self._head, *chunks)).lstrip(b"\r\n")
-        name = "sse" if self._head.startswith(_EVENTS) else detect(self._head, self._fallback)
-        return self._start_parser(name).feed([self._head]) if name else []
+        # Blanks at the start are kept apart and read once. Searching them again at each chunk would take quadratic time.
+        head = b"".join((self._head, *chunks))
+        if not self._blanks:
+            head = head.lstrip(b"\r\n")  # line ends at the start have no meaning in any framing
+        self._head = head.lstrip(_BLANK)
+        self._blanks += head[: len(head) - len(self._head)]
+        name = self._detect()
+        return self._start_parser(name).feed([bytes(self._blanks) + self._head]) if name else []
 
     def finish(self) -> list[Frame]:
         if self.detected_parser is not None:
             return self.detected_parser.finish()
         parser = self._start_parser("ndjson")
-        return parser.feed([self._head]) + parser.finish()
+        return parser.feed([bytes(self._blanks) + self._head]) + parser.finish()
+
+    def _detect(self) -> str | None:
+        if not self._blanks:
+            return "sse" if self._head.startswith(_EVENTS) else detect(self._head, self._fallback)
+        return self._fallback if len(self._blanks) > BLANKS else _detect_text(self._head[:ENOUGH], self._fallback)
 
     def _start_parser(self, name: str) -> Parser:
         self.framing = name
