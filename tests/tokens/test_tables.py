@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+import tracemalloc
 from importlib.resources import files
 from typing import Any
 
 import pytest
 
+from penstock import HybridTokenEstimator
+from penstock._tokens.count_cache import digest_message
 from penstock._tokens.families import (
     DEFAULT_FAMILY,
     ERROR_NAMES,
@@ -21,7 +24,7 @@ from penstock._tokens.families import (
 )
 from penstock._tokens.tool_rendering import render_json, render_tool
 from penstock.errors import InputError
-from penstock.request import Tool
+from penstock.request import Message, Request, Text, Tool
 
 FACTS: dict[str, Any] = tomllib.loads(files("penstock._tokens").joinpath("tables.toml").read_text("utf-8"))
 FITS: dict[str, Any] = tomllib.loads(files("penstock._tokens").joinpath("fitted.toml").read_text("utf-8"))
@@ -114,6 +117,27 @@ def test_the_counts_of_a_text(text: str, expected: dict[str, int]) -> None:
     found = count_text_features(text)
     assert {name: count for name, count in zip(TEXT_FEATURES, found, strict=False) if count} == expected
     assert weigh_text(text, (1.0,) * len(TEXT_FEATURES)) == sum(expected.values())
+
+
+def test_a_long_text_is_counted_and_digested_in_pieces() -> None:
+    """Copies of ten megabytes for each request would add up."""
+    words = "brown fox " * 1_000_000
+    estimator = HybridTokenEstimator()
+    message = Message(role="user", parts=[Text(text=words), Text(text="Grüße")])
+    short = estimator.estimate_conversation(
+        Request(messages=[Message(role="user", parts=[Text(text=words[:1_000_000])])])
+    )
+    tracemalloc.start()
+    try:
+        long = estimator.estimate_conversation(Request(messages=[message]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 6_000_000
+    assert long.tokens == pytest.approx(10 * short.tokens, rel=0.001)
+    other = Message(role="user", parts=[Text(text=words[:-2] + "y "), Text(text="Grüße")])
+    assert digest_message(message) != digest_message(other)
+    assert count_text_features(words + "Grüße")[TEXT_FEATURES.index("latin")] == 2
 
 
 SCHEMA = {

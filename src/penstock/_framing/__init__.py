@@ -99,7 +99,7 @@ class AutoParser:
     def feed(self, chunks: Sequence[bytes], /) -> list[Frame]:
         if self.detected_parser is not None:
             return self.detected_parser.feed(chunks)
-        # Blanks at the start are kept apart and read once. Searching them again at each chunk would take quadratic time.
+        # Blanks at the start are kept apart and read once: searching them again at each chunk takes quadratic time.
         head = b"".join((self._head, *chunks))
         if not self._blanks:
             head = head.lstrip(b"\r\n")  # line ends at the start have no meaning in any framing

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Count: TypeAlias = tuple[float, float]
 SIZE = 16  # bytes of a digest
 _MAX_LOOKED_UP = 10_000  # more counts at once are neither read from the store nor written to it
+_LONG_TEXT = 2**20  # characters
 _PAIR = struct.Struct("<dd")
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
@@ -139,7 +140,19 @@ def digest_message(message: Message) -> bytes:
     if message.extra or any(map(_has_marks, message.parts)):
         parts = [_without_marks(part) for part in message.parts]
         message = msgspec.structs.replace(message, parts=parts, extra=_without_form(message.extra))
+    if any(type(part) is Text and len(part.text) > _LONG_TEXT for part in message.parts):
+        message = msgspec.structs.replace(message, parts=[_without_long_text(part) for part in message.parts])
     return digest_bytes(encode_stable(message))
+
+
+def _without_long_text(part: Any) -> Any:
+    """Returns a part with the digest of its text in place of a long one, so that it is not copied as a whole."""
+    if type(part) is not Text or len(part.text) <= _LONG_TEXT:
+        return part
+    digest = blake2b(digest_size=SIZE)
+    for start in range(0, len(part.text), _LONG_TEXT):
+        digest.update(part.text[start : start + _LONG_TEXT].encode("utf-8", "surrogatepass"))
+    return msgspec.structs.replace(part, text=digest.hexdigest())
 
 
 def _has_marks(part: Any) -> bool:

@@ -14,6 +14,7 @@ import re
 import tomllib
 from functools import cache
 from importlib.resources import files
+from itertools import zip_longest
 from operator import mul
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -56,10 +57,14 @@ def _select(classes: bytes, default: bytes = b" ") -> bytes:
 _CLASS = _translation(_CLASS_RANGES, b".")
 _LETTERS, _DIGITS, _MARKS, _BREAKS = _select(b"aAlgyh"), _select(b"0"), _select(b"."), _select(b"\n")
 _SPACES = _select(b" ", b".")
+_PIECE = 2**20  # characters of a text that are counted at once, because counting copies them several times
 
 
 def count_text_features(text: str) -> list[int]:
     """Returns the counts in the order of TEXT_FEATURES; of an ASCII text only those of ASCII_FEATURES."""
+    if len(text) > _PIECE:
+        pieces = [count_text_features(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE)]
+        return [sum(counts) for counts in zip_longest(*pieces, fillvalue=0)]
     data = b" " + text.encode("utf-8", "surrogatepass")  # the start of the text starts a run, as after a space
     classes = data.translate(_CLASS) if text.isascii() else data.translate(_CLASS, _CONTINUATION)
     letters = classes.translate(_LETTERS)
