@@ -2,7 +2,7 @@
 
 The event loop only appends a turn to a queue. The worker digests the prompt and stores its actual count, from which the
 next request is counted (`hybrid`). For a sample of turns it also estimates the prompt as before the request: the
-estimate is added to the turn's row in the journal, and corrects the model's factor. The worker takes about 2% of one
+estimate is added to the turn's row in the journal, and corrects the model's factor. The worker takes about 1% of one
 core: after each slice of work it pauses. When the queue is full, turns are dropped and counted. Only digests and
 numbers are stored.
 """
@@ -41,8 +41,8 @@ MAX_BODY = 128 * 1024  # bytes: larger requests take too long to estimate
 MAX_TURNS = 256  # turns that wait
 MAX_BYTES = 32 * 2**20  # of all turns that wait, request and answer
 MAX_TURN_BYTES = 8 * 2**20  # of one turn
-SLICE = 0.005  # seconds of work before a pause
-PAUSE_FACTOR = 60  # a pause takes so many times the work before it,
+SLICE = 0.001  # seconds of work before a pause
+PAUSE_FACTOR = 100  # a pause takes so many times the work before it,
 MAX_PAUSE = 2.0  # but no more seconds than this
 FLUSH_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 2.0  # seconds for the turns that wait when the gateway stops
