@@ -132,17 +132,27 @@ def encode_stable(value: Any, encode: Callable[[Any], bytes] = _encode) -> bytes
 
 def digest_bytes(data: bytes, key: bytes = b"") -> bytes:
     """Returns the digest of some bytes; `key` separates digests of different kinds."""
-    return blake2b(data, key=key, digest_size=SIZE).digest()
+    hashed = blake2b(data, key=key, digest_size=SIZE) if key else blake2b(data, digest_size=SIZE)
+    return hashed.digest()
 
 
 def digest_message(message: Message) -> bytes:
     """Returns the digest of a message's content: the same in every form that a protocol has for it."""
-    if message.extra or any(map(_has_marks, message.parts)):
-        parts = [_without_marks(part) for part in message.parts]
+    parts = message.parts
+    if message.extra or not all(map(_is_plain, parts)):
+        parts = [_without_long_text(_without_marks(part)) for part in parts]
         message = msgspec.structs.replace(message, parts=parts, extra=_without_form(message.extra))
-    if any(type(part) is Text and len(part.text) > _LONG_TEXT for part in message.parts):
-        message = msgspec.structs.replace(message, parts=[_without_long_text(part) for part in message.parts])
     return digest_bytes(encode_stable(message))
+
+
+def _is_plain(part: Any) -> bool:
+    """True if the digest of the part is that of its whole content."""
+    kind = type(part)
+    if kind is Text:
+        return not (part.cache or part.extra or part.item or len(part.text) > _LONG_TEXT)
+    if kind is Result:
+        return not (part.cache or part.extra) and all(map(_is_plain, part.content))
+    return not (part.cache or getattr(part, "extra", None) or (kind is Call and part.item))
 
 
 def _without_long_text(part: Any) -> Any:
@@ -153,10 +163,6 @@ def _without_long_text(part: Any) -> Any:
     for start in range(0, len(part.text), _LONG_TEXT):
         digest.update(part.text[start : start + _LONG_TEXT].encode("utf-8", "surrogatepass"))
     return msgspec.structs.replace(part, text=digest.hexdigest())
-
-
-def _has_marks(part: Any) -> bool:
-    return bool(part.cache or getattr(part, "extra", None)) or type(part) is Result or _has_item(part)
 
 
 def _has_item(part: Any) -> bool:
@@ -171,14 +177,16 @@ def _without_marks(part: Any) -> Any:
         marks["extra"] = _without_form(part.extra)
     if _has_item(part):
         marks["item"] = ""
-    if type(part) is Result and any(map(_has_marks, part.content)):
-        marks["content"] = [_without_marks(one) for one in part.content]
+    if type(part) is Result and not all(map(_is_plain, part.content)):
+        marks["content"] = [_without_long_text(_without_marks(one)) for one in part.content]
     return msgspec.structs.replace(part, **marks) if marks else part
 
 
 def _without_form(extra: Extra | None) -> Extra | None:
     """Returns what is opaque data. Under `_` readers keep how a body was written: as a text, or as a list of texts."""
-    found = {name: {key: fields[key] for key in fields if key != "_"} for name, fields in (extra or {}).items()}
+    if not extra:
+        return None
+    found = {name: {key: fields[key] for key in fields if key != "_"} for name, fields in extra.items()}
     return {name: fields for name, fields in found.items() if fields} or None
 
 
@@ -195,7 +203,8 @@ def digest_prefixes(frame: bytes, messages: Sequence[bytes]) -> list[bytes]:
     """Returns a digest for every prefix of a conversation; the empty one is the frame's."""
     prefixes = [frame]
     for message in messages:
-        prefixes.append(digest_bytes(prefixes[-1] + message))
+        frame = blake2b(frame + message, digest_size=SIZE).digest()
+        prefixes.append(frame)
     return prefixes
 
 

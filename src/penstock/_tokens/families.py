@@ -65,14 +65,21 @@ def count_text_features(text: str) -> list[int]:
     if len(text) > _PIECE:
         pieces = [count_text_features(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE)]
         return [sum(counts) for counts in zip_longest(*pieces, fillvalue=0)]
-    data = b" " + text.encode("utf-8", "surrogatepass")  # the start of the text starts a run, as after a space
-    classes = data.translate(_CLASS) if text.isascii() else data.translate(_CLASS, _CONTINUATION)
-    letters = classes.translate(_LETTERS)
-    patterns = (b"aA", b"0", b".", b"\t", b"\n", b"AA")
-    humps, digits, marks, tabs, lines, capitals = map(classes.count, patterns)
-    words, fives, nines = map(letters.count, (b" a", b"aaaaa", b"aaaaaaaaa"))
-    numbers, clusters = classes.translate(_DIGITS).count(b" 0"), classes.translate(_MARKS).count(b" .")
-    gaps, breaks = classes.translate(_SPACES).count(b".  "), classes.translate(_BREAKS).count(b" \n")
+    # The start of the text starts a run, as after a space.
+    if text.isascii():
+        classes = (b" " + text.encode()).translate(_CLASS)
+    else:
+        classes = (b" " + text.encode("utf-8", "surrogatepass")).translate(_CLASS, _CONTINUATION)
+    letters, count = classes.translate(_LETTERS), classes.count
+    humps, digits, marks = count(b"aA"), count(b"0"), count(b".")
+    tabs, lines, capitals = count(b"\t"), count(b"\n"), count(b"AA")
+    words, fives = letters.count(b" a"), letters.count(b"aaaaa")
+    nines = letters.count(b"aaaaaaaaa") if fives else 0
+    # Runs are counted only where there may be any: most short texts have few.
+    numbers = classes.translate(_DIGITS).count(b" 0") if digits > 1 else digits
+    clusters = classes.translate(_MARKS).count(b" .") if marks > 1 else marks
+    gaps = classes.translate(_SPACES).count(b".  ") if b"  " in classes else 0
+    breaks = classes.translate(_BREAKS).count(b" \n") if lines > 1 else lines
     runs = [words, humps, fives, nines, digits, numbers, marks, clusters, gaps, tabs, lines, breaks, capitals]
     return runs if text.isascii() else runs + [classes.count(code) for code in _SCRIPT_CLASSES]
 

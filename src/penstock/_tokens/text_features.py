@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import hypot, sqrt
-from operator import mul
+from operator import itemgetter, mul
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from penstock._lenient_json import as_json
 from penstock._tokens import file_costs
 from penstock._tokens.families import (
+    ASCII_FEATURES,
     ERROR_NAMES,
     FEATURE_NAMES,
     TEXT_FEATURES,
@@ -40,11 +41,13 @@ BASE_ERROR, FRAMING_ERROR, TEXT_ERROR, TOOLS_ERROR, HIDDEN_ERROR = range(
 )
 FRAMING_FEATURES = (MESSAGE, CALL, RESULT, PARALLEL, REASONING, HIDDEN, CITATIONS)
 TOOL_FEATURES, HIDDEN_FEATURES = (TOOL, SCHEMA), (THINKING, TOOLS, FORCED, FORMAT, SHAPE)
-_KIND_SHARE, _SHORT_TEXT = 0.6, 60.0  # share of a text's error that does not average out; tokens of a short text
+_KIND_SQUARE = 0.6**2  # 0.6 is the share of a text's error that does not average out
+_SHORT_TEXT = 60.0  # tokens
 _KNOWN_FILE_ERROR, _GUESSED_FILE_ERROR = 0.06, 0.3  # the file's header was read, or its size was guessed
 _PAGE_ERROR = 0.2  # pages differ in how much text they have
 _KNOWN_BUILTIN_ERROR, _GUESSED_BUILTIN_ERROR = 0.06, 0.5  # a built-in tool's tokens are documented, or a guess
 _PLAIN_FEATURES = ("words", "humps", "fives", "nines", "gaps", "tabs", "lines", "breaks", "latin")
+_ROUGH_ASCII = itemgetter(*(at for at, name in enumerate(ASCII_FEATURES) if name not in _PLAIN_FEATURES))
 _SHOWN_OPAQUE = 0.5  # share of opaque data that the model reads
 _LONG_GAP = " " * 128  # the longest run of spaces that is one token
 _TEXT_MEDIA = ("text/", "application/json", "application/xml", "application/javascript")
@@ -105,7 +108,7 @@ def text_error(tokens: float, rough: float, constants: Sequence[float]) -> float
 
 def average_out(tokens: float) -> float:
     """Returns less for long texts: the errors of single words average out, those of a kind of text remain."""
-    return tokens * sqrt(_KIND_SHARE**2 + (1 - _KIND_SHARE**2) / (1 + tokens / _SHORT_TEXT))
+    return tokens * sqrt(_KIND_SQUARE + (1.0 - _KIND_SQUARE) / (1.0 + tokens / _SHORT_TEXT))
 
 
 def message_error(features: FeatureAmounts, constants: Sequence[float]) -> float:
@@ -176,10 +179,11 @@ class FeatureCounter:
     ) -> None:
         self.family = family
         self._weights = family.weights
-        self._rough_weights = [
+        self._rough = [
             0.0 if name in _PLAIN_FEATURES else weight
             for name, weight in zip(TEXT_FEATURES, family.weights, strict=False)
         ]
+        self._rough_ascii = _ROUGH_ASCII(self._rough)
         self._image_formula = formulas[family.media.picture]
         self._count = count
 
@@ -190,9 +194,14 @@ class FeatureCounter:
         """Returns the tokens of a text, and how many of them are not plain words."""
         if self._count is not None or not text:
             return self.count_text(text), 0.0
-        counts, runs = count_text_features(text), text.count(_LONG_GAP)
-        tokens, rough = sum(map(mul, self._weights, counts)) + runs, sum(map(mul, self._rough_weights, counts)) + runs
-        return max(tokens, 1.0), rough  # spaces alone are a token
+        counts = count_text_features(text)
+        tokens = sum(map(mul, self._weights, counts))
+        is_ascii = len(counts) == len(ASCII_FEATURES)
+        rough = sum(map(mul, self._rough_ascii, _ROUGH_ASCII(counts)) if is_ascii else map(mul, self._rough, counts))
+        if _LONG_GAP in text:
+            runs = text.count(_LONG_GAP)
+            tokens, rough = tokens + runs, rough + runs
+        return max(1.0, tokens), rough  # spaces alone are a token
 
     def count_message(self, message: Message) -> FeatureAmounts:
         features = FeatureAmounts()
