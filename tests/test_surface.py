@@ -16,8 +16,9 @@ import penstock
 from tests.cli.command_runner import environment
 
 NAMES = {
-    "Client", "DataPart", "Diagnostic", "Hop", "HybridTokenEstimator", "LlmApi", "PenstockError", "Pipe", "ProviderError", "RequestOptions",
-    "Stage", "StreamFault", "SyncClient", "TextPart", "ThinkingPart", "ToolCallPart", "Turn", "Usage",
+    "Answer", "Client", "DataPart", "Diagnostic", "Hop", "HybridTokenEstimator", "LlmApi", "Message", "PenstockError", "Pipe", "ProviderError",
+    "Request", "RequestOptions", "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "TextPart", "ThinkingPart", "Timeouts", "Tool",
+    "ToolCallPart", "Turn", "Usage",
     "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors", "events", "fold",
     "guess", "tracer", "translate", "unfold",
 }  # fmt: skip

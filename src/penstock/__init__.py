@@ -13,11 +13,13 @@ from penstock._version import __version__
 if TYPE_CHECKING:
     from penstock import errors, events
     from penstock._bridge import bridge, translate
-    from penstock._client.api import Client, LlmApi, SyncClient
+    from penstock._client.api import Client, LlmApi
+    from penstock._client.results import Answer, Stream
+    from penstock._client.sync_client import SyncClient, SyncStream
     from penstock._detect import guess
     from penstock._diagnostics import Diagnostic
     from penstock._fold import fold, unfold
-    from penstock._http.request_options import RequestOptions
+    from penstock._http.request_options import RequestOptions, Timeouts
     from penstock._messages.convert import convert
     from penstock._pipeline import Hop, Pipe, Stage
     from penstock._protocols import decoder, encoder
@@ -25,17 +27,19 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError, ProviderError, StreamFault
     from penstock.events import Usage
     from penstock.messages import convert_messages
-    from penstock.request import Turn
+    from penstock.request import Message, Request, Tool, Turn
     from penstock.tokens import HybridTokenEstimator
     from penstock.vscode import DataPart, TextPart, ThinkingPart, ToolCallPart, VSCodeStreamAdapter
 
 # module → the names that are imported from it when they are first used
 _EXPORTS = {
     "_bridge": "bridge translate",
-    "_client.api": "Client LlmApi SyncClient",
+    "_client.api": "Client LlmApi",
+    "_client.results": "Answer Stream",
+    "_client.sync_client": "SyncClient SyncStream",
     "_detect": "guess",
     "_diagnostics": "Diagnostic",
-    "_http.request_options": "RequestOptions",
+    "_http.request_options": "RequestOptions Timeouts",
     "_fold": "fold unfold",
     "_pipeline": "Hop Pipe Stage",
     "_protocols": "decoder encoder",
@@ -43,17 +47,18 @@ _EXPORTS = {
     "errors": "PenstockError ProviderError StreamFault",
     "events": "Usage",
     "messages": "convert convert_messages",
-    "request": "Turn",
+    "request": "Message Request Tool Turn",
     "tokens": "HybridTokenEstimator",
     "vscode": "DataPart TextPart ThinkingPart ToolCallPart VSCodeStreamAdapter",
 }
 _MODULE_OF_NAME = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 _MODULES = ("errors", "events")
 __all__ = [
-    "Client", "DataPart", "Diagnostic", "Hop", "HybridTokenEstimator", "LlmApi", "PenstockError", "Pipe",
-    "ProviderError", "RequestOptions", "Stage", "StreamFault", "SyncClient", "TextPart", "ThinkingPart", "ToolCallPart",
-    "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "decoder",
-    "encoder", "errors", "events", "fold", "guess", "tracer", "translate", "unfold",
+    "Answer", "Client", "DataPart", "Diagnostic", "Hop", "HybridTokenEstimator", "LlmApi", "Message", "PenstockError",
+    "Pipe", "ProviderError", "Request", "RequestOptions", "Stage", "Stream", "StreamFault", "SyncClient",
+    "SyncStream", "TextPart", "ThinkingPart", "Timeouts", "Tool", "ToolCallPart", "Turn", "Usage",
+    "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors",
+    "events", "fold", "guess", "tracer", "translate", "unfold",
 ]  # fmt: skip
 
 

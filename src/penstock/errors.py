@@ -3,6 +3,7 @@
 PenstockError
 ├── InputError            an argument or input cannot be used; the message names the place and the fix
 │   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
+│   ├── UnknownParameter  a function has no parameter of that name; a `TypeError`, too
 │   ├── Unrecognised      the protocol of a stream is not recognised
 │   ├── BadRequest        a request that cannot be read: the path, what was found, what was expected
 │   │   └── TooDeep       a request whose JSON is nested deeper than the limit
@@ -64,6 +65,16 @@ class UnknownProtocol(InputError):
         meant = meant or next(iter(get_close_matches(name.lower(), names, 1)), "")
         hint = f"did you mean {meant!r}? Known are" if meant in names else "known are"
         super().__init__(f"unknown {what} {name!r}; {hint}: {', '.join(names)}")
+
+
+class UnknownParameter(InputError, TypeError):
+    """A function has no parameter of this name. `hint` says which name to use."""
+
+    def __init__(self, function: str, name: str, hint: str = "") -> None:
+        self.function = function
+        self.name = name
+        self.hint = hint
+        super().__init__(f"{function} has no parameter {name!r}{'; ' if hint else ''}{hint}")
 
 
 class Unrecognised(InputError):

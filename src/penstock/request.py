@@ -263,3 +263,26 @@ class Turn(msgspec.Struct, omit_defaults=True):
     @property
     def sources(self) -> list[Source]:
         return [p for p in self.parts if isinstance(p, Source)]
+
+    @property
+    def message(self) -> Message:
+        """The answer as a message for the next request: the first choice, with reasoning and signatures.
+
+        Calls whose input is incomplete are left out.
+        """
+        kept = [at for at, part in enumerate(self.parts) if not getattr(part, "choice", 0) and not _is_cut(part)]
+        if len(kept) == len(self.parts):
+            return Message("assistant", list(self.parts))
+        moved = {old: new for new, old in enumerate(kept)}
+        return Message("assistant", [_move_source(self.parts[at], moved) for at in kept])
+
+
+def _is_cut(part: AnyPart) -> bool:
+    return isinstance(part, Call) and part.cut
+
+
+def _move_source(part: AnyPart, moved: dict[int, int]) -> AnyPart:
+    """Returns a part whose reference to another part of the list is up to date."""
+    if not isinstance(part, Source) or part.of is None:
+        return part
+    return msgspec.structs.replace(part, of=moved.get(part.of))

@@ -240,7 +240,7 @@ def test_state_that_messages_cannot_carry_is_kept() -> None:
 
 @pytest.mark.row("P6")
 @each_engine
-def test_a_planted_key_is_seen_nowhere(engine: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_planted_key_is_seen_nowhere(engine: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The provider repeats the key in a body, a header and a stream: it is in no error, record, log or repr."""
     body = {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}}
     loud = Reply.body(body, status=401, headers={"x-echo": KEY, "set-cookie": KEY})
@@ -291,7 +291,8 @@ def test_a_limit_that_the_protocol_requires_is_said() -> None:
         async with Upstream(Reply.of("anthropic", play("text")), Reply.of("anthropic", play("text"))) as up:
             config = {"providers": {"anthropic": {"base_url": f"{up.url}/v1", "key": "k"}}}
             async with Client(config, env={}) as client:
-                for more, said in (({}, ["output-limit"]), ({"max_tokens": 99}, [])):
+                cases: list[tuple[dict[str, Any], list[str]]] = [({}, ["output-limit"]), ({"max_tokens": 99}, [])]
+                for more, said in cases:
                     stream = client.chat_stream("anthropic/claude-sonnet-4-5", "hello", **more)
                     await stream.turn()
                     assert [row.code for row in stream.diagnostics if row.code == "output-limit"] == said

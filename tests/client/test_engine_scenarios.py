@@ -34,7 +34,7 @@ TOOLS = [{
     },
 }]  # fmt: skip
 FIRST = [{"role": "user", "content": "How high is the water?"}]
-SECOND = [
+SECOND: list[dict[str, Any]] = [
     *FIRST,
     {"role": "assistant", "content": None, "tool_calls": [
         {"id": "call_1", "type": "function", "function": {"name": "read_gauge", "arguments": '{"station":"upper"}'}},

@@ -1,93 +1,141 @@
-"""`LlmApi`, the interface of a client for language models; `Client` and `SyncClient` implement it for every provider.
+"""`LlmApi`, the interface of a client for language models, and `Client`, which implements it for every provider.
 
-A request is a body in OpenAI's format, a `Request`, or a model's name and messages. Answers are canonical events.
+A request is a body in OpenAI's format, a `Request`, or a model's name and content. Answers are canonical events.
+
+Every call takes one of two ways, each with one method that features extend:
+
+- Turns: a method reads its arguments into a `TurnCall` and passes it to `_stream`, which returns a `Stream`. The stream
+  calls `_send` when it is first read. What happens around a turn (a cache, a budget, spans) goes into `_send`; what
+  sees its events and its end is a `TurnObserver`, which `_observe` returns.
+- Embeddings, rankings: `_fetch` sends them and counts their usage.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
-
-from msgspec.structs import replace
+import time
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, runtime_checkable
 
 from penstock._client import embedding_formats
+from penstock._client import parameters as params
 from penstock._client.embedding_formats import Embeddings, Ranking
 from penstock._client.results import Answer, Stream, UsageTracker
+from penstock._client.turn_calls import TurnCall, read_turn_call, take_options
 from penstock._engines.model_resolution import REPLAY, Target, list_configured_providers
 from penstock._engines.router import Router
 from penstock._http.request_options import RequestOptions
-from penstock._messages.options import OPTIONS
-from penstock._messages.request_codecs import reader
-from penstock._option_checks import check_options
 from penstock._providers.model_lists import read_model_list
 from penstock._providers.models import Model
 from penstock._providers.models import models as built_in_models
-from penstock.errors import BadRequest, InputError, ProviderError
-from penstock.request import Request
+from penstock.errors import InputError, ProviderError
+from penstock.stores import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    import os
+    from collections.abc import Callable, Mapping, Sequence
 
+    from penstock._client.results import TurnObserver
     from penstock._engines.config import Config
     from penstock._engines.reply import ModelReply
     from penstock._messages.options import ConvertOptions
-    from penstock.events import AnyEvent
     from penstock.stores import ReasoningStore
 
-ModelOrRequest: TypeAlias = "str | Request | Mapping[str, Any]"
-Options: TypeAlias = "RequestOptions | Mapping[str, Any] | None"
 
-
-_OPERATIONS = {  # operation → the protocol of its requests, and the field of the content
-    "chat": ("openai-chat", "messages"),
-    "responses": ("responses", "input"),
-    "completions": ("completions", "prompt"),
-    "fim": ("completions", "prompt"),
-}
-
-
+@runtime_checkable
 class LlmApi(Protocol):
-    """What a program needs of a model. The `_stream` methods yield events, the others return complete results."""
+    """What a program needs of a model. The `_stream` methods yield events, the others return complete results.
 
-    async def chat(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Answer: ...
-    def chat_stream(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Stream: ...
-    async def responses(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Answer: ...
-    def responses_stream(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Stream: ...
-    async def complete(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Answer: ...
-    def complete_stream(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Stream: ...
-    def fim_stream(self, model: ModelOrRequest, prefix: str = "", suffix: str = "", /, **more: Any) -> Stream: ...
-    async def embed(self, model: str, texts: str | Sequence[str], /, **more: Any) -> Embeddings: ...
+    `SyncClient` has the same methods without `await`; `isinstance` looks at the names of the methods only.
+    """
+
+    async def chat(
+        self,
+        model: params.ChatInput = "",
+        messages: params.Messages | None = None,
+        **parameters: Unpack[params.ChatParameters],
+    ) -> Answer: ...
+    def chat_stream(
+        self,
+        model: params.ChatInput = "",
+        messages: params.Messages | None = None,
+        **parameters: Unpack[params.ChatParameters],
+    ) -> Stream: ...
+    async def responses(
+        self,
+        model: params.ResponsesInput = "",
+        input: params.Messages | None = None,
+        **parameters: Unpack[params.ResponsesParameters],
+    ) -> Answer: ...
+    def responses_stream(
+        self,
+        model: params.ResponsesInput = "",
+        input: params.Messages | None = None,
+        **parameters: Unpack[params.ResponsesParameters],
+    ) -> Stream: ...
+    async def complete(
+        self,
+        model: params.CompletionInput = "",
+        prompt: params.Prompt | None = None,
+        **parameters: Unpack[params.CompleteParameters],
+    ) -> Answer: ...
+    def complete_stream(
+        self,
+        model: params.CompletionInput = "",
+        prompt: params.Prompt | None = None,
+        **parameters: Unpack[params.CompleteParameters],
+    ) -> Stream: ...
+    def fim_stream(
+        self,
+        model: params.CompletionInput = "",
+        prefix: str = "",
+        suffix: str = "",
+        **parameters: Unpack[params.FimParameters],
+    ) -> Stream: ...
+    async def embed(
+        self, model: str, texts: params.EmbedInput | None = None, **parameters: Unpack[params.EmbedParameters]
+    ) -> Embeddings: ...
     async def rerank(
-        self, model: str, query: str, documents: Sequence[str], /, top: int | None = None, **more: Any
+        self,
+        model: str,
+        query: str,
+        documents: Sequence[str],
+        top: int | None = None,
+        **parameters: Unpack[params.RerankParameters],
     ) -> Ranking: ...
-    async def list_models(self, provider: str = "", /, **more: Any) -> list[Model]: ...
+    async def list_models(
+        self, provider: str = "", **parameters: Unpack[params.ListModelsParameters]
+    ) -> list[Model]: ...
 
 
 class Client:
     """`LlmApi` for every provider. Create one for a program: it keeps connections, tokens and the state of providers.
 
-    `config` is a `Config`, a mapping or the path of a TOML file; `options` apply to every call; `store` keeps the
-    reasoning state that messages in OpenAI's format cannot hold. Each call takes `options` and `engine` too.
+    `config` is a `Config`, a mapping or the path of a TOML file. `ClientParameters` describes the other parameters.
+    Close it with `aclose`, or use it as a context manager.
     """
 
     def __init__(
         self,
-        config: Config | Mapping[str, Any] | None = None,
-        *,
-        options: Options = None,
-        env: Mapping[str, str] | None = None,
-        store: ReasoningStore | None = None,
-        tenant: str = "",
-        router: Router | None = None,
+        config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        **parameters: Unpack[params.ClientParameters],
     ) -> None:
-        self.router: Router = router or Router(config, env=env)
+        params.check_parameters("Client", parameters, params.ClientParameters, ("config",))
+        router, store = parameters.get("router"), parameters.get("store")
+        self.router: Router = router or Router(config, env=parameters.get("env"))
         self.spending: UsageTracker = UsageTracker()
-        self._options = RequestOptions.read(options)
-        self._store, self._tenant = store, tenant
+        self._parameters = parameters
+        self._options = RequestOptions.read(parameters.get("options"))
+        kept = MemoryStore(time.monotonic) if store is None else store
+        self._store: ReasoningStore | None = None if kept is False else kept
+        self._tenant = parameters.get("tenant", "")
+        self._owns_router = router is None
+        self._unclosed = False
 
     async def aclose(self) -> None:
         """Closes all connections."""
+        self._unclosed = False
         await self.router.aclose()
 
     async def __aenter__(self) -> Self:
@@ -96,79 +144,138 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    def __del__(self) -> None:
+        if getattr(self, "_unclosed", False):
+            text = f"unclosed {type(self).__name__}: use it as a context manager, or await its aclose()"
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def chat(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Answer:
+    async def chat(
+        self,
+        model: params.ChatInput = "",
+        messages: params.Messages | None = None,
+        **parameters: Unpack[params.ChatParameters],
+    ) -> Answer:
         """Returns the answer to a conversation. `messages` may be a text."""
-        return await self._stream("chat", model, messages, more, stream=False).turn()
+        return await self._read_turn("chat", "chat", model, messages, parameters).turn()
 
-    def chat_stream(self, model: ModelOrRequest, messages: Any = None, /, **more: Any) -> Stream:
-        """Does the same, but yields events."""
-        return self._stream("chat", model, messages, more)
-
-    async def responses(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Answer:
-        """Returns the answer to a request in the format of OpenAI's Responses API."""
-        return await self._stream("responses", model, input, more, stream=False).turn()
-
-    def responses_stream(self, model: ModelOrRequest, input: Any = None, /, **more: Any) -> Stream:
-        """Does the same, but yields events."""
-        return self._stream("responses", model, input, more)
-
-    async def complete(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Answer:
-        """Returns the continuation of a prompt."""
-        return await self._stream("completions", model, prompt, more, stream=False).turn()
-
-    def complete_stream(self, model: ModelOrRequest, prompt: Any = None, /, **more: Any) -> Stream:
-        """Does the same, but yields events."""
-        return self._stream("completions", model, prompt, more)
-
-    def fim_stream(self, model: ModelOrRequest, prefix: str = "", suffix: str = "", /, **more: Any) -> Stream:
-        """Yields the text between a prefix and a suffix, as events."""
-        fields = {**more, "suffix": suffix} if suffix else more
-        return self._stream("fim", model, prefix or None, fields)
-
-    def _stream(
-        self, operation: str, model: ModelOrRequest, content: Any, more: Mapping[str, Any], *, stream: bool = True
+    def chat_stream(
+        self,
+        model: params.ChatInput = "",
+        messages: params.Messages | None = None,
+        **parameters: Unpack[params.ChatParameters],
     ) -> Stream:
-        protocol, key = _OPERATIONS[operation]
-        options, engine, fields = self._split_options(more)
-        convert: ConvertOptions = fields.pop("convert", {}).copy()
-        check_options("convert", convert, OPTIONS)
-        convert["prompt_caching"] = bool(fields.pop("prompt_caching", False))
-        convert["context_management"] = bool(fields.pop("context_management", False))
-        if fields.pop("strict", False):
-            convert["strict"] = True
+        """Does the same, but yields events."""
+        return self._read_turn("chat_stream", "chat", model, messages, parameters)
+
+    async def responses(
+        self,
+        model: params.ResponsesInput = "",
+        input: params.Messages | None = None,
+        **parameters: Unpack[params.ResponsesParameters],
+    ) -> Answer:
+        """Returns the answer to a request in the format of OpenAI's Responses API."""
+        return await self._read_turn("responses", "responses", model, input, parameters).turn()
+
+    def responses_stream(
+        self,
+        model: params.ResponsesInput = "",
+        input: params.Messages | None = None,
+        **parameters: Unpack[params.ResponsesParameters],
+    ) -> Stream:
+        """Does the same, but yields events."""
+        return self._read_turn("responses_stream", "responses", model, input, parameters)
+
+    async def complete(
+        self,
+        model: params.CompletionInput = "",
+        prompt: params.Prompt | None = None,
+        **parameters: Unpack[params.CompleteParameters],
+    ) -> Answer:
+        """Returns the continuation of a prompt."""
+        return await self._read_turn("complete", "completions", model, prompt, parameters).turn()
+
+    def complete_stream(
+        self,
+        model: params.CompletionInput = "",
+        prompt: params.Prompt | None = None,
+        **parameters: Unpack[params.CompleteParameters],
+    ) -> Stream:
+        """Does the same, but yields events."""
+        return self._read_turn("complete_stream", "completions", model, prompt, parameters)
+
+    def fim_stream(
+        self,
+        model: params.CompletionInput = "",
+        prefix: str = "",
+        suffix: str = "",
+        **parameters: Unpack[params.FimParameters],
+    ) -> Stream:
+        """Yields the text between a prefix and a suffix, as events."""
+        content = prefix or parameters.pop("prompt", None) or None
+        fields = {**parameters, "suffix": suffix} if suffix else parameters
+        return self._read_turn("fim_stream", "fim", model, content, fields)
+
+    def _read_turn(
+        self, function: str, operation: str, model: Any, content: Any, parameters: Mapping[str, Any]
+    ) -> Stream:
+        return self._stream(read_turn_call(function, operation, model, content, parameters, self._options))
+
+    def _stream(self, call: TurnCall) -> Stream:
+        """Returns the stream of a turn. It sends the request when it is first read."""
+        return Stream(
+            partial(self._send, call),
+            on_close=self.spending.add,
+            store=self._store,
+            tenant=self._tenant,
+            observer=self._observe(call),
+        )
+
+    async def _send(self, call: TurnCall) -> ModelReply:
+        """Sends a turn. Returns once its answer has begun."""
+        self._unclosed = self._owns_router
+        convert: ConvertOptions = call.convert
         if self._store is not None:
-            convert["store"], convert["tenant"] = self._store, self._tenant
-        request = replace(read_request(model, protocol, key, content, fields), stream=stream)
+            convert = {**convert, "store": self._store, "tenant": self._tenant}
+        return await self.router.open(
+            call.request, call.operation, source=call.source, engine=call.engine, options=call.options, convert=convert
+        )
 
-        async def send() -> ModelReply:
-            return await self.router.open(
-                request, operation, source=protocol, engine=engine, options=options, convert=convert
-            )
-
-        return Stream(send, on_close=self.spending.add, store=self._store, tenant=self._tenant)
+    def _observe(self, call: TurnCall) -> TurnObserver | None:
+        """Returns what sees the events and the end of a turn; None if nothing does."""
+        return None
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────
 
-    async def embed(self, model: str, texts: str | Sequence[str], /, **more: Any) -> Embeddings:
+    async def embed(
+        self, model: str, texts: params.EmbedInput | None = None, **parameters: Unpack[params.EmbedParameters]
+    ) -> Embeddings:
         """Returns a vector for each text."""
-        inputs = [texts] if isinstance(texts, str) else list(texts)
-        if not inputs:
-            raise InputError("texts: expected at least one text, found none")
-        fields = await self._fetch("embeddings", embedding_formats.EMBEDDINGS, model, (inputs,), more)
-        return Embeddings(embedding_formats.read_vectors(fields["raw"]), **fields)
+        params.check_parameters("embed", parameters, params.EmbedParameters, ("model", "texts"))
+        fields = {name: value for name, value in parameters.items() if value is not None}
+        inputs = embedding_formats.read_inputs(texts if texts is not None else fields.pop("input", None))
+        found = await self._fetch("embeddings", embedding_formats.EMBEDDINGS, model, (inputs,), fields)
+        return Embeddings(embedding_formats.read_vectors(found["raw"]), **found)
 
     async def rerank(
-        self, model: str, query: str, documents: Sequence[str], /, top: int | None = None, **more: Any
+        self,
+        model: str,
+        query: str,
+        documents: Sequence[str],
+        top: int | None = None,
+        **parameters: Unpack[params.RerankParameters],
     ) -> Ranking:
         """Returns documents by how well they answer a query, the best first."""
-        inputs = list(documents)
-        fields = await self._fetch("rerank", embedding_formats.RANKINGS, model, (query, inputs, top), more)
-        results = embedding_formats.read_ranking(fields["raw"])
+        params.check_parameters("rerank", parameters, params.RerankParameters, ("model", "query", "documents"))
+        fields: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
+        limits: list[int | None] = [top, fields.pop("top_n", None), fields.pop("top_k", None)]
+        top, inputs = next(filter(None, limits), None), list(documents)
+        found = await self._fetch("rerank", embedding_formats.RANKINGS, model, (query, inputs, top), fields)
+        results = embedding_formats.read_ranking(found["raw"])
         for one in results:
             one.document = inputs[one.index] if one.index < len(inputs) else ""
-        return Ranking(results, **fields)
+        return Ranking(results, **found)
 
     async def _fetch(
         self,
@@ -176,15 +283,17 @@ class Client:
         writers: Mapping[str, Callable[..., dict[str, Any]]],
         model: str,
         content: tuple[Any, ...],
-        more: Mapping[str, Any],
+        fields: dict[str, Any],
     ) -> dict[str, Any]:
         """Sends a request that is not a turn. Returns the fields that all results share."""
-        options, engine, rest = self._split_options(more)
+        vendor = fields.pop("extra_body", {})  # the writers know where these fields stand
+        options, engine = take_options(fields, self._options)
+        self._unclosed = self._owns_router
 
         def write_body(target: Target, shape: str) -> dict[str, Any]:
             if shape not in writers:
                 raise InputError(f"no way is known to speak {shape}; known are: {', '.join(writers)}")
-            return writers[shape](target.model, *content, **rest)
+            return writers[shape](target.model, *content, **{**fields, **vendor})
 
         job, data, record = await self.router.fetch(model, operation, write_body, engine=engine, options=options)
         answer, provider = embedding_formats.decode_answer(data), job.provider.name
@@ -192,19 +301,21 @@ class Client:
         self.spending.count(provider, job.model, usage)
         return {"model": job.model, "usage": usage, "raw": answer, "provider": provider, "record": record}
 
-    async def list_models(self, provider: str = "", /, *, chat: bool = False, **more: Any) -> list[Model]:
+    async def list_models(self, provider: str = "", **parameters: Unpack[params.ListModelsParameters]) -> list[Model]:
         """Returns the models that a provider lists; without a name, those of all configured providers.
 
         If a provider cannot be reached, its built-in list is used; if it is named, its error is raised.
         """
-        options, _, _ = self._split_options(more)
+        params.check_parameters("list_models", parameters, params.ListModelsParameters, ("provider",))
+        fields: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
+        chat = bool(fields.pop("chat", False))
+        options, _ = take_options(fields, self._options)
         config, env = self.router.config, self.router.env
         if provider:
-            return await self._list_provider(provider, chat, options)
+            return await self._list_provider(provider, options, chat=chat)
         rows = list_configured_providers(config, env) or [config.provider(REPLAY)]
-        results = await asyncio.gather(
-            *(self._list_provider(row.name, chat, options) for row in rows), return_exceptions=True
-        )
+        calls = (self._list_provider(row.name, options, chat=chat) for row in rows)
+        results = await asyncio.gather(*calls, return_exceptions=True)
         models: list[Model] = []
         for row, result in zip(rows, results, strict=True):
             if isinstance(result, BaseException) and not isinstance(result, ProviderError | InputError):
@@ -212,110 +323,9 @@ class Client:
             models += built_in_models(row) if isinstance(result, BaseException) else result
         return models
 
-    async def _list_provider(self, provider: str, chat: bool, options: RequestOptions) -> list[Model]:  # noqa: FBT001
+    async def _list_provider(self, provider: str, options: RequestOptions, *, chat: bool) -> list[Model]:
         row = self.router.config.provider(provider)
         target = Target(row, "", f"{row.name} was named")
+        self._unclosed = self._owns_router
         _, data, _ = await self.router.fetch(target, "models", lambda _target, _shape: {}, options=options)
         return read_model_list(row, embedding_formats.decode_answer(data), chat=chat)
-
-    def _split_options(self, more: Mapping[str, Any]) -> tuple[RequestOptions, str, dict[str, Any]]:
-        rest = dict(more)
-        options = RequestOptions.read(rest.pop("options", None)).over(self._options)
-        return options, rest.pop("engine", ""), rest
-
-
-def read_request(model: ModelOrRequest, protocol: str, key: str, content: Any, more: Mapping[str, Any]) -> Request:
-    """Returns the request from any form that callers may use."""
-    if isinstance(model, Request):
-        if content is not None or more:
-            raise InputError("a Request says it all: messages and settings belong into it")
-        return model
-    if isinstance(model, str):
-        if content is None:
-            raise BadRequest("what to ask", None, key)
-        is_text = key == "messages" and isinstance(content, str)
-        value = [{"role": "user", "content": content}] if is_text else content
-        return reader(protocol)({"model": model, key: value, **more})
-    return reader(protocol)({**model, **({key: content} if content is not None else {}), **more})
-
-
-T = TypeVar("T")
-
-
-class SyncClient:
-    """`Client` without async. Streams are iterators; leaving one early closes its connection."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        self.client: Client = Client(*args, **more)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-client", daemon=True)
-        self._thread.start()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return task.result()
-        except KeyboardInterrupt:
-            task.cancel()
-            raise
-
-    def close(self) -> None:
-        """Closes all connections and stops the thread."""
-        if not self._loop.is_closed():
-            self._run(self.client.aclose())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def chat(self, *args: Any, **more: Any) -> Answer:
-        return self._run(self.client.chat(*args, **more))
-
-    def chat_stream(self, *args: Any, **more: Any) -> Iterator[AnyEvent]:
-        return self._iterate(self.client.chat_stream(*args, **more))
-
-    def responses(self, *args: Any, **more: Any) -> Answer:
-        return self._run(self.client.responses(*args, **more))
-
-    def responses_stream(self, *args: Any, **more: Any) -> Iterator[AnyEvent]:
-        return self._iterate(self.client.responses_stream(*args, **more))
-
-    def complete(self, *args: Any, **more: Any) -> Answer:
-        return self._run(self.client.complete(*args, **more))
-
-    def complete_stream(self, *args: Any, **more: Any) -> Iterator[AnyEvent]:
-        return self._iterate(self.client.complete_stream(*args, **more))
-
-    def fim_stream(self, *args: Any, **more: Any) -> Iterator[AnyEvent]:
-        return self._iterate(self.client.fim_stream(*args, **more))
-
-    def embed(self, *args: Any, **more: Any) -> Embeddings:
-        return self._run(self.client.embed(*args, **more))
-
-    def rerank(self, *args: Any, **more: Any) -> Ranking:
-        return self._run(self.client.rerank(*args, **more))
-
-    def list_models(self, *args: Any, **more: Any) -> list[Model]:
-        return self._run(self.client.list_models(*args, **more))
-
-    def _iterate(self, stream: Stream) -> Iterator[AnyEvent]:
-        batches = stream.batches()
-        try:
-            while (batch := self._run(_next(batches))) is not None:
-                yield from batch
-        finally:
-            self._run(_close(batches, stream))
-
-
-async def _next(batches: Any) -> Any:
-    return await anext(batches, None)
-
-
-async def _close(batches: Any, stream: Stream) -> None:
-    await batches.aclose()
-    await stream.aclose()

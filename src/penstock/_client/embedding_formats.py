@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from penstock._engines.engine_interface import DecisionLog
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._lenient_fields import Object, as_object, as_objects, get_integer, get_list, get_object
-from penstock.errors import provider_error
+from penstock.errors import InputError, provider_error
 from penstock.events import Fault, Usage
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Embeddings(msgspec.Struct, omit_defaults=True):
     usage: Usage | None = None
     raw: Any = None
     provider: str = ""
-    record: Any = None  # the router's decisions: `penstock._engines.engine_interface.DecisionLog`
+    record: DecisionLog | None = None  # the router's decisions
 
 
 class Ranked(msgspec.Struct):
@@ -50,7 +51,7 @@ class Ranking(msgspec.Struct, omit_defaults=True):
     usage: Usage | None = None
     raw: Any = None
     provider: str = ""
-    record: Any = None
+    record: DecisionLog | None = None
 
 
 def decode_answer(data: bytes) -> Any:
@@ -61,6 +62,16 @@ def decode_answer(data: bytes) -> Any:
         raise provider_error(Fault("malformed", f"the answer cannot be read: {error}")) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise provider_error(Fault("malformed", "the answer is no JSON")) from None
+
+
+def read_inputs(texts: Any) -> list[Any]:
+    """Returns the texts to embed, or lists of tokens. A single one may come without a list."""
+    if isinstance(texts, str):
+        return [texts]
+    inputs: list[Any] = list(texts or ())
+    if not inputs:
+        raise InputError("texts: expected at least one text, found none")
+    return [inputs] if isinstance(inputs[0], int) else inputs
 
 
 # ── embeddings ────────────────────────────────────────────────────────────────────────────────────

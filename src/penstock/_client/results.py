@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 from msgspec.structs import asdict, astuple, replace
@@ -20,7 +20,7 @@ from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 from penstock.request import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from penstock._engines.reply import ModelReply
     from penstock.stores import ReasoningStore
@@ -33,7 +33,7 @@ class Answer(Turn):
     record: DecisionLog | None = None
     diagnostics: list[Diagnostic] = msgspec.field(default_factory=list[Diagnostic])
 
-    def to(self, protocol: str, **options: Any) -> Any:
+    def to(self, protocol: str, **options: Any) -> dict[str, Any]:
         """Returns the body that a client of this protocol would get."""
         row = protocols.protocol(protocol)
         if row.body is None:
@@ -41,7 +41,19 @@ class Answer(Turn):
             raise UnknownProtocol(protocol, known, "target of whole answers")
         pipe = encoding(protocol, options, frames=True)
         frames = [*pipe.feed(_with_date(list(unfold(self)))), *pipe.finish()]
-        return decode_deep(write_body(row.body, frames), trusted=True)
+        body: dict[str, Any] = decode_deep(write_body(row.body, frames), trusted=True)
+        return body
+
+
+class TurnObserver(Protocol):
+    """Sees a turn of a client. `see_events` is called for each read, `end_turn` once, with the turn as far as it came.
+
+    The turn is None if the answer never began.
+    """
+
+    def see_events(self, events: list[AnyEvent], /) -> None: ...
+
+    def end_turn(self, reply: ModelReply, turn: Turn | None, /) -> None: ...
 
 
 class Stream:
@@ -57,10 +69,13 @@ class Stream:
         on_close: Callable[[ModelReply], None],
         store: ReasoningStore | None = None,
         tenant: str = "",
+        observer: TurnObserver | None = None,
     ) -> None:
         self._send, self._on_close = send, on_close
         self._store, self._tenant = store, tenant
+        self._observer = observer
         self.reply: ModelReply | None = None
+        self._fold = Fold()
         self._closed = False
 
     async def open(self) -> ModelReply:
@@ -69,33 +84,31 @@ class Stream:
             self.reply = await self._send()
         return self.reply
 
-    async def batches(self) -> AsyncIterator[list[AnyEvent]]:
+    async def batches(self) -> AsyncGenerator[list[AnyEvent], None]:
         """Yields a list of events for each read: cheaper than one by one."""
         reply = await self.open()
-        fold = Fold() if self._store is not None else None
         try:
             while (pair := await reply.read()) is not None:
                 if pair[1]:
-                    if fold is not None:
-                        fold.feed(pair[1])
+                    self._fold.feed(pair[1])
+                    if self._observer is not None:
+                        self._observer.see_events(pair[1])
                     yield pair[1]
         finally:
             await self.aclose()
-            if fold is not None and self._store is not None and fold.turns:
-                remember(fold.whole_turn(), self._store, self._tenant, origin=reply.provider)
 
-    async def __aiter__(self) -> AsyncIterator[AnyEvent]:
+    async def __aiter__(self) -> AsyncGenerator[AnyEvent, None]:
         async for batch in self.batches():
             for event in batch:
                 yield event
 
-    async def text(self) -> AsyncIterator[str]:
+    async def text(self) -> AsyncGenerator[str, None]:
         """Yields only the text of the answer."""
         async for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
 
-    async def to(self, protocol: str, **options: Any) -> AsyncIterator[bytes]:
+    async def to(self, protocol: str, **options: Any) -> AsyncGenerator[bytes, None]:
         """Yields the chunks that a client of this protocol would get."""
         pipe = encoding(protocol, options)
         async for batch in self.batches():
@@ -105,13 +118,16 @@ class Stream:
             yield chunk
 
     async def turn(self) -> Answer:
-        """Returns the complete answer. Raises its fault, if any."""
-        fold = Fold()
-        async for batch in self.batches():
-            fold.feed(batch)
-        reply, turn = await self.open(), fold.turns[0]
+        """Returns the complete answer, also if some of it was read before. Raises its fault, if any."""
+        async for _ in self.batches():
+            pass
+        reply = await self.open()
+        turn = self._fold.turns[0] if self._fold.turns else Turn()
         if reply.end is None or turn.fault is not None:
             raise reply.error(turn.fault or Fault("truncated", "the answer was closed before its end"))
+        return self._build_answer(turn, reply)
+
+    def _build_answer(self, turn: Turn, reply: ModelReply) -> Answer:
         return Answer(**asdict(turn), provider=reply.provider, record=reply.record, diagnostics=reply.diagnostics)
 
     @property
@@ -134,11 +150,21 @@ class Stream:
 
     async def aclose(self) -> None:
         """Closes the connection to the provider, unless the answer is complete."""
-        if self.reply is not None:
-            await self.reply.aclose()
-            if not self._closed:
-                self._closed = True
-                self._on_close(self.reply)
+        if self.reply is None:
+            return
+        await self.reply.aclose()
+        if not self._closed:
+            self._closed = True
+            self._end(self.reply)
+
+    def _end(self, reply: ModelReply) -> None:
+        """Counts the usage, stores the reasoning state for the next request, and tells the observer."""
+        self._on_close(reply)
+        turn = self._fold.whole_turn() if self._fold.turns else None
+        if turn is not None and self._store is not None:
+            remember(turn, self._store, self._tenant, origin=reply.provider)
+        if self._observer is not None:
+            self._observer.end_turn(reply, turn)
 
     async def __aenter__(self) -> Self:
         await self.open()

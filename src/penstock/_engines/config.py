@@ -12,6 +12,7 @@ fast = ["groq/llama-3.3-70b-versatile", "openai/gpt-5-mini"]
 from __future__ import annotations
 
 import logging
+import os
 import re
 import tomllib
 from functools import lru_cache
@@ -77,13 +78,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     options: dict[str, Any] = {}
 
     @classmethod
-    def read(cls, value: Config | Mapping[str, Any] | str | Path | None) -> Config:
+    def read(cls, value: Config | Mapping[str, Any] | str | os.PathLike[str] | None) -> Config:
         """Reads a configuration from plain values or from a TOML file."""
         if isinstance(value, Config):
             return value
-        source = str(value) if isinstance(value, str | Path) else "configuration"
+        source = os.fspath(value) if isinstance(value, str | os.PathLike) else "configuration"
         try:
-            if isinstance(value, str | Path):
+            if isinstance(value, str | os.PathLike):
                 _, tables = read_toml(Path(value).read_bytes(), source)
                 value = {name: table for name, table in tables.items() if name not in GATEWAY_TABLES}
             config = msgspec.convert(value or {}, cls)

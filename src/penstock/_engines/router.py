@@ -29,6 +29,7 @@ from penstock.errors import InvalidRequest, ProviderError, TooLarge, provider_er
 from penstock.events import Fault
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Awaitable, Callable, Mapping
 
     from penstock._engines.engine_interface import Engine, UpstreamRequest
@@ -63,7 +64,7 @@ class Router:
 
     def __init__(
         self,
-        config: Config | Mapping[str, Any] | None = None,
+        config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
         *,
         env: Mapping[str, str] | None = None,
         engines: Mapping[str, Engine] | None = None,

@@ -84,7 +84,7 @@ async def rerank_documents(services: Services, incoming: IncomingRequest) -> byt
     more = {key: value for key, value in body.items() if key not in _RERANK_FIELDS and value is not None}
     aux_request, query = _take_slot(services, incoming, model), strict.require_text(body, "query")
     found = await services.upstream.client.rerank(
-        model, query, documents, top, options=services.upstream.options(incoming), **more
+        model, query, documents, top, options=services.upstream.options(incoming), extra_body=more
     )
     aux_request.set_answer(found.provider, found.model, found.usage, found.record)
     rows: list[Object] = [{"index": one.index, "relevance_score": one.score} for one in found.results[:top]]
@@ -101,7 +101,8 @@ async def _embed_texts(
     services: Services, incoming: IncomingRequest, model: str, texts: list[Any], more: Object
 ) -> Embeddings:
     aux_request = _take_slot(services, incoming, model)
-    found = await services.upstream.client.embed(model, texts, options=services.upstream.options(incoming), **more)
+    options = services.upstream.options(incoming)
+    found = await services.upstream.client.embed(model, texts, options=options, extra_body=more)
     aux_request.set_answer(found.provider, found.model, found.usage, found.record)
     return found
 
