@@ -147,7 +147,7 @@ def digest_message(message: Message) -> bytes:
 
 def _is_plain(part: Any) -> bool:
     """True if the digest of the part is that of its whole content."""
-    kind = type(part)
+    kind = type(part)  # pyright: ignore[reportUnknownVariableType]
     if kind is Text:
         return not (part.cache or part.extra or part.item or len(part.text) > _LONG_TEXT)
     if kind is Result:
