@@ -6,10 +6,10 @@ use this module, too. `Upstream` and `scripted` need aiohttp (the extra `client`
 
 from penstock._gateway.recordings import paced_chunks, redact_chunks
 from penstock._replay import FULL, NATURAL, Pace, answer, paced, play, scripts, wire
+from penstock._replay.wire_encoding import encode_events, error_body, media_type
 from penstock._store.recordings import Recording, RecordingHeader, read_recording, write_recording
 from penstock._testing.replies import Reply, iterate_splits, split_at
 from penstock._testing.upstream import Answer, ReceivedRequest, Upstream, scripted
-from penstock._testing.wire_encoding import encode_events, error_body, media_type
 
 __all__ = [
     "FULL",

@@ -12,7 +12,7 @@ import msgspec
 from penstock import events as ev
 from penstock._replay import agent
 from penstock._replay.scripts import describe_scripts, play, play_parts, scripts
-from penstock._testing.wire_encoding import encode_events
+from penstock._replay.wire_encoding import encode_events
 from penstock.errors import InputError
 
 if TYPE_CHECKING:

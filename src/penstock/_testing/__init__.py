@@ -1,1 +1,1 @@
-"""The parts of `penstock.testing`: a scripted upstream, its replies, and encoders for every protocol."""
+"""The parts of `penstock.testing`: a scripted upstream, recorded exchanges, and the pytest plugin."""

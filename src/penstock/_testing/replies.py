@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from penstock._testing.wire_encoding import JSON, encode_events, error_body, media_type
+from penstock._replay.wire_encoding import JSON, encode_events, error_body, media_type
 from penstock.events import AnyEvent, Fault, FaultKind
 
 if TYPE_CHECKING:
