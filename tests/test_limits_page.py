@@ -111,7 +111,6 @@ OTHERS = {
     "turn_routes.MAX_ROWS",
     "upstream.MAX_RETRY_WAIT",
     "upstream._BODY_LIMIT",
-    "upstream._LIMIT",
     "usage_series.MAX_BUCKETS",
     "usage_series.MAX_POINTS",
     "usage_series.MAX_SERIES",

@@ -73,7 +73,7 @@ def _play_turn(turn: rq.Turn, prompt_tokens: int, settings: rq.Settings | None) 
         words = sum(len(WORD.findall(_part_text(part))) for part in turn.parts)
         reasoning = sum(len(WORD.findall(part.text)) for part in turn.parts if isinstance(part, rq.Reasoning))
         turn.usage = ev.Usage(prompt_tokens, words, reasoning=reasoning or None)
-    events = [delta for event in unfold(turn) for delta in _split_deltas(event)]
+    events = [delta for event in unfold(turn) for delta in split_deltas(event)]
     return [_add_logprobs(event) for event in events] if settings is not None and settings.logprobs else events
 
 
@@ -96,7 +96,7 @@ def _read_parts(id: str, number: int, row: dict[str, Any]) -> Iterator[rq.AnyPar
         yield rq.Call(f"call_{id}_{number}", row.get("call") or row["cut"], json, cut="cut" in row)
 
 
-def _split_deltas(event: AnyEvent) -> Iterator[AnyEvent]:
+def split_deltas(event: AnyEvent) -> Iterator[AnyEvent]:
     """Yields text word by word and input a few characters at a time, as a model does."""
     if isinstance(event, ev.TextDelta | ev.ReasoningDelta | ev.RefusalDelta):
         for word in WORD.findall(event.text):

@@ -1,24 +1,36 @@
 """The replies of a scripted upstream: a head, chunks, and at most one failure.
 
-Reply.of("anthropic", events)                            a stream without a failure
-Reply.of("openai-chat", events).disconnect(after=40)     the connection is dropped after 40 bytes of the body
-Reply.rate_limit("openai-chat", retry_after=2)           429
+Reply.text("It is six.")                                 an answer, in the dialect of whoever asks
+Reply.calls([("get_weather", {"city": "Oslo"})])         the model asks for tools
+Reply.tape("answer.tape")                                a recorded answer, byte for byte
+Reply.of("anthropic", events)                            events in one protocol
+Reply.text("It is six.").disconnect(after=0.5)           the connection is dropped after half of the body
+Reply.rate_limit(retry_after=2)                          429
 """
 
 from __future__ import annotations
 
 import random
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock._replay.wire_encoding import JSON, encode_events, error_body, media_type
-from penstock.events import AnyEvent, Fault, FaultKind
+from penstock._store.recordings import read_recording
+from penstock._testing import reply_content
+from penstock._testing.dialects import Dialect
+from penstock.errors import InputError
+from penstock.events import AnyEvent, Fault, FaultKind, Reason, Start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from os import PathLike
+
+    from penstock._testing.reply_content import CallLike, UsageLike
+    from penstock.request import AnyPart
 
 
 # A step of a reply: send bytes, wait seconds, `stall` (wait until the client leaves), `cut` (drop the connection).
@@ -28,14 +40,20 @@ _KINDS: dict[int, FaultKind] = {
     402: "quota",
     403: "permission",
     404: "not-found",
+    413: "too-large",
     429: "rate-limit",
+    503: "overloaded",
     529: "overloaded",
 }
 _SERVER = 500
+_DROPPED_HEADERS = frozenset("connection content-encoding content-length keep-alive transfer-encoding".split())
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """One answer. `of`, `body`, `error`, `rate_limit` and `no_response` create it; `disconnect`, `stall` … spoil it."""
+    """One answer. `text`, `calls`, `of`, `tape`, `error` … create it; `disconnect`, `stall` … spoil it.
+
+    A reply without a protocol is written in the protocol of the request, as a stream if one is asked for.
+    """
 
     chunks: tuple[bytes, ...] = ()
     status: int = 200
@@ -43,9 +61,79 @@ class Reply(msgspec.Struct, frozen=True):
     wait: float = 0  # seconds before the head
     pace: float = 0  # seconds between chunks
     failure: Literal["", "cut", "stall", "garbage"] = ""
-    after: int = 0  # bytes of the body before the failure; less than 0: counted from its end
+    # Bytes of the body before the failure; less than 0: counted from its end; a float from 0 to 1: that share of it.
+    after: int | float = 0
     noise: bytes = b""
     head: bool = True  # False: the connection is dropped as soon as the request is received
+    events: tuple[AnyEvent, ...] = ()  # of an answer that is not written yet: see `encode_for`
+    protocol: str = ""  # of such an answer; empty: the request's
+    stream: bool | None = None  # whether it is streamed; None: as the request asks
+    size: int = 0  # bytes of a chunk; 0: a chunk for each frame
+    times: tuple[float, ...] = ()  # seconds before each chunk, in place of `pace`
+
+    @classmethod
+    def text(
+        cls,
+        text: str,
+        *,
+        reasoning: str = "",
+        usage: UsageLike | None = None,
+        finish: Reason | None = None,
+        protocol: str = "",
+        stream: bool | None = None,
+    ) -> Reply:
+        """Returns a text as an answer. `usage`: tokens of the prompt and of the answer."""
+        parts = reply_content.answer_parts(text, reasoning=reasoning)
+        return cls.parts(parts, usage=usage, finish=finish, protocol=protocol, stream=stream)
+
+    @classmethod
+    def calls(
+        cls,
+        calls: Sequence[CallLike],
+        *,
+        text: str = "",
+        reasoning: str = "",
+        usage: UsageLike | None = None,
+        protocol: str = "",
+        stream: bool | None = None,
+    ) -> Reply:
+        """Returns an answer that asks for tools: `[("get_weather", {"city": "Oslo"})]`, mappings, or `Call` parts."""
+        parts = reply_content.answer_parts(text, calls, reasoning=reasoning)
+        return cls.parts(parts, usage=usage, protocol=protocol, stream=stream)
+
+    @classmethod
+    def parts(
+        cls,
+        parts: Sequence[AnyPart],
+        *,
+        usage: UsageLike | None = None,
+        finish: Reason | None = None,
+        protocol: str = "",
+        stream: bool | None = None,
+    ) -> Reply:
+        """Returns any parts of `penstock.request` as an answer, for example reasoning with its signature."""
+        events = reply_content.turn_events(parts, usage=usage, finish=finish)
+        return cls(events=events, protocol=protocol, stream=stream)
+
+    @classmethod
+    def tape(cls, path: str | PathLike[str], *, protocol: str = "", speed: float = 0.0) -> Reply:
+        """Returns the answer of a recording (docs/recording.md), byte for byte.
+
+        `speed` 1 waits as the provider did, 2 half as long; 0 does not wait. With `protocol` the answer is translated.
+        """
+        recording = read_recording(Path(path))
+        header = recording.header
+        kind = {name.lower(): value for name, value in header.headers.items()}.get("content-type", "")
+        if protocol and protocol != header.protocol:
+            events = reply_content.decode_events(Dialect(header.protocol), recording.data, kind)
+            return cls(status=header.status, events=tuple(events), protocol=protocol)
+        chunks = recording.chunks
+        starts = [0.0, *(at for at, _ in chunks)]
+        times = tuple(max(now - before, 0.0) / speed for before, now in pairwise(starts)) if speed else ()
+        kept = {name: value for name, value in header.headers.items() if name.lower() not in _DROPPED_HEADERS}
+        if not kind:
+            kept["content-type"] = media_type(header.protocol) if header.protocol else JSON
+        return cls(tuple(data for _, data in chunks), header.status, kept, times=times)
 
     @classmethod
     def of(
@@ -58,7 +146,9 @@ class Reply(msgspec.Struct, frozen=True):
         headers: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Returns events as a provider of that protocol sends them."""
+        """Returns events as a provider of that protocol sends them; without a protocol, as the request asks."""
+        if not protocol:
+            return cls(headers=dict(headers or {}), events=tuple(events))
         chunks = encode_events(protocol, events, stream=stream, framing=framing, options=options)
         kind = media_type(protocol, stream=stream, framing=framing)
         return cls(tuple(chunks), headers={"content-type": kind, **(headers or {})})
@@ -72,7 +162,7 @@ class Reply(msgspec.Struct, frozen=True):
     @classmethod
     def error(
         cls,
-        protocol: str,
+        protocol: str = "",
         status: int = _SERVER,
         message: str = "it failed",
         *,
@@ -80,12 +170,15 @@ class Reply(msgspec.Struct, frozen=True):
         code: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Returns an error response of the protocol."""
+        """Returns an error response of the protocol; without a protocol, of the request's."""
         fault_kind = kind or _KINDS.get(status) or ("server" if status >= _SERVER else "invalid")
-        return cls.body(error_body(protocol, Fault(fault_kind, message, status, code)), status=status, headers=headers)
+        fault = Fault(fault_kind, message, status, code)
+        if not protocol:
+            return cls(status=status, headers=dict(headers or {}), events=(Start(), fault))
+        return cls.body(error_body(protocol, fault), status=status, headers=headers)
 
     @classmethod
-    def rate_limit(cls, protocol: str, *, retry_after: float | str | None = 1) -> Reply:
+    def rate_limit(cls, protocol: str = "", *, retry_after: float | str | None = 1) -> Reply:
         """Returns status 429, with the time to wait if one is given."""
         headers = {} if retry_after is None else {"retry-after": f"{retry_after}"}
         return cls.error(protocol, 429, "slow down", headers=headers)
@@ -95,22 +188,21 @@ class Reply(msgspec.Struct, frozen=True):
         """Drops the connection without an answer."""
         return cls(head=False)
 
-    def disconnect(self, after: int = 0) -> Reply:
-        """Drops the connection after so many bytes of the body."""
+    def disconnect(self, after: float = 0) -> Reply:
+        """Drops the connection after so many bytes of the body; a float from 0 to 1 is a share of it."""
         return replace(self, failure="cut", after=after)
 
-    def stall(self, after: int = 0) -> Reply:
-        """Sends nothing after so many bytes, and keeps the connection open."""
+    def stall(self, after: float = 0) -> Reply:
+        """Sends nothing after so many bytes, or that share of the body, and keeps the connection open."""
         return replace(self, failure="stall", after=after)
 
-    def garbage(self, after: int = 0, noise: bytes = b"\xff\xfe{]\x00 not what you think\n\n") -> Reply:
+    def garbage(self, after: float = 0, noise: bytes = b"\xff\xfe{]\x00 not what you think\n\n") -> Reply:
         """Inserts noise into the body."""
         return replace(self, failure="garbage", after=after, noise=noise)
 
     def slow(self, pace: float = 0.01, size: int = 0) -> Reply:
         """Waits between chunks. `size` divides the body first: `size=1` sends a byte at a time."""
-        chunks = tuple(split_at(self.data, *range(0, len(self.data), size))) if size else self.chunks
-        return replace(self, chunks=chunks, pace=pace)
+        return replace(self, pace=pace, size=size or self.size, times=())
 
     def delayed(self, wait: float) -> Reply:
         """Waits before the head is sent."""
@@ -121,19 +213,39 @@ class Reply(msgspec.Struct, frozen=True):
         added = {name.replace("_", "-"): value for name, value in headers.items()}
         return replace(self, headers={**self.headers, **added})
 
+    def encode_for(self, dialect: Dialect, model: str = "") -> Reply:
+        """Returns the reply with its bytes, in the protocol of a request."""
+        if not self.events:
+            return self
+        protocol = self.protocol or dialect.protocol
+        stream = dialect.stream if self.stream is None else self.stream
+        framing = dialect.framing if stream and protocol == dialect.protocol else ""
+        last = self.events[-1]
+        if isinstance(last, Fault) and self.status != 200:  # noqa: PLR2004
+            chunks, kind = [error_body(protocol, last)], JSON
+        else:
+            events = reply_content.with_model(self.events, model)
+            chunks = encode_events(protocol, events, stream=stream, framing=framing)
+            kind = media_type(protocol, stream=stream, framing=framing)
+        return replace(self, chunks=tuple(chunks), headers={"content-type": kind, **self.headers}, events=())
+
     @property
     def data(self) -> bytes:
         """All of the body without the failure."""
+        if self.events:
+            raise InputError("this reply has no bytes yet: it is written in the protocol of the request (`encode_for`)")
         return b"".join(self.chunks)
 
     def steps(self) -> Iterator[Step]:
         """Yields what is sent and what happens, in order."""
-        size = len(self.data)
-        failure_at = (max(size + self.after, 0) if self.after < 0 else min(self.after, size)) if self.failure else size
+        data = self.data
+        failure_at = self._failure_position(len(data))
         sent = 0
-        for number, chunk in enumerate(self.chunks):
-            if number and self.pace:
-                yield self.pace
+        chunks = split_at(data, *range(0, len(data), self.size)) if self.size else self.chunks
+        for number, chunk in enumerate(chunks):
+            pause = self.times[number] if self.times else self.pace if number else 0
+            if pause:
+                yield pause
             if self.failure and sent <= failure_at < sent + len(chunk):
                 yield chunk[: failure_at - sent]
                 yield self._failure_step()
@@ -141,8 +253,14 @@ class Reply(msgspec.Struct, frozen=True):
                 sent = failure_at
             yield chunk
             sent += len(chunk)
-        if self.failure and failure_at >= size:
+        if self.failure and failure_at >= len(data):
             yield self._failure_step()
+
+    def _failure_position(self, size: int) -> int:
+        if not self.failure:
+            return size
+        after = int(size * self.after) if isinstance(self.after, float) else self.after
+        return max(size + after, 0) if after < 0 else min(after, size)
 
     def _failure_step(self) -> Step:
         return self.failure if self.failure in ("cut", "stall") else self.noise

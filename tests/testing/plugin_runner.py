@@ -1,0 +1,54 @@
+"""Runs pytest with the plugin, as a user does: in a separate process, in a folder with the user's files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import tomllib
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.cli.command_runner import PROJECT, environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What a user who has many plugins and strict settings would have.
+CONFIG = """
+[pytest]
+addopts = --strict-markers --strict-config -p no:cacheprovider
+filterwarnings = error
+"""
+# The SDKs of vendors and pytest's own options may warn of each other; those tests say so.
+
+
+class PytestRun(NamedTuple):
+    """The exit code and the output of a run."""
+
+    code: int
+    text: str
+
+
+def run_pytest(folder: Path, *words: str, files: dict[str, str], **variables: str) -> PytestRun:
+    """Writes the files and runs pytest on them. The plugin is loaded by its entry point, as after an installation."""
+    for name, text in {"pytest.ini": CONFIG, **files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+    env = environment(**variables)
+    env["PYTHONPATH"] = f"{_installed(folder)}:{env['PYTHONPATH']}"
+    env.pop("PYTEST_ADDOPTS", None)
+    command = [sys.executable, "-m", "pytest", "-rA", *words]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return PytestRun(done.returncode, done.stdout + done.stderr)
+
+
+def _installed(folder: Path) -> Path:
+    """A folder with the metadata of an installed package that has the entry points of pyproject.toml."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    path = folder / ".installed" / "penstock-0.dist-info"
+    path.mkdir(parents=True, exist_ok=True)
+    rows = "".join(f"{name} = {value}\n" for name, value in project["entry-points"]["pytest11"].items())
+    (path / "METADATA").write_text("Metadata-Version: 2.1\nName: penstock\nVersion: 0\n", encoding="utf-8")
+    (path / "entry_points.txt").write_text(f"[pytest11]\n{rows}", encoding="utf-8")
+    return path.parent
