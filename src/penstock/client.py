@@ -26,6 +26,7 @@ from penstock._client.parameters import (
 )
 from penstock._client.results import Answer, Stream
 from penstock._client.sync_client import SyncClient, SyncStream
+from penstock._client.web_responses import django_response, read_ui_messages, starlette_response
 from penstock._engines.config import Config
 from penstock._http.request_options import ClientCertificate, RequestOptions, Timeouts
 
@@ -56,4 +57,7 @@ __all__ = [
     "SyncClient",
     "SyncStream",
     "Timeouts",
+    "django_response",
+    "read_ui_messages",
+    "starlette_response",
 ]

@@ -2,7 +2,8 @@
 `fullstream` says what `streamText` makes of a server's answer, `readui` what a page's reader makes of a UI stream,
 `modelmessages` what the SDK makes of a page's messages, and whether it takes model messages as its own.
 `turns` runs whole turns, tools included, and has no form of its own here: tests/gateway/ai_sdk_matrix.py asks for it;
-nor has `answers`, one recorded answer read by `streamText` or `generateText`: tests/oracles/ai_sdk.py asks for it.
+nor has `chats`, a page whose server runs the tools: tests/client/test_web_examples.py asks for it; nor
+has `answers`, one recorded answer read by `streamText` or `generateText`: tests/oracles/ai_sdk.py asks for it.
 It leans on what `tests/node/setup.sh` installs and on nothing of penstock.
 """
 
@@ -25,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 NODE = HERE / ".node" / "bin" / "node"
 
 Json = dict[str, Any]
-Script = Literal["fullstream", "readui", "modelmessages", "turns", "answers"]
+Script = Literal["fullstream", "readui", "modelmessages", "turns", "answers", "chats"]
 Version = Literal[4, 5, 6, 7]
 Provider = Literal[
     "openai-chat", "openai-responses", "openai-compatible", "anthropic", "google", "open-responses", "mistral"

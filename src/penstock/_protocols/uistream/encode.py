@@ -33,10 +33,11 @@ class UiEncoder(ChunkEncoder):
     delta_field = b"delta"
     source_id_field = "sourceId"
 
-    def __init__(self, *, id: str = "", model: str = "", metadata: bool = True) -> None:
-        """`metadata=False` leaves out model and usage."""
+    def __init__(self, *, id: str = "", model: str = "", metadata: bool = True, message_id: str | None = None) -> None:
+        """`metadata=False` leaves out model and usage. `message_id` replaces the turn's own id; empty: no id."""
         super().__init__()
         self._id, self._model, self._with_metadata = id, model, metadata
+        self._message_id = message_id
         self._reset_turn()
 
     def _reset_turn(self) -> None:
@@ -48,7 +49,8 @@ class UiEncoder(ChunkEncoder):
 
     def _write_start(self, event: ev.Start) -> None:
         self._reset_turn()
-        id, model = event.id or self._id, event.model or self._model  # noqa: A001
+        id = event.id or self._id if self._message_id is None else self._message_id  # noqa: A001
+        model = event.model or self._model
         metadata: Object = {"model": model} if model and self._with_metadata else {}
         if event.created is not None and self._with_metadata:
             metadata["createdAt"] = event.created * 1000

@@ -1,0 +1,161 @@
+"""How answers, runs and streams look: one line as `repr`, HTML in notebooks, text with `rich`, and live views."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock._client.display_html import render_html
+from penstock._client.display_terminal import TerminalView, render_rich
+from penstock._client.timeline import (
+    NAME_CHARACTERS,
+    Timeline,
+    count_of,
+    describe_state,
+    format_cost,
+    format_usage,
+    shorten,
+)
+from penstock._fold import unfold
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
+
+_QUOTED = 60  # characters of the text in a repr
+_REFRESH = 0.1  # seconds between two updates of a live view in a notebook
+
+
+class Displayed:
+    """Gives a class its displays. A subclass says what they show with `_timeline`."""
+
+    __slots__ = ()
+
+    def _timeline(self) -> Timeline:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return render_line(self._timeline())
+
+    def _repr_html_(self) -> str:
+        return render_html(self._timeline())
+
+    def _repr_mimebundle_(
+        self, include: Container[str] | None = None, exclude: Container[str] | None = None
+    ) -> dict[str, str]:
+        timeline = self._timeline()
+        bundle = {"text/html": render_html(timeline), "text/plain": render_line(timeline)}
+        return {
+            name: text
+            for name, text in bundle.items()
+            if (include is None or name in include) and (exclude is None or name not in exclude)
+        }
+
+    def __rich_console__(self, console: object, options: object) -> Iterator[Any]:
+        return render_rich(self._timeline())
+
+
+def render_line(timeline: Timeline) -> str:
+    """Returns a timeline on one line: `<Answer openai/gpt-5: 'A penstock is …', stop, 12 in, 43 out, $0.0004>`."""
+    name = "/".join(filter(None, (timeline.provider, timeline.model)))
+    text = shorten(timeline.last_text, _QUOTED)
+    steps, calls = len(timeline.steps) + timeline.omitted_steps, timeline.call_count
+    facts = [
+        f"'{text}'" if text else "",
+        count_of(steps, "step") if steps > 1 else "",
+        count_of(calls, "call") if calls else "",
+        timeline.finish or describe_state(timeline),
+        format_usage(timeline.usage).replace(" · ", ", "),
+        format_cost(timeline.cost),
+    ]
+    head = " ".join(filter(None, (timeline.kind, shorten(name, NAME_CHARACTERS))))
+    return f"<{head}: {', '.join(filter(None, facts))}>" if any(facts) else f"<{head}>"
+
+
+# ── what is shown of each class ───────────────────────────────────────────────────────────────────
+
+
+def build_answer_timeline(answer: Any) -> Timeline:
+    """Returns the timeline of a complete turn."""
+    timeline = Timeline("Answer")
+    timeline.feed(unfold(answer))
+    timeline.provider, timeline.cost = getattr(answer, "provider", ""), getattr(answer, "cost", None)
+    return timeline
+
+
+def build_stream_timeline(stream: Any) -> Timeline:
+    """Returns what is known of a stream. A stream does not keep what it has yielded."""
+    timeline = Timeline("Stream")
+    reply = stream.reply
+    if reply is None:
+        timeline.state = "not sent yet"
+        return timeline
+    timeline.provider, timeline.model, timeline.usage = reply.provider, reply.model, reply.usage
+    end = reply.end
+    if end is None:
+        timeline.state = "open"
+    else:
+        timeline.feed([end])
+    return timeline
+
+
+# ── live views ────────────────────────────────────────────────────────────────────────────────────
+
+
+class LiveView(Protocol):
+    """Shows a timeline while it grows."""
+
+    def update(self, events: Iterable[Any]) -> None: ...
+    def close(self) -> None: ...
+
+
+class NotebookView:
+    """An output of a notebook's cell that is replaced while the timeline grows."""
+
+    def __init__(self, timeline: Timeline, display: Callable[..., Any], clock: Callable[[], float]) -> None:
+        self._output = TimelineOutput(timeline)
+        self._clock, self._updated = clock, clock()
+        self._handle = display(self._output, display_id=True)
+
+    def update(self, events: Iterable[Any]) -> None:
+        if self._clock() - self._updated >= _REFRESH:
+            self._updated = self._clock()
+            self._handle.update(self._output)
+
+    def close(self) -> None:
+        self._handle.update(self._output)
+
+
+class TimelineOutput(Displayed):
+    """A timeline as an object that notebooks can display."""
+
+    __slots__ = ("_shown",)
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._shown = timeline
+
+    def _timeline(self) -> Timeline:
+        return self._shown
+
+
+def open_view(timeline: Timeline) -> LiveView:
+    """Returns a view in the notebook, if this program runs in one, else on standard output."""
+    ipython: Any = sys.modules.get("IPython")
+    if ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None:
+        return NotebookView(timeline, ipython.display.display, time.monotonic)
+    return TerminalView(timeline)
+
+
+async def show_batches(batches: AsyncIterator[Any], kind: str, provider: Callable[[], str]) -> AsyncIterator[Any]:
+    """Yields the batches of events, and shows them on the way."""
+    timeline = Timeline(kind, time.monotonic)
+    timeline.state = "streaming"
+    view = open_view(timeline)
+    try:
+        async for batch in batches:
+            timeline.feed(batch)
+            timeline.provider = provider()
+            view.update(batch)
+            yield batch
+    finally:
+        view.close()
