@@ -10,7 +10,9 @@ import pytest
 
 from tests.cli.command_runner import environment
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+FOLDER = Path(__file__).resolve().parents[1] / "examples"
+# The web examples are servers: tests/client/test_web_examples.py runs them.
+EXAMPLES = sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("web_"))
 
 
 @pytest.mark.slow

@@ -181,10 +181,9 @@ class Failing:
 @pytest.mark.parametrize("chunks", [0, 2])
 def test_an_unexpected_error_is_not_told(framework: str, chunks: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
-    source = Failing(chunks)
+    source, status, text = Failing(chunks), 0, ""
     with served(build_app(framework, lambda _: source)) as url:
         try:
-            text = ""
             with httpx.stream("POST", url + PATH, content=BODY) as found:
                 status = found.status_code
                 for piece in found.iter_text():

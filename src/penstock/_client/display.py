@@ -6,6 +6,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec.structs import replace
+
+from penstock import request as rq
 from penstock._client.display_html import render_html
 from penstock._client.display_terminal import TerminalView, render_rich
 from penstock._client.timeline import (
@@ -75,12 +78,36 @@ def render_line(timeline: Timeline) -> str:
 # ── what is shown of each class ───────────────────────────────────────────────────────────────────
 
 
-def build_answer_timeline(answer: Any) -> Timeline:
+def build_answer_timeline(answer: rq.Turn) -> Timeline:
     """Returns the timeline of a complete turn."""
     timeline = Timeline("Answer")
-    timeline.feed(unfold(answer))
+    feed_turn(timeline, answer)
     timeline.provider, timeline.cost = getattr(answer, "provider", ""), getattr(answer, "cost", None)
     return timeline
+
+
+def feed_turn(timeline: Timeline, turn: rq.Turn) -> None:
+    """Adds the parts and the end of a turn. Results go to their calls, wherever they stand."""
+    results = [part for part in turn.parts if isinstance(part, rq.Result)]
+    others = [(index, part) for index, part in enumerate(turn.parts) if not isinstance(part, rq.Result)]
+    broken = [place for place, (index, _) in enumerate(others) if index in turn.broken]
+    timeline.feed(unfold(replace(turn, parts=[part for _, part in others], broken=broken)))
+    timeline.fault = turn.fault
+    for result in results:
+        timeline.add_result(result.call, describe_result(result), failed=result.failed)
+
+
+def describe_result(result: rq.Result) -> str:
+    """Returns the content of a result as text: files by their media type."""
+    return "\n".join(_describe_content(part) for part in result.content)
+
+
+def _describe_content(part: rq.ResultPart) -> str:
+    if isinstance(part, rq.Text):
+        return part.text
+    if isinstance(part, rq.Json):
+        return part.json
+    return f"[{part.media}]" if isinstance(part, rq.File) else f"[{type(part).__name__.lower()}]"
 
 
 def build_stream_timeline(stream: Any) -> Timeline:

@@ -32,6 +32,7 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_SDK = "aisdk"  # where a call of a run says that the run answers it
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
@@ -126,10 +127,9 @@ class Timeline:
         self._picture_room = PICTURE_CHARACTERS
         self._files: dict[int, tuple[TimelineRow, list[str]]] = {}
 
-    def feed(self, events: Iterable[Any]) -> None:
+    def feed(self, events: Iterable[object]) -> None:
         for event in events:
-            kind: type[Any] = type(event)
-            add = self._table.get(kind)
+            add = self._table.get(type(event))
             if add is not None:
                 add(self, event)
 
@@ -212,7 +212,7 @@ class Timeline:
 
     def _open_call(self, event: ev.CallStart) -> None:
         row = TimelineRow("call", Excerpt(CALL_CHARACTERS), event.name)
-        if event.by == "provider":
+        if event.by == "provider" and not (event.extra or {}).get(_SDK, {}).get("sdk"):
             row.notes.append("run by the provider")
         self._calls[event.id] = self._open[event.index] = self._add_row(row)
 
