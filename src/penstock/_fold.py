@@ -46,6 +46,15 @@ class Fold:
         ]
         return replace(self._current_turn, parts=parts)
 
+    def turn_so_far(self) -> rq.Turn:
+        """Returns the last turn with the texts that still grow. A growing call has no input yet."""
+        parts = list(self._current_turn.parts)
+        for index, pieces in self._pieces.items():
+            part = parts[index]
+            if pieces and isinstance(part, rq.Text | rq.Reasoning):
+                parts[index] = replace(part, text="".join(pieces))
+        return replace(self._current_turn, parts=parts)
+
     @property
     def _current_turn(self) -> rq.Turn:
         return self.turns[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,9 +21,14 @@ from penstock._client.timeline import (
     shorten,
 )
 from penstock._fold import unfold
+from penstock.errors import StreamFault
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable, Iterator
+
+    from penstock._engines.reply import ModelReply
+
+T = TypeVar("T")
 
 _QUOTED = 60  # characters of the text in a repr
 _REFRESH = 0.1  # seconds between two updates of a live view in a notebook
@@ -110,19 +115,18 @@ def _describe_content(part: rq.ResultPart) -> str:
     return f"[{part.media}]" if isinstance(part, rq.File) else f"[{type(part).__name__.lower()}]"
 
 
-def build_stream_timeline(stream: Any) -> Timeline:
-    """Returns what is known of a stream. A stream does not keep what it has yielded."""
+def build_stream_timeline(reply: ModelReply | None, turn: rq.Turn | None) -> Timeline:
+    """Returns what is known of a stream: its reply, and the turn as far as it came."""
     timeline = Timeline("Stream")
-    reply = stream.reply
     if reply is None:
         timeline.state = "not sent yet"
         return timeline
-    timeline.provider, timeline.model, timeline.usage = reply.provider, reply.model, reply.usage
-    end = reply.end
-    if end is None:
+    if turn is not None:
+        feed_turn(timeline, turn)
+        timeline.finish = turn.finish.reason if turn.finish is not None else ""
+    timeline.provider, timeline.model, timeline.usage = reply.provider, timeline.model or reply.model, reply.usage
+    if reply.end is None:
         timeline.state = "open"
-    else:
-        timeline.feed([end])
     return timeline
 
 
@@ -173,16 +177,27 @@ def open_view(timeline: Timeline) -> LiveView:
     return TerminalView(timeline)
 
 
-async def show_batches(batches: AsyncIterator[Any], kind: str, provider: Callable[[], str]) -> AsyncIterator[Any]:
-    """Yields the batches of events, and shows them on the way."""
+class EventSource(Protocol):
+    """A `Stream` or a `Run`."""
+
+    def batches(self) -> AsyncIterator[list[Any]]: ...
+
+
+async def show_events(source: EventSource, kind: str, finish: Callable[[], Awaitable[T]]) -> T:
+    """Reads the events of a source and shows them. Returns what `finish` does, at the end."""
     timeline = Timeline(kind, time.monotonic)
     timeline.state = "streaming"
     view = open_view(timeline)
     try:
-        async for batch in batches:
+        async for batch in source.batches():
             timeline.feed(batch)
-            timeline.provider = provider()
             view.update(batch)
-            yield batch
+        result = await finish()
+        timeline.provider, timeline.cost = getattr(result, "provider", ""), getattr(result, "cost", None)
+    except StreamFault as error:
+        timeline.fault = error.fault
+        raise
     finally:
+        timeline.state = "stopped"
         view.close()
+    return result

@@ -10,6 +10,7 @@ from msgspec.structs import asdict, astuple, replace
 
 from penstock import _protocols as protocols
 from penstock._bridge import encoding, write_body
+from penstock._client.display import Displayed, build_answer_timeline, build_stream_timeline, show_events
 from penstock._diagnostics import Diagnostic
 from penstock._engines.engine_interface import DecisionLog  # noqa: TC001 — msgspec reads the annotation
 from penstock._fold import Fold, unfold
@@ -22,16 +23,20 @@ from penstock.request import Turn
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
+    from penstock._client.timeline import Timeline
     from penstock._engines.reply import ModelReply
     from penstock.stores import ReasoningStore
 
 
-class Answer(Turn):
+class Answer(Displayed, Turn):
     """A complete turn, its provider, and the router's decisions."""
 
     provider: str = ""
     record: DecisionLog | None = None
     diagnostics: list[Diagnostic] = msgspec.field(default_factory=list[Diagnostic])
+
+    def _timeline(self) -> Timeline:
+        return build_answer_timeline(self)
 
     def to(self, protocol: str, **options: Any) -> dict[str, Any]:
         """Returns the body that a client of this protocol would get."""
@@ -56,7 +61,7 @@ class TurnObserver(Protocol):
     def end_turn(self, reply: ModelReply, turn: Turn | None, /) -> None: ...
 
 
-class Stream:
+class Stream(Displayed):
     """The events of one answer. The request is sent when the first event is read. Close it, or read it to its end.
 
     An error before the first content is raised; a later error is the last event, a `Fault`.
@@ -126,6 +131,13 @@ class Stream:
         if reply.end is None or turn.fault is not None:
             raise reply.error(turn.fault or Fault("truncated", "the answer was closed before its end"))
         return self._build_answer(turn, reply)
+
+    async def show(self) -> Answer:
+        """Returns the complete answer, and shows it while it grows: in a notebook's cell, or on standard output."""
+        return await show_events(self, "Stream", self.turn)
+
+    def _timeline(self) -> Timeline:
+        return build_stream_timeline(self.reply, self._fold.turn_so_far() if self._fold.turns else None)
 
     def _build_answer(self, turn: Turn, reply: ModelReply) -> Answer:
         return Answer(**asdict(turn), provider=reply.provider, record=reply.record, diagnostics=reply.diagnostics)

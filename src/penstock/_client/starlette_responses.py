@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.background import BackgroundTask
     from starlette.types import Receive, Scope, Send
 
-    from penstock._client.web_responses import ResponseStream
+    from penstock._client.response_stream import ResponseStream
 
 
 class AnswerResponse(Response):

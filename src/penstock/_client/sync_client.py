@@ -12,6 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from penstock._client.api import Client
+from penstock._client.display import Displayed
 from penstock.events import TextDelta
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock._client import parameters as params
     from penstock._client.embedding_formats import Embeddings, Ranking
     from penstock._client.results import Answer, Stream, UsageTracker
+    from penstock._client.timeline import Timeline
     from penstock._diagnostics import Diagnostic
     from penstock._engines.config import Config
     from penstock._engines.engine_interface import DecisionLog
@@ -113,7 +115,7 @@ async def _next_item(source: AsyncGenerator[T, None]) -> tuple[T] | None:
     return None
 
 
-class SyncStream:
+class SyncStream(Displayed):
     """A `Stream` without `await`. Close it, read it to its end, or use it as a context manager."""
 
     def __init__(self, stream: Stream, thread: LoopThread) -> None:
@@ -143,6 +145,13 @@ class SyncStream:
     def turn(self) -> Answer:
         """Returns the complete answer. Raises its fault, if any."""
         return self._thread.run(self.stream.turn())
+
+    def show(self) -> Answer:
+        """Returns the complete answer, and shows it while it grows."""
+        return self._thread.run(self.stream.show())
+
+    def _timeline(self) -> Timeline:
+        return self.stream._timeline()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
     @property
     def reply(self) -> ModelReply | None:

@@ -1,0 +1,200 @@
+"""Answers and streams as notebooks, rich and `repr` show them; `show` in a terminal and in a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from penstock.client import Answer, Client, SyncClient
+from penstock.errors import ProviderError
+from penstock.testing import Reply, play, scripted
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+TEXT = "A penstock is the pipe that feeds water to a turbine."
+
+
+def running(scene: Callable[[Client], Awaitable[None]]) -> None:
+    async def staged() -> None:
+        async with Client(env={}) as client:
+            await scene(client)
+
+    asyncio.run(staged())
+
+
+def ask(model: str) -> Answer:
+    with SyncClient(env={}) as client:
+        return client.chat(f"replay/{model}", "?")
+
+
+def printed(thing: Any) -> str:
+    out = io.StringIO()
+    Console(file=out, width=100).print(thing)
+    return out.getvalue()
+
+
+def test_an_answer() -> None:
+    answer = ask("text")
+    line = repr(answer)
+    assert line.startswith("<Answer replay/text: 'A penstock is the pipe")
+    assert line.endswith(" 52 out>")
+    assert "\n" not in line
+    assert TEXT in answer._repr_html_()
+    assert TEXT in printed(answer)
+    assert answer._repr_mimebundle_() == {"text/html": answer._repr_html_(), "text/plain": line}
+    assert answer._repr_mimebundle_(include=["text/plain"]) == {"text/plain": line}
+    assert answer._repr_mimebundle_(exclude=["text/plain"]) == {"text/html": answer._repr_html_()}
+
+
+def test_an_answer_is_still_data() -> None:
+    answer = ask("tools")
+    assert msgspec.convert(msgspec.to_builtins(answer), Answer).parts == answer.parts
+    assert answer == msgspec.structs.replace(answer)
+
+
+def test_a_stream_before_while_and_after_it_is_read() -> None:
+    with scripted(Reply.of("openai-chat", play("text")).slow(0.001)) as up:
+        config = {"providers": {"openai": {"base_url": f"{up.url}/v1", "key": "sk-none"}}}
+        asyncio.run(read_slowly(config))
+
+
+async def read_slowly(config: dict[str, Any]) -> None:
+    async with Client(config, env={}) as client:
+        stream = client.chat_stream("openai/m", "?")
+        assert repr(stream) == "<Stream: not sent yet>"
+        assert "not sent yet" in stream._repr_html_()
+        assert stream.reply is None, "to look at a stream does not send it"
+        text = stream.text()
+        begun = await anext(text) + await anext(text)
+        assert "open" in printed(stream)
+        assert begun.strip() in printed(stream)
+        assert re.search(r"<Stream openai/\S+: 'A[^']*', open>", repr(stream)), repr(stream)
+        async for _ in text:
+            pass
+        assert re.match(r"<Stream openai/\S+: 'A penstock is the pipe", repr(stream)), repr(stream)
+        assert TEXT in stream._repr_html_()
+
+
+def test_a_stream_that_failed() -> None:
+    async def scene(client: Client) -> None:
+        stream = client.chat_stream("replay/error", "?")
+        async for _ in stream:
+            pass
+        assert "failed: overloaded" in repr(stream)
+        assert "overloaded (529)" in stream._repr_html_()
+        assert "The turbine" in printed(stream)
+
+    running(scene)
+
+
+def test_a_stream_without_await() -> None:
+    with SyncClient(env={}) as client:
+        stream = client.chat_stream("replay/text", "?")
+        assert repr(stream) == "<Stream: not sent yet>"
+        assert stream.show().text.startswith(TEXT)
+        assert TEXT in stream._repr_html_()
+
+
+# ── live ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_show_prints_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    async def scene(client: Client) -> None:
+        answer = await client.chat_stream("replay/reasoning", "?").show()
+        assert answer.text.startswith("Three minutes")
+        await client.chat_stream("replay/tools", "?").show()
+
+    running(scene)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("The question is how long")
+    assert lines[1].startswith("Three minutes")
+    assert lines[2].startswith("reasoning · finished: stop · ")
+    assert '⚙ read_gauge({"station":"upper gate","unit":"m"})' in lines
+    assert lines[-1].startswith("tools · finished: calls · 1 call · ")
+
+
+def test_show_prints_without_rich(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+
+    async def scene(client: Client) -> None:
+        await client.chat_stream("replay/text", "?").show()
+
+    running(scene)
+    assert capsys.readouterr().out.startswith(TEXT)
+
+
+def test_show_prints_no_escape_sequences_of_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b]0;owned\x07\x1b[2J[bold]x[/bold] \u202eabc"
+    chunk = {"choices": [{"index": 0, "delta": {"content": hostile}, "finish_reason": "stop"}], "model": "m"}
+    data = b"data: " + msgspec.json.encode(chunk) + b"\n\ndata: [DONE]\n\n"
+    reply = Reply(chunks=(data,), headers={"content-type": "text/event-stream"})
+    with scripted(reply) as up:
+        config = {"providers": {"openai": {"base_url": f"{up.url}/v1", "key": "sk-none"}}}
+        with SyncClient(config, env={}) as client:
+            client.chat_stream("openai/m", "?").show()
+    out = capsys.readouterr().out
+    assert "⟨U+001B⟩]0;owned⟨U+0007⟩⟨U+001B⟩[2J[bold]x[/bold] ⟨U+202E⟩abc" in out
+    assert "\x1b" not in out
+
+
+def test_show_raises_the_error_that_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    async def scene(client: Client) -> None:
+        with pytest.raises(ProviderError, match="overloaded"):
+            await client.chat_stream("replay/error", "?").show()
+
+    running(scene)
+    out = capsys.readouterr().out
+    assert out.startswith("The turbine is running")
+    assert "✗ overloaded (529)" in out
+
+
+@pytest.fixture
+def notebook() -> Iterator[Any]:
+    """A shell of IPython that has a kernel, like that of a notebook."""
+    pytest.importorskip("IPython")
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    shell.kernel = object()
+    try:
+        yield shell
+    finally:
+        InteractiveShell.clear_instance()
+
+
+def test_a_notebook_shows_the_html(notebook: Any) -> None:
+    data, _ = notebook.display_formatter.format(ask("text"))
+    assert set(data) == {"text/html", "text/plain"}
+    assert TEXT in data["text/html"]
+
+
+def test_show_updates_one_output_of_a_notebook(notebook: Any) -> None:
+    published: list[tuple[dict[str, str], dict[str, str], bool]] = []
+
+    def publish(
+        data: dict[str, str], metadata: Any = None, *, transient: Any = None, update: bool = False, **_: Any
+    ) -> None:
+        assert not metadata
+        published.append((data, transient, update))
+
+    notebook.display_pub.publish = publish
+
+    async def scene(client: Client) -> None:
+        await client.chat_stream("replay/text", "?").show()
+
+    running(scene)
+    (first, transient, _), *_, (last, last_transient, is_update) = published
+    assert "streaming" in first["text/html"]
+    assert transient == last_transient, "all updates are of one output"
+    assert is_update
+    assert TEXT in last["text/html"]
+    assert "finished: stop" in last["text/html"]
+    assert len(published) < len(play("text"))
