@@ -20,9 +20,13 @@ from penstock._client.display_terminal import render_lines
 from penstock._client.timeline import Timeline, format_cost, format_seconds, format_usage, reveal_controls
 from penstock._fold import fold
 from penstock.testing import play, scripts
+from tests.inspector.axe import serious
+from tests.inspector.conftest import BROWSERS, FLAGS, SHOTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser
 
 ALLOWED_TAGS = {"div", "span", "b", "style", "details", "summary", "img"}
 ALLOWED_ATTRIBUTES = {"class", "style", "role", "title", "aria-label", "src", "alt"}
@@ -172,31 +176,93 @@ def test_words_that_need_joiners_stay_as_they_are() -> None:
     assert reveal_controls("a\r\nb\rc") == "a\nb⟨U+000D⟩c"
 
 
-@pytest.mark.slow
-def test_nothing_happens_in_a_browser() -> None:
-    """A real Chromium runs nothing of it and asks nobody."""
+# ── in a browser ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip("Chromium is missing (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.mark.slow
+def test_nothing_happens_in_a_browser(browser: Browser) -> None:
+    """A real Chromium runs nothing of it and asks nobody."""
     views = "".join(render_html(build_answer_timeline(hostile_turn(text))) for text in HOSTILE.values())
     asked: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("dialog", lambda dialog: asked.append(dialog.message))
-        page.set_content(f"<body>{views}</body>")
-        page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-        page.evaluate(
-            "document.querySelectorAll('*').forEach((one) => { one.click?.(); one.dispatchEvent(new Event('mouseover')) })"
-        )
-        assert page.evaluate("window.hostile") is None
-        assert page.evaluate("document.querySelectorAll('a, script, iframe, link, object, embed').length") == 0
-        assert page.evaluate("document.querySelectorAll('.penstock').length") == len(HOSTILE)
-        browser.close()
+    page = browser.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: asked.append(dialog.message))
+    page.set_content(f"<body>{views}</body>")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    touch = "(one) => { one.click?.(); one.dispatchEvent(new Event('mouseover')) }"
+    page.evaluate(f"document.querySelectorAll('*').forEach({touch})")
+    assert page.evaluate("window.hostile") is None
+    assert page.evaluate("document.querySelectorAll('a, script, iframe, link, object, embed').length") == 0
+    assert page.evaluate("document.querySelectorAll('.penstock').length") == len(HOSTILE)
+    page.close()
     assert [url for url in asked if not url.startswith("data:image/png;base64,")] == []
+
+
+def call(index: int, id: str, name: str, json: str) -> list[ev.AnyEvent]:
+    return [ev.CallStart(index, id, name), ev.CallEnd(index, id, name, json)]
+
+
+def sample_run() -> Timeline:
+    """The run of the docs' picture."""
+    timeline = Timeline("Run")
+    timeline.provider = "anthropic"
+    thought = "Both gates are asked for, so both gauges have to be read before anything is opened. "
+    timeline.feed([
+        ev.Start(model="claude-sonnet-4-5"), ev.ReasoningStart(0), ev.ReasoningDelta(0, thought * 4), ev.ReasoningEnd(0),
+        ev.TextStart(1), ev.TextDelta(1, "Let me look at both gauges."), ev.TextEnd(1),
+        *call(2, "a", "read_gauge", '{"station": "upper gate", "unit": "m"}'),
+        *call(3, "b", "read_gauge", '{"station": "lower gate", "unit": "m"}'),
+    ])  # fmt: skip
+    timeline.add_result("a", '{"level": 3.2, "at": "2026-11-16T21:00:00Z"}', seconds=0.31)
+    timeline.add_result("b", "read_gauge did not finish within 2 seconds.", failed=True, seconds=2.0)
+    steps = [timeline.steps[0], timeline.begin_step(2)]
+    timeline.feed(call(0, "c", "open_gate", '{"gate": "lower", "percent": 40}'))
+    timeline.add_result("c", '"opened"', seconds=1.2)
+    steps.append(timeline.begin_step(3))
+    said = "The upper gauge reads 3.2 m. The lower gauge did not answer, so I opened the lower gate to 40 %."
+    timeline.feed([
+        ev.TextStart(0), ev.TextDelta(0, said), ev.TextEnd(0),
+        ev.Source(1, "https://example.org/gates/manual", "Manual of the lower gate"), ev.Finish("stop"),
+    ])  # fmt: skip
+    usages = ev.Usage(812, 64, 600, reasoning=40), ev.Usage(910, 41, 812), ev.Usage(1020, 120)
+    for step, usage, cost, seconds in zip(steps, usages, (0.0031, 0.0022, 0.0043), (3.4, 1.9, 2.1), strict=True):
+        step.usage, step.cost, step.seconds = usage, cost, seconds
+    timeline.usage, timeline.cost, timeline.seconds = ev.Usage(2742, 225, 1412, reasoning=40), 0.0096, 7.4
+    return timeline
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [860, 390])
+@pytest.mark.parametrize(("theme", "colors"), [("light", "#fff;color:#212121"), ("dark", "#111;color:#e0e0e0")])
+def test_the_view_fits_its_page_in_any_theme(browser: Browser, theme: str, colors: str, width: int) -> None:
+    failed = build_answer_timeline(fold(play("error"))[0])
+    views = "".join(map(render_html, (sample_run(), failed, build_answer_timeline(fold(play("refusal"))[0]))))
+    page = browser.new_page(viewport={"width": width, "height": 700}, device_scale_factor=2)
+    page.set_content(
+        f"<html lang=en><title>x</title><body style='background:{colors};margin:12px'><main>{views}</main></body>"
+    )
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert serious(page) == []  # contrast, too
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = false))")
+    if SHOTS and width > 500 and theme == "light":
+        page.locator(".penstock").first.screenshot(path=f"{SHOTS}/notebook.png")
+    page.close()
 
 
 # ── bounds ────────────────────────────────────────────────────────────────────────────────────────

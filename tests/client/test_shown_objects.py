@@ -162,7 +162,7 @@ def notebook() -> Iterator[Any]:
     pytest.importorskip("IPython")
     from IPython.core.interactiveshell import InteractiveShell
 
-    shell = InteractiveShell.instance()
+    shell: Any = InteractiveShell.instance()
     shell.kernel = object()
     try:
         yield shell

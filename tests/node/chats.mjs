@@ -27,7 +27,8 @@ class State {
 class Chat extends sdk.AbstractChat {}
 
 const approvals = (chat) => (chat.messages.at(-1)?.parts ?? []).filter((part) => part.state === "approval-requested");
-const spoken = (chat) => (chat.messages.at(-1)?.parts ?? []).map((part) => (part.type === "text" ? part.text : "")).join("");
+const spoken = (chat) =>
+  (chat.messages.at(-1)?.role === "assistant" ? chat.messages.at(-1).parts : []).map((part) => part.text ?? "").join("");
 
 async function run(job) {
   const state = new State();

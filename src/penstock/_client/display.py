@@ -12,6 +12,7 @@ from penstock import request as rq
 from penstock._client.display_html import render_html
 from penstock._client.display_terminal import TerminalView, render_rich
 from penstock._client.timeline import (
+    APPROVAL,
     NAME_CHARACTERS,
     Timeline,
     count_of,
@@ -22,6 +23,7 @@ from penstock._client.timeline import (
 )
 from penstock._fold import unfold
 from penstock.errors import StreamFault
+from penstock.events import Fault, Finish
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable, Iterator
@@ -127,6 +129,32 @@ def build_stream_timeline(reply: ModelReply | None, turn: rq.Turn | None) -> Tim
     timeline.provider, timeline.model, timeline.usage = reply.provider, timeline.model or reply.model, reply.usage
     if reply.end is None:
         timeline.state = "open"
+    return timeline
+
+
+def build_run_timeline(run: Any) -> Timeline:
+    """Returns the timeline of a `Run`: its finished steps, with the results of their tools."""
+    timeline = Timeline("Run")
+    for step in run.steps:
+        shown = timeline.begin_step(step.number)
+        feed_turn(timeline, step.answer)
+        timeline.provider = step.answer.provider
+        shown.usage, shown.cost, shown.seconds = step.usage, step.cost, step.seconds
+        # A call whose id an earlier step had has another id in the run.
+        asked = [part.id for part in step.answer.parts if isinstance(part, rq.Call) and part.by == "client"]
+        ids: dict[str, str] = dict(zip((call.id for call in step.calls), asked, strict=False))
+        for result in step.results:
+            call: str = result.call
+            seconds = step.call_seconds.get(call)
+            timeline.add_result(ids.get(call, call), describe_result(result), failed=result.failed, seconds=seconds)
+        for pending in run.pending if step is run.steps[-1] else ():
+            waiting: str = pending.id
+            timeline.add_note(ids.get(waiting, waiting), APPROVAL if pending.approval else "left to the caller")
+    timeline.usage, timeline.cost = run.usage, run.cost
+    timeline.finish = run.end.reason if isinstance(run.end, Finish) else ""
+    timeline.fault = run.end if isinstance(run.end, Fault) else None
+    if run.end is None:
+        timeline.state = "running" if run.steps else "not started"
     return timeline
 
 

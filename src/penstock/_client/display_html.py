@@ -44,6 +44,7 @@ border:1px solid var(--ps-line);border-radius:8px;max-width:62em;margin:4px 0;ov
 border-bottom:1px solid var(--ps-line)}
 .ps-head:last-child{border-bottom:0}
 .ps-model{font-weight:600}.ps-soft{color:var(--ps-soft)}.ps-small{font-size:12px}
+.ps-facts{flex-basis:100%}
 .ps-state{margin-left:auto;font-size:12px;font-weight:600;color:var(--ps-soft)}
 .ps-state.ps-good{color:var(--ps-good)}.ps-state.ps-bad{color:var(--ps-bad)}
 .ps-body{padding:8px 14px 12px}
@@ -95,9 +96,12 @@ def _render_head(timeline: Timeline) -> str:
     elif timeline.finish:
         color = " ps-good" if timeline.finish in ("stop", "calls") else " ps-bad"
     pieces = [f'<span class="ps-model">{escape(name)}</span>']
-    pieces += [_soft(fact) for fact in (shorten(timeline.provider, NAME_CHARACTERS), timeline_facts(timeline)) if fact]
+    if timeline.provider:
+        pieces.append(_soft(shorten(timeline.provider, NAME_CHARACTERS)))
     if state:
         pieces.append(f'<span class="ps-state{color}">{escape(reveal_controls(state))}</span>')
+    if facts := timeline_facts(timeline):
+        pieces.append(f'<span class="ps-facts ps-soft ps-small">{escape(facts)}</span>')
     return f'<div class="ps-head">{"".join(pieces)}</div>'
 
 

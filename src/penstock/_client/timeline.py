@@ -159,6 +159,11 @@ class Timeline:
             seconds = self._clock() - self._call_times[call]
         row.seconds = seconds
 
+    def add_note(self, call: str, note: str) -> None:
+        """Adds a note to a call, found by its id."""
+        if call in self._calls:
+            self._calls[call].notes.append(note)
+
     @property
     def call_count(self) -> int:
         return sum(row.kind == "call" for step in self.steps for row in step.rows)
@@ -235,8 +240,7 @@ class Timeline:
         self.add_result(event.call, event.json, failed=event.failed)
 
     def _ask(self, event: ev.Ask) -> None:
-        if event.call in self._calls:
-            self._calls[event.call].notes.append(APPROVAL)
+        self.add_note(event.call, APPROVAL)
 
     def _open_file(self, event: ev.FileStart) -> None:
         row = self._add_row(TimelineRow("file", Excerpt(URL_CHARACTERS, event.url), event.media))
