@@ -45,6 +45,7 @@ def check(client: str, scenario: str, stream: bool, seen: dict[str, Any]) -> Non
         assert seen["text"].startswith(THANKS), seen
         assert seen["steps"] == 2, seen
     assert seen["finish"] == "stop", seen
+    assert seen.get("roles", ["user", "assistant"]) == ["user", "assistant"], seen  # no message is shown twice
 
 
 def cells(oracles: Oracles, base: str, name: str) -> Iterator[Found]:

@@ -4,6 +4,7 @@
 //     {"id", "client": a provider of providers.mjs, or "usechat", "baseURL", "model", "stream"?, "tool"?: {"name", "schema", "output"}}
 //     or {"id", "client": "embed", "baseURL", "model", "values"} for {"id", "embeddings", "usage", "end": true}
 //     {"id", "text", "reasoning", "calls": [[name, input]], "finish", "steps", "usage"?, "error"?, "end": true}
+//     and of "usechat" the "roles" of the page's messages
 //
 // `text` is that of the last step. "usechat" is the class behind `useChat` with its own transport, pointed at baseURL: the
 // page runs the tool and the SDK posts again by itself.
@@ -84,6 +85,7 @@ async function page(job) {
     calls: parts.filter((part) => part.type.startsWith("tool-")).map((part) => [part.type.slice(5), part.input]),
     finish: finishes.at(-1).finishReason ?? "stop", // 5 does not say
     steps: finishes.length,
+    roles: chat.messages.map((message) => message.role),
   };
 }
 

@@ -295,6 +295,9 @@ def _read_api_chat_body(incoming: IncomingRequest, body: Object) -> TurnRequest:
         body.setdefault("messages", [])
     request = reader("uistream")(body)
     options = {"id": f"msg_{incoming.id}", "model": request.model}
+    for last in lenient.get_objects(body, "messages")[-1:]:
+        if last.get("role") == "assistant":  # the page continues it: with another id it would show it twice
+            options["message_id"] = lenient.get_text(last, "id")
     return TurnRequest(request, "uistream", options=options, headers=UI_STREAM_HEADERS)
 
 
