@@ -10,6 +10,7 @@ from penstock._gateway.recordings import paced_chunks, redact_chunks
 from penstock._replay import FULL, NATURAL, Pace, answer, paced, play, scripts, wire
 from penstock._replay.wire_encoding import encode_events, error_body, media_type
 from penstock._store.recordings import Recording, RecordingHeader, read_recording, write_recording
+from penstock._testing.cassettes import Cassette, CassetteMode, UnrecordedRequest
 from penstock._testing.dialects import Dialect
 from penstock._testing.exchange_log import ExchangeLog, LoggedRequest
 from penstock._testing.replies import Reply, iterate_splits, split_at
@@ -19,6 +20,8 @@ __all__ = [
     "FULL",
     "NATURAL",
     "Answer",
+    "Cassette",
+    "CassetteMode",
     "Dialect",
     "ExchangeLog",
     "LoggedRequest",
@@ -27,6 +30,7 @@ __all__ = [
     "Recording",
     "RecordingHeader",
     "Reply",
+    "UnrecordedRequest",
     "Upstream",
     "answer",
     "encode_events",

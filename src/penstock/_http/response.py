@@ -44,6 +44,11 @@ class UpstreamResponse:
         first_alarm = min(self._first_byte_due, self._total_due, started + limits.between_bytes)
         self._timer: asyncio.TimerHandle | None = loop.call_at(first_alarm, self._on_timer)
 
+    def wrap_source(self, wrapper: Callable[[Any], Any]) -> None:
+        """Replaces the response that is read by `wrapper(response)`, which can observe it. Call it before a read."""
+        self._response = wrapper(self._response)
+        self._content = self._response.content
+
     async def read(self) -> bytes:
         """Returns everything received so far; waits if there is nothing."""
         self._waiting_since = self._loop.time()

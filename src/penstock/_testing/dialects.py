@@ -109,12 +109,13 @@ def provider_name(name: str) -> str:
     return provider(_PROVIDER_OF_PROTOCOL.get(name, name)).name
 
 
-def sdk_variables(base_urls: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment variables that point the vendors' SDKs at these base URLs, with a key for each."""
+def sdk_variables(base_urls: Mapping[str, str], *, keys: bool = True) -> dict[str, str]:
+    """Returns the environment variables that point the vendors' SDKs at these base URLs; `keys`: made-up ones, too."""
     found: dict[str, str] = {}
-    for name, (urls, keys) in _SDK_VARIABLES.items():
-        found.update(dict.fromkeys(urls, base_urls[name]))
-        found.update(dict.fromkeys(keys, TEST_KEY))
+    for name, base_url in base_urls.items():
+        url_names, key_names = _SDK_VARIABLES[name]
+        found.update(dict.fromkeys(url_names, base_url))
+        found.update(dict.fromkeys(key_names if keys else (), TEST_KEY))
     return found
 
 
