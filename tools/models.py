@@ -18,6 +18,7 @@ from penstock._providers.registry import providers
 OUT = Path(__file__).resolve().parents[1] / "src/penstock/_providers/models.json"
 _KINDS = {"chat": "chat", "embeddings": "embeddings", "rerank": "rerank"}
 _INPUTS = {"image": "images", "pdf": "documents", "audio": "audio", "video": "video"}
+_PRICES = ("input", "output", "cache_read", "cache_write")
 _OUTPUTS = {"image": "image-output", "audio": "audio-output"}
 
 
@@ -42,14 +43,30 @@ def _lines(models: dict[str, Any]) -> list[str]:
 
 def _line(id: str, row: dict[str, Any]) -> dict[str, Any]:
     cost = row.get("cost") or {}
-    price = [cost.get(key) for key in ("input", "output", "cache_read", "cache_write")]
-    while price and price[-1] is None:
-        price.pop()
+    price = _trim([cost.get(key) for key in _PRICES])
     made = {
         "id": id, "name": row["name"] if row["name"] != id else "", "ctx": row.get("context"),
-        "inp": row.get("input_limit"), "out": row.get("output"), "price": price, "can": _can(id, row),
+        "inp": row.get("input_limit"), "out": row.get("output"), "price": price,
+        "audio": _trim([cost.get("input_audio"), cost.get("output_audio")]), "think": cost.get("reasoning"),
+        "tiers": _tiers(cost), "can": _can(id, row),
     }  # fmt: skip
     return {key: value for key, value in made.items() if value}
+
+
+def _tiers(cost: dict[str, Any]) -> list[list[float | None]]:
+    """Return the prices of long prompts: models.dev names the threshold, or has it in the key."""
+    rows = [(row["tier"]["size"], row) for row in cost.get("tiers", []) if "size" in row.get("tier", {})]
+    rows += [(row["context"]["min"], row) for row in cost.get("tiers", []) if "min" in row.get("context", {})]
+    if not rows and cost.get("context_over_200k"):
+        rows = [(200_000, cost["context_over_200k"])]
+    return [_trim([above, *(row.get(key) for key in _PRICES)]) for above, row in sorted(rows, key=lambda one: one[0])]
+
+
+def _trim(values: list[float | None]) -> list[float | None]:
+    """Drop unknown values at the end."""
+    while values and values[-1] is None:
+        values.pop()
+    return values
 
 
 def _can(id: str, row: dict[str, Any]) -> str:

@@ -13,15 +13,13 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from penstock._engines.config import Config
 from penstock._gateway.config import GatewayConfig, JournalTable
-from penstock._gateway.journal import Journal, PriceList, usage_cost
+from penstock._gateway.journal import Journal
 from penstock._gateway.limits import CallerLimits
 from penstock._gateway.telemetry import Telemetry
 from penstock._store.journal import TRIM_INTERVAL, JournalEntry, JournalStore
 from penstock._store.journal_queries import JournalHistory
 from penstock._store.sqlite import IN_MEMORY, connect
-from penstock.events import Usage
 from tests.gateway.loopback_server import START_LIMIT
 
 if TYPE_CHECKING:
@@ -167,16 +165,6 @@ def test_a_folder_that_cannot_be_written_is_said_and_done_without(
     assert "kept in memory only" in caplog.text
     with pytest.raises(OSError, match="file"):
         open_in(tmp_path, path=str(taken / "x.sqlite"))
-
-
-def test_costs() -> None:
-    usage = Usage(input=1000, output=100, cached=400, written=200)
-    spent = usage_cost(PriceList(Config()), "anthropic", "claude-sonnet-4-5", usage)
-    assert spent is not None
-    assert spent == pytest.approx((400 * 3 + 100 * 15 + 400 * 0.3 + 200 * 3.75) / 1e6)
-    assert usage_cost(PriceList(Config()), "anthropic", "no-such-model-at-all", usage) is None
-    assert usage_cost(PriceList(Config()), "a-provider-of-ones-own", "x", usage) is None
-    assert usage_cost(PriceList(Config()), "anthropic", "claude-sonnet-4-5", None) is None
 
 
 def test_a_restart_forgives_no_daily_limit(tmp_path: Path) -> None:

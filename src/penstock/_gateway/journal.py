@@ -20,20 +20,17 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from penstock._gateway.config import GatewayConfig, data_path
-from penstock._providers.models import model as model_of
 from penstock._redaction import redact, redact_cut
 from penstock._store.journal import JournalEntry, JournalStore
 from penstock._store.sqlite import IN_MEMORY
-from penstock.errors import InputError, ProviderError
+from penstock.errors import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock._engines.config import Config
     from penstock._engines.engine_interface import DecisionLog
     from penstock._gateway.endpoints import Headers, IncomingRequest
     from penstock._gateway.limits import LimitSlot
-    from penstock._providers.registry import Prices
     from penstock._tokens.estimate import Estimate
     from penstock.events import Fault, Usage
 
@@ -41,7 +38,6 @@ FILE = "journal.sqlite"
 DAY = 86_400.0
 _MAX_LENGTH = 500  # characters of a text column
 _CUT_LENGTH = _MAX_LENGTH - 40  # leaves room for the note about the cut
-_MAX_PRICES = 1000  # models whose prices are cached; clients choose their names
 _GATEWAY_ID = re.compile("[0-9a-f]{32}")  # as `IncomingRequest` creates them
 log = logging.getLogger("penstock.journal")
 
@@ -125,44 +121,6 @@ def _redact_texts(texts: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, 
     if len(result) != len(texts):  # a text contains the separator
         result = [redact(text, known) for text in short]
     return tuple(result)
-
-
-class PriceList:
-    """The prices of models with one configuration, cached."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._known: dict[tuple[str, str], Prices | None] = {}
-
-    def prices(self, provider: str, model: str) -> Prices | None:
-        """Return the prices of a model; None if they are unknown."""
-        key = (provider, model)
-        if key not in self._known:
-            if len(self._known) >= _MAX_PRICES:
-                self._known.clear()
-            self._known[key] = self._find(provider, model)
-        return self._known[key]
-
-    def _find(self, provider: str, model: str) -> Prices | None:
-        try:
-            return model_of(self._config.provider(provider), model).prices
-        except InputError:  # a reload has removed the provider
-            return None
-
-
-def usage_cost(listed: PriceList, provider: str, model: str, usage: Usage | None) -> float | None:
-    """Return the cost in dollars; None if unknown. Cached tokens have their own price, else the input's."""
-    if usage is None or not model:
-        return None
-    prices = listed.prices(provider, model)
-    if prices is None or prices.input is None or prices.output is None:
-        return None
-    cached, written = usage.cached or 0, usage.written or 0
-    plain = max((usage.input or 0) - cached - written, 0)
-    spent = plain * prices.input + (usage.output or 0) * prices.output
-    spent += cached * (prices.input if prices.cached is None else prices.cached)
-    spent += written * (prices.input if prices.written is None else prices.written)
-    return spent / 1_000_000
 
 
 MAX_ANONYMOUS_ROWS = 3  # of a kind in a minute, from callers without a key
@@ -289,7 +247,7 @@ class AuxRequest:
             provider=self.provider,
             model=self.model,
             http=http,
-            cost=usage_cost(incoming.services.upstream.price_list, self.provider, self.model, usage),
+            cost=incoming.services.upstream.price_list.dollars(self.provider, self.model, usage),
             bytes_out=size,
             **request_columns(incoming),
             **more,

@@ -11,6 +11,8 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock._client.span_content import finish_reason
+from penstock._client.spans import MAX_ATTRIBUTE, SCOPE, AttributeValue, clean_attributes, provider_name
 from penstock._gateway import read_tables
 from penstock._gateway.config import GatewayConfig, StateTable, data_path
 from penstock._gateway.journal import COUNT, Journal, JournalThrottle
@@ -142,7 +144,6 @@ class StateStore:
 
 
 FLUSH_MILLISECONDS = 5_000
-MAX_ATTRIBUTE = 500  # characters of a name or an attribute
 _OPERATIONS = {"/chat/completions": "chat", "/embeddings": "embeddings", "/completions": "text_completion"}
 
 
@@ -177,7 +178,7 @@ class SpanExporter:
         self._trace = trace
         self._secrets = secrets
         self._provider: Any = provider or trace.get_tracer_provider()
-        self._tracer = trace.get_tracer("penstock", tracer_provider=provider)
+        self._tracer = trace.get_tracer(SCOPE, tracer_provider=provider)
         self._propagator = TraceContextTextMapPropagator()
 
     def turn(self, row: JournalEntry, headers: Mapping[str, str] | None = None) -> None:
@@ -207,17 +208,12 @@ def _operation_name(row: JournalEntry) -> str:
     return next((word for end, word in _OPERATIONS.items() if row.route.endswith(end)), "chat")
 
 
-def span_attributes(row: JournalEntry, secrets: tuple[str, ...] = ()) -> dict[str, str | int | float | list[str]]:
-    """Return the attributes of a span, redacted."""
-    tables = read_tables()
+def span_attributes(row: JournalEntry, secrets: tuple[str, ...] = ()) -> dict[str, AttributeValue]:
+    """Return the attributes of a span, redacted. A column that is 0 says nothing."""
     fields: dict[str, Any] = {
         "gen_ai.operation.name": _operation_name(row),
-        "gen_ai.provider.name": tables["otel_provider_names"].get(row.provider, row.provider),
-        "gen_ai.response.finish_reasons": [row.finish] if row.finish else None,
-        **{name: getattr(row, column) for name, column in tables["span_attributes"].items()},
+        "gen_ai.provider.name": provider_name(row.provider),
+        "gen_ai.response.finish_reasons": [finish_reason(row.finish)] if row.finish else None,
+        **{name: getattr(row, column) for name, column in read_tables()["span_attributes"].items()},
     }
-    return {
-        name: redact_cut(value, MAX_ATTRIBUTE, secrets) if isinstance(value, str) else value
-        for name, value in fields.items()
-        if value not in (None, "", 0)
-    }
+    return clean_attributes({name: value or None for name, value in fields.items()}, secrets)

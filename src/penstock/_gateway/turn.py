@@ -21,7 +21,7 @@ from penstock._framing import WRITERS
 from penstock._gateway import error_responses
 from penstock._gateway.client_stream import Passthrough, Translation, can_pass_through, client_stream, encode_body
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest
-from penstock._gateway.journal import request_columns, usage_cost
+from penstock._gateway.journal import request_columns
 from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, ReplyCapture, StreamRelay
 from penstock._http.response_writer import BODY, DisconnectWatch, ResponseWriter
 from penstock._http_errors import redact_fault
@@ -337,7 +337,7 @@ class ActiveTurn:
             "written": usage.written,
             "reasoning": usage.reasoning,
             "exact": usage.exact,
-            "cost": usage_cost(prices, reply.provider, reply.model, reply.usage),
+            "cost": prices.dollars(reply.provider, reply.model, reply.usage),
         }
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock._client.api import Client
+from penstock._client.costs import PriceList
 from penstock._engines.config import Account, Config
 from penstock._engines.model_resolution import REPLAY
 from penstock._engines.request_plan import UrlFileFetcher
 from penstock._gateway.endpoints import LARGE_BODY, IncomingRequest, TurnRequest
-from penstock._gateway.journal import PriceList
 from penstock._http.request_options import RequestOptions
 from penstock._media import RemoteFiles
 from penstock._protocols import protocol

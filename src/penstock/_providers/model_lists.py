@@ -120,9 +120,9 @@ def _words(value: Any, *, expected: bool = True) -> Iterator[str]:
 
 def _read_prices(row: Object) -> Prices | None:
     for paths in _tables().prices:
-        prices = [_read_price(_value_at(row, path)) for path in paths]
-        if prices[0] is not None and prices[1] is not None:
-            return Prices(*prices)
+        given, made, cached, written = (_read_price(_value_at(row, path)) for path in paths)
+        if given is not None and made is not None:
+            return Prices(given, made, cached, written)
     return None
 
 

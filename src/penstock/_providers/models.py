@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from penstock._protocols import protocol
 from penstock._providers.model_identity import identify, kind
-from penstock._providers.registry import ConfiguredModel, Prices, Provider, providers
+from penstock._providers.registry import ConfiguredModel, Prices, PriceTier, Provider, providers
 from penstock._providers.registry import provider as provider_of
 from penstock._providers.thinking import Thinking, thinking_in_form, thinking_of, without_thinking
 from penstock.errors import InputError
@@ -66,12 +66,16 @@ class _Fact(msgspec.Struct, frozen=True):
     inp: int = 0
     out: int = 0
     price: tuple[float | None, ...] = ()
+    audio: tuple[float | None, ...] = ()  # prices of audio: input, output
+    think: float | None = None  # the price of reasoning
+    tiers: tuple[tuple[float | None, ...], ...] = ()  # each: tokens, then prices as in `price`
     can: str = ""
 
 
 # The capabilities by their letters in a line.
 _CAPABILITIES = """c=chat t=tools r=reasoning i=images d=documents a=audio v=video I=image-output A=audio-output
     T=temperature e=embeddings k=rerank""".split()
+_PRICE_FIELDS = ("input", "output", "cached", "written")  # as they stand in `price`
 LETTERS = {row[0]: row[2:] for row in _CAPABILITIES}
 
 
@@ -226,11 +230,20 @@ def _model_from_fact(provider: str, line: _Fact) -> Model:
         context=line.ctx,
         max_input=line.inp,
         max_output=line.out,
-        prices=Prices(*line.price) if line.price else None,
+        prices=_prices_from_fact(line),
         capabilities=capabilities,
         thinking=thinking if "reasoning" in capabilities else without_thinking(thinking),
     )
     return _with_sources(row)
+
+
+def _prices_from_fact(line: _Fact) -> Prices | None:
+    if not line.price:
+        return None
+    fields: dict[str, Any] = {**dict(zip(_PRICE_FIELDS, line.price, strict=False)), "reasoning": line.think}
+    fields |= zip(("audio_input", "audio_output"), line.audio, strict=False)
+    tiers = tuple(PriceTier(int(above or 0), *prices) for above, *prices in line.tiers)
+    return Prices(**fields, tiers=tiers)
 
 
 def _with_sources(row: Model) -> Model:

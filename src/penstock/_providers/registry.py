@@ -256,13 +256,32 @@ Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 Form: TypeAlias = Literal["adaptive", "budget", "effort", "level", "switch", "none"]
 
 
+class PriceTier(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Prices of requests whose prompt is longer than `above` tokens. A price that is None stays as it was."""
+
+    above: Tokens
+    input: Dollars | None = None
+    output: Dollars | None = None
+    cached: Dollars | None = None
+    written: Dollars | None = None
+
+
 class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Dollars for a million tokens; None is unknown. `cached` and `written`: read from the cache, and written to it."""
+    """Dollars for a million tokens; None is unknown. `cached` and `written`: read from the cache, and written to it.
+
+    `written_1h`: written for an hour instead of five minutes. `reasoning`, `audio_input` and `audio_output`: where they
+    differ from `input` and `output`.
+    """
 
     input: Dollars | None = None
     output: Dollars | None = None
     cached: Dollars | None = None
     written: Dollars | None = None
+    written_1h: Dollars | None = None
+    reasoning: Dollars | None = None
+    audio_input: Dollars | None = None
+    audio_output: Dollars | None = None
+    tiers: tuple[PriceTier, ...] = ()
 
 
 class ConfiguredPrices(Prices, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

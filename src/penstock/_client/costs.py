@@ -1,0 +1,206 @@
+"""Costs: the prices of models, and the cost of an answer.
+
+The gateway uses the same functions for its journal. Prices are dollars for a million tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock._engines.model_resolution import best_pattern
+from penstock._lenient_fields import Object, get_integer, get_object, get_objects
+from penstock._providers.models import model as model_of
+from penstock._providers.registry import ConfiguredPrices, Prices
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstock._engines.config import Config
+    from penstock.events import Usage
+
+MILLION = 1_000_000
+HOUR_FACTOR = 2.0  # of the input price: Anthropic's price of a cache entry that is kept for an hour
+_MAX_PRICES = 1000  # models whose prices are cached; clients of a gateway choose their names
+
+
+class Cost(float):
+    """US dollars. The parts are `input` (neither cached nor written), `output`, `cached` and `written`."""
+
+    __slots__ = ("cached", "input", "output", "written")
+
+    input: float
+    output: float
+    cached: float
+    written: float
+
+    def __new__(cls, input: float = 0.0, output: float = 0.0, cached: float = 0.0, written: float = 0.0) -> Self:
+        """Returns the sum of the parts."""
+        self = super().__new__(cls, input + output + cached + written)
+        self.input, self.output, self.cached, self.written = input, output, cached, written
+        return self
+
+    def __add__(self, other: float, /) -> Cost:
+        """Adds the parts of another cost; a plain number counts as input."""
+        more = other if isinstance(other, Cost) else Cost(other)
+        return Cost(
+            self.input + more.input, self.output + more.output, self.cached + more.cached, self.written + more.written
+        )
+
+    __radd__ = __add__
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name}={getattr(self, name):.6g}" for name in ("input", "output", "cached", "written"))
+        return f"Cost({parts})"
+
+    def __str__(self) -> str:
+        return f"${float(self):.6f}"
+
+
+def sum_costs(costs: Iterable[Cost | None]) -> Cost | None:
+    """Returns the sum; None if no cost is known."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, Cost()) if known else None
+
+
+# ── one answer ────────────────────────────────────────────────────────────────────────────────────
+
+
+class PricedTokens(NamedTuple):
+    """Tokens with prices of their own, as the provider's usage object counts them."""
+
+    written_1h: int = 0
+    audio_input: int = 0
+    audio_output: int = 0
+
+
+def usage_cost(prices: Prices | None, usage: Usage | None, steps: Sequence[Usage] = ()) -> Cost | None:
+    """Returns the cost of an answer; None if the usage or a price that it needs is unknown.
+
+    `steps`: the usage of each step of an answer with several. Each of them has its own prompt, and so its own tier.
+    """
+    if prices is None or usage is None or usage.input is usage.output is None:
+        return None
+    if usage.summed and steps and prices.tiers:
+        costs = [usage_cost(prices, replace(step, summed=False)) for step in steps]
+        return None if None in costs else sum_costs(costs)
+    rates = _choose_tier(prices, usage)
+    details = read_priced_tokens(usage)
+    cached, written, output = usage.cached or 0, usage.written or 0, usage.output or 0
+    plain = max((usage.input or 0) - cached - written, 0)
+    if (rates.input is None and usage.input) or (rates.output is None and output):
+        return None
+    rate_in, rate_out = rates.input or 0.0, rates.output or 0.0
+    audio_in, audio_out = min(details.audio_input, plain), min(details.audio_output, output)
+    reasoning = min(usage.reasoning or 0, output - audio_out)
+    hour = min(details.written_1h, written)
+    return Cost(
+        (_amount(plain - audio_in, rate_in) + _amount(audio_in, rates.audio_input, rate_in)),
+        _amount(output - audio_out - reasoning, rate_out)
+        + _amount(reasoning, rates.reasoning, rate_out)
+        + _amount(audio_out, rates.audio_output, rate_out),
+        _amount(cached, rates.cached, rate_in),
+        _amount(written - hour, rates.written, rate_in) + _amount(hour, rates.written_1h, rate_in * HOUR_FACTOR),
+    )
+
+
+def _amount(tokens: int, price: float | None, default: float = 0.0) -> float:
+    return tokens * (default if price is None else price) / MILLION
+
+
+def _choose_tier(prices: Prices, usage: Usage) -> Prices:
+    """Returns the prices for the length of the prompt. A price that the tier lacks stays."""
+    if usage.summed:  # the length of no prompt is known
+        return prices
+    reached = [tier for tier in prices.tiers if (usage.input or 0) > tier.above]
+    if not reached:
+        return prices
+    tier = max(reached, key=lambda one: one.above)
+    names = ("input", "output", "cached", "written")
+    return replace(prices, **{name: value for name in names if (value := getattr(tier, name)) is not None})
+
+
+_OPENAI_DETAILS = {
+    "openai-chat": ("prompt_tokens_details", "completion_tokens_details"),
+    "responses": ("input_tokens_details", "output_tokens_details"),
+}
+
+
+def read_priced_tokens(usage: Usage) -> PricedTokens:
+    """Returns the tokens of one-hour cache entries and of audio, from the provider's own usage object."""
+    extra: Object = usage.extra or {}
+    if not extra:
+        return PricedTokens()
+    hour = get_integer(get_object(get_object(extra, "anthropic"), "cache_creation"), "ephemeral_1h_input_tokens") or 0
+    for row in get_objects(get_object(extra, "bedrock"), "cacheDetails"):
+        hour += (get_integer(row, "inputTokens") or 0) if row.get("ttl") == "1h" else 0
+    audio = [0, 0]
+    for protocol, names in _OPENAI_DETAILS.items():
+        for index, name in enumerate(names):
+            audio[index] += get_integer(get_object(get_object(extra, protocol), name), "audio_tokens") or 0
+    for index, name in enumerate(("promptTokensDetails", "candidatesTokensDetails")):
+        for row in get_objects(get_object(extra, "gemini"), name):
+            audio[index] += (get_integer(row, "tokenCount") or 0) if row.get("modality") == "AUDIO" else 0
+    return PricedTokens(hour, *audio)
+
+
+# ── prices ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PriceList:
+    """The prices of models: those of the caller, else of the configuration, else of the table of models. Cached."""
+
+    def __init__(self, config: Config, custom: Mapping[str, Any] | None = None) -> None:
+        self._config = config
+        self._custom = read_prices(custom or {})
+        self._patterns = tuple(self._custom)
+        self._known: dict[tuple[str, str], Prices | None] = {}
+
+    def prices(self, provider: str, model: str) -> Prices | None:
+        """Returns the prices of a model; None if they are unknown."""
+        key = (provider, model)
+        if key not in self._known:
+            if len(self._known) >= _MAX_PRICES:
+                self._known.clear()
+            self._known[key] = self._find(provider, model)
+        return self._known[key]
+
+    def cost(self, provider: str, model: str, usage: Usage | None, steps: Sequence[Usage] = ()) -> Cost | None:
+        """Returns the cost of an answer; None if it is unknown."""
+        return usage_cost(self.prices(provider, model), usage, steps) if usage is not None and model else None
+
+    def dollars(self, provider: str, model: str, usage: Usage | None) -> float | None:
+        """Returns the cost as a plain number."""
+        cost = self.cost(provider, model, usage)
+        return None if cost is None else float(cost)
+
+    def _find(self, provider: str, model: str) -> Prices | None:
+        names = (f"{provider}/{model}", model)
+        name = next((one for one in names if one in self._custom), "")
+        name = name or next(filter(None, (best_pattern(one, self._patterns) for one in names)), "")
+        if name:
+            return self._custom[name]
+        try:
+            return model_of(self._config.provider(provider), model).prices
+        except InputError:  # the provider is not configured any more
+            return None
+
+
+def read_prices(given: Mapping[str, Any]) -> dict[str, Prices]:
+    """Returns prices by the name or pattern of their models. The error of a wrong value names the model and field."""
+    found: dict[str, Prices] = {}
+    for name, value in given.items():
+        if not name:
+            raise InputError(f"prices: expected the name of a model or a pattern, found {name!r}")
+        if isinstance(value, Prices):
+            found[name] = value
+            continue
+        try:
+            found[name] = msgspec.convert(value, ConfiguredPrices)
+        except msgspec.ValidationError as error:
+            known = ", ".join(ConfiguredPrices.__struct_fields__)
+            raise InputError(f"prices of {name!r}: {error}; dollars for a million tokens: {known}") from None
+    return found
