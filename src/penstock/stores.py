@@ -45,6 +45,21 @@ class ReasoningStore(RowStore, Protocol):
     """
 
 
+class ResponseCache(Protocol):
+    """Keeps whole answers by the digest of their request, for as long as it likes.
+
+    Clients call it on their event loop: a cache on a disk or in a network awaits it. An error counts as a miss.
+    """
+
+    async def get(self, tenant: str, key: str, /) -> bytes | None:
+        """Returns the answer under a key; None if there is none, or if it has expired."""
+        ...
+
+    async def put(self, tenant: str, key: str, value: bytes, /) -> None:
+        """Keeps an answer; one under the same key is replaced."""
+        ...
+
+
 class FactorStore(RowReader, Protocol):
     """Keeps correction factors, which several processes learn at once."""
 
