@@ -8,7 +8,11 @@
 """
 
 from penstock._client.api import Client, LlmApi
+from penstock._client.batch import Batch, BatchItem
+from penstock._client.batch_progress import BatchProgress
+from penstock._client.costs import Cost, UsageTotals, UsageTracker
 from penstock._client.embedding_formats import Embeddings, Ranked, Ranking
+from penstock._client.hooks import CallReport
 from penstock._client.parameters import (
     ChatBody,
     ChatMessage,
@@ -29,9 +33,14 @@ from penstock._client.sync_client import SyncClient, SyncStream
 from penstock._client.web_responses import django_response, read_ui_messages, starlette_response
 from penstock._engines.config import Config
 from penstock._http.request_options import ClientCertificate, RequestOptions, Timeouts
+from penstock._store.response_cache import MemoryCache, SqliteCache
 
 __all__ = [
     "Answer",
+    "Batch",
+    "BatchItem",
+    "BatchProgress",
+    "CallReport",
     "ChatBody",
     "ChatMessage",
     "ChatParameters",
@@ -41,11 +50,13 @@ __all__ = [
     "CompleteParameters",
     "CompletionBody",
     "Config",
+    "Cost",
     "EmbedParameters",
     "Embeddings",
     "FimParameters",
     "ListModelsParameters",
     "LlmApi",
+    "MemoryCache",
     "Messages",
     "Ranked",
     "Ranking",
@@ -53,10 +64,13 @@ __all__ = [
     "RerankParameters",
     "ResponsesBody",
     "ResponsesParameters",
+    "SqliteCache",
     "Stream",
     "SyncClient",
     "SyncStream",
     "Timeouts",
+    "UsageTotals",
+    "UsageTracker",
     "django_response",
     "read_ui_messages",
     "starlette_response",

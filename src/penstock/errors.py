@@ -9,6 +9,7 @@ PenstockError
 │   │   └── TooDeep       a request whose JSON is nested deeper than the limit
 │   ├── FramingError      the bytes are not the framing they were said to be
 │   └── FrameTooLarge     one frame is larger than the limit
+├── BudgetExceeded        the budget of a client is spent: the request was not sent
 ├── MissingExtra          an optional dependency is needed; the message names the extra
 ├── StreamFault           a `Fault` event, raised because the caller asked for an exception
 │   └── ProviderError     a provider refused, failed or was not reached: status, code, request id, retry-after, body …
@@ -135,6 +136,15 @@ class MissingExtra(PenstockError, ImportError):
         self.package = package
         self.extra = extra
         super().__init__(f"this needs the package {package!r}: pip install 'penstock[{extra}]'")
+
+
+class BudgetExceeded(PenstockError):
+    """The budget of a client is spent. The request was not sent. Amounts are US dollars."""
+
+    def __init__(self, budget: float, spent: float) -> None:
+        self.budget = budget
+        self.spent = spent
+        super().__init__(f"the budget of ${budget:g} is spent (${spent:.6g} so far), so the request was not sent")
 
 
 class StreamFault(PenstockError):

@@ -5,9 +5,9 @@ A request is a body in OpenAI's format, a `Request`, or a model's name and conte
 Every call takes one of two ways, each with one method that features extend:
 
 - Turns: a method reads its arguments into a `TurnCall` and passes it to `_stream`, which returns a `Stream`. The stream
-  calls `_send` when it is first read. What happens around a turn (a cache, a budget, spans) goes into `_send`; what
-  sees its events and its end is a `TurnObserver`, which `_observe` returns.
-- Embeddings, rankings: `_fetch` sends them and counts their usage.
+  calls `_send` when it is first read. What happens around a turn (hooks, a cache, a budget, spans) is in its
+  `CallObserver`.
+- Embeddings, rankings: `_fetch` sends them, and `ClientOperations` counts their usage.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, runtime_checkable
 
 from penstock._client import embedding_formats
 from penstock._client import parameters as params
+from penstock._client.batch import DEFAULT_CONCURRENCY, Batch, BatchAsker, BatchRequest
+from penstock._client.call_observer import ClientOperations, FetchedAnswer
 from penstock._client.embedding_formats import Embeddings, Ranking
-from penstock._client.results import Answer, Stream, UsageTracker
+from penstock._client.results import Answer, Stream
 from penstock._client.turn_calls import TurnCall, read_turn_call, take_options
 from penstock._engines.model_resolution import REPLAY, Target, list_configured_providers
 from penstock._engines.router import Router
@@ -34,9 +36,10 @@ from penstock.stores import MemoryStore
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from penstock._client.results import TurnObserver
+    from penstock._client.batch_progress import ProgressOption
+    from penstock._client.costs import UsageTracker
     from penstock._engines.config import Config
     from penstock._engines.reply import ModelReply
     from penstock._messages.options import ConvertOptions
@@ -124,8 +127,8 @@ class Client:
         params.check_parameters("Client", parameters, params.ClientParameters, ("config",))
         router, store = parameters.get("router"), parameters.get("store")
         self.router: Router = router or Router(config, env=parameters.get("env"))
-        self.spending: UsageTracker = UsageTracker()
-        self._parameters = parameters
+        self._operations = ClientOperations(self.router, parameters)
+        self.spending: UsageTracker = self._operations.spending
         self._options = RequestOptions.read(parameters.get("options"))
         kept = MemoryStore(time.monotonic) if store is None else store
         self._store: ReasoningStore | None = None if kept is False else kept
@@ -136,6 +139,7 @@ class Client:
     async def aclose(self) -> None:
         """Closes all connections."""
         self._unclosed = False
+        await self._operations.aclose()
         await self.router.aclose()
 
     async def __aenter__(self) -> Self:
@@ -224,13 +228,8 @@ class Client:
 
     def _stream(self, call: TurnCall) -> Stream:
         """Returns the stream of a turn. It sends the request when it is first read."""
-        return Stream(
-            partial(self._send, call),
-            on_close=self.spending.add,
-            store=self._store,
-            tenant=self._tenant,
-            observer=self._observe(call),
-        )
+        observer = self._operations.observe(call)
+        return Stream(partial(self._send, call), observer, store=self._store, tenant=self._tenant)
 
     async def _send(self, call: TurnCall) -> ModelReply:
         """Sends a turn. Returns once its answer has begun."""
@@ -242,9 +241,22 @@ class Client:
             call.request, call.operation, source=call.source, engine=call.engine, options=call.options, convert=convert
         )
 
-    def _observe(self, call: TurnCall) -> TurnObserver | None:
-        """Returns what sees the events and the end of a turn; None if nothing does."""
-        return None
+    def map(
+        self,
+        requests: Iterable[BatchRequest],
+        *,
+        model: str = "",
+        concurrency: int = DEFAULT_CONCURRENCY,
+        progress: ProgressOption = None,
+        return_errors: bool = False,
+        **parameters: Unpack[params.ChatParameters],
+    ) -> Batch:
+        """Asks many requests, `concurrency` at once. `await` it for a list of answers in the order of the requests.
+
+        A request is a `Request`, a body, or a question for `model`. `parameters` are those of `chat`, for all of them.
+        """
+        ask = BatchAsker(self.chat, model, parameters)
+        return Batch(ask, requests, concurrency=concurrency, progress=progress, return_errors=return_errors)
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────
 
@@ -295,11 +307,13 @@ class Client:
                 raise InputError(f"no way is known to speak {shape}; known are: {', '.join(writers)}")
             return writers[shape](target.model, *content, **{**fields, **vendor})
 
-        job, data, record = await self.router.fetch(model, operation, write_body, engine=engine, options=options)
-        answer, provider = embedding_formats.decode_answer(data), job.provider.name
-        usage = embedding_formats.read_usage(answer)
-        self.spending.count(provider, job.model, usage)
-        return {"model": job.model, "usage": usage, "raw": answer, "provider": provider, "record": record}
+        async def send() -> FetchedAnswer:
+            job, data, record = await self.router.fetch(model, operation, write_body, engine=engine, options=options)
+            answer = embedding_formats.decode_answer(data)
+            return FetchedAnswer(job, record, answer, embedding_formats.read_usage(answer))
+
+        job, record, answer, usage = await self._operations.fetch(operation, model, send)
+        return {"model": job.model, "usage": usage, "raw": answer, "provider": job.provider.name, "record": record}
 
     async def list_models(self, provider: str = "", **parameters: Unpack[params.ListModelsParameters]) -> list[Model]:
         """Returns the models that a provider lists; without a name, those of all configured providers.

@@ -1,30 +1,33 @@
-"""Costs: the prices of models, and the cost of an answer.
+"""Costs: the prices of models, the cost of an answer, and the sums of a client with its budget.
 
 The gateway uses the same functions for its journal. Prices are dollars for a million tokens.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from penstock._engines.model_resolution import best_pattern
 from penstock._lenient_fields import Object, get_integer, get_object, get_objects
 from penstock._providers.models import model as model_of
 from penstock._providers.registry import ConfiguredPrices, Prices
-from penstock.errors import InputError
+from penstock.errors import BudgetExceeded, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock._engines.config import Config
+    from penstock._engines.reply import ModelReply
     from penstock.events import Usage
 
 MILLION = 1_000_000
 HOUR_FACTOR = 2.0  # of the input price: Anthropic's price of a cache entry that is kept for an hour
 _MAX_PRICES = 1000  # models whose prices are cached; clients of a gateway choose their names
+log = logging.getLogger("penstock.client")
 
 
 class Cost(float):
@@ -43,12 +46,15 @@ class Cost(float):
         self.input, self.output, self.cached, self.written = input, output, cached, written
         return self
 
+    @property
+    def parts(self) -> tuple[float, float, float, float]:
+        """Input, output, cached, written."""
+        return self.input, self.output, self.cached, self.written
+
     def __add__(self, other: float, /) -> Cost:
         """Adds the parts of another cost; a plain number counts as input."""
         more = other if isinstance(other, Cost) else Cost(other)
-        return Cost(
-            self.input + more.input, self.output + more.output, self.cached + more.cached, self.written + more.written
-        )
+        return Cost(*(one + two for one, two in zip(self.parts, more.parts, strict=True)))
 
     __radd__ = __add__
 
@@ -204,3 +210,84 @@ def read_prices(given: Mapping[str, Any]) -> dict[str, Prices]:
             known = ", ".join(ConfiguredPrices.__struct_fields__)
             raise InputError(f"prices of {name!r}: {error}; dollars for a million tokens: {known}") from None
     return found
+
+
+# ── sums ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class UsageTotals(msgspec.Struct):
+    """Sums of calls, tokens and dollars. Of the `calls`, `cached` … are tokens, and these are calls:
+
+    `unknown`: without usage; `broken`: ended in a fault; `unpriced`: with usage, but without a known price; `hits`:
+    answered by the response cache, which adds neither tokens nor costs.
+    """
+
+    calls: int = 0
+    unknown: int = 0
+    broken: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    written: int = 0
+    reasoning: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+    hits: int = 0
+
+
+class UsageTracker:
+    """Counts calls, tokens and costs by provider and model. `budget`: dollars that may be spent."""
+
+    def __init__(self, prices: PriceList, budget: float | None = None) -> None:
+        if budget is not None and not budget >= 0:
+            raise InputError(f"budget: expected dollars of at least 0, found {budget!r}")
+        self.by_model: dict[tuple[str, str], UsageTotals] = {}
+        self.budget = budget
+        self._prices = prices
+        self._spent = 0.0
+
+    def add_reply(self, reply: ModelReply, steps: Sequence[Usage] = (), *, hit: bool = False) -> Cost | None:
+        """Counts a reply that is complete or closed. Returns its cost. `hit`: the response cache had it."""
+        if hit:
+            row = self._row(reply.provider, reply.model)
+            row.calls, row.hits = row.calls + 1, row.hits + 1
+            return Cost()
+        cost = self.count(reply.provider, reply.model, reply.usage, steps)
+        self._row(reply.provider, reply.model).broken += reply.end is None or hasattr(reply.end, "kind")
+        return cost
+
+    def count(self, provider: str, model: str, usage: Usage | None, steps: Sequence[Usage] = ()) -> Cost | None:
+        """Counts a call. Returns its cost; None if it is unknown."""
+        row = self._row(provider, model)
+        cost = self._prices.cost(provider, model, usage, steps)
+        row.calls += 1
+        row.unknown += usage is None
+        for name in ("input", "output", "cached", "written", "reasoning"):
+            setattr(row, name, getattr(row, name) + (getattr(usage, name, None) or 0))
+        if cost is not None:
+            row.cost += float(cost)
+            self._spent += float(cost)
+        elif usage is not None:
+            self._note_unpriced(provider, model, row)
+        return cost
+
+    def _note_unpriced(self, provider: str, model: str, row: UsageTotals) -> None:
+        """Warns once for each model, if there is a budget: it does not limit such calls."""
+        row.unpriced += 1
+        if row.unpriced == 1 and self.budget is not None:
+            text = (
+                "no price is known for %s/%s: its tokens are counted, but not in the budget; Client(prices=…) sets one"
+            )
+            log.warning(text, provider, model)
+
+    def check_budget(self) -> None:
+        """Raises `BudgetExceeded` if the budget is spent."""
+        if self.budget is not None and self._spent >= self.budget:
+            raise BudgetExceeded(self.budget, self._spent)
+
+    def _row(self, provider: str, model: str) -> UsageTotals:
+        return self.by_model.setdefault((provider, model), UsageTotals())
+
+    @property
+    def total(self) -> UsageTotals:
+        return UsageTotals(*map(sum, zip(*map(astuple, self.by_model.values()), strict=True)))

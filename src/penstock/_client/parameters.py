@@ -6,7 +6,7 @@ names everywhere. `check_parameters` refuses other names at run time. None means
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeAlias, TypedDict
 
@@ -16,10 +16,11 @@ from penstock.errors import UnknownParameter
 from penstock.request import Format, Message, Request, Tool, ToolChoice, Turn
 
 if TYPE_CHECKING:
-    from penstock._engines.engine_interface import Decision
+    from penstock._client.hooks import DecisionHook, EventHook, FinishHook, RequestHook
     from penstock._engines.router import Router
     from penstock._messages.options import ConvertOptions
-    from penstock.stores import ReasoningStore
+    from penstock._providers.registry import Prices
+    from penstock.stores import ReasoningStore, ResponseCache
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -94,8 +95,12 @@ class CallParameters(TypedDict, total=False):
 
 
 class TurnParameters(CallParameters, total=False):
-    """The parameters of every turn that change how its request is converted. docs/messages.md describes them."""
+    """The parameters of every turn that change how its request is converted. docs/messages.md describes them.
 
+    `cache`: False leaves the response cache out, `refresh` asks again and replaces the stored answer.
+    """
+
+    cache: bool | Literal["refresh"] | None
     prompt_caching: bool | None
     context_management: bool | None
     strict: bool | None
@@ -264,11 +269,40 @@ class ListModelsParameters(CallParameters, total=False):
 # ── the client itself ─────────────────────────────────────────────────────────────────────────────
 
 
+class PriceTierFields(TypedDict, total=False):
+    """Prices of prompts that are longer than `above` tokens."""
+
+    above: Required[int]
+    input: float
+    output: float
+    cached: float
+    written: float
+
+
+class PriceFields(TypedDict, total=False):
+    """The prices of a model: dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached: float
+    written: float
+    written_1h: float
+    reasoning: float
+    audio_input: float
+    audio_output: float
+    tiers: Sequence[PriceTierFields]
+
+
+AnyPrices: TypeAlias = "Prices | PriceFields | Mapping[str, float]"
+
+
 class ClientParameters(TypedDict, total=False):
     """The keyword parameters of `Client` and `SyncClient`.
 
     `options` apply to every call. `store` keeps the reasoning state of earlier answers: None keeps it in memory, within
-    bounds; False keeps none.
+    bounds; False keeps none. `prices` are dollars for a million tokens, by the name of a model or a pattern; `budget`
+    limits the dollars that are spent. `tracing`: OpenTelemetry spans without content, with `content`, or none. The
+    hooks and all of these are in docs/operations.md.
     """
 
     options: AnyOptions | None
@@ -276,13 +310,14 @@ class ClientParameters(TypedDict, total=False):
     store: ReasoningStore | Literal[False] | None
     tenant: str
     router: Router | None
-    cache: Any
-    prices: Mapping[str, Any] | None
+    cache: ResponseCache | None
+    prices: Mapping[str, AnyPrices] | None
     budget: float | None
-    on_request: Callable[..., Any] | None
-    on_event: Callable[..., Any] | None
-    on_finish: Callable[..., Any] | None
-    on_decision: Callable[[Decision], Any] | None
+    on_request: RequestHook | None
+    on_event: EventHook | None
+    on_finish: FinishHook | None
+    on_decision: DecisionHook | None
+    tracing: bool | Literal["content"]
 
 
 # ── the check ─────────────────────────────────────────────────────────────────────────────────────

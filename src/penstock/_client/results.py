@@ -6,10 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
-from msgspec.structs import asdict, astuple, replace
+from msgspec.structs import asdict, replace
 
 from penstock import _protocols as protocols
 from penstock._bridge import encoding, write_body
+from penstock._client.costs import Cost
 from penstock._client.display import Displayed, build_answer_timeline, build_stream_timeline, show_events
 from penstock._diagnostics import Diagnostic
 from penstock._engines.engine_interface import DecisionLog  # noqa: TC001 — msgspec reads the annotation
@@ -29,11 +30,18 @@ if TYPE_CHECKING:
 
 
 class Answer(Displayed, Turn):
-    """A complete turn, its provider, and the router's decisions."""
+    """A complete turn, its provider, and the router's decisions. `cached`: it comes from the response cache."""
 
     provider: str = ""
     record: DecisionLog | None = None
     diagnostics: list[Diagnostic] = msgspec.field(default_factory=list[Diagnostic])
+    cached: bool = False
+    cost_parts: tuple[float, float, float, float] | None = None  # dollars: input, output, cached, written
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost in US dollars; None if the usage or a price is unknown."""
+        return None if self.cost_parts is None else Cost(*self.cost_parts)
 
     def _timeline(self) -> Timeline:
         return build_answer_timeline(self)
@@ -50,15 +58,33 @@ class Answer(Displayed, Turn):
         return body
 
 
-class TurnObserver(Protocol):
-    """Sees a turn of a client. `see_events` is called for each read, `end_turn` once, with the turn as far as it came.
+def build_answer(turn: Turn, reply: ModelReply, *, cost: Cost | None = None, cached: bool = False) -> Answer:
+    """Returns the answer of a complete turn."""
+    return Answer(
+        **asdict(turn),
+        provider=reply.provider,
+        record=reply.record,
+        diagnostics=reply.diagnostics,
+        cached=cached,
+        cost_parts=None if cost is None else cost.parts,
+    )
 
-    The turn is None if the answer never began.
+
+class TurnObserver(Protocol):
+    """Sends a turn of a client and follows it. `see_events` is called for each read, if `sees_events`.
+
+    `end_turn` is called once, with the turn as far as it came; None if the answer never began. It sets `cost`.
     """
 
-    def see_events(self, events: list[AnyEvent], /) -> None: ...
+    sees_events: bool
+    cached: bool
+    cost: Cost | None
 
-    def end_turn(self, reply: ModelReply, turn: Turn | None, /) -> None: ...
+    async def send(self, send: Callable[[], Awaitable[ModelReply]], /) -> ModelReply: ...
+
+    async def see_events(self, events: list[AnyEvent], /) -> None: ...
+
+    async def end_turn(self, reply: ModelReply, turn: Turn | None, /) -> None: ...
 
 
 class Stream(Displayed):
@@ -70,15 +96,13 @@ class Stream(Displayed):
     def __init__(
         self,
         send: Callable[[], Awaitable[ModelReply]],
+        observer: TurnObserver,
         *,
-        on_close: Callable[[ModelReply], None],
         store: ReasoningStore | None = None,
         tenant: str = "",
-        observer: TurnObserver | None = None,
     ) -> None:
-        self._send, self._on_close = send, on_close
+        self._send, self._observer = send, observer
         self._store, self._tenant = store, tenant
-        self._observer = observer
         self.reply: ModelReply | None = None
         self._fold = Fold()
         self._closed = False
@@ -86,7 +110,7 @@ class Stream(Displayed):
     async def open(self) -> ModelReply:
         """Sends the request now. The reply has the status, the headers and the record of decisions."""
         if self.reply is None:
-            self.reply = await self._send()
+            self.reply = await self._observer.send(self._send)
         return self.reply
 
     async def batches(self) -> AsyncGenerator[list[AnyEvent], None]:
@@ -96,8 +120,8 @@ class Stream(Displayed):
             while (pair := await reply.read()) is not None:
                 if pair[1]:
                     self._fold.feed(pair[1])
-                    if self._observer is not None:
-                        self._observer.see_events(pair[1])
+                    if self._observer.sees_events:
+                        await self._observer.see_events(pair[1])
                     yield pair[1]
         finally:
             await self.aclose()
@@ -130,7 +154,7 @@ class Stream(Displayed):
         turn = self._fold.turns[0] if self._fold.turns else Turn()
         if reply.end is None or turn.fault is not None:
             raise reply.error(turn.fault or Fault("truncated", "the answer was closed before its end"))
-        return self._build_answer(turn, reply)
+        return build_answer(turn, reply, cost=self.cost, cached=self.cached)
 
     async def show(self) -> Answer:
         """Returns the complete answer, and shows it while it grows: in a notebook's cell, or on standard output."""
@@ -138,9 +162,6 @@ class Stream(Displayed):
 
     def _timeline(self) -> Timeline:
         return build_stream_timeline(self.reply, self._fold.turn_so_far() if self._fold.turns else None)
-
-    def _build_answer(self, turn: Turn, reply: ModelReply) -> Answer:
-        return Answer(**asdict(turn), provider=reply.provider, record=reply.record, diagnostics=reply.diagnostics)
 
     @property
     def record(self) -> DecisionLog | None:
@@ -151,6 +172,16 @@ class Stream(Displayed):
     def usage(self) -> Usage | None:
         """The token counts that are known so far."""
         return self.reply.usage if self.reply else None
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost in US dollars, once the stream has ended; None if it is unknown."""
+        return self._observer.cost
+
+    @property
+    def cached(self) -> bool:
+        """True if the answer comes from the response cache."""
+        return self._observer.cached
 
     @property
     def end(self) -> Finish | Fault | None:
@@ -167,16 +198,14 @@ class Stream(Displayed):
         await self.reply.aclose()
         if not self._closed:
             self._closed = True
-            self._end(self.reply)
+            await self._end(self.reply)
 
-    def _end(self, reply: ModelReply) -> None:
-        """Counts the usage, stores the reasoning state for the next request, and tells the observer."""
-        self._on_close(reply)
+    async def _end(self, reply: ModelReply) -> None:
+        """Stores the reasoning state for the next request, and tells the observer."""
         turn = self._fold.whole_turn() if self._fold.turns else None
         if turn is not None and self._store is not None:
             remember(turn, self._store, self._tenant, origin=reply.provider)
-        if self._observer is not None:
-            self._observer.end_turn(reply, turn)
+        await self._observer.end_turn(reply, turn)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -191,40 +220,3 @@ def _with_date(events: list[AnyEvent]) -> list[AnyEvent]:
     if events and type(events[0]) is Start and events[0].created is None:
         return [replace(events[0], created=int(time.time())), *events[1:]]
     return events
-
-
-class UsageTotals(msgspec.Struct):
-    """Sums of calls and tokens. `unknown`: calls without usage; `broken`: calls that ended in a fault."""
-
-    calls: int = 0
-    unknown: int = 0
-    broken: int = 0
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    written: int = 0
-    reasoning: int = 0
-
-
-class UsageTracker:
-    """Counts calls and tokens by provider and model."""
-
-    def __init__(self) -> None:
-        self.by_model: dict[tuple[str, str], UsageTotals] = {}
-
-    def add(self, reply: ModelReply) -> None:
-        """Counts a reply that is complete or closed."""
-        row = self.count(reply.provider, reply.model, reply.usage)
-        row.broken += reply.end is None or hasattr(reply.end, "kind")
-
-    def count(self, provider: str, model: str, usage: Usage | None) -> UsageTotals:
-        row = self.by_model.setdefault((provider, model), UsageTotals())
-        row.calls += 1
-        row.unknown += usage is None
-        for name in ("input", "output", "cached", "written", "reasoning"):
-            setattr(row, name, getattr(row, name) + (getattr(usage, name, None) or 0))
-        return row
-
-    @property
-    def total(self) -> UsageTotals:
-        return UsageTotals(*map(sum, zip(*map(astuple, self.by_model.values()), strict=True)))

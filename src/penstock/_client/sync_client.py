@@ -12,16 +12,20 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from penstock._client.api import Client
+from penstock._client.batch import DEFAULT_CONCURRENCY
 from penstock._client.display import Displayed
 from penstock.events import TextDelta
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 
     from penstock._client import parameters as params
+    from penstock._client.batch import BatchRequest
+    from penstock._client.batch_progress import ProgressOption
+    from penstock._client.costs import Cost, UsageTracker
     from penstock._client.embedding_formats import Embeddings, Ranking
-    from penstock._client.results import Answer, Stream, UsageTracker
+    from penstock._client.results import Answer, Stream
     from penstock._client.timeline import Timeline
     from penstock._diagnostics import Diagnostic
     from penstock._engines.config import Config
@@ -168,6 +172,16 @@ class SyncStream(Displayed):
         return self.stream.usage
 
     @property
+    def cost(self) -> Cost | None:
+        """The cost in US dollars, once the stream has ended; None if it is unknown."""
+        return self.stream.cost
+
+    @property
+    def cached(self) -> bool:
+        """True if the answer comes from the response cache."""
+        return self.stream.cached
+
+    @property
     def end(self) -> Finish | Fault | None:
         return self.stream.end
 
@@ -293,6 +307,27 @@ class SyncClient:
     ) -> SyncStream:
         """Yields the text between a prefix and a suffix, as events."""
         return SyncStream(self.client.fim_stream(model, prefix, suffix, **parameters), self._thread)
+
+    def map(
+        self,
+        requests: Iterable[BatchRequest],
+        *,
+        model: str = "",
+        concurrency: int = DEFAULT_CONCURRENCY,
+        progress: ProgressOption = None,
+        return_errors: bool = False,
+        **parameters: Unpack[params.ChatParameters],
+    ) -> list[Any]:
+        """Asks many requests, `concurrency` at once. Returns the answers in the order of the requests."""
+        batch = self.client.map(
+            requests,
+            model=model,
+            concurrency=concurrency,
+            progress=progress,
+            return_errors=return_errors,
+            **parameters,
+        )
+        return self._thread.run(batch.results())
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -38,6 +38,7 @@ class TurnCall:
     options: RequestOptions
     engine: str
     convert: ConvertOptions
+    cache: bool | Literal["refresh"] = True  # False: without the response cache; refresh: stored, but not looked up
 
 
 class TurnOperation(NamedTuple):
@@ -67,8 +68,11 @@ def read_turn_call(
     _check_stream(function, fields.pop("stream", stream), stream=stream)
     options, engine = take_options(fields, defaults)
     convert = _take_convert_options(fields)
+    cache = fields.pop("cache", True)
+    if cache not in (True, False, "refresh"):
+        raise InputError(f"cache: expected True, False or 'refresh', found {cache!r}")
     request = replace(read_request(model, row, content, fields), stream=stream)
-    return TurnCall(request, operation, row.protocol, options, engine, convert)
+    return TurnCall(request, operation, row.protocol, options, engine, convert, cache)
 
 
 def _check_stream(function: str, asked: object, *, stream: bool) -> None:

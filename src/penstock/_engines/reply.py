@@ -217,6 +217,11 @@ class ModelReply:
         return redact_headers(self._source.headers, self.secrets)
 
     @property
+    def server_url(self) -> str:
+        """The URL of the server without path and query, which may hold a key."""
+        return "/".join(self._job.url.split("/", 3)[:3])
+
+    @property
     def media(self) -> str:
         """The content type of the response."""
         return self._source.headers.get("content-type", "")

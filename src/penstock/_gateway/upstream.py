@@ -66,7 +66,7 @@ class GatewayUpstream:
 
     def _apply_config(self, config: GatewayConfig, router: Router) -> None:
         self.config, self.router = config, router
-        self.client = Client(router=router)
+        self.client = Client(router=router, tracing=False)  # the gateway has its own spans
         self.price_list = PriceList(router.config)
         self._convert: ConvertOptions = {"store": self._store}
         if config.features.prompt_caching:
