@@ -8,107 +8,161 @@ from __future__ import annotations
 
 import shutil
 import sys
+import tempfile
 import threading
 import webbrowser
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock._cli import common_options
-from penstock._cli.inspect_table import (
-    InspectTable,
-    group_steps,
-    print_breakdown,
-    summarize_stream,
-    summary_lines,
-)
-from penstock._cli.terminal import StyledLine, create_printer, printable, replace_unencodable, wants_color
-from penstock._detect import guess
+from penstock._cli.inspect_rows import KeptRows, RowBuilder, TableEntry
+from penstock._cli.inspect_summary import StreamSummary, summary_lines
+from penstock._cli.inspect_table import InspectTable, print_breakdown
+from penstock._cli.inspect_trace import StepTracer, detect_source
+from penstock._cli.progress import show_progress
+from penstock._cli.terminal import Printer, StyledLine, create_printer, printable, replace_unencodable, wants_color
 from penstock._framing import DETECTED
 from penstock._store.recordings import is_recording
-from penstock._stream_trace import Tracer, TraceStep, tracer
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable, Iterable, Iterator
 
+    from penstock._cli.inspect_trace import StepHandler
+    from penstock._framing.base import Frame
     from penstock._inspector.schemas import PromptBreakdown
     from penstock._inspector.stream_traces import TraceSource
 
 INDENT = 10  # of the summary
 DEFAULT_WIDTH = 120  # if the terminal has no size
+BLOCK = 1_000  # rows of a table that is printed in parts
+MAX_HELD_LINES = 10_000  # of JSON, until it is known that the input is a stream
+_IN_MEMORY = 4 << 20  # bytes of a copy of the input that are not in a temporary file
 
 
 def run_inspect(options: Namespace) -> int:
-    """Reads all of a stream, then shows it."""
-    data = common_options.read_input(options.file)
+    """Shows a stream."""
     if options.web or options.html:
-        return _run_page(data, options)
-    recording = _read_recording(data, options)
-    if recording is not None:
-        data = b"".join(chunk for _, chunk in recording.chunks)
-    source = guess(data, options.framing, options.limit) if options.source == "auto" else options.source
-    traced = tracer(source, options.target, **common_options.read_codec_options(options, source))
-    traced.feed(data)
-    traced.finish()
-    stream = InspectedStream(options.file, data, source, options.target, traced, _count_request(recording))
-    if not common_options.is_stream(stream.events, traced.pipe.diagnostics):
-        raise InputError(f"there is nothing of {source} in the input")
-    if options.json:
-        _print_json(stream)
-    else:
-        _print_table(stream, options)
+        return _run_page(common_options.read_input(options.file), options)
+    with closing(StreamInput(options.file, twice=options.all and not options.json)) as given:
+        _inspect(given, options)
     return 0
+
+
+def _inspect(given: StreamInput, options: Namespace) -> None:
+    chunks = given.read()
+    first = next(chunks)
+    breakdown = None
+    read_again: Callable[[], Iterable[bytes]] = given.read
+    if is_recording(first[:200]):
+        recording = _read_recording(b"".join([first, *chunks]), options)
+        breakdown = _count_request(recording)
+        recorded = [chunk for _, chunk in recording.chunks]
+        chunks, read_again = iter(recorded), lambda: recorded
+    else:
+        chunks = chain([first], chunks)
+    source = options.source
+    if source == "auto":
+        source, chunks = detect_source(chunks, options.framing, options.limit)
+    stream = InspectedStream(options, source, chunks, read_again, breakdown)
+    (_print_json if options.json else _print_table)(stream)
+
+
+class StreamInput:
+    """The chunks of a file or of standard input. `twice`: they can be read again, from a copy if need be."""
+
+    def __init__(self, name: str, *, twice: bool) -> None:
+        self._name = name
+        needs_copy = twice and not Path(name).is_file()
+        self._copy = tempfile.SpooledTemporaryFile(_IN_MEMORY) if needs_copy else None  # noqa: SIM115
+        self._times = 0
+
+    def read(self) -> Iterator[bytes]:
+        """Yields the chunks."""
+        self._times += 1
+        if self._copy is not None and self._times > 1:
+            self._copy.seek(0)
+            while chunk := self._copy.read(common_options.READ_BYTES):
+                yield chunk
+            return
+        with common_options.open_input(self._name) as file:
+            for chunk in show_progress(common_options.read_chunks(file), file):
+                if self._copy is not None:
+                    self._copy.write(chunk)
+                yield chunk
+
+    def close(self) -> None:
+        """Deletes the copy."""
+        if self._copy is not None:
+            self._copy.close()
 
 
 @dataclass
 class InspectedStream:
-    """A stream and its trace. `breakdown`: the tokens of its request, if the request was recorded."""
+    """A stream that is to be shown. `breakdown`: the tokens of its request, if the request was recorded."""
 
-    file: str
-    data: bytes
+    options: Namespace
     source: str
-    target: str
-    traced: Tracer
+    chunks: Iterable[bytes]
+    read_again: Callable[[], Iterable[bytes]]
     breakdown: PromptBreakdown | None = None
 
-    @property
-    def steps(self) -> list[TraceStep]:
-        return self.traced.steps
-
-    @property
-    def events(self) -> list[Any]:
-        return self.traced.events
-
-    def count(self, kind: str) -> int:
-        return sum(step.kind == kind for step in self.steps)
-
-
-def _print_json(stream: InspectedStream) -> None:
-    for number, step in enumerate(stream.steps):
-        row = {"kind": step.kind, "number": number, "cause": step.cause, **_step_fields(step)}
-        print(msgspec.json.encode(row).decode())
-    if stream.breakdown is not None:
-        print(msgspec.json.encode({"kind": "breakdown", **msgspec.structs.asdict(stream.breakdown)}).decode())
-    about = {
-        "kind": "summary",
-        "source": stream.source,
-        "framing": stream.traced.framing,
-        "target": stream.target,
-        "bytes": len(stream.data),
-        "frames": stream.count("frame"),
-        "events": stream.count("event"),
-        "outputs": stream.count("output"),
-    }
-    print(msgspec.json.encode({**about, **summarize_stream(stream.events, stream.traced.pipe.diagnostics)}).decode())
+    def trace(self, handler: StepHandler, chunks: Iterable[bytes] | None = None) -> StepTracer:
+        """Traces all of the stream. Raises an `InputError` if it is none."""
+        codec_options = common_options.read_codec_options(self.options, self.source)
+        tracer = StepTracer(self.source, self.options.target, handler, codec_options)
+        for chunk in self.chunks if chunks is None else chunks:
+            tracer.feed(chunk)
+        tracer.finish()
+        if not tracer.has_content and any(row.code == "malformed" for row in tracer.pipe.diagnostics):
+            raise InputError(f"there is nothing of {self.source} in the input")
+        return tracer
 
 
-def _step_fields(step: TraceStep) -> dict[str, Any]:
-    if step.kind == "event":
-        return {"event": step.item}
-    name, data = step.item
+# ── JSON ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class StepJsonWriter:
+    """Prints a JSON object for each step. The first lines wait until there is content: garbage prints none."""
+
+    def __init__(self) -> None:
+        self.summary = StreamSummary()
+        self._held: list[str] | None = []
+
+    def on_frame(self, number: int, frame: Frame) -> None:
+        self._write({"kind": "frame", "number": number, "cause": None, **_frame_fields(frame)})
+
+    def on_event(self, number: int, cause: int | None, event: Any) -> None:
+        self.summary.feed(event)
+        self._write({"kind": "event", "number": number, "cause": cause, "event": event})
+
+    def on_output(self, number: int, cause: int | None, frame: Frame) -> None:
+        self._write({"kind": "output", "number": number, "cause": cause, **_frame_fields(frame)})
+
+    def flush(self) -> None:
+        """Prints the lines that waited."""
+        held, self._held = self._held, None
+        for line in held or ():
+            print(line)
+
+    def _write(self, row: dict[str, Any]) -> None:
+        line = msgspec.json.encode(row).decode()
+        if self._held is None:
+            print(line)
+        else:
+            self._held.append(line)
+            if len(self._held) > MAX_HELD_LINES:
+                self.flush()
+
+
+def _frame_fields(frame: Frame) -> dict[str, Any]:
+    name, data = frame
     try:
         payload = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -116,28 +170,87 @@ def _step_fields(step: TraceStep) -> dict[str, Any]:
     return {"name": name.decode("utf-8", "replace"), "data": payload}
 
 
-def _print_table(stream: InspectedStream, options: Namespace) -> None:
+def _print_json(stream: InspectedStream) -> None:
+    writer = StepJsonWriter()
+    tracer = stream.trace(writer)
+    writer.flush()
+    if stream.breakdown is not None:
+        print(msgspec.json.encode({"kind": "breakdown", **msgspec.structs.asdict(stream.breakdown)}).decode())
+    about = {
+        "kind": "summary",
+        "source": stream.source,
+        "framing": tracer.framing,
+        "target": stream.options.target,
+        "bytes": tracer.bytes,
+        "frames": tracer.frames,
+        "events": tracer.events,
+        "outputs": tracer.outputs,
+    }
+    print(msgspec.json.encode({**about, **writer.summary.result(tracer.pipe.diagnostics)}).decode())
+
+
+# ── the table ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _print_table(stream: InspectedStream) -> None:
     replace_unencodable()
+    options, rows = stream.options, KeptRows()
+    builder = RowBuilder(rows.add, everything=options.all)
+    tracer = stream.trace(builder)
+    builder.finish()
     width = options.width or shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     printer = create_printer(color=wants_color(refused=options.no_color), width=width)
-    table = InspectTable(group_steps(stream.steps), everything=options.all)
-    printer.print_line(_headline(stream), cut=True)
+    table = InspectTable(builder.frames, builder.outputs)
+    printer.print_line(_headline(stream, tracer), cut=True)
     if table.constant:
         printer.print_line([("in every frame:", "dim"), *table.constant], cut=True)
     printer.print_line([])
-    table.print(printer, stream.source, stream.target)
+    if options.all and rows.left_out:
+        _print_blocks(stream, table, printer)
+    else:
+        note = [f"{rows.left_out:,} rows are not shown; --all shows them"] if rows.left_out else []
+        table.print(printer, stream.source, options.target, [*rows.first, *note, *rows.last])
     printer.print_line([])
-    for label, line in summary_lines(summarize_stream(stream.events, stream.traced.pipe.diagnostics)):
+    for label, line in summary_lines(builder.summary.result(tracer.pipe.diagnostics)):
         printer.print_labelled(label, line, INDENT)
     if stream.breakdown is not None:
         printer.print_line([])
         print_breakdown(printer, stream.breakdown)
 
 
-def _read_recording(data: bytes, options: Namespace) -> TraceSource | None:
-    """Returns a recording of penstock; None for bare bytes. Its protocol and framing hold unless others are given."""
-    if not is_recording(data[:200]):
-        return None
+def _print_blocks(stream: InspectedStream, table: InspectTable, printer: Printer) -> None:
+    """Prints all rows of a long stream: it is read again, and some rows at a time are printed as a table."""
+    block: list[TableEntry] = []
+
+    def print_block() -> None:
+        table.print(printer, stream.source, stream.options.target, block)
+        block.clear()
+
+    def add(entry: TableEntry) -> None:
+        block.append(entry)
+        if len(block) == BLOCK:
+            print_block()
+
+    builder = RowBuilder(add, everything=True)
+    stream.trace(builder, stream.read_again())
+    builder.finish()
+    if block:
+        print_block()
+
+
+def _headline(stream: InspectedStream, tracer: StepTracer) -> StyledLine:
+    file, target = stream.options.file, stream.options.target
+    name = "standard input" if file == "-" else printable(PurePath(file).name)
+    size = f"{tracer.frames:,} frame{'s' * (tracer.frames != 1)}, {tracer.bytes:,} bytes"
+    framing = f" over {tracer.framing} → "
+    return [(stream.source, "bold"), (framing, ""), (target, "bold"), (f"  {size}  {name}", "dim")]
+
+
+# ── recordings ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_recording(data: bytes, options: Namespace) -> TraceSource:
+    """Returns a recording of penstock. Its protocol and framing hold unless others are given."""
     from penstock._inspector.stream_traces import source_from_file
 
     source = source_from_file(data, options.file, "" if options.source == "auto" else options.source)
@@ -147,8 +260,8 @@ def _read_recording(data: bytes, options: Namespace) -> TraceSource | None:
     return source
 
 
-def _count_request(source: TraceSource | None) -> PromptBreakdown | None:
-    if source is None or not source.request:
+def _count_request(source: TraceSource) -> PromptBreakdown | None:
+    if not source.request:
         return None
     from penstock._inspector.request_breakdown import break_down
     from penstock._tokens.estimate import HybridTokenEstimator
@@ -156,13 +269,7 @@ def _count_request(source: TraceSource | None) -> PromptBreakdown | None:
     return break_down(source, HybridTokenEstimator())
 
 
-def _headline(stream: InspectedStream) -> StyledLine:
-    name = "standard input" if stream.file == "-" else printable(PurePath(stream.file).name)
-    count = stream.count("frame")
-    size = f"{count:,} frame{'s' * (count != 1)}, {len(stream.data):,} bytes"
-    framing = f" over {stream.traced.framing} → "
-    return [(stream.source, "bold"), (framing, ""), (stream.target, "bold"), (f"  {size}  {name}", "dim")]
-
+# ── the page ──────────────────────────────────────────────────────────────────────────────────────
 
 HOST = "127.0.0.1"
 

@@ -5,7 +5,10 @@ Knows no protocol. A payload is its JSON; a value that is the same in nearly all
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +18,7 @@ from penstock._lenient_fields import as_object, get_list, get_text
 from penstock._lenient_json import parse_lenient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from penstock._framing.base import Frame
     from penstock.events import Event
@@ -31,6 +34,11 @@ _LABELS = ("type", "kind", "event_type")  # what protocols call a payload's type
 _OBVIOUS_KEYS = frozenset({*_LABELS, "text", "value", "delta"})  # keys that need no mention
 _NEARLY_ALL = 0.8
 _MAX_QUOTE = 40  # columns for one string, so that others beside it can be seen too
+_MAX_VALUE = 200  # characters of a string that are compared and kept; fewer are shown
+_MAX_PATHS = 10_000  # values of one stream that are compared
+_MAX_CHILDREN, _MAX_DEPTH = 40, 12  # of a large payload that is kept
+_SEARCHED = 4_096  # frames that are searched for repeated values
+_STEP = re.compile(r"\.([^.\[]*)|\[(\d+)\]")
 _IDS = frozenset({"id", "item", "call", "request_id"})
 _TEXT_FIELDS = frozenset({"text", "data", "message", "title", "quote"})
 _HIDDEN_FIELDS = frozenset({"extra", "logprobs"})
@@ -86,12 +94,41 @@ def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
 
 
-class FrameShortener:
-    """Shortens the frames of one stream. It reads all of them first, to know what they repeat."""
+def _parse(data: bytes) -> Any:
+    """Returns the JSON value of a frame; None if it has none."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return parse_lenient(data)
 
-    def __init__(self, frames: Sequence[Frame]) -> None:
-        self._constant = _find_constants([parse_lenient(data) for _, data in frames])
-        self.prefix = _common_prefix([frame_label(frame) for frame in frames])
+
+class FrameShortener:
+    """Shortens the frames of one stream. It learns from all of them first what they repeat."""
+
+    def __init__(self) -> None:
+        self._finder = ConstantFinder()
+        self._begins: Counter[str] = Counter()
+
+    def learn(self, frame: Frame) -> str:
+        """Takes a frame of the stream. Returns its label."""
+        payload = _parse(frame[1])
+        label = frame[0].decode("utf-8", "replace") or get_text(as_object(payload), *_LABELS)
+        self._finder.add(payload)
+        if label:
+            begin = label[: label.find(".") + 1]
+            if begin in self._begins or len(self._begins) < _MAX_PATHS:
+                self._begins[begin] += 1
+        return label
+
+    @cached_property
+    def _constant(self) -> dict[str, Any]:
+        return self._finder.result()
+
+    @cached_property
+    def prefix(self) -> str:
+        """What nearly all labels begin with, up to a dot: `response.`."""
+        common, times = max(self._begins.items(), key=lambda row: row[1], default=("", 0))
+        return common if times >= max(self._finder.count * _NEARLY_ALL, 3) else ""
 
     @property
     def constant_line(self) -> StyledLine:
@@ -109,7 +146,7 @@ class FrameShortener:
             words = [frame[0], frame[1][:400]]
             return [(printable(b" ".join(filter(None, words)).decode("utf-8", "replace")), style)]
         head = frame_label(frame)
-        leaves = [(path, value) for path, value in _iterate_leaves(payload) if self._constant.get(path) != value]
+        leaves = [(path, value) for path, value in _iterate_leaves(payload) if self._constant.get(path) != _cut(value)]
         leaves.sort(key=lambda leaf: _RANK.get(_last_key(leaf[0]), 0))  # stable: otherwise in the payload's own order
         line: StyledLine = [(printable(head.removeprefix(self.prefix)), style)] if head else []
         for path, value in leaves:
@@ -121,13 +158,6 @@ class FrameShortener:
 def frame_label(frame: Frame) -> str:
     """Returns a frame's name in the framing, else the type of its payload."""
     return frame[0].decode("utf-8", "replace") or get_text(as_object(parse_lenient(frame[1])), *_LABELS)
-
-
-def _common_prefix(labels: list[str]) -> str:
-    """Returns what nearly all labels begin with, up to a dot: `response.`."""
-    begins = Counter(name[: name.find(".") + 1] for name in labels if name)
-    common, times = max(begins.items(), key=lambda row: row[1], default=("", 0))
-    return common if times >= max(len(labels) * _NEARLY_ALL, 3) else ""
 
 
 def _is_shown(value: Any) -> bool:
@@ -156,15 +186,88 @@ def _iterate_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _find_constants(payloads: list[Any]) -> dict[str, Any]:
-    """Returns the values that nearly all frames repeat and none changes. They are printed once, above the table."""
-    count: Counter[str] = Counter()
-    values: dict[str, Any] = {}
-    varied: set[str] = set()
-    for payload in payloads:
-        for path, value in _iterate_leaves(payload):
-            count[path] += 1
-            if values.setdefault(path, value) != value:
-                varied.add(path)
-    often = max(len(payloads) * _NEARLY_ALL, 3)
-    return {path: values[path] for path, times in count.items() if times >= often and path not in varied}
+class ConstantFinder:
+    """Finds the values that nearly all payloads repeat and none changes. They are printed once, above the table.
+
+    Of a long stream, only the first payloads are searched for such values; the later ones can only refute them.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._times: dict[str, int] = {}
+        self._values: dict[str, Any] = {}
+        self._varied: set[str] = set()
+        self._candidates: list[tuple[str, list[str | int], Any]] | None = None  # path, its steps, value
+
+    def add(self, payload: Any) -> None:
+        self.count += 1
+        if self._candidates is not None:
+            self._check_candidates(payload)
+            return
+        for path, value in islice(_iterate_leaves(payload), _MAX_PATHS):
+            if path in self._times:
+                self._times[path] += 1
+                if self._values[path] != _cut(value):
+                    self._varied.add(path)
+            elif len(self._times) < _MAX_PATHS:
+                self._times[path], self._values[path] = 1, _cut(value)
+        if self.count == _SEARCHED:
+            found = self.result()
+            self._candidates = [(path, _split_path(path), value) for path, value in found.items()]
+            self._times = {path: self._times[path] - self.count for path in found}  # from here on: minus the misses
+
+    def result(self) -> dict[str, Any]:
+        """Returns the repeated values by their paths."""
+        often = max(self.count * _NEARLY_ALL, 3)
+        base = self.count if self._candidates is not None else 0
+        return {
+            path: self._values[path]
+            for path, times in self._times.items()
+            if base + times >= often and path not in self._varied
+        }
+
+    def _check_candidates(self, payload: Any) -> None:
+        refuted: set[str] = set()
+        for path, steps, wanted in self._candidates or ():
+            value = payload
+            try:
+                for step in steps:
+                    value = value[step]
+            except (KeyError, IndexError, TypeError):
+                self._times[path] -= 1
+                continue
+            if value != wanted and _cut(value) != wanted:
+                refuted.add(path)
+        if refuted:
+            self._candidates = [one for one in self._candidates or () if one[0] not in refuted]
+            self._times = {path: times for path, times in self._times.items() if path not in refuted}
+
+
+def _split_path(path: str) -> list[str | int]:
+    return [int(position) if position else key for key, position in _STEP.findall(path)]
+
+
+def _cut(value: Any) -> Any:
+    """Cuts a long text. What follows is not shown."""
+    return value[:_MAX_VALUE] if isinstance(value, str) and len(value) > _MAX_VALUE else value
+
+
+def trim_frame(frame: Frame, size: int) -> Frame:
+    """Returns a frame of more than `size` bytes with shorter texts, lists and objects: enough for one line."""
+    name, data = frame
+    if len(data) <= size:
+        return frame
+    payload = parse_lenient(data)
+    if not isinstance(payload, dict):
+        return name, data[:size]
+    return name, msgspec.json.encode(_trim(payload, 0), enc_hook=str)
+
+
+def _trim(value: Any, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        return None
+    if fields := as_object(value):
+        return {key[:_MAX_VALUE]: _trim(item, depth + 1) for key, item in islice(fields.items(), _MAX_CHILDREN)}
+    if isinstance(value, list):
+        return [_trim(item, depth + 1) for item in get_list({"": value}, "")[:_MAX_CHILDREN]]
+    return _cut(value)
