@@ -71,9 +71,9 @@ def complaint_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["nothing"], "invalid choice: 'nothing'"),
+        (["nothing"], "there is no command 'nothing' (see penstock --help)"),
         (["translate"], "required: --to"),
-        (["translate", "--to", "events", "--nope"], "unrecognized arguments: --nope"),
+        (["translate", "--to", "events", "--nope"], "unrecognized arguments: --nope (see penstock translate --help)"),
         (["inspect", "--width", "wide"], "invalid int value"),
     ],
 )
@@ -104,6 +104,7 @@ def test_a_wrong_command_line_is_one_line(words: list[str], complaint: str, comp
         (["--framing", "eventstream", "--from", "bedrock"], b"not binary " * 90, "not an AWS event stream"),
         (["--option", "created"], ANTHROPIC, "an option is KEY=VALUE, not 'created'"),
         (["--option", "colour=red"], ANTHROPIC, "unknown option 'colour'; there is: created, "),
+        (["--option", "creatd=3"], ANTHROPIC, "unknown option 'creatd'; did you mean created?"),
         (["--option", "created=soon"], ANTHROPIC, "option created=soon: Expected `int"),
     ],
 )

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
+from penstock._gateway.config import GatewayConfig
+from penstock._gateway.keys import KeyRing
 from tests.cli.command_runner import inside
 
 if TYPE_CHECKING:
@@ -45,6 +49,24 @@ def test_add_list_revoke(tmp_path: Path) -> None:
     assert b"there are no keys" in keys(tmp_path, "list").stdout
 
 
+@pytest.mark.finding("LIB-13")
+def test_rotate(tmp_path: Path) -> None:
+    old = json.loads(keys(tmp_path, "add", "ci", "--requests", "60", "--note", "a build", "--json").stdout)
+    before = json.loads(keys(tmp_path, "list", "--json").stdout)["ci"]
+    new = json.loads(keys(tmp_path, "rotate", "ci", "--json").stdout)
+    after = json.loads(keys(tmp_path, "list", "--json").stdout)["ci"]
+    assert old["key"] != new["key"]
+    assert {**before, "hash": ""} == {**after, "hash": ""}
+    ring = KeyRing(GatewayConfig(data=tmp_path), {})
+    assert ring.find(old["key"]) is None
+    found = ring.find(new["key"])
+    assert found is not None
+    assert (found.name, found.key.note) == ("ci", "a build")
+    plain = keys(tmp_path, "rotate", "ci")
+    assert plain.stdout.startswith(b"pk-penstock-")
+    assert b"is shown this once" in plain.stderr
+
+
 def test_what_makes_no_sense_is_one_line(tmp_path: Path) -> None:
     config = tmp_path / "penstock.toml"
     config.write_text("[keys.fixed]\nenv = 'X'\n")
@@ -53,6 +75,10 @@ def test_what_makes_no_sense_is_one_line(tmp_path: Path) -> None:
         (("add", "a"), "there is a key 'a' already"),
         (("add",), "keys add needs the name of a key"),
         (("revoke", "b"), "there is no key 'b'"),
+        (("revoke", "A"), "did you mean a?"),
+        (("rotate", "b"), "there is no key 'b'"),
+        (("rotate", "fixed", "--config", str(config)), "take [keys.fixed] out of it"),
+        (("rotate",), "keys rotate needs the name of a key"),
         (("add", "fixed", "--config", str(config)), "there is a key 'fixed' in"),
         (("revoke", "fixed", "--config", str(config)), "take [keys.fixed] out of it"),
     ):

@@ -79,5 +79,6 @@ def test_json_that_was_cut_off_is_a_text_with_a_hint(given: bytes, hint: bool) -
     done = inside("tokens", "--json", given=given)
     assert done.returncode == 0
     assert json.loads(done.stdout)["lines"][0]["what"] == "text"
-    expected = "penstock: the input begins like JSON but is none: it is counted as a text\n"
-    assert done.stderr.decode() == (expected if hint else "")
+    notes = [json.loads(line) for line in done.stderr.splitlines()]
+    expected = {"note": "the input begins like JSON but is none: it is counted as a text"}
+    assert notes == ([expected] if hint else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -66,6 +67,39 @@ def test_a_fault_in_the_stream_is_said_but_no_failure() -> None:
     assert done.returncode == 0
     assert b"penstock: the stream ends in a fault: truncated" in done.stderr
     assert b'"code":"server_error"' in done.stdout
+
+
+HALF = ANTHROPIC[: ANTHROPIC.index(b"event: content_block_stop")]
+STRICT = {  # the input, the target, the exit code
+    "whole": (ANTHROPIC, "openai-chat", 0),
+    "cut off": (HALF, "openai-chat", 3),
+    "a loss of the target": (CHAT_CALLS, "vscode", 3),
+    "a frame that is no JSON": (b"event: ping\ndata: {oops\n\n" + ANTHROPIC, "events", 3),
+    "not a stream at all": (b"junk " * 200, "events", 2),
+}
+
+
+@pytest.mark.finding("LIB-12")
+@pytest.mark.parametrize("case", STRICT)
+@pytest.mark.parametrize("more", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
+def test_strict_has_an_exit_code_for_faults_and_losses(case: str, more: list[str]) -> None:
+    given, target, code = STRICT[case]
+    strict = inside("translate", "--to", target, "--strict", *more, given=given)
+    assert strict.returncode == code, strict.stderr
+    lenient = inside("translate", "--to", target, *more, given=given)
+    assert lenient.returncode == (code if code == 2 else 0)
+    if target == "events":
+        assert strict.stdout == lenient.stdout  # the output is the same
+
+
+@pytest.mark.finding("LIB-13")
+def test_findings_as_json() -> None:
+    done = inside("translate", "--to", "openai-chat", "--json", given=HALF)
+    report = json.loads(done.stderr)
+    assert report["fault"]["kind"] == "truncated"
+    found = json.loads(inside("translate", "--to", "vscode", "--json", given=CHAT_CALLS).stderr)
+    assert {row["code"] for row in found["findings"]} >= {"loss-order"}
+    assert found["fault"] is None
 
 
 def test_output_flows_as_the_input_does() -> None:

@@ -137,7 +137,8 @@ def test_a_server_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: provider("opnai"), "unknown provider 'opnai'; known are: openai-compatible, openai,"),
+        (lambda: provider("opnai"), "unknown provider 'opnai'; did you mean 'openai'? `penstock providers` lists the "),
+        (lambda: provider("whatsit"), "unknown provider 'whatsit'; `penstock providers` lists the "),
         (lambda: custom("x", "http://x", stream_option=True), "provider 'x': Object contains unknown field"),
         (lambda: custom("x", "http://x", like="nobody"), "no row 'nobody'"),
         (lambda: url(provider("jina"), "chat", MODEL), "jina has no chat; it has: embeddings, rerank"),

@@ -10,12 +10,12 @@ import argparse
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock._version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 COMMANDS = {  # the module with the function `run_COMMAND`, and what the command does
     "translate": ("translate", "turn one protocol's stream into another's"),
@@ -26,13 +26,15 @@ COMMANDS = {  # the module with the function `run_COMMAND`, and what the command
     "models": ("models_and_providers", "list models: limits, prices, what they can do"),
     "providers": ("models_and_providers", "list providers: what they speak, and whose key is there"),
     "doctor": ("doctor", "tell what is configured and reachable, or explain a saved error"),
+    "init": ("init", "write a commented penstock.toml, by questions or by options"),
     "serve": ("serve", "the gateway: any client to any model, and packaged streams with no key and no network"),
     "setup": ("setup", "store a provider's key, or point a coding agent at the gateway"),
-    "keys": ("keys_and_trust", "make, list, revoke and reset gateway keys"),
+    "keys": ("keys_and_trust", "make, list, rotate, revoke and reset gateway keys"),
     "trust": ("keys_and_trust", "let a penstock.toml of this folder decide where keys and data go"),
     "usage": ("usage", "what was asked, and what it cost, from the gateway's journal"),
     "record": ("recordings", "save a stream with its times, secrets removed"),
     "replay": ("recordings", "play recordings back, to a pipe or as a server"),
+    "completion": ("completion", "print a script that completes the words of penstock in your shell"),
 }
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as a shell reports SIGINT and SIGPIPE
 EXAMPLES = """\
@@ -48,8 +50,9 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line. Returns its exit code: 2 for input that cannot be used."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _run_command(list(sys.argv[1:] if argv is None else argv))
+        code = _run_command(arguments)
         sys.stdout.flush()  # here, where a closed pipe is handled
     except BrokenPipeError:
         # The reader of our output closed the pipe. What is still buffered must not be written at exit.
@@ -60,33 +63,91 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not _is_user_error(error):
             raise
-        print(f"penstock: {_error_line(error)}", file=sys.stderr)
+        _print_error("penstock", _error_line(error), kind=type(error).__name__, as_json=wants_json(arguments))
         return BAD_INPUT
     return code
 
 
+def wants_json(arguments: Sequence[str]) -> bool:
+    """True if a command line asks for JSON. Its errors are then JSON too."""
+    return "--json" in arguments
+
+
+def _print_error(program: str, message: str, *, kind: str, as_json: bool) -> None:
+    if not as_json:
+        print(f"{program}: {message}", file=sys.stderr)
+        return
+    import json
+
+    print(json.dumps({"error": {"type": kind, "message": message, "exit_code": BAD_INPUT}}), file=sys.stderr)
+
+
+class UsageError(Exception):
+    """A command line that cannot be parsed. The message tells where the help is."""
+
+    def __init__(self, program: str, message: str) -> None:
+        super().__init__(message)
+        self.program = program
+
+
 class _ArgumentParser(argparse.ArgumentParser):
-    """Reports an error in one line, without the usage text."""
+    """Reports an error in one line, with a suggestion and without the usage text."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        raise UsageError(self.prog, f"{message} (see {self.prog} --help)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuses a value that is not among the choices, and names the closest one."""
+        if action.choices is None or value in action.choices:
+            return
+        from penstock._cli.suggestions import suggest
+
+        known = [str(one) for one in action.choices]
+        hint = suggest(str(value), known)
+        if action.dest == "command":
+            self.error(f"there is no command {value!r}{hint}")
+        hint = hint or f" (choose from {', '.join(known)})"
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint}")
 
 
 def _run_command(arguments: list[str]) -> int:
-    parser = _create_parser(next((word for word in arguments if not word.startswith("-")), ""))
+    parser, commands = create_parser(next((word for word in arguments if not word.startswith("-")), ""))
     try:
-        options = parser.parse_args(arguments)
-    except SystemExit as stop:  # argparse has printed its message
+        options, unknown = parser.parse_known_args(arguments)
+        if unknown:
+            _refuse_words(commands[options.command] if options.command else parser, unknown)
+    except UsageError as error:
+        _print_error(error.program, str(error), kind="UsageError", as_json=wants_json(arguments))
+        return BAD_INPUT
+    except SystemExit as stop:  # --help and --version
         return stop.code if isinstance(stop.code, int) else BAD_INPUT
     if options.command is None:
         parser.print_help(sys.stderr)
         return BAD_INPUT
+    _set_message_format(as_json=getattr(options, "json", False))
     module = import_module(f"{__name__}.{COMMANDS[options.command][0]}")
     return getattr(module, f"run_{options.command}")(options)  # type: ignore[no-any-return]
 
 
-def _create_parser(requested: str) -> _ArgumentParser:
-    """Returns the parser with all commands. Only the requested one gets its options, which saves time."""
+def _set_message_format(*, as_json: bool) -> None:
+    from penstock._cli.common_options import set_message_format
+
+    set_message_format(as_json=as_json)
+
+
+def _refuse_words(parser: argparse.ArgumentParser, unknown: list[str]) -> NoReturn:
+    """Raises for options and words that a command does not take. Names the closest option."""
+    from penstock._cli.suggestions import suggest
+
+    option = next((word[2:].partition("=")[0] for word in unknown if word.startswith("--")), "")
+    actions = parser._actions  # noqa: SLF001
+    known = [name[2:] for action in actions for name in action.option_strings if name.startswith("--")]
+    hint = suggest(option, known).replace("did you mean ", "did you mean --") if option else ""
+    parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+
+
+def create_parser(requested: str) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Returns the parser, and those of the commands. Only the requested one gets its options, which saves time."""
     form = argparse.RawDescriptionHelpFormatter
     about = "Any model's stream in, exactly what a client expects out."
     parser = _ArgumentParser(prog="penstock", description=about, epilog=EXAMPLES, formatter_class=form)
@@ -100,7 +161,7 @@ def _create_parser(requested: str) -> _ArgumentParser:
             from penstock._cli.common_options import add_arguments
 
             add_arguments(command, name)
-    return parser
+    return parser, commands.choices
 
 
 def _is_user_error(error: Exception) -> bool:

@@ -44,7 +44,9 @@ def add_arguments(parser: ArgumentParser, command: str) -> None:
                 settings["type"] = _OPTION_TYPES[settings["type"]]
             for key in settings.keys() & {"help", "default"}:
                 settings[key] = _fill_in(settings[key])
-            group.add_argument(*names.split(), **settings)
+            completer = settings.pop("complete", "")
+            action = group.add_argument(*names.split(), **settings)
+            vars(action)["completer"] = completer  # what `penstock completion` offers for its values
 
 
 def _fill_in(text: Any) -> Any:
@@ -111,6 +113,7 @@ def read_codec_options(options: Namespace, source: str) -> dict[str, Any]:
 
 def _parse_codec_options(pairs: Iterable[str], codec: Callable[..., Any] | None) -> dict[str, Any]:
     """Reads `key=value` pairs into keyword arguments of the types that the codec declares."""
+    from penstock._cli.suggestions import suggest
     from penstock.errors import InputError
 
     values: dict[str, Any] = {}
@@ -122,7 +125,8 @@ def _parse_codec_options(pairs: Iterable[str], codec: Callable[..., Any] | None)
     types = _option_types(codec) if values else {}
     for key, value in values.items():
         if key not in types:
-            raise InputError(f"unknown option {key!r}; there is: {', '.join(sorted(types)) or 'none'}")
+            known = suggest(key, types) or f"; there is: {', '.join(sorted(types)) or 'none'}"
+            raise InputError(f"unknown option {key!r}{known}")
         values[key] = _convert_option(key, value, types[key])
     return values
 
@@ -158,9 +162,38 @@ def _convert_option(key: str, value: str, type: Any) -> Any:
         raise InputError(f"option {key!r} cannot be given on the command line") from error
 
 
+_message_format = {"json": False}
+
+
+def set_message_format(*, as_json: bool) -> None:
+    """Decides whether messages are plain lines, or JSON objects for programs."""
+    _message_format["json"] = as_json
+
+
 def print_message(text: str) -> None:
-    """Prints a message for the user to standard error."""
-    print(f"penstock: {text}", file=sys.stderr)
+    """Prints a message for the user to standard error; with `--json`, as an object with the key `note`."""
+    if _message_format["json"]:
+        print_report({"note": text})
+    else:
+        print(f"penstock: {text}", file=sys.stderr)
+
+
+def print_report(value: Any) -> None:
+    """Prints a value as one line of JSON to standard error, beside the data on standard output."""
+    import msgspec
+
+    print(msgspec.json.encode(value).decode(), file=sys.stderr)
+
+
+def print_error(error: Exception, exit_code: int, hint: str = "") -> None:
+    """Prints an error, and what may help; with `--json`, as an object with the key `error`."""
+    if _message_format["json"]:
+        found = {"type": type(error).__name__, "message": str(error), "exit_code": exit_code}
+        print_report({"error": {**found, "hint": hint} if hint else found})
+        return
+    print_message(str(error))
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
 
 
 def load_config(options: Namespace) -> GatewayConfig:

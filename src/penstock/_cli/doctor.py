@@ -46,7 +46,7 @@ def run_doctor(options: Namespace) -> int:
     """Checks everything and prints a report."""
     if options.error:
         data = sys.stdin.buffer.read() if options.error == "-" else Path(options.error).read_bytes()
-        print(explain(_parse_saved_error(data, options.error)))
+        _explain_error(_parse_saved_error(data, options.error), as_json=options.json)
         return 0
     router = Router(load_config(options).engine)
     rows = asyncio.run(_check_all(router, offline=options.offline))
@@ -55,6 +55,15 @@ def run_doctor(options: Namespace) -> int:
     else:
         print(*_report_lines(rows), sep="\n")
     return FAILED if any(row.get("ok") is False for row in rows["providers"]) else 0
+
+
+def _explain_error(error: ProviderError, *, as_json: bool) -> None:
+    if not as_json:
+        print(explain(error))
+        return
+    names = ("kind", "status", "message", "code", "request_id", "retry_after", "hint")
+    known = {name: getattr(error, name, None) for name in names}
+    print_json({"type": type(error).__name__, **known, "explanation": explain(error)})
 
 
 async def _check_all(router: Router, *, offline: bool) -> dict[str, Any]:

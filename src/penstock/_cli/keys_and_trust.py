@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock._cli.common_options import load_config, print_message
+from penstock._cli.suggestions import suggest
+from penstock._cli.terminal import print_json
 from penstock._gateway import config_trust
 from penstock._gateway.config import FILE, Key, Limit, parse_config
 from penstock._gateway.keys import KeyFile, create_key, hash_key, open_key_file
@@ -37,10 +39,8 @@ def run_keys(options: Namespace) -> int:
         return _reset_keys(config, file, options)
     elif not options.name:
         raise InputError(f"keys {options.action} needs the name of a key")
-    elif options.action == "add":
-        _add_key(config, file, options)
     else:
-        _revoke_key(config, file, options.name)
+        {"add": _add_key, "rotate": _rotate_key, "revoke": _revoke_key}[options.action](config, file, options)
     return 0
 
 
@@ -56,18 +56,49 @@ def _add_key(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
         note=options.note,
         limits=limit if limit != Limit() else None,
         inspect="all" if options.inspect_all else "own",
-        created=time.strftime("%Y-%m-%d", time.gmtime()),
+        created=_today(),
     )
     file.add(options.name, key)
+    _print_secret(secret, file, options)
+
+
+def _rotate_key(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
+    """Replaces a key by a new one with the same name, models and limits. The old one ends at once."""
+    _check_in_file(config, file, options.name)
+    secret = create_key()
+    file.rotate(options.name, hash_key(secret), _today())
+    _print_secret(secret, file, options)
+
+
+def _print_secret(secret: str, file: KeyFile, options: Namespace) -> None:
+    if options.json:
+        print_json({"name": options.name, "key": secret, "file": str(file.path)})
+        return
     print(secret)
     print_message(f"the key {options.name!r} is shown this once; its hash is in {file.path}")
 
 
-def _revoke_key(config: GatewayConfig, file: KeyFile, name: str) -> None:
+def _today() -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def _check_in_file(config: GatewayConfig, file: KeyFile, name: str) -> None:
+    """Raises if the key is in the configuration, or nowhere."""
     if name in config.keys:
         raise InputError(f"the key {name!r} stands in {config.path}: take [keys.{name}] out of it")
-    file.revoke(name)
-    print_message(f"the key {name!r} opens nothing any more")
+    rows = file.read()
+    if name not in rows:
+        known = suggest(name, rows) or f"; there is: {', '.join(sorted(rows)) or 'none'}"
+        raise InputError(f"there is no key {name!r} in {file.path}{known}")
+
+
+def _revoke_key(config: GatewayConfig, file: KeyFile, options: Namespace) -> None:
+    _check_in_file(config, file, options.name)
+    file.revoke(options.name)
+    if options.json:
+        print_json({"name": options.name, "revoked": True, "file": str(file.path)})
+    else:
+        print_message(f"the key {options.name!r} is revoked; requests with it are refused")
 
 
 def _reset_keys(config: GatewayConfig, file: KeyFile, options: Namespace) -> int:
@@ -82,6 +113,9 @@ def _reset_keys(config: GatewayConfig, file: KeyFile, options: Namespace) -> int
         print_message("nothing was changed")
         return 1
     file.reset()
+    if options.json:
+        print_json({"reset": True, "file": str(file.path)})
+        return 0
     print_message("all keys are deleted; a gateway that is started now serves this machine without a key")
     print_message("gateways that are running stay closed until they are restarted")
     return 0
@@ -127,41 +161,54 @@ def run_trust(options: Namespace) -> int:
     store = config_trust.TrustStore(data_folder(os.environ))
     path: Path = options.path / FILE if options.path.is_dir() else options.path
     if options.list:
-        _list_trusted(store)
+        _list_trusted(store, as_json=options.json)
     elif options.remove:
         if not store.remove(path):
             name = config_trust.locate_settings(path)
             raise InputError(f"{name} was not trusted; `penstock trust --list` shows what is")
-        print_message(f"{config_trust.locate_settings(path)} is not trusted any more")
+        if options.json:
+            print_json({"path": str(config_trust.locate_settings(path)), "trusted": False})
+        else:
+            print_message(f"{config_trust.locate_settings(path)} is not trusted any more")
     else:
-        _trust_file(store, path)
+        _trust_file(store, path, as_json=options.json)
     return 0
 
 
-def _trust_file(store: config_trust.TrustStore, path: Path) -> None:
+def _trust_file(store: config_trust.TrustStore, path: Path, *, as_json: bool) -> None:
     from penstock._gateway.toml_locations import TomlLocations
 
     data = path.read_bytes()
     text, raw = parse_config(data, path)
     locations = TomlLocations(text, path)
-    for keys in config_trust.sensitive_settings(raw):
-        print(f"{path}:{locations.line_number(keys)}: {'.'.join(keys)}", file=sys.stderr)
+    settings = [(locations.line_number(keys), ".".join(keys)) for keys in config_trust.sensitive_settings(raw)]
+    if not as_json:
+        for line, name in settings:
+            print(f"{path}:{line}: {name}", file=sys.stderr)
     store.add(path, data)  # the bytes whose settings were shown
-    print_message(f"{config_trust.locate_settings(path)} is trusted as it is now")
+    if as_json:
+        shown = [{"line": line, "name": name} for line, name in settings]
+        print_json({"path": str(config_trust.locate_settings(path)), "trusted": True, "settings": shown})
+    else:
+        print_message(f"{config_trust.locate_settings(path)} is trusted as it is now")
 
 
-def _list_trusted(store: config_trust.TrustStore) -> None:
+def _list_trusted(store: config_trust.TrustStore, *, as_json: bool) -> None:
     rows = store.read()
+    if as_json:
+        print_json([{**msgspec.to_builtins(row), "state": _file_state(row)} for row in rows])
+        return
     if not rows:
         print("nothing is trusted: `penstock trust` trusts the penstock.toml of this folder")
     for row in rows:
-        print(f"{row.sha256[:12]}  {row.time}  {row.path}{_file_state(row)}")
+        state = _file_state(row)
+        print(f"{row.sha256[:12]}  {row.time}  {row.path}{f'  ({state})' if state != 'trusted' else ''}")
 
 
 def _file_state(row: config_trust.Trusted) -> str:
-    """Says if the file has changed since it was trusted."""
+    """Returns `trusted`, or what has become of the file since."""
     try:
         same = config_trust.content_hash(Path(row.path).read_bytes()) == row.sha256
     except OSError:
-        return "  (no such file)"
-    return "" if same else "  (another content)"
+        return "no such file"
+    return "trusted" if same else "another content"

@@ -48,6 +48,10 @@ def run_record(options: Namespace) -> int:
     redacted, header.hidden = redact_chunks(chunks)
     header.request = redact_body(request)
     write_recording(options.file, redact_header(header), redacted)
+    if options.json:
+        found = {"file": str(options.file), "protocol": header.protocol, "bytes": size, "chunks": len(redacted)}
+        common_options.print_report({**found, "secrets_removed": header.hidden})
+        return 0
     hidden = f", {header.hidden} secrets removed" if header.hidden else ""
     common_options.print_message(f"{options.file}: {size:,} bytes in {len(redacted):,} chunks{hidden}")
     return 0
@@ -74,6 +78,9 @@ def run_replay(options: Namespace) -> int:
     else:
         for recording in recordings:
             asyncio.run(_play_recording(recording, speed, options.target))
+        if options.json:
+            sizes = [len(recording.data) for recording in recordings]
+            common_options.print_report({"recordings": len(recordings), "bytes": sum(sizes)})
     return 0
 
 
@@ -111,6 +118,9 @@ def _serve_recordings(recordings: list[Recording], speed: float, options: Namesp
     from penstock._http.uvicorn_server import listen
 
     def on_ready(port: int, _: object) -> None:
+        if options.json:
+            common_options.print_report({"url": base_url(options.host, port), "recordings": len(recordings)})
+            return
         count = f"{len(recordings)} recording{'s' * (len(recordings) != 1)}"
         print(f"penstock plays {count} at {base_url(options.host, port)}", file=sys.stderr, flush=True)
 

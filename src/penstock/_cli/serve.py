@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from penstock._cli.common_options import find_command, load_config
+from penstock._cli.terminal import print_json
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import is_pattern, list_configured_providers
 from penstock._gateway import HOST, PORT, lifecycle, log_setup
@@ -31,7 +32,7 @@ def run_serve(options: Namespace) -> int:
     config = _command_line_overrides(options)(load_config(options))
     _check_trace(config)
     if options.check:
-        return _check_config(config)
+        return _check_config(config, as_json=options.json)
     from penstock._gateway.app import App
     from penstock._gateway.byte_budget import websocket_protocol
     from penstock._http.uvicorn_server import listen
@@ -53,10 +54,14 @@ def run_serve(options: Namespace) -> int:
     return 0
 
 
-def _check_config(config: GatewayConfig) -> int:
+def _check_config(config: GatewayConfig, *, as_json: bool) -> int:
     """Prints what cannot work. Returns the exit code."""
     problems = lifecycle.report_problems(config, LIVE)
-    print(*(problems or [f"{config.path or 'no file'}: nothing is wrong with it"]), sep="\n", file=sys.stderr)
+    if as_json:
+        file = str(config.path) if config.path else None
+        print_json({"file": file, "ok": not problems, "problems": problems})
+    else:
+        print(*(problems or [f"{config.path or 'no file'}: nothing is wrong with it"]), sep="\n", file=sys.stderr)
     return int(bool(problems))
 
 
@@ -108,7 +113,12 @@ def _on_ready(app: App, options: Namespace, port: int, server: GatewayServer) ->
     reloader.reload_on_signal(on_hangup)
     # Last: a program that reads this line may use everything above.
     names, keyed = list_models(config, env), app.services.access.keyed
-    print(welcome_text(config, port, names, keyed=keyed, env=env), file=sys.stderr, flush=True)
+    if options.json:
+        base, file = base_url(config.serve.host, port), str(config.path) if config.path else None
+        print_json({"url": base, "file": file, "needs_key": keyed, "models": names})
+        sys.stdout.flush()
+    else:
+        print(welcome_text(config, port, names, keyed=keyed, env=env), file=sys.stderr, flush=True)
 
 
 def _terminal_watcher() -> Callable[[], bool]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from penstock._cli import common_options
+from penstock._cli.progress import show_progress
 from penstock._cli.terminal import printable
 from penstock.errors import InputError
 from penstock.events import Fault
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from penstock._diagnostics import Diagnostic
 
 
+LOSSY = 3
+"""The exit code of `translate --strict` if the stream ends in a fault, or something of it is lost."""
+_UNREAD = frozenset({"call-unnamed", "malformed", "too-deep", "wrong-shape"})  # what could not be read of the input
+
+
 def run_translate(options: Namespace) -> int:
     """Translates until the input ends."""
     from penstock._bridge import translate
@@ -32,7 +38,7 @@ def run_translate(options: Namespace) -> int:
     watcher, findings = _EventWatcher(), list[Any]()
     with common_options.open_input(options.file) as file:
         chunks = translate(
-            common_options.read_chunks(file),
+            show_progress(common_options.read_chunks(file), file, shares_terminal=options.output == "-"),
             options.source,
             options.target,
             shaping=(watcher,),
@@ -40,11 +46,17 @@ def run_translate(options: Namespace) -> int:
             **common_options.read_codec_options(options, options.source),
         )
         _write_output(options.output, chunks)
-    if not options.quiet:
-        _print_findings(findings, watcher.fault)
-    if not common_options.is_stream(watcher.first_events, findings):
+    is_stream = common_options.is_stream(watcher.first_events, findings)
+    if not options.quiet and (is_stream or not options.json):
+        _print_findings(findings, watcher.fault, as_json=options.json)
+    if not is_stream:
         raise InputError(f"there is nothing of {options.source} in the input")
-    return 0
+    return LOSSY if options.strict and (watcher.fault is not None or any(map(_is_loss, findings))) else 0
+
+
+def _is_loss(row: Diagnostic) -> bool:
+    """True if something of the stream is not in the output."""
+    return row.code.startswith("loss-") or row.code in _UNREAD
 
 
 class _EventWatcher:
@@ -52,13 +64,13 @@ class _EventWatcher:
 
     def __init__(self) -> None:
         self.first_events: list[Any] = []
-        self.fault = ""
+        self.fault: Fault | None = None
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
         self.first_events += events[: 2 - len(self.first_events)]
         for event in events:
             if type(event) is Fault:
-                self.fault = f"{event.kind}: {event.message}"
+                self.fault = event
         return list(events)
 
     def finish(self) -> list[Any]:
@@ -83,7 +95,7 @@ def run_convert(options: Namespace) -> int:
     )
     _write_output(options.output, [msgspec.json.format(as_json(converted.body), indent=2).encode() + b"\n"])
     if not options.quiet:
-        _print_findings(converted.diagnostics)
+        _print_findings(converted.diagnostics, as_json=options.json)
     return 0
 
 
@@ -107,9 +119,13 @@ def _write_output(name: str, chunks: Iterable[bytes]) -> None:
             output.flush()
 
 
-def _print_findings(findings: list[Diagnostic], fault: str = "") -> None:
+def _print_findings(findings: list[Diagnostic], fault: Fault | None = None, *, as_json: bool) -> None:
+    if as_json:
+        ended = {"kind": fault.kind, "message": fault.message} if fault is not None else None
+        common_options.print_report({"findings": findings, "fault": ended})
+        return
     for row in findings:
         times = f" ({row.count} times)" if row.count > 1 else ""
         common_options.print_message(f"{row.code}: {printable(row.message)}{times}")
-    if fault:
-        common_options.print_message(f"the stream ends in a fault: {printable(fault)}")
+    if fault is not None:
+        common_options.print_message(f"the stream ends in a fault: {printable(f'{fault.kind}: {fault.message}')}")

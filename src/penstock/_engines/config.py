@@ -26,7 +26,15 @@ from penstock._engines.failure_policy import BreakerPolicy
 from penstock._http.header_fields import check_headers, check_key, check_text, check_url
 from penstock._http.request_options import RequestOptions
 from penstock._option_checks import read_toml
-from penstock._providers.registry import COMPATIBLE, ConfiguredModel, Provider, custom, provider, providers
+from penstock._providers.registry import (
+    COMPATIBLE,
+    ConfiguredModel,
+    Provider,
+    custom,
+    find_provider,
+    provider,
+    providers,
+)
 from penstock._redaction import MARK
 from penstock.errors import InputError
 
@@ -113,11 +121,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def has(self, name: str) -> bool:
         """True if a provider has this name."""
-        try:
-            self.provider(name)
-        except InputError:
-            return name in self.providers
-        return True
+        return name in self.providers or find_provider(name) is not None
 
 
 def check_account(account: Account, row: Provider) -> None:

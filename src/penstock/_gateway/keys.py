@@ -17,6 +17,8 @@ import secrets
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from penstock._gateway.config import GatewayConfig, Key, data_path
 from penstock._store import provider_keys
 from penstock._store.sqlite import IN_MEMORY
@@ -81,6 +83,14 @@ class KeyFile:
                 raise InputError(f"there is no key {name!r} in {self.path}; there is: {known}")
             self.mark()
             provider_keys.write_json_file(self.path, {other: key for other, key in rows.items() if other != name})
+
+    def rotate(self, name: str, hashed: str, created: str) -> None:
+        """Give a key another hash. Its models and limits stay."""
+        with provider_keys.lock_file(self.path):
+            rows = self.read()
+            if name not in rows:
+                raise InputError(f"there is no key {name!r} in {self.path}")
+            provider_keys.write_json_file(self.path, {**rows, name: replace(rows[name], hash=hashed, created=created)})
 
     def reset(self) -> None:
         """Delete all keys and the marker. Without keys the gateway serves local programs."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -27,6 +28,7 @@ Scheme: TypeAlias = Literal["none", "bearer", "header", "query", "aws", "google"
 Object: TypeAlias = dict[str, Any]
 COMPATIBLE = "openai-compatible"  # the row that a custom provider is like
 STORED = "stored key: "  # before a provider's name: where an environment has the key that `penstock setup` stored
+_COMPARED = 64  # characters that are compared with the names of providers
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 _TRANSIENT = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
 
@@ -192,11 +194,22 @@ def providers() -> Mapping[str, Provider]:
 
 def provider(name: str) -> Provider:
     """Returns a provider by its name or by one of its other names."""
-    found = providers().get(name) or providers().get(_other_names().get(name, ""))
+    found = find_provider(name)
     if found is None:
-        known = ", ".join(providers())
-        raise InputError(f"unknown provider {name!r}; known are: {known}; for any other give its URL")
+        raise InputError(f"unknown provider {name!r}; {_suggest_provider(name)}")
     return found
+
+
+def find_provider(name: str) -> Provider | None:
+    """Returns a provider by its name or by one of its other names; None if there is none."""
+    return providers().get(name) or providers().get(_other_names().get(name, ""))
+
+
+def _suggest_provider(name: str) -> str:
+    """Returns a hint for a name that no provider has: the closest one, or where all are listed."""
+    near = get_close_matches(name[:_COMPARED].lower(), [*providers(), *_other_names()], 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{hint}`penstock providers` lists the {len(providers())} known ones; for any other give its URL"
 
 
 def custom(name: str, base_url: str, *, like: str = COMPATIBLE, **fields: Any) -> Provider:

@@ -16,9 +16,9 @@ def run_setup(options: Namespace) -> int:
     from penstock._cli.setup import provider_key
 
     if options.list:
-        return provider_key.list_keys()
+        return provider_key.list_keys(as_json=options.json)
     if options.remove:
-        return provider_key.remove_key(options.remove)
+        return provider_key.remove_key(options.remove, as_json=options.json)
     config = load_config(options)
     if options.agent:
         from penstock._cli.setup.agent_setup import set_up_agent

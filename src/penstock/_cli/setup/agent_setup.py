@@ -17,7 +17,7 @@ from penstock._cli.setup import config_files
 from penstock._cli.setup.agents import AGENTS, ANY, KEY_VARIABLE, AgentPlan, GatewayAddress, choose_model
 from penstock._cli.setup.config_files import FileEdit, FileResult, UneditableError
 from penstock._cli.setup.provider_key import confirm
-from penstock._cli.terminal import create_printer, wants_color
+from penstock._cli.terminal import create_printer, print_json, wants_color
 from penstock._engines.environ import LIVE
 from penstock._gateway.config import FILE, GatewayConfig
 from penstock._gateway.config_trust import TrustStore
@@ -27,6 +27,7 @@ from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     FileEdits: TypeAlias = list[tuple[FileEdit, FileResult]]
 
@@ -35,21 +36,21 @@ def set_up_agent(options: Namespace, config: GatewayConfig) -> int:
     """Sets up one agent, or the gateway's configuration file."""
     backup = AgentBackup(config.data or Path(), options.agent)
     if options.undo:
-        return _undo_setup(options.agent, backup)
+        return _undo_setup(options.agent, backup, as_json=options.json)
     if options.agent == "gateway":
         edits = _gateway_file_edit(options, config)
         return _write_files(options, config, backup, AgentPlan(f"{find_command()} serve"), edits)
     address = _find_gateway(options, config)
     plan = AGENTS[options.agent].plan(address)
     if options.print:
-        _print_plan(plan)
+        _print_plan(plan, options)
         return 0
     try:
         edits = [(one, config_files.plan_edit(one)) for one in plan.files]
     except UneditableError as error:
         print_message(str(error))
         print_message("nothing was changed; these are the settings, to be put in by hand:")
-        _print_plan(plan)
+        _print_plan(plan, options)
         return 1
     if not address.context:
         unknown = f"the context window of {address.model} is not known"
@@ -101,13 +102,11 @@ def _write_files(
 ) -> int:
     """Shows the diff, asks, keeps a backup and writes. Returns the exit code."""
     changed = [(edit, result) for edit, result in edits if result.before != result.after]
-    print_line = create_printer(color=wants_color()).print_line
-    for edit, result in changed:
-        for line in config_files.diff_lines(edit.path, result):
-            print_line(line)
-    for change in [change for _, result in changed for change in result.changes if change.path in EXPLANATIONS]:
-        print_message(f"{'.'.join(change.path)}: {EXPLANATIONS[change.path]}")
+    if not options.json:
+        _show_diff(changed)
     if options.print:
+        if options.json:
+            _report_plan(plan, options, [edit.path for edit, _ in changed], written=False)
         return 0
     if changed:
         names = "this file" if len(changed) == 1 else f"these {len(changed)} files"
@@ -120,8 +119,35 @@ def _write_files(
         print_message(f"`{find_command()} setup {options.agent} --undo` takes it back")
     elif edits:
         print_message("everything is set up already; nothing was changed")
-    _print_next_steps(plan)
+    if options.json:
+        _report_plan(plan, options, [edit.path for edit, _ in changed], written=bool(changed))
+    else:
+        _print_next_steps(plan)
     return 0
+
+
+def _show_diff(changed: FileEdits) -> None:
+    print_line = create_printer(color=wants_color()).print_line
+    for edit, result in changed:
+        for line in config_files.diff_lines(edit.path, result):
+            print_line(line)
+    for change in [change for _, result in changed for change in result.changes if change.path in EXPLANATIONS]:
+        print_message(f"{'.'.join(change.path)}: {EXPLANATIONS[change.path]}")
+
+
+def _report_plan(plan: AgentPlan, options: Namespace, files: Sequence[Path], *, written: bool) -> None:
+    """Prints what was or would be written, and what is left for the user to do, as JSON."""
+    print_json(
+        {
+            "agent": options.agent,
+            "written": written,
+            "files": [str(path) for path in files],
+            "env": plan.env,
+            "commands": list(plan.commands),
+            "notes": list(plan.notes),
+            "start": plan.start,
+        }
+    )
 
 
 def _write_file(path: Path, result: FileResult, config: GatewayConfig) -> None:
@@ -154,8 +180,11 @@ def _export_lines(env: dict[str, str]) -> list[str]:
     ]
 
 
-def _print_plan(plan: AgentPlan) -> None:
+def _print_plan(plan: AgentPlan, options: Namespace) -> None:
     """Prints everything that would be written to standard output."""
+    if options.json:
+        _report_plan(plan, options, [edit.path for edit in plan.files], written=False)
+        return
     for edit in plan.files:
         print(f"{'//' if edit.form == 'json' else '#'} {edit.path}")
         print(config_files.write_text(edit.form, edit.all_values))
@@ -163,10 +192,13 @@ def _print_plan(plan: AgentPlan) -> None:
         print(line)
 
 
-def _undo_setup(agent: str, backup: AgentBackup) -> int:
+def _undo_setup(agent: str, backup: AgentBackup, *, as_json: bool) -> int:
     messages = backup.restore()
     if not messages:
         raise InputError(f"`{find_command()} setup {agent}` has changed nothing, or it was taken back already")
+    if as_json:
+        print_json({"agent": agent, "undone": messages})
+        return 0
     for message in messages:
         print_message(message)
     return 0

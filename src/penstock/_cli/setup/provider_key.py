@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock._cli.common_options import find_command, print_message
-from penstock._cli.terminal import Column, print_table
+from penstock._cli.suggestions import suggest
+from penstock._cli.terminal import Column, print_json, print_table
 from penstock._engines.credentials import address_origin
 from penstock._engines.environ import LIVE
 from penstock._http.header_fields import check_key
@@ -30,10 +31,23 @@ TIMEOUT = 20.0  # seconds for the request that checks a key
 _KEY_ACCEPTED = frozenset({"rate-limit", "too-large"})  # refusals that only a known key gets
 
 
-def list_keys() -> int:
+def list_keys(*, as_json: bool) -> int:
     """Prints whose keys are stored, and where. Never prints a key."""
     store = ProviderKeys.of(LIVE)
     rows = store.read()
+    if as_json:
+        fields = [
+            {
+                "provider": name,
+                "stored_in": row.place,
+                "for": row.origin,
+                "added": row.added,
+                "used": not _overruled_by(name),
+            }
+            for name, row in sorted(rows.items())
+        ]
+        print_json(fields)
+        return 0
     if not rows:
         print_message(f"no key is stored: `{find_command()} setup` stores one")
         return 0
@@ -52,10 +66,15 @@ def _overruled_by(name: str) -> str:
     return f"not used: {variable} is set" if variable else ""
 
 
-def remove_key(name: str) -> int:
+def remove_key(name: str, *, as_json: bool) -> int:
     """Removes the stored key of a provider."""
-    if not ProviderKeys.of(LIVE).remove(name):
-        raise InputError(f"no key of {name!r} is stored; `{find_command()} setup --list` shows what is")
+    store = ProviderKeys.of(LIVE)
+    if not store.remove(name):
+        hint = suggest(name, store.read()) or f"; `{find_command()} setup --list` shows what is"
+        raise InputError(f"no key of {name!r} is stored{hint}")
+    if as_json:
+        print_json({"provider": name, "removed": True})
+        return 0
     print_message(f"the key of {name} is removed; running gateways stop using it within a second")
     return 0
 
@@ -70,7 +89,11 @@ def add_key(options: Namespace, config: Config) -> int:
         return 1
     store = ProviderKeys.of(LIVE)
     origin = address_origin(row, config.account(row.name), LIVE)
-    _, why = store.add(row.name, key, origin=origin, keyring=not options.file)
+    stored, why = store.add(row.name, key, origin=origin, keyring=not options.file)
+    if options.json:
+        about = {"provider": row.name, "stored_in": stored.place, "for": origin, "checked": not options.no_check}
+        print_json({**about, "used": not _overruled_by(row.name)})
+        return 0
     where = f"{store.path}, which only you can read ({why})" if why else "the keyring of the system"
     bound = f"; it is sent to {origin} only" if origin else ""
     print_message(f"the key of {row.name} is stored in {where}{bound}")
