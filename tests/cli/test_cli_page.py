@@ -7,6 +7,8 @@ import re
 import pytest
 
 from penstock import _protocols as protocols
+from penstock._cli import COMMANDS, create_parser
+from penstock._cli.chat_commands import COMMANDS as CHAT_COMMANDS
 from tests.cli.command_runner import PROJECT, inside
 
 PAGE = (PROJECT / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -26,13 +28,41 @@ def test_the_json_lines_are_what_is_printed() -> None:
     assert set(shown) <= set(printed)
 
 
-@pytest.mark.parametrize("command", ["translate", "convert", "inspect", "tokens", "models", "providers", "setup"])
+SECTIONS = dict(re.findall(r"^## penstock ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+OTHER_PAGES = "".join(
+    (PROJECT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("journal", "keys", "recording")
+)
+
+
+@pytest.mark.finding("LIB-14")
+def test_the_list_is_that_of_the_parser() -> None:
+    listed = re.findall(r"^    penstock (\w+) +(.+)$", PAGE, re.MULTILINE)
+    assert listed == [(name, does) for name, (_, does) in COMMANDS.items()]
+
+
+@pytest.mark.finding("LIB-14")
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_options_are_those_of_the_command(command: str) -> None:
-    section = PAGE.partition(f"## penstock {command}\n")[2].partition("\n## ")[0]
+    (section,) = (text for title, text in SECTIONS.items() if command in re.findall(r"\w+", title))
+    parser = create_parser(command)[1][command]
+    known = {name for action in parser._actions for name in action.option_strings}
     told = set(re.findall(r"^\| `(--?[a-z-]+)", section, re.MULTILINE))
-    there = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", inside(command, "--help").stdout.decode()))
-    assert told
-    assert told <= there
+    assert told <= known
+    long = {name for name in known - {"--help"} if name.startswith("--")}
+    missing = {name for name in long if f"`{name}" not in PAGE + OTHER_PAGES and f" {name}" not in PAGE + OTHER_PAGES}
+    assert not missing
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str) -> None:
+    text = inside(command, "--help").stdout.decode()
+    assert f"penstock {command} " in text.partition("examples:")[2], text
+
+
+@pytest.mark.finding("LIB-13")
+def test_the_commands_of_a_chat_are_those_there_are() -> None:
+    told = re.findall(r"^\| `(/[a-z]+)", SECTIONS["chat"], re.MULTILINE)
+    assert told == list(CHAT_COMMANDS)
 
 
 def test_the_protocols_are_those_there_are() -> None:

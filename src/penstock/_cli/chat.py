@@ -1,46 +1,60 @@
 """`penstock chat`: a question or a conversation with any model, streamed to the terminal.
 
-A terminal shows thinking dimmed, tool calls and sources on lines of their own, and the usage at the end. A pipe gets
-only the text; the rest goes to standard error.
+The events of an answer are printed by `event_printer`, questions are read by `chat_input`, lines with a slash are run
+by `chat_commands`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
-from penstock import events as ev
-from penstock._cli.common_options import load_config, print_message
+from penstock._cli import INTERRUPTED
+from penstock._cli.chat_commands import complete_line, run_command
+from penstock._cli.chat_files import read_attachment
+from penstock._cli.chat_input import ChatHistory, QuestionReader
+from penstock._cli.common_options import load_config, print_error, print_message
+from penstock._cli.event_printer import EventPrinter, style_text
+from penstock._cli.suggestions import suggest_model
 from penstock._cli.terminal import printable, wants_color
 from penstock._client.api import Client
 from penstock._engines.config import Account, Config
-from penstock.errors import ProviderError
+from penstock._engines.environ import LIVE
+from penstock._engines.model_resolution import resolve_targets
+from penstock.errors import InputError, ProviderError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
+    from penstock import events as ev
     from penstock._client.results import Stream
 
 FAILED = 1
+LEAVE_HINT = "Ctrl-C again, or Ctrl-D, leaves"
 
 
 def run_chat(options: Namespace) -> int:
     """Asks one question, or holds a conversation."""
-    return asyncio.run(_run_chat(options))
+    question = _read_question(options)
+    with asyncio.Runner() as runner:
+        session = runner.run(_open_session(options))
+        try:
+            if question:
+                return runner.run(session.ask(question))
+            return _run_conversation(session, runner)
+        finally:
+            runner.run(session.client.aclose())
 
 
-async def _run_chat(options: Namespace) -> int:
-    printer = EventPrinter(sys.stdout, json=options.json)
-    messages = [{"role": "system", "content": options.system}] if options.system else []
-    async with Client(_load_chat_config(options)) as client:
-        if question := _read_question(options):
-            return await _ask_model(client, options, printer, [*messages, {"role": "user", "content": question}])
-        return await _run_conversation(client, options, printer, messages)
+async def _open_session(options: Namespace) -> ChatSession:
+    """Creates the session where the event loop runs: the client needs it."""
+    return ChatSession(options, _load_chat_config(options))
 
 
 def _load_chat_config(options: Namespace) -> Config:
@@ -57,143 +71,148 @@ def _read_question(options: Namespace) -> str:
     return f"{piped}\n\n{' '.join(options.question)}".strip()
 
 
-async def _run_conversation(
-    client: Client, options: Namespace, printer: EventPrinter, messages: list[dict[str, Any]]
-) -> int:
-    code = 0
+def _run_conversation(session: ChatSession, runner: asyncio.Runner) -> int:
+    """Answers questions until the user leaves. Returns the exit code of the last answer."""
+    history = None if session.options.no_history else ChatHistory.of(os.environ)
+    reader = QuestionReader(history, complete_line)
+    code, interrupted = 0, False
     while True:
         try:
-            question = (await asyncio.to_thread(input, "> ")).strip()
+            question = reader.read()
         except EOFError:
-            question = ""
-        if not question:
+            print(file=sys.stderr)
             return code
-        messages.append({"role": "user", "content": question})
-        code = await _ask_model(client, options, printer, messages)
-        if code == 0:
-            messages.append({"role": "assistant", "content": printer.text or "(nothing)"})
-        else:
-            messages.pop()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+            if interrupted:
+                return INTERRUPTED
+            interrupted = True
+            print_message(LEAVE_HINT)
+            continue
+        interrupted = False
+        if question.startswith("/") and not question.startswith("//"):
+            if run_command(session, question):
+                return code
+        elif question:
+            code, interrupted = _answer(session, runner, question.removeprefix("/") if question[0] == "/" else question)
 
 
-async def _ask_model(client: Client, options: Namespace, printer: EventPrinter, messages: list[dict[str, Any]]) -> int:
-    settings = {
-        "max_completion_tokens": options.max_output,
-        "temperature": options.temperature,
-        "reasoning_effort": options.effort or None,
-    }
-    known = {name: value for name, value in settings.items() if value is not None}
-    stream = client.chat_stream(options.model, messages, engine=options.engine, **known)
+def _answer(session: ChatSession, runner: asyncio.Runner, question: str) -> tuple[int, bool]:
+    """Answers one question. Returns the exit code, and whether Ctrl-C stopped the answer."""
     try:
-        async for batch in stream.batches():
-            printer.print_events(batch)
-    except ProviderError as error:
-        printer.end_line()
+        return runner.run(session.ask(question)), False
+    except KeyboardInterrupt:
+        session.printer.end_answer()
+        print_message(f"stopped; {LEAVE_HINT}")
+        return INTERRUPTED, True
+    except InputError as error:
         print_message(str(error))
-        if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
-        return FAILED
-    _print_footer(stream, printer, verbose=options.verbose)
-    return FAILED if printer.failed else 0
+        return FAILED, False
 
 
-def _print_footer(stream: Stream, printer: EventPrinter, *, verbose: bool) -> None:
-    printer.end_line()
-    reply = stream.reply
-    if reply is None or printer.json:
-        return
-    lines = [f"{reply.provider}/{reply.model}, {reply.engine}: {_format_usage(stream.usage)}"]
-    if verbose:
-        lines += [*reply.record.lines(), *(f"{row.code}: {row.message}" for row in reply.diagnostics)]
-    for line in lines:
-        print(_style_text(printable(line), "dim", on=wants_color(sys.stderr)), file=sys.stderr)
+class ChatSession:
+    """A conversation: the model, the messages so far, and what goes with the next question."""
+
+    def __init__(self, options: Namespace, config: Config) -> None:
+        self.options = options
+        self.client = Client(config)
+        self.printer = EventPrinter(sys.stdout, json=options.json)
+        self.model: str = options.model
+        self.system: str = options.system
+        self.messages: list[Any] = []
+        self.attachments = [read_attachment(Path(path)) for path in options.files or ()]
+        self.tools: list[Callable[..., Any]] = []
+
+    def set_model(self, name: str) -> None:
+        """Asks another model from now on. Raises if there is no such model."""
+        self._check_model(name)
+        self.model = name
+
+    def clear(self) -> None:
+        """Forgets the messages, and files that were not sent."""
+        self.messages, self.attachments = [], []
+
+    def conversation(self) -> list[Any]:
+        """Returns the messages with the system prompt."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return [*system, *self.messages]
+
+    def describe_tools(self) -> list[tuple[str, str]]:
+        """Returns the names of the tools, and the first line of what they do."""
+        return [(tool.__name__, (tool.__doc__ or "").strip().partition("\n")[0]) for tool in self.tools]
+
+    async def ask(self, question: str) -> int:
+        """Asks the model and prints the answer. Returns the exit code. What was answered stays in the conversation."""
+        self._check_model(self.model)
+        text = {"type": "text", "text": question}
+        content: Any = [*self.attachments, text] if self.attachments else question
+        self.messages.append({"role": "user", "content": content})
+        answered = False
+        try:
+            code = await self._print_answer()
+            answered = code == 0
+        finally:
+            self._end_exchange(complete=answered)
+        self.attachments = [] if answered else self.attachments
+        return code
+
+    def _end_exchange(self, *, complete: bool) -> None:
+        """Keeps the answer, also one that was stopped. A question without an answer is forgotten."""
+        if complete or self.printer.text:
+            self.messages.append({"role": "assistant", "content": self.printer.text or "(nothing)"})
+        else:
+            self.messages.pop()
+        self.printer.text = ""
+
+    async def _print_answer(self) -> int:
+        stream = self.client.chat_stream(
+            self.model, self.conversation(), engine=self.options.engine, **self._answer_settings()
+        )
+        try:
+            async for batch in stream.batches():
+                self.printer.print_events(batch)
+        except ProviderError as error:
+            self.printer.end_answer()
+            hint = error.hint
+            if error.kind == "not-found":
+                hint = suggest_model(self.model, self.client.router.config, LIVE).lstrip("; ") or hint
+            print_error(error, FAILED, hint)
+            return FAILED
+        finally:
+            await stream.aclose()
+        self.printer.end_answer()
+        self._print_footer(stream)
+        return FAILED if self.printer.failed else 0
+
+    def _answer_settings(self) -> dict[str, Any]:
+        settings = {
+            "max_completion_tokens": self.options.max_output,
+            "temperature": self.options.temperature,
+            "reasoning_effort": self.options.effort or None,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
+
+    def _check_model(self, name: str) -> None:
+        """Raises for a name that means no model, with a suggestion."""
+        config = self.client.router.config
+        try:
+            resolve_targets(name, config, LIVE)
+        except InputError as error:
+            hint = suggest_model(name, config, LIVE)
+            raise InputError(f"{str(error).partition('. ')[0]}{hint}" if hint else str(error)) from None
+
+    def _print_footer(self, stream: Stream) -> None:
+        reply = stream.reply
+        if reply is None or self.printer.json:
+            return
+        lines = [f"{reply.provider}/{reply.model}, {reply.engine}: {_format_usage(stream.usage)}"]
+        if self.options.verbose:
+            lines += [*reply.record.lines(), *(f"{row.code}: {row.message}" for row in reply.diagnostics)]
+        for line in lines:
+            print(style_text(printable(line), "dim", on=wants_color(sys.stderr)), file=sys.stderr)
 
 
 def _format_usage(usage: ev.Usage | None) -> str:
     names = {"in": "input", "out": "output", "cached": "cached", "written": "written", "reasoning": "reasoning"}
     counts = {label: getattr(usage, name, None) for label, name in names.items()}
     return ", ".join(f"{count} {label}" for label, count in counts.items() if count is not None) or "usage unknown"
-
-
-_CODES = {"dim": 2, "red": 31, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}  # ANSI
-_MAX_INPUT = 400  # characters of a call's input that are shown
-
-
-class EventPrinter:
-    """Prints the events of one answer after another. `text`: the text of the last answer."""
-
-    def __init__(self, output: IO[str], *, json: bool = False) -> None:
-        self._output = output
-        self.json = json
-        self._color = wants_color(output)
-        self._open_kind = ""  # the kind of part whose line is not ended
-        self.text = ""
-        self.failed = False
-
-    def print_events(self, events: Sequence[ev.AnyEvent]) -> None:
-        """Prints a batch and flushes the output."""
-        for event in events:
-            if self.json:
-                self._output.write(msgspec.json.encode(event).decode() + "\n")
-                self.failed = self.failed or isinstance(event, ev.Fault)
-            else:
-                self._print_event(event)
-        self._output.flush()
-
-    def end_line(self) -> None:
-        """Ends the line that is open."""
-        if self._open_kind:
-            self._output.write("\n")
-            self._open_kind = ""
-        self._output.flush()
-
-    def _print_event(self, event: ev.AnyEvent) -> None:
-        """Prints one event. Framing events and deltas of parts that end with their whole content are not shown."""
-        match event:
-            case ev.Start():
-                self.text, self.failed = "", False
-            case ev.TextDelta() | ev.RefusalDelta():
-                self._switch_kind("text")
-                self.text += event.text
-                self._output.write(_printable_text(event.text))
-            case ev.ReasoningDelta() if self._color:
-                self._switch_kind("thinking")
-                self._output.write(_style_text(_printable_text(event.text), "dim", on=True))
-            case ev.CallEnd() | ev.CallCut():
-                runner = "" if event.by == "client" else f", run by the {event.by}"
-                cut = " (cut off: not to be run)" if isinstance(event, ev.CallCut) else ""
-                shown = printable(event.json)[:_MAX_INPUT]
-                self._print_aside(f"tool {printable(event.name)}({shown}){runner}{cut}", "cyan")
-            case ev.Source():
-                title = f"source {printable(event.title or '')} {printable(event.url)}"
-                self._print_aside(title.replace("  ", " "), "blue")
-            case ev.FileStart():
-                self._print_aside(f"file of type {printable(event.media)} {printable(event.url)}".rstrip(), "magenta")
-            case ev.Finish() if event.reason not in {"stop", "calls"}:
-                self._print_aside(f"ended: {event.reason}", "yellow")
-            case ev.Fault():
-                self.failed = True
-                self._print_aside(f"broken off: {event.kind}: {printable(event.message)}", "red")
-            case _:
-                pass
-
-    def _switch_kind(self, kind: str) -> None:
-        if self._open_kind and self._open_kind != kind:
-            self.end_line()
-        self._open_kind = kind
-
-    def _print_aside(self, text: str, style: str) -> None:
-        """Prints a line that is not part of the text: to the terminal if there is one, else to standard error."""
-        self.end_line()
-        output = self._output if self._color or self._output.isatty() else sys.stderr
-        color = self._color if output is self._output else wants_color(sys.stderr)
-        print(_style_text(text, style, on=color), file=output)
-
-
-def _printable_text(text: str) -> str:
-    """Returns the text without control characters that a terminal would obey, except line breaks and tabs."""
-    return "".join(char if char.isprintable() or char in "\n\t" else printable(char) for char in text)
-
-
-def _style_text(text: str, style: str, *, on: bool) -> str:
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if on and text else text
