@@ -16,7 +16,7 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock._cli.chat import ChatSession
+    from penstock._cli.chat_session import ChatSession
 
 
 class ChatCommand(NamedTuple):
