@@ -237,8 +237,10 @@ class Client:
         convert: ConvertOptions = call.convert
         if self._store is not None:
             convert = {**convert, "store": self._store, "tenant": self._tenant}
+        # Without options of their own, calls share the router's plans.
+        options = call.options if call.options.explicit_names() else None
         return await self.router.open(
-            call.request, call.operation, source=call.source, engine=call.engine, options=call.options, convert=convert
+            call.request, call.operation, source=call.source, engine=call.engine, options=options, convert=convert
         )
 
     def map(

@@ -83,8 +83,13 @@ def _check_stream(function: str, asked: object, *, stream: bool) -> None:
     raise InputError(f"stream: {function} {'yields events' if stream else 'returns a complete answer'}; call {other}")
 
 
+_OPTION_NAMES = frozenset({"options", "timeout", "extra_body", "extra_headers"})
+
+
 def take_options(fields: dict[str, Any], defaults: RequestOptions) -> tuple[RequestOptions, str]:
     """Takes the parameters that every call has. Returns the request options and the engine."""
+    if _OPTION_NAMES.isdisjoint(fields):
+        return defaults, fields.pop("engine", "")
     options = RequestOptions.read(fields.pop("options", None))
     own: dict[str, Any] = {}
     if "timeout" in fields:

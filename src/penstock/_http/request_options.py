@@ -5,7 +5,7 @@ These are plain values. `proxy_and_tls` chooses the proxy of a URL and creates t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -16,10 +16,11 @@ from penstock._redaction import MARK, redact, redact_headers
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Mapping
 
 _CHOICES = frozenset({"environment", "none"})
-_EXPLICIT = "explicit"
+_EXPLICIT = "_explicit"
 
 
 class ExplicitFieldsMeta(msgspec.StructMeta):
@@ -30,14 +31,30 @@ class ExplicitFieldsMeta(msgspec.StructMeta):
         def __call__(self, **fields: Any) -> Any:
             return super().__call__(**{_EXPLICIT: frozenset(fields), **fields})
 
+        @property
+        def __signature__(self) -> inspect.Signature:
+            """The signature that users see: without the record."""
+            whole = super().__signature__
+            return whole.replace(parameters=[row for row in whole.parameters.values() if row.name != _EXPLICIT])
+
 
 class ExplicitFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=ExplicitFieldsMeta):
-    """A struct that knows which of its fields were set. `explicit`: their names."""
+    """A struct that knows which of its fields were set."""
 
-    explicit: frozenset[str] = frozenset()
+    if not TYPE_CHECKING:  # it is no parameter for users
+        _explicit: frozenset[str] = frozenset()
+
+    def explicit_names(self) -> frozenset[str]:
+        """Returns the names of the fields that were set."""
+        names: frozenset[str] = getattr(self, _EXPLICIT)
+        return names
 
     def explicit_values(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.explicit}
+        return {name: getattr(self, name) for name in self.explicit_names()}
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name in self.explicit_names())
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class Timeouts(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,7 +78,7 @@ class Timeouts(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def over(self, below: Timeouts) -> Timeouts:
         """Returns these timeouts; those that are not set are taken from `below`."""
-        return replace(below, **self.explicit_values(), explicit=self.explicit | below.explicit)
+        return _merge(below, self, self.explicit_values())
 
     def seconds_by_name(self) -> dict[str, float]:
         """Returns the timeouts by name."""
@@ -128,18 +145,18 @@ class RequestOptions(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_f
         except msgspec.ValidationError as error:
             raise InputError(f"request options: {error}") from None
         if limits:
-            options = replace(options, timeouts=replace(options.timeouts, explicit=frozenset(limits)))
-        return replace(options, explicit=frozenset(fields))
+            options = replace(options, timeouts=_with_explicit(options.timeouts, frozenset(limits)))
+        return _with_explicit(options, frozenset(fields))
 
     def over(self, below: RequestOptions) -> RequestOptions:
         """Returns these options; those that are not set are taken from `below`. Headers and body fields are merged."""
-        if not below.explicit:
+        if not below.explicit_names():
             return self
         merged = self.explicit_values()
         merged["headers"] = merge_headers(below.headers, self.headers)
         merged["extra_body"] = {**below.extra_body, **self.extra_body}
         merged["timeouts"] = self.timeouts.over(below.timeouts)
-        return replace(below, **merged, explicit=self.explicit | below.explicit)
+        return _merge(below, self, merged)
 
     def without_secrets(self) -> dict[str, Any]:
         """Returns the options without secrets."""
@@ -153,11 +170,23 @@ class RequestOptions(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_f
         return {name: hidden.get(name, value) for name, value in asdict(self).items() if name != _EXPLICIT}
 
     def __repr__(self) -> str:
-        shown = (f"{name}={value!r}" for name, value in self.without_secrets().items() if name in self.explicit)
+        shown = (f"{name}={value!r}" for name, value in self.without_secrets().items() if name in self.explicit_names())
         return f"RequestOptions({', '.join(shown)})"
 
     def __rich_repr__(self) -> Any:
         yield from self.without_secrets().items()
+
+
+T = TypeVar("T", bound=ExplicitFields)
+
+
+def _with_explicit(value: T, names: frozenset[str]) -> T:
+    return replace(value, **{_EXPLICIT: names})
+
+
+def _merge(below: T, above: ExplicitFields, fields: Mapping[str, Any]) -> T:
+    """Returns `below` with other fields. A field that is set in either counts as set."""
+    return replace(below, **fields, **{_EXPLICIT: above.explicit_names() | below.explicit_names()})
 
 
 def merge_headers(*rows: Mapping[str, str]) -> dict[str, str]:

@@ -89,7 +89,13 @@ def models(provider: Provider | str) -> Sequence[Model]:
 
 
 def model(provider: Provider | str, id: str) -> Model:
-    """Returns the facts of a model. An unknown model has only its name, and is not an error."""
+    """Returns the facts of a model. An unknown model has only its name, and is not an error.
+
+    A provider's name may be unknown, too, because programs name their own providers. The facts are then those of the
+    model's maker, without prices.
+    """
+    if isinstance(provider, str) and provider not in providers():
+        return _maker_model(provider, id)
     row = provider_of(provider) if isinstance(provider, str) else provider
     known = _table_models(row.name, row.facts or row.name).get(id) or _maker_model(row.name, id)
     return with_configured(known, row.models.get(id))
