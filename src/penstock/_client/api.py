@@ -22,6 +22,7 @@ from penstock._client import embedding_formats
 from penstock._client import parameters as params
 from penstock._client.batch import DEFAULT_CONCURRENCY, Batch, BatchAsker, BatchRequest
 from penstock._client.call_observer import ClientOperations, FetchedAnswer
+from penstock._client.embedding_batches import embed_batches, find_batch_size
 from penstock._client.embedding_formats import Embeddings, Ranking
 from penstock._client.results import Answer, Stream
 from penstock._client.turn_calls import TurnCall, read_turn_call, take_options
@@ -265,11 +266,16 @@ class Client:
     async def embed(
         self, model: str, texts: params.EmbedInput | None = None, **parameters: Unpack[params.EmbedParameters]
     ) -> Embeddings:
-        """Returns a vector for each text."""
+        """Returns a vector for each text. More texts than a request may hold are sent in several requests."""
         params.check_parameters("embed", parameters, params.EmbedParameters, ("model", "texts"))
-        fields = {name: value for name, value in parameters.items() if value is not None}
-        inputs = embedding_formats.read_inputs(texts if texts is not None else fields.pop("input", None))
-        found = await self._fetch("embeddings", embedding_formats.EMBEDDINGS, model, (inputs,), fields)
+        fields: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
+        given = fields.pop("input", None)
+        inputs = embedding_formats.read_inputs(given if texts is None else texts)
+        size = find_batch_size(model, self.router, fields.pop("batch_size", None))
+        return await embed_batches(inputs, size, partial(self._embed, model, fields))
+
+    async def _embed(self, model: str, fields: Mapping[str, Any], texts: Sequence[Any]) -> Embeddings:
+        found = await self._fetch("embeddings", embedding_formats.EMBEDDINGS, model, (texts,), dict(fields))
         return Embeddings(embedding_formats.read_vectors(found["raw"]), **found)
 
     async def rerank(

@@ -16,7 +16,7 @@ from penstock._engines.engine_interface import DecisionLog
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._lenient_fields import Object, as_object, as_objects, get_integer, get_list, get_object
 from penstock.errors import InputError, provider_error
-from penstock.events import Fault, Usage
+from penstock.events import Extra, Fault, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,32 +77,73 @@ def read_inputs(texts: Any) -> list[Any]:
 # ── embeddings ────────────────────────────────────────────────────────────────────────────────────
 
 
+# `input_type` of a call → the word of a format. Other words are sent as they are.
+_INPUT_TYPES = {
+    "cohere": {"query": "search_query", "document": "search_document"},
+    "gemini": {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"},
+}
+
+
+def _take_input_type(more: dict[str, Any], words: str) -> str:
+    asked: str = more.pop("input_type", "")
+    return _INPUT_TYPES[words].get(asked, asked)
+
+
 def _write_openai(model: str, texts: Sequence[str], **more: Any) -> Body:
     return {"model": model, "input": list(texts), **more}
 
 
 def _write_cohere(model: str, texts: Sequence[str], **more: Any) -> Body:
-    return {"model": model, "texts": list(texts), "input_type": "search_document", "embedding_types": ["float"], **more}
+    kind, form = _take_input_type(more, "cohere") or "search_document", more.pop("encoding_format", "float")
+    size = {"output_dimension": more.pop("dimensions")} if "dimensions" in more else {}
+    more.pop("user", None)
+    return {"model": model, "texts": list(texts), "input_type": kind, "embedding_types": [form], **size, **more}
+
+
+def _write_voyage(model: str, texts: Sequence[str], **more: Any) -> Body:
+    """Without `encoding_format`, numbers are returned. https://docs.voyageai.com/reference/embeddings-api"""
+    size = {"output_dimension": more.pop("dimensions")} if "dimensions" in more else {}
+    more.pop("user", None)
+    if more.get("encoding_format") == "float":
+        del more["encoding_format"]
+    return {"model": model, "input": list(texts), **size, **more}
+
+
+def _drop_unknown(more: dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields without those that say only how numbers are written, and for whom."""
+    return {name: value for name, value in more.items() if name not in {"encoding_format", "user"}}
 
 
 def _write_gemini(model: str, texts: Sequence[str], **more: Any) -> Body:
+    more = _drop_unknown(more)
+    kind = _take_input_type(more, "gemini")
     size = {"outputDimensionality": more.pop("dimensions")} if "dimensions" in more else {}
-    rows = [{"model": f"models/{model}", "content": {"parts": [{"text": text}]}, **size, **more} for text in texts]
-    return {"requests": rows}
+    fields = {**({"taskType": kind} if kind else {}), **size, **more}
+    return {
+        "requests": [{"model": f"models/{model}", "content": {"parts": [{"text": text}]}, **fields} for text in texts]
+    }
 
 
 def _write_vertex(_model: str, texts: Sequence[str], **more: Any) -> Body:
+    more = _drop_unknown(more)
+    kind = _take_input_type(more, "gemini")
+    task = {"task_type": kind} if kind else {}
     size = {"parameters": {"outputDimensionality": more.pop("dimensions")}} if "dimensions" in more else {}
-    return {"instances": [{"content": text} for text in texts], **size, **more}
+    return {"instances": [{"content": text, **task} for text in texts], **size, **more}
 
 
-def _write_bedrock(_model: str, texts: Sequence[str], **more: Any) -> Body:
+def _write_bedrock(model: str, texts: Sequence[str], **more: Any) -> Body:
     """Amazon's models take one text, the others a list."""
-    one = {"inputText": texts[0]} if len(texts) == 1 else {"texts": list(texts), "input_type": "search_document"}
-    return {**one, **more}
+    more = _drop_unknown(more)
+    kind = _take_input_type(more, "cohere")
+    if "amazon." in model or (len(texts) == 1 and "cohere." not in model):
+        return {"inputText": texts[0], **more}
+    return {"texts": list(texts), "input_type": kind or "search_document", **more}
 
 
 def _write_watsonx(_model: str, texts: Sequence[str], **more: Any) -> Body:
+    more = _drop_unknown(more)
+    more.pop("input_type", None)
     return {"inputs": list(texts), **more}
 
 
@@ -130,7 +171,7 @@ def read_vectors(answer: Object) -> list[list[float]]:
 
 EMBEDDINGS: dict[str, Callable[..., Body]] = {
     "openai-embeddings": _write_openai,
-    "voyage-embeddings": _write_openai,
+    "voyage-embeddings": _write_voyage,
     "cohere-embeddings": _write_cohere,
     "gemini-embeddings": _write_gemini,
     "vertex-embeddings": _write_vertex,
@@ -170,7 +211,10 @@ _COUNTS = ("prompt_tokens", "input_tokens", "total_tokens", "inputTextTokenCount
 
 
 def read_usage(answer: Object) -> Usage | None:
-    """Returns the tokens that a response counts, under any of the providers' names."""
-    usage = get_object(answer, "usage") or get_object(get_object(answer, "meta"), "billed_units") or answer
+    """Returns the tokens that a response counts, under any of the providers' names, and units that are billed."""
+    billed = get_object(get_object(answer, "meta"), "billed_units")
+    usage = get_object(answer, "usage") or billed or answer
     counts = (get_integer(usage, name) for name in _COUNTS)
-    return next((Usage(count) for count in counts if count is not None), None)
+    count = next((count for count in counts if count is not None), None)
+    extra: Extra | None = {"cohere": {"billed_units": billed}} if billed else None
+    return None if count is None and extra is None else Usage(count, extra=extra)
