@@ -88,7 +88,6 @@ class LoopThread:
         finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
-            loop.close()
 
     def abandon(self, last: Coroutine[Any, Any, None]) -> None:
         """Stops the thread without waiting for it."""
@@ -106,10 +105,15 @@ class LoopThread:
                 raise RuntimeError("the client is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                target = self._loop.run_forever
-                self._thread = threading.Thread(target=target, name="penstock-client", daemon=True)
+                loop = self._loop
+                self._thread = threading.Thread(target=_run_loop, args=(loop,), name="penstock-client", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
 async def _next_item(source: AsyncGenerator[T, None]) -> tuple[T] | None:
