@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock._testing import cassettes
 from penstock.errors import InputError, NetworkError, ProviderError, RateLimited
 from penstock.testing import Cassette, Reply, UnrecordedRequest, Upstream, play, scripted
 
@@ -400,3 +401,16 @@ def test_requests_that_are_not_turns(upstream: Upstream, path: Path) -> None:
 def test_the_sdk_engine_is_not_a_way_around(path: Path) -> None:
     with Cassette(path) as cassette, cassette.sync_client(accounts(None)) as client, pytest.raises(UnrecordedRequest):
         client.chat("openai/gpt-4o", "a", engine="sdk")
+
+
+def test_a_response_that_is_too_large_is_recorded_in_part(
+    upstream: Upstream, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cassettes, "MAX_EXCHANGE_BYTES", 1000)
+    upstream.script(Reply.text("word " * 100).slow(0))
+    cassette, client = recording(upstream, path)
+    with cassette, client:
+        assert len("".join(client.chat_stream("openai/gpt-4o", "a").text())) == 500
+    response = json.loads(path.read_text(encoding="utf-8"))["exchanges"][0]["response"]
+    assert response["complete"] is False
+    assert len("".join(response.get("text", []))) <= 1000

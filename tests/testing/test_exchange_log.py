@@ -105,3 +105,13 @@ def test_no_key_of_this_machine_is_sent(monkeypatch: pytest.MonkeyPatch) -> None
     with scripted("At six.", keep_alive=False) as up, up.sync_client() as client:
         client.chat("openai/gpt-4o", "?")
         assert "sk-live" not in repr(up.last.headers)
+
+
+def test_only_what_was_sent_is_in_the_log() -> None:
+    reply = Reply.text("word " * 50, usage=(5, 50)).disconnect(after=0.5)
+    with scripted(reply, keep_alive=False) as up, up.sync_client({"retries": 0}) as client:
+        list(client.chat_stream("openai/gpt-4o", "?"))
+        turn = up.turns[0]
+        assert 10 < len(turn.text) < 200
+        assert turn.fault is not None
+        assert up.usage.input is None

@@ -203,11 +203,12 @@ def test_headers_are_kept_by_name() -> None:
         "anthropic-beta": "x",
     }
     assert ExchangeRedactor().redact_headers(sent) == {"anthropic-beta": "x", "content-type": "application/json"}
-    assert set(credentials_of({"x-api-key": "abc", "authorization": "Bearer def"}, "https://h/?key=ghi")) == {
+    assert set(credentials_of({"x-api-key": "abc", "authorization": "Bearer def"}, "https://h/?key=g%2Bi")) == {
         "abc",
         "Bearer def",
         "def",
-        "ghi",
+        "g%2Bi",
+        "g+i",
     }
 
 
@@ -223,6 +224,20 @@ def test_fields_that_name_an_account() -> None:
         "token": "word",
     }
     assert hidden == 3
+
+
+def test_a_secret_in_the_tokens_of_log_probabilities() -> None:
+    tokens = [
+        {"token": text, "logprob": -0.1, "bytes": list(text.encode())}
+        for text in ("It", " is", " sk", "-proj", f"-{'x1' * 8}", " !")
+    ]
+    body = msgspec.json.encode({"choices": [{"logprobs": {"content": tokens}}]})
+    cleaned, hidden = ExchangeRedactor().redact_response(body, "application/json")
+    content = msgspec.json.decode(cleaned)["choices"][0]["logprobs"]["content"]
+    assert hidden == 1
+    assert [(row["token"], row["bytes"] is None) for row in content] == [
+        ("It", False), (" is", False), (" [secret]", True), ("", True), ("", True), (" !", False),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("data", [b'{"text":"my key is %b"}', b"my key is %b", b"\xff\x00 my key is %b"])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from penstock import events as ev
 from penstock._http.request_options import RequestOptions
+from penstock._testing.dialects import find_dialect
 from penstock.errors import (
     AuthError,
     BadAnswer,
@@ -20,7 +22,8 @@ from penstock.errors import (
     TimedOut,
 )
 from penstock.request import Call, Reasoning, Text
-from penstock.testing import Dialect, RecordingHeader, Reply, Upstream, play, wire, write_recording
+from penstock.testing import Dialect, RecordingHeader, Reply, Upstream, play, scripted, wire, write_recording
+from tests.cli.command_runner import inside
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -253,6 +256,23 @@ def up_protocol(model: str) -> str:
     }.get(protocol, protocol)
 
 
+@pytest.mark.finding("LIB-8")
+@pytest.mark.parametrize("protocol", ["openai-chat", "responses", "anthropic", "gemini", "bedrock", "cohere", "ollama"])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "body"])
+def test_a_tape_of_the_command_line(tmp_path: Path, protocol: str, stream: bool) -> None:
+    """`penstock record` knows the bytes alone: no content type, and the protocol only if it can be told."""
+    path, data = tmp_path / "answer.tape", wire("tools", protocol, stream=stream)
+    assert inside("record", str(path), "--quiet", given=data).returncode == 0
+
+    async def scene(up: Upstream, client: Client) -> None:
+        assert (await ask(client, MODELS[protocol], stream=stream)).calls[0].name == "read_gauge"
+        assert up.requests[0].answer_data == data
+        up.script(Reply.tape(path, protocol="anthropic"))
+        assert (await ask(client, MODELS["anthropic"], stream=stream)).calls[0].name == "read_gauge"
+
+    running(scene, Reply.tape(path))
+
+
 def test_a_tape_of_an_error(tmp_path: Path) -> None:
     body = Reply.rate_limit("openai-chat").data
     path = _tape(tmp_path, "openai-chat", [(0.0, body)], status=429)
@@ -262,3 +282,41 @@ def test_a_tape_of_an_error(tmp_path: Path) -> None:
             await client.chat("openai/gpt-4o", "?")
 
     running(scene, Reply.tape(path), config={"retries": 0})
+
+
+# ── dialects ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "body", "dialect"),
+    [
+        ("/v1/chat/completions", "", {"stream": True}, Dialect("openai-chat", stream=True)),
+        ("/v1/chat/completions", "", {}, Dialect("openai-chat")),
+        ("/openai/deployments/d/chat/completions", "api-version=1", {}, Dialect("openai-chat")),
+        ("/v1/completions", "", {"stream": True}, Dialect("completions", stream=True)),
+        ("/v1/fim/completions", "", {}, Dialect("openai-chat")),
+        ("/v1/responses", "", {"stream": False}, Dialect("responses")),
+        ("/v1/messages", "beta=true", {"stream": True}, Dialect("anthropic", stream=True)),
+        ("/v1beta/models/g:generateContent", "", {}, Dialect("gemini")),
+        ("/v1beta/models/g:streamGenerateContent", "alt=sse", {}, Dialect("gemini", stream=True)),
+        ("/v1beta/models/g:streamGenerateContent", "", {}, Dialect("gemini", stream=True, framing="jsonarray")),
+        ("/model/m/converse-stream", "", {}, Dialect("bedrock", stream=True)),
+        ("/api/chat", "", {}, Dialect("ollama", stream=True)),
+        ("/api/chat", "", {"stream": False}, Dialect("ollama")),
+        ("/v2/chat", "", None, Dialect("cohere")),
+        ("/v1/embeddings", "", {}, None),
+        ("/v1/models", "", None, None),
+        ("/v1/messages/count_tokens", "", {}, None),
+    ],
+)
+def test_the_dialect_of_a_request(path: str, query: str, body: Any, dialect: Dialect | None) -> None:
+    assert find_dialect(path, query, body) == dialect
+
+
+def test_a_stream_of_gemini_as_a_json_array() -> None:
+    with scripted("At six.", keep_alive=False) as up:
+        answer = httpx.post(
+            f"{up.url}/v1beta/models/g:streamGenerateContent", json={"contents": [{"parts": [{"text": "?"}]}]}
+        )
+        assert isinstance(answer.json(), list)
+        assert up.turns[0].text == "At six."

@@ -10,6 +10,7 @@ records everything anew. Secrets are removed before the file is written (`exchan
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 CassetteMode: TypeAlias = Literal["none", "once", "new", "all"]
 MatchRule: TypeAlias = Literal["request", "order"]
+MAX_EXCHANGE_BYTES = 64 * 2**20  # of a response's body
 _MIN_SECRET = 8  # characters of a variable's value that is taken for a secret
 _SHOWN_DIFFERENCES = 10  # that a message shows
 
@@ -58,8 +60,9 @@ class OpenExchange:
         self.secrets = secrets
         self.headers: dict[str, str] = {}
         self.chunks: list[tuple[float, bytes]] = []
-        self.complete = True
-        self.is_finished = False
+        self.complete: bool = True
+        self.is_finished: bool = False
+        self._size = 0
         self._began = time.perf_counter()
 
     def set_head(self, status: int, headers: Mapping[str, str]) -> None:
@@ -68,13 +71,15 @@ class OpenExchange:
         self.logged.answer_type = self.headers.get("content-type", "")
 
     def add_chunk(self, data: bytes) -> None:
-        if not self.is_finished:
+        """Adds bytes of the body. What is over the limit is not recorded, and the exchange is incomplete."""
+        self._size += len(data)
+        if not self.is_finished and self._size <= MAX_EXCHANGE_BYTES:
             self.chunks.append((time.perf_counter() - self._began, data))
 
     def finish(self, *, complete: bool) -> None:
         """Ends the exchange. `complete`: the body came to its end."""
         if not self.is_finished:
-            self.is_finished, self.complete = True, complete
+            self.is_finished, self.complete = True, complete and self._size <= MAX_EXCHANGE_BYTES
             self.logged.answer_data = b"".join(data for _, data in self.chunks)
 
 
@@ -313,7 +318,7 @@ class Cassette(ExchangeLog):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.close()
+        await asyncio.to_thread(self.close)
 
 
 def _target(url: str) -> str:

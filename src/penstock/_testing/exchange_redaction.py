@@ -13,7 +13,7 @@ import struct
 from base64 import b64decode, b64encode
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
@@ -52,7 +52,7 @@ def credentials_of(headers: Mapping[str, str], url: str = "") -> list[str]:
     values = [value for name, value in headers.items() if is_secret_name(name)]
     found = [_CREDENTIAL.sub("", value) for value in values]
     found += [value for name, value in _query_fields(url) if is_secret_name(name) and value]
-    return [*values, *found]
+    return [*values, *found, *map(unquote, found)]
 
 
 class ExchangeRedactor:
@@ -164,6 +164,8 @@ class ExchangeRedactor:
             for (number, container, place), (text, begun) in zip(places, _cut_spans(texts, spans), strict=True):
                 if container[place] != text:
                     container[place] = text
+                    if place == "token" and "bytes" in container:  # of log probabilities
+                        container["bytes"] = None
                     yield number, begun
 
     # ── text ──────────────────────────────────────────────────────────────────────────────────────
@@ -295,10 +297,11 @@ def _string_places(document: list[Any]) -> Iterator[tuple[Any, Any, Any]]:
             rows = list(enumerate(get_list({"": value}, "")))
         inner: list[tuple[Any, tuple[Any, ...]]] = []
         for place, one in rows:
+            step = place if isinstance(place, str) else "*"  # items of a list continue each other: tokens, for example
             if isinstance(one, str):
-                yield (*path, place), value, place
+                yield (*path, step), value, place
             else:
-                inner.append((one, (*path, place)))
+                inner.append((one, (*path, step)))
         waiting += reversed(inner)
 
 

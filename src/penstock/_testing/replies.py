@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from penstock._replay.wire_encoding import JSON, encode_events, error_body, media_type
+from penstock._detect import guess
+from penstock._framing import detect as detect_framing
+from penstock._replay.wire_encoding import JSON, MEDIA_TYPES, encode_events, error_body, media_type
 from penstock._store.recordings import read_recording
 from penstock._testing import reply_content
 from penstock._testing.dialects import Dialect
+from penstock._testing.reply_content import decode_events
 from penstock.errors import InputError
 from penstock.events import AnyEvent, Fault, FaultKind, Reason, Start
 
@@ -122,18 +125,15 @@ class Reply(msgspec.Struct, frozen=True):
         `speed` 1 waits as the provider did, 2 half as long; 0 does not wait. With `protocol` the answer is translated.
         """
         recording = read_recording(Path(path))
-        header = recording.header
-        kind = {name.lower(): value for name, value in header.headers.items()}.get("content-type", "")
+        header, data = recording.header, recording.data
+        kept = {name.lower(): value for name, value in header.headers.items() if name.lower() not in _DROPPED_HEADERS}
+        kind = kept.setdefault("content-type", _detect_type(data))
         if protocol and protocol != header.protocol:
-            events = reply_content.decode_events(Dialect(header.protocol), recording.data, kind)
-            return cls(status=header.status, events=tuple(events), protocol=protocol)
-        chunks = recording.chunks
-        starts = [0.0, *(at for at, _ in chunks)]
+            source = Dialect(header.protocol or guess(data))
+            return cls(status=header.status, events=tuple(decode_events(source, data, kind)), protocol=protocol)
+        starts = [0.0, *(at for at, _ in recording.chunks)]
         times = tuple(max(now - before, 0.0) / speed for before, now in pairwise(starts)) if speed else ()
-        kept = {name: value for name, value in header.headers.items() if name.lower() not in _DROPPED_HEADERS}
-        if not kind:
-            kept["content-type"] = media_type(header.protocol) if header.protocol else JSON
-        return cls(tuple(data for _, data in chunks), header.status, kept, times=times)
+        return cls(tuple(chunk for _, chunk in recording.chunks), header.status, kept, times=times)
 
     @classmethod
     def of(
@@ -264,6 +264,15 @@ class Reply(msgspec.Struct, frozen=True):
 
     def _failure_step(self) -> Step:
         return self.failure if self.failure in ("cut", "stall") else self.noise
+
+
+def _detect_type(data: bytes) -> str:
+    """Returns the content type of an answer by its bytes."""
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return MEDIA_TYPES[detect_framing(data) or "ndjson"]
+    return JSON
 
 
 def split_at(data: bytes, *positions: int) -> list[bytes]:

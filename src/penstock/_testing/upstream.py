@@ -187,10 +187,10 @@ class Upstream(ExchangeLog):
                 received.sent += len(step)
             elif isinstance(step, float | int):
                 await asyncio.sleep(step)
-            elif step == "cut":
-                return self._drop(request)
             else:
-                await asyncio.sleep(self._patience)
+                received.answer_data = reply.data[: received.sent]
+                if step == "stall":
+                    await asyncio.sleep(self._patience)
                 return self._drop(request)
         await response.write_eof()
         return response
