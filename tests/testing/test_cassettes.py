@@ -167,6 +167,18 @@ def test_new_replays_and_adds(upstream: Upstream, path: Path) -> None:
     upstream.assert_request_count(2)
 
 
+@each_dialect
+def test_new_needs_no_key_for_what_is_recorded(upstream: Upstream, path: Path, model: str) -> None:
+    upstream.script("At six.")
+    cassette, client = recording(upstream, path)
+    with cassette, client:
+        client.chat(model, "a")
+    name = model.partition("/")[0]
+    config = {"providers": {name: {"base_url": "http://127.0.0.1:9/v1", "settings": {"region": "eu-north-1"}}}}
+    with Cassette(path, "new") as cassette, cassette.sync_client(config, env={}) as client:
+        assert client.chat(model, "a").text == "At six."
+
+
 def test_all_records_anew(upstream: Upstream, path: Path) -> None:
     counting(upstream)
     record(upstream, path, "a", "b")
@@ -238,6 +250,10 @@ def test_by_order_bodies_do_not_count(upstream: Upstream, path: Path) -> None:
         record(upstream, path, "x", "y", "z", match="order")
 
 
+def without_messages(body: Any) -> Any:
+    return {**body, "messages": []}
+
+
 def test_what_does_not_count_in_a_body(upstream: Upstream, path: Path) -> None:
     counting(upstream)
     cassette, client = recording(upstream, path)
@@ -254,7 +270,7 @@ def test_what_does_not_count_in_a_body(upstream: Upstream, path: Path) -> None:
     assert again({"seed": 2}, ignore=["seed"])
     assert again({"seed": 1}, "It is 11:00. a", ignore=["messages.0.content"])
     assert again({"seed": 1}, "It is 11:00. a", ignore=["messages.*.content"])
-    assert again({"seed": 1}, "It is 11:00. a", normalize=lambda body: {**body, "messages": []})
+    assert again({"seed": 1}, "It is 11:00. a", normalize=without_messages)
 
 
 def test_the_message_shows_the_nearest_request_and_the_difference(upstream: Upstream, path: Path) -> None:
@@ -362,8 +378,11 @@ def test_answers_that_come_at_once_keep_the_order_of_their_requests(upstream: Up
             tasks.append(asyncio.ensure_future(client.chat("openai/gpt-4o", "fast")))
             return [answer.text for answer in await asyncio.gather(*tasks)]
 
-    with Cassette(path, "once") as cassette:
-        assert asyncio.run(ask(cassette, accounts(upstream))) == ["slow", "fast"]
+    async def record() -> list[str]:
+        async with Cassette(path, "once") as cassette:
+            return await ask(cassette, accounts(upstream))
+
+    assert asyncio.run(record()) == ["slow", "fast"]
     rows = json.loads(path.read_text(encoding="utf-8"))["exchanges"]
     assert [row["request"]["json"]["messages"][0]["content"] for row in rows] == ["slow", "fast"]
     with Cassette(path) as cassette:
@@ -388,7 +407,7 @@ def test_requests_that_are_not_turns(upstream: Upstream, path: Path) -> None:
     vectors = {"data": [{"index": 0, "embedding": [1.0, 0.5]}], "usage": {"prompt_tokens": 1}}
     models = {"data": [{"id": "gpt-4o", "object": "model"}]}
     upstream.script(lambda seen: Reply.body(models if seen.method == "GET" else vectors))
-    results = []
+    results: list[Any] = []
     for up in (upstream, None):
         cassette = Cassette(path, "once")
         with cassette, cassette.sync_client(accounts(up)) as client:

@@ -174,6 +174,41 @@ def test_the_environment_for_sdks(upstream: Upstream, tmp_path: Path) -> None:
     upstream.assert_request_count(1)
 
 
+def test_a_test_without_a_network(tmp_path: Path) -> None:
+    tests = """
+        import asyncio
+        import socket
+        import httpx
+        import pytest
+        import penstock
+
+        def test_local(penstock_no_network, penstock_upstream, penstock_sync_client):
+            penstock_upstream.script("At six.")
+            assert penstock_sync_client.chat("openai/gpt-4o", "?").text == "At six."
+            assert httpx.post(penstock_upstream.base_url("openai") + "/responses", json={"input": "?"}).status_code == 200
+
+        def test_remote(penstock_no_network):
+            with pytest.raises(OSError, match="must not connect to 192.0.2.1:443"):
+                socket.create_connection(("192.0.2.1", 443), timeout=1)
+
+        def test_hidden(penstock_no_network):
+            async def ask():
+                config = {"providers": {"openai": {"base_url": "http://192.0.2.1/v1", "key": "k"}}, "retries": 0}
+                async with penstock.Client(config, options={"proxy": "none"}) as client:
+                    await client.chat("openai/gpt-4o", "?")
+            with pytest.raises(penstock.ProviderError):
+                asyncio.run(ask())
+
+        def test_after():
+            assert "connect" not in vars(socket.socket)
+    """
+    done = run_pytest(tmp_path, files={"test_app.py": tests})
+    assert done.code == 1
+    assert "4 passed, 2 errors" in done.text, done.text
+    assert "the test tried to connect to 192.0.2.1:443" in done.text
+    assert "the test tried to connect to 192.0.2.1:80" in done.text
+
+
 def test_help_and_markers(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--help", files={})
     assert "--penstock-record={none,once,new,all}" in done.text

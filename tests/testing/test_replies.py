@@ -118,7 +118,8 @@ def test_errors_in_every_dialect(model: str, reply: Reply, error: type[ProviderE
         if error is RateLimited:
             assert caught.value.retry_after == 20
         elif error is not NetworkError:
-            assert caught.value.message == {AuthError: "who are you?", Overloaded: "busy"}.get(error, "no such field")
+            words: dict[type[ProviderError], str] = {AuthError: "who are you?", Overloaded: "busy"}
+            assert caught.value.message == words.get(error, "no such field")
         assert up.turns == []
 
     running(scene, reply, config={"retries": 0})

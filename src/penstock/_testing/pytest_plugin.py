@@ -136,3 +136,14 @@ def penstock_sdk_environment(request: pytest.FixtureRequest, monkeypatch: pytest
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     return variables
+
+
+@pytest.fixture
+def penstock_no_network() -> Generator[None]:
+    """Refuses connections to other machines. The test fails if there was one, also if the program hides the error."""
+    from penstock._testing.network_guard import refuse_network  # noqa: PLC0415 — the plugin must load fast
+
+    with refuse_network() as refused:
+        yield
+    if refused:
+        pytest.fail(f"the test tried to connect to {', '.join(dict.fromkeys(refused))}", pytrace=False)
