@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MODEL = "openai/gpt-4o"
 USAGE = ev.Usage(1000, 100)
-TURN = [
+TURN: list[ev.AnyEvent] = [
     ev.Start("id-1", "gpt-4o-2024"),
     ev.TextStart(0),
     ev.TextDelta(0, "12 "),
@@ -29,7 +29,7 @@ STREAM = Reply.of("openai-chat", TURN)
 WHOLE = Reply.of("openai-chat", TURN, stream=False)
 
 
-def by_stream(events: list[Any] | None = None) -> Callable[[Any], Reply]:
+def by_stream(events: list[ev.AnyEvent] | None = None) -> Callable[[Any], Reply]:
     """A reply in the form that the request asks for."""
     turn = events or TURN
 

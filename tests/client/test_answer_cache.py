@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.row("Y3"), pytest.mark.finding("LIB-8")]
-RICH = [
+RICH: list[ev.AnyEvent] = [
     ev.Start("id-1", "gpt-4o-2024", 1700000000),
     ev.ReasoningStart(0),
     ev.ReasoningDelta(0, "hm"),
@@ -91,7 +91,7 @@ def test_a_call_may_leave_the_cache_out_or_renew_it() -> None:
     answers = iter("abcdef")
 
     def reply(request: Any) -> Reply:
-        turn = [*TURN[:2], ev.TextDelta(0, next(answers)), *TURN[4:]]
+        turn: list[ev.AnyEvent] = [*TURN[:2], ev.TextDelta(0, next(answers)), *TURN[4:]]
         return Reply.of("openai-chat", turn, stream=bool(request.json.get("stream")))
 
     async def scene(_: Upstream, client: Client) -> None:
@@ -107,9 +107,9 @@ def test_a_call_may_leave_the_cache_out_or_renew_it() -> None:
     run(scene, reply, cache=MemoryCache())
 
 
-LENGTH = [*TURN[:-1], ev.Finish("length")]
-FILTER = [*TURN[:-1], ev.Finish("filter")]
-EMPTY = [TURN[0], ev.Usage(1, 0), ev.Finish("stop")]
+LENGTH: list[ev.AnyEvent] = [*TURN[:-1], ev.Finish("length")]
+FILTER: list[ev.AnyEvent] = [*TURN[:-1], ev.Finish("filter")]
+EMPTY: list[ev.AnyEvent] = [TURN[0], ev.Usage(1, 0), ev.Finish("stop")]
 CUT = Reply.of("openai-chat", TURN).data.index(b"metres")
 FAULTY: dict[str, Any] = {
     "an error": Reply.error("openai-chat", 400),
@@ -132,7 +132,7 @@ def test_what_is_incomplete_is_never_stored(name: str, stream: bool) -> None:
     reply, cache = FAULTY[name], MemoryCache()
 
     async def scene(up: Upstream, client: Client) -> None:
-        for _ in range(2):
+        for _number in range(2):
             try:
                 answer = await (client.chat_stream(MODEL, "?").turn() if stream else client.chat(MODEL, "?"))
                 assert not answer.cached
@@ -281,7 +281,7 @@ class OddCache(BrokenCache):
 @pytest.mark.parametrize("cache", [BrokenCache(), OddCache()])
 def test_a_broken_cache_breaks_no_call(cache: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(up: Upstream, client: Client) -> None:
-        for _ in range(2):
+        for _number in range(2):
             assert (await client.chat(MODEL, "?")).text == "12 metres"
         assert len(up.requests) == 2
 
@@ -292,8 +292,8 @@ def test_a_broken_cache_breaks_no_call(cache: Any, caplog: pytest.LogCaptureFixt
 
 def test_a_call_that_has_no_key_is_sent() -> None:
     async def scene(up: Upstream, client: Client) -> None:
-        for _ in range(2):
-            answer = await client.chat(MODEL, "?", convert={"count": len})
+        for _number in range(2):
+            answer = await client.chat(MODEL, "?", convert={"count": lambda _: 1})
             assert not answer.cached or len(up.requests) == 1
         assert (await client.chat(MODEL, "?", cache=True)).text
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.row("Y3"), pytest.mark.finding("LIB-8")]
 
 
 def say(text: str, request: Any) -> Reply:
-    turn = [*TURN[:2], ev.TextDelta(0, text), *TURN[4:]]
+    turn: list[ev.AnyEvent] = [*TURN[:2], ev.TextDelta(0, text), *TURN[4:]]
     return Reply.of("openai-chat", turn, stream=bool(request.json.get("stream")))
 
 
@@ -146,7 +146,7 @@ def test_wrong_input() -> None:
         ]
         for requests, more, message in wrong:
             with pytest.raises(InputError, match=message):
-                client.map(requests, model=MODEL, **more)
+                _batch = client.map(requests, model=MODEL, **more)
         assert await client.map([], model=MODEL) == []
 
         def broken() -> Iterator[str]:

@@ -160,7 +160,7 @@ def test_a_broken_hook_breaks_nothing(name: str, asynchronous: bool, caplog: pyt
         raise RuntimeError("the hook is broken")
 
     async def scene(_: Upstream, client: Client) -> None:
-        for _ in range(3):
+        for _number in range(3):
             assert (await client.chat(MODEL, "?")).text == "12 metres"
         assert client.spending.total.calls == 3
 

@@ -124,7 +124,7 @@ def test_usage_in_detail(collected: Collected) -> None:
         assert found["gen_ai.usage.cache_read.input_tokens"] == 10
         assert found["gen_ai.usage.cache_creation.input_tokens"] == 20
 
-    turn = [*TURN[:-2], usage, ev.Finish("stop")]
+    turn: list[ev.AnyEvent] = [*TURN[:-2], usage, ev.Finish("stop")]
     run(scene, Reply.of("anthropic", turn, stream=False))
 
 
@@ -134,7 +134,7 @@ def test_spans_are_below_the_callers(collected: Collected) -> None:
     async def scene(_: Upstream, client: Client) -> None:
         with tracer.start_as_current_span("outer"):
             await client.chat(MODEL, "?")
-            async for _ in client.chat_stream(MODEL, "?"):
+            async for _event in client.chat_stream(MODEL, "?"):
                 pass
             await client.map(["a", "b"], model=MODEL)
         [outer] = [span for span in collected.spans if span.name == "outer"]
@@ -195,14 +195,13 @@ def test_a_retry_is_one_span(collected: Collected) -> None:
 
 def test_a_stored_answer_has_no_tokens(collected: Collected) -> None:
     async def scene(_: Upstream, client: Client) -> None:
-        for _ in range(2):
+        for _number in range(2):
             await client.chat(MODEL, "?")
-        _, second = map(attributes, collected.spans)
+        second = attributes(collected.spans[1])
         assert second["penstock.cached"] is True
         assert "gen_ai.usage.input_tokens" not in second
         assert "server.address" not in second
-        [tokens, _] = collected.metrics()["gen_ai.client.token.usage"]
-        assert tokens.count == 1
+        assert [one.count for one in collected.metrics()["gen_ai.client.token.usage"]] == [1, 1]
 
     run(scene, cache=MemoryCache())
 
@@ -254,7 +253,7 @@ def test_metrics(collected: Collected) -> None:
 
 # ── content ───────────────────────────────────────────────────────────────────────────────────────
 
-CALLING = [
+CALLING: list[ev.AnyEvent] = [
     *TURN[:-2],
     ev.CallStart(1, "call_1", "measure"),
     ev.CallEnd(1, "call_1", "measure", '{"a":1}'),
@@ -266,7 +265,7 @@ CALLING = [
 @pytest.mark.parametrize("how", ["parameter", "variable"])
 def test_content_on_request(collected: Collected, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(_: Upstream, client: Client) -> None:
-        messages = [
+        messages: list[dict[str, Any]] = [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": f"How deep? My key is {KEY}"},
             {

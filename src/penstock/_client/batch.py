@@ -51,7 +51,7 @@ class RateGate:
     """Limits how many requests for one model run at once. Halved by a rate limit, raised by successes."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.limit = float(most)
+        self.limit: float = float(most)
         self._most, self._clock = most, clock
         self._running = 0
         self._epoch = 0  # rises with each slowdown
@@ -98,7 +98,8 @@ class BatchAsker:
     """Asks one request of a batch. `model` and `parameters` are those of `map`."""
 
     def __init__(self, chat: Callable[..., Awaitable[Answer]], model: str, parameters: Mapping[str, Any]) -> None:
-        self._chat, self.model, self._parameters = chat, model, dict(parameters)
+        self._chat, self._parameters = chat, dict(parameters)
+        self.model: str = model
 
     def model_of(self, request: Any) -> str:
         """Returns the name of the model that is asked."""

@@ -50,8 +50,12 @@ class ClientOperations:
         self.router = router
         self.prices: PriceList = PriceList(router.config, parameters.get("prices"))
         self.spending: UsageTracker = UsageTracker(self.prices, parameters.get("budget"))
-        names = ("on_request", "on_event", "on_finish", "on_decision")
-        self.hooks: ClientHooks = ClientHooks(*(parameters.get(name) for name in names))
+        self.hooks: ClientHooks = ClientHooks(
+            parameters.get("on_request"),
+            parameters.get("on_event"),
+            parameters.get("on_finish"),
+            parameters.get("on_decision"),
+        )
         if self.hooks.has_decision:
             router.add_observer(self.hooks.decision)
         self.cache: AnswerCache | None = _open_cache(parameters, router)

@@ -56,7 +56,8 @@ class Cost(float):
         more = other if isinstance(other, Cost) else Cost(other)
         return Cost(*(one + two for one, two in zip(self.parts, more.parts, strict=True)))
 
-    __radd__ = __add__
+    def __radd__(self, other: float, /) -> Cost:
+        return self + other
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}={getattr(self, name):.6g}" for name in ("input", "output", "cached", "written"))
