@@ -12,7 +12,7 @@ from penstock.testing import Reply, Upstream
 from tests.engines.router_setup import VENDORS, quick, router
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
 MODEL = "openai/gpt-4o"
 USAGE = ev.Usage(1000, 100)
@@ -42,7 +42,7 @@ def by_stream(events: list[ev.AnyEvent] | None = None) -> Callable[[Any], Reply]
 @asynccontextmanager
 async def upstream_client(
     *replies: Any, router_config: dict[str, Any] | None = None, **parameters: Any
-) -> AsyncIterator[tuple[Upstream, Client]]:
+) -> AsyncGenerator[tuple[Upstream, Client]]:
     async with Upstream(*(replies or (by_stream(),))) as up:
         made = router(dict.fromkeys(VENDORS, up), **(router_config or {}))
         async with Client(router=made, options=quick(), **parameters) as client:

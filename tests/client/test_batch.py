@@ -101,7 +101,7 @@ def test_results_as_they_finish() -> None:
         return say(question, request)
 
     async def scene(_: Upstream, client: Client) -> None:
-        seen = []
+        seen: list[tuple[int, str]] = []
         async for item in client.map(["slow", "quick"], model=MODEL):
             assert isinstance(item, BatchItem)
             seen.append((item.index, item.result().text))
@@ -258,7 +258,7 @@ def test_the_gate_halves_once_and_rises_again() -> None:
             gate.speed_up()
         assert gate.limit == 8
         for _ in range(10):
-            gate.slow_down(gate._epoch, 0.0)
+            gate.slow_down(gate.epoch, 0.0)
         assert gate.limit == 1
 
     asyncio.run(scene())
@@ -277,8 +277,8 @@ def test_a_model_that_is_limited_does_not_slow_others() -> None:
         requests = [{**body("x"), "model": f"openai/{name}"} for name in ("limited", "other") * 4]
         batch = client.map(requests, concurrency=4)
         await batch
-        assert batch._gates["openai/other"].limit == 4
-        assert batch._gates["openai/limited"].limit < 4
+        assert batch.limits["openai/other"] == 4
+        assert batch.limits["openai/limited"] < 4
 
     run(scene, reply)
 
@@ -346,7 +346,7 @@ def test_leaving_the_loop_leaves_nothing_running(how: str) -> None:
 
 def test_a_slow_reader_holds_the_batch_back() -> None:
     """A million requests do not pile up behind a reader that takes its time."""
-    taken = []
+    taken: list[int] = []
 
     def questions() -> Iterator[str]:
         for number in range(1_000_000):

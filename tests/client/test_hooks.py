@@ -18,6 +18,8 @@ from tests.client.observed_client import MODEL, STREAM, TURN, by_stream, run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock._engines.engine_interface import Decision
+
 pytestmark = [pytest.mark.row("Y3"), pytest.mark.finding("LIB-7")]
 NAMES = ("on_request", "on_event", "on_finish", "on_decision")
 
@@ -183,7 +185,11 @@ def test_decisions_of_a_retry_are_heard_at_once() -> None:
         assert [one.what for one in answer.record.decisions] == heard
 
     replies = (Reply.rate_limit("openai-chat", retry_after=0), by_stream())
-    run(scene, *replies, on_decision=lambda decision: heard.append(decision.what))
+
+    def hear(decision: Decision) -> None:
+        heard.append(decision.what)
+
+    run(scene, *replies, on_decision=hear)
 
 
 def test_a_closed_client_hears_nothing_of_its_router() -> None:
@@ -191,10 +197,11 @@ def test_a_closed_client_hears_nothing_of_its_router() -> None:
     heard: list[str] = []
 
     async def scene(_: Upstream, client: Client) -> None:
-        other = Client(router=client.router, on_decision=lambda one: heard.append(one.what))
-        await other._operations.aclose()
+        async with Client(router=client.router, on_decision=lambda one: heard.append(one.what)):
+            await client.chat(MODEL, "?")
+        assert heard == ["route", "open"]
         await client.chat(MODEL, "?")
-        assert not heard
+        assert heard == ["route", "open"]
 
     run(scene)
 
@@ -203,7 +210,8 @@ def test_the_same_without_await() -> None:
     listener = Listener("slow")
     with scripted(STREAM, Reply.error("openai-chat", 401)) as up:
         config = {"providers": {"openai": {"base_url": f"{up.url}/v1", "key": "k"}}}
-        with SyncClient(config, env={}, **listener.hooks) as client:  # type: ignore[arg-type]
+        hooks: Any = listener.hooks
+        with SyncClient(config, env={}, **hooks) as client:
             assert "".join(client.chat_stream(MODEL, "?").text()) == "12 metres"
             with pytest.raises(AuthError):
                 client.chat(MODEL, "?")

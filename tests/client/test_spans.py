@@ -49,8 +49,8 @@ class Collected:
         return span
 
     def metrics(self) -> dict[str, list[Any]]:
-        data = self.reader.get_metrics_data()
-        found = data.resource_metrics[0].scope_metrics[0].metrics if data is not None else []
+        data: Any = self.reader.get_metrics_data()
+        found: list[Any] = data.resource_metrics[0].scope_metrics[0].metrics if data is not None else []
         return {metric.name: list(metric.data.data_points) for metric in found}
 
 

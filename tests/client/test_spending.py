@@ -136,12 +136,16 @@ def test_a_stream_that_is_left_early_counts_what_is_known() -> None:
     run(scene, Reply.of("anthropic", early).stall(after=-40))
 
 
-def test_steps_and_embeddings_count() -> None:
+def test_embeddings_count() -> None:
     body = {"data": [{"index": 0, "embedding": [0.5]}], "usage": {"prompt_tokens": 1_000_000}, "model": "m"}
 
     async def scene(_: Upstream, client: Client) -> None:
-        await client.embed("openai/text-embedding-3-small", "x")
-        assert client.spending.total.cost == pytest.approx(0.02)
+        found = await client.embed("openai/text-embedding-3-small", "x")
+        assert found.cost == client.spending.total.cost == pytest.approx(0.02)
+        found = await client.embed("openai/text-embedding-3-small", ["x", "y"], batch_size=1)
+        assert found.cost == pytest.approx(0.04)
+        assert client.spending.total.cost == pytest.approx(0.06)
+        assert (await client.embed("openai/unheard-of", "x")).cost is None
 
     run(scene, Reply.body(body))
 

@@ -320,8 +320,9 @@ class Client:
             answer = embedding_formats.decode_answer(data)
             return FetchedAnswer(job, record, answer, embedding_formats.read_usage(answer))
 
-        job, record, answer, usage = await self._operations.fetch(operation, model, send)
-        return {"model": job.model, "usage": usage, "raw": answer, "provider": job.provider.name, "record": record}
+        (job, record, answer, usage), cost = await self._operations.fetch(operation, model, send)
+        known = {"model": job.model, "usage": usage, "raw": answer, "provider": job.provider.name, "record": record}
+        return {**known, "cost_parts": None if cost is None else cost.parts}
 
     async def list_models(self, provider: str = "", **parameters: Unpack[params.ListModelsParameters]) -> list[Model]:
         """Returns the models that a provider lists; without a name, those of all configured providers.

@@ -54,7 +54,7 @@ class RateGate:
         self.limit: float = float(most)
         self._most, self._clock = most, clock
         self._running = 0
-        self._epoch = 0  # rises with each slowdown
+        self.epoch: int = 0  # rises with each slowdown
         self._resume_at = 0.0
         self._waiters: set[asyncio.Future[None]] = set()
 
@@ -66,7 +66,7 @@ class RateGate:
                 await asyncio.sleep(pause)
             elif self._running < max(int(self.limit), 1):
                 self._running += 1
-                return self._epoch
+                return self.epoch
             else:
                 waiter = asyncio.get_running_loop().create_future()
                 self._waiters.add(waiter)
@@ -85,8 +85,8 @@ class RateGate:
     def slow_down(self, epoch: int, pause: float) -> None:
         """A rate limit: nothing starts for so many seconds. Of requests that ran together, one halves the limit."""
         self._resume_at = max(self._resume_at, self._clock() + pause)
-        if epoch == self._epoch:
-            self._epoch += 1
+        if epoch == self.epoch:
+            self.epoch += 1
             self.limit = max(self.limit / 2, 1.0)
 
     def speed_up(self) -> None:
@@ -164,6 +164,11 @@ class Batch:
             raise InputError("a batch can be read once")
         self._items = self._run()
         return self._items
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """How many requests may run at once now, by model."""
+        return {model: max(int(gate.limit), 1) for model, gate in self._gates.items()}
 
     async def aclose(self) -> None:
         """Ends all requests that run."""

@@ -14,7 +14,7 @@ from penstock._client.costs import Cost, PriceList, UsageTracker
 from penstock._client.hooks import CallReport, ClientHooks
 from penstock._client.results import build_answer
 from penstock._client.span_content import finish_reason, write_input, write_output
-from penstock._client.spans import CallSpan, server_attributes
+from penstock._client.spans import CallSpan, is_observed, server_attributes
 from penstock.errors import InputError, ProviderError
 from penstock.events import Fault
 
@@ -70,10 +70,12 @@ class ClientOperations:
         """Returns the observer of a turn."""
         return CallObserver(self, call)
 
-    async def fetch(self, operation: str, model: str, send: Callable[[], Awaitable[FetchedAnswer]]) -> FetchedAnswer:
+    async def fetch(
+        self, operation: str, model: str, send: Callable[[], Awaitable[FetchedAnswer]]
+    ) -> tuple[FetchedAnswer, Cost | None]:
         """Sends a request that is not a turn, within the budget and with a span. Counts its usage."""
         self.spending.check_budget()
-        span = CallSpan(operation, model) if self.tracing else None
+        span = CallSpan(operation, model) if self.tracing and is_observed() else None
         try:
             with span.activate() if span is not None else nullcontext():
                 found = await send()
@@ -91,7 +93,7 @@ class ClientOperations:
             }
             more["penstock.tries"] = record.tries or None
             span.end(provider=job.provider.name, model=job.model, usage=usage, **more)
-        return found
+        return found, cost
 
     async def aclose(self) -> None:
         """Waits for hooks that still run."""
@@ -138,7 +140,7 @@ class CallObserver:
         """Returns the reply once it has begun. The error of a request that fails is reported and raised."""
         operations, request = self._operations, self._call.request
         self._started = time.monotonic()
-        if operations.tracing:
+        if operations.tracing and is_observed():
             self._span = CallSpan(self._call.operation, request.model, request)
             if operations.traces_content and self._span.recording:
                 self._span.set_content(write_input(request))

@@ -6,7 +6,7 @@ The gateway uses the same functions for its journal. Prices are dollars for a mi
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -30,6 +30,9 @@ _MAX_PRICES = 1000  # models whose prices are cached; clients of a gateway choos
 log = logging.getLogger("penstock.client")
 
 
+CostParts: TypeAlias = tuple[float, float, float, float]  # dollars: input, output, cached, written
+
+
 class Cost(float):
     """US dollars. The parts are `input` (neither cached nor written), `output`, `cached` and `written`."""
 
@@ -47,7 +50,7 @@ class Cost(float):
         return self
 
     @property
-    def parts(self) -> tuple[float, float, float, float]:
+    def parts(self) -> CostParts:
         """Input, output, cached, written."""
         return self.input, self.output, self.cached, self.written
 

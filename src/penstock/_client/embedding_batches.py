@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock._client.costs import sum_costs
 from penstock._client.embedding_formats import Embeddings
 from penstock._engines.engine_interface import DecisionLog
 from penstock._engines.model_resolution import resolve_targets
@@ -87,6 +88,7 @@ def _join(results: list[Embeddings]) -> Embeddings:
         sum(one.tries for one in records),
     )
     counts = [one.usage.input for one in results if one.usage is not None and one.usage.input is not None]
+    cost = sum_costs(one.cost for one in results)
     return Embeddings(
         [vector for one in results for vector in one.vectors],
         first.model,
@@ -94,4 +96,5 @@ def _join(results: list[Embeddings]) -> Embeddings:
         [one.raw for one in results],
         first.provider,
         record,
+        None if cost is None else cost.parts,
     )

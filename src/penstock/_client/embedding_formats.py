@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from penstock._client.costs import Cost, CostParts
 from penstock._engines.engine_interface import DecisionLog
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._lenient_fields import Object, as_object, as_objects, get_integer, get_list, get_object
@@ -33,6 +34,12 @@ class Embeddings(msgspec.Struct, omit_defaults=True):
     raw: Any = None
     provider: str = ""
     record: DecisionLog | None = None  # the router's decisions
+    cost_parts: CostParts | None = None
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost in US dollars; None if the usage or the price is unknown."""
+        return None if self.cost_parts is None else Cost(*self.cost_parts)
 
 
 class Ranked(msgspec.Struct):
@@ -52,6 +59,12 @@ class Ranking(msgspec.Struct, omit_defaults=True):
     raw: Any = None
     provider: str = ""
     record: DecisionLog | None = None
+    cost_parts: CostParts | None = None
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost in US dollars; None if the usage or the price is unknown."""
+        return None if self.cost_parts is None else Cost(*self.cost_parts)
 
 
 def decode_answer(data: bytes) -> Any:

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from penstock import _protocols as protocols
 from penstock._bridge import encoding, write_body
-from penstock._client.costs import Cost
+from penstock._client.costs import Cost, CostParts
 from penstock._client.display import Displayed, build_answer_timeline, build_stream_timeline, show_events
 from penstock._diagnostics import Diagnostic
 from penstock._engines.engine_interface import DecisionLog  # noqa: TC001 — msgspec reads the annotation
@@ -36,7 +36,7 @@ class Answer(Displayed, Turn):
     record: DecisionLog | None = None
     diagnostics: list[Diagnostic] = msgspec.field(default_factory=list[Diagnostic])
     cached: bool = False
-    cost_parts: tuple[float, float, float, float] | None = None  # dollars: input, output, cached, written
+    cost_parts: CostParts | None = None
 
     @property
     def cost(self) -> Cost | None:

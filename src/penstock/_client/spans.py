@@ -107,6 +107,11 @@ def error_type(error: BaseException | Fault) -> str:
     return kind or type(error).__qualname__
 
 
+def is_observed() -> bool:
+    """True if the program uses OpenTelemetry."""
+    return "opentelemetry.trace" in sys.modules or "opentelemetry.metrics" in sys.modules
+
+
 class CallSpan:
     """The span and the metrics of one call. Without OpenTelemetry in the program nothing happens.
 
