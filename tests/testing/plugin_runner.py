@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -19,7 +20,6 @@ CONFIG = """
 addopts = --strict-markers --strict-config -p no:cacheprovider
 filterwarnings = error
 """
-# The SDKs of vendors and pytest's own options may warn of each other; those tests say so.
 
 
 class PytestRun(NamedTuple):
@@ -36,7 +36,7 @@ def run_pytest(folder: Path, *words: str, files: dict[str, str], **variables: st
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text), encoding="utf-8")
     env = environment(**variables)
-    env["PYTHONPATH"] = f"{_installed(folder)}:{env['PYTHONPATH']}"
+    env["PYTHONPATH"] = f"{_installed(folder)}{os.pathsep}{env['PYTHONPATH']}"
     env.pop("PYTEST_ADDOPTS", None)
     command = [sys.executable, "-m", "pytest", "-rA", *words]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)

@@ -368,25 +368,37 @@ def test_times_are_recorded_and_kept(upstream: Upstream, path: Path, monkeypatch
     assert sum(waits) == pytest.approx(response["times"][-1][0], abs=0.01)
 
 
+class SignallingCassette(Cassette):
+    """Sets an event when a request has its place in the cassette."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.asked: asyncio.Event = asyncio.Event()
+
+    def start(self, *args: Any, **more: Any) -> Any:
+        self.asked.set()
+        return super().start(*args, **more)
+
+    def replay(self, *args: Any, **more: Any) -> Any:
+        found = super().replay(*args, **more)
+        if found is not None:
+            self.asked.set()
+        return found
+
+
 def test_answers_that_come_at_once_keep_the_order_of_their_requests(upstream: Upstream, path: Path) -> None:
     upstream.script(lambda seen: Reply.text(seen.prompt).delayed(0.2 if seen.prompt == "slow" else 0))
 
-    async def ask(cassette: Cassette, config: Any) -> list[str]:
-        async with cassette.client(config) as client:
-            tasks = [asyncio.ensure_future(client.chat("openai/gpt-4o", "slow"))]
-            await asyncio.sleep(0.05)  # the first request is on its way, or answered
-            tasks.append(asyncio.ensure_future(client.chat("openai/gpt-4o", "fast")))
-            return [answer.text for answer in await asyncio.gather(*tasks)]
+    async def ask(mode: str, config: Any) -> list[str]:
+        async with SignallingCassette(path, mode) as cassette, cassette.client(config) as client:
+            first = asyncio.ensure_future(client.chat("openai/gpt-4o", "slow"))
+            await cassette.asked.wait()
+            return [answer.text for answer in await asyncio.gather(first, client.chat("openai/gpt-4o", "fast"))]
 
-    async def record() -> list[str]:
-        async with Cassette(path, "once") as cassette:
-            return await ask(cassette, accounts(upstream))
-
-    assert asyncio.run(record()) == ["slow", "fast"]
+    assert asyncio.run(ask("once", accounts(upstream))) == ["slow", "fast"]
     rows = json.loads(path.read_text(encoding="utf-8"))["exchanges"]
     assert [row["request"]["json"]["messages"][0]["content"] for row in rows] == ["slow", "fast"]
-    with Cassette(path) as cassette:
-        assert asyncio.run(ask(cassette, accounts(None))) == ["slow", "fast"]
+    assert asyncio.run(ask("none", accounts(None))) == ["slow", "fast"]
 
 
 def test_a_stream_that_the_program_leaves(upstream: Upstream, path: Path) -> None:
