@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-LIMIT = 30.0  # seconds; nothing here takes one
+LIMIT = 20.0  # seconds; nothing here takes one
 UP, LEFT, CTRL_C, CTRL_D, TAB, ENTER = b"\x1b[A", b"\x1b[D", b"\x03", b"\x04", b"\t", b"\r"
 _CODES = re.compile(rb"\x1b(?:\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>()][AB0]?)")
 

@@ -264,3 +264,11 @@ def test_thinking_is_marked_in_a_terminal_without_colours(tmp_path: Path) -> Non
         terminal.wait_for("(thinking) ")
         assert terminal.wait() == 0
         assert terminal.screen.count(b"(thinking)") == 1
+
+
+def test_the_cost_is_in_the_last_line(up: Upstream, tmp_path: Path) -> None:
+    path = tmp_path / "made.toml"
+    url = f'base_url = "{up.url}/v1"\nkey = "k"\n'
+    path.write_text(f"[providers.mine]\n{url}[providers.mine.models.m.prices]\ninput = 1.0\noutput = 10.0\n")
+    done = inside("chat", "mine/m", "hi", "--config", str(path))
+    assert done.stderr.decode() == "mine/m, native: 0 in, 52 out, $0.00052\n"

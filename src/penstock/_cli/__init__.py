@@ -115,7 +115,7 @@ def _run_command(arguments: list[str]) -> int:
     try:
         options, unknown = parser.parse_known_args(arguments)
         if unknown:
-            _refuse_words(commands[options.command] if options.command else parser, unknown)
+            _take_words(commands[options.command] if options.command else parser, options, unknown)
     except UsageError as error:
         _print_error(error.program, str(error), kind="UsageError", as_json=wants_json(arguments))
         return BAD_INPUT
@@ -135,8 +135,15 @@ def _set_message_format(*, as_json: bool) -> None:
     set_message_format(as_json=as_json)
 
 
-def _refuse_words(parser: argparse.ArgumentParser, unknown: list[str]) -> NoReturn:
-    """Raises for options and words that a command does not take. Names the closest option."""
+def _take_words(parser: argparse.ArgumentParser, options: argparse.Namespace, unknown: list[str]) -> None:
+    """Adds words after an option to an argument that takes several: argparse takes only those before the first option.
+
+    Raises for options and words that a command does not take. Names the closest option.
+    """
+    several = [action for action in parser._actions if action.nargs == "*" and not action.option_strings]  # noqa: SLF001
+    if several and not any(word.startswith("-") for word in unknown):
+        setattr(options, several[0].dest, [*getattr(options, several[0].dest), *unknown])
+        return
     from penstock._cli.suggestions import suggest
 
     option = next((word[2:].partition("=")[0] for word in unknown if word.startswith("--")), "")

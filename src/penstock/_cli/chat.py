@@ -88,11 +88,13 @@ def _run_conversation(session: ChatSession, runner: asyncio.Runner) -> int:
 def _answer(session: ChatSession, runner: asyncio.Runner, question: str) -> tuple[int, bool]:
     """Answers one question. Returns the exit code, and whether Ctrl-C stopped the answer."""
     try:
-        return runner.run(session.ask(question)), False
+        code = runner.run(session.ask(question))
     except KeyboardInterrupt:
         session.printer.end_answer()
-        print_message(f"stopped; {LEAVE_HINT}")
-        return INTERRUPTED, True
+        code = INTERRUPTED
     except InputError as error:
         print_message(str(error))
         return FAILED, False
+    if code == INTERRUPTED:
+        print_message(f"stopped; {LEAVE_HINT}")
+    return code, code == INTERRUPTED

@@ -107,7 +107,7 @@ def _save(session: ChatSession, path: str) -> bool:
     if not path:
         raise InputError("/save needs the path of a file")
     file = Path(path).expanduser()
-    data = msgspec.json.format(msgspec.json.encode(session.conversation()), indent=2) + b"\n"
+    data = msgspec.json.format(msgspec.json.encode(session.to_json()), indent=2) + b"\n"
     with file.open("xb") as output:
         output.write(data)
     print_message(f"{printable(path)}: {len(session.messages)} messages")

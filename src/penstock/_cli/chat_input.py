@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock._cli.common_options import print_message
 from penstock._redaction import redact
 from penstock._store import provider_keys
 from penstock._store.sqlite import data_folder
+from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -56,8 +58,8 @@ class ChatHistory:
                 entries = [*self.read(), redact(question)][-MAX_ENTRIES:]
                 data = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
                 provider_keys.replace_file(self.path, data)
-        except OSError as error:
-            print(f"penstock: the history cannot be written: {error.strerror}", file=sys.stderr)
+        except (OSError, InputError) as error:
+            print_message(f"the history cannot be written: {error}")
 
 
 def _decode_entry(line: bytes) -> str:
@@ -86,10 +88,6 @@ class QuestionReader:
         if text.strip() and self._readline is not None:
             self._readline.add_history(text)
         return text.strip()
-
-    def ask(self, question: str) -> str:
-        """Returns the answer to a question of ours, which is not kept in the history."""
-        return self._input(question).strip()
 
     def _read_question(self) -> str:
         line = self._input(PROMPT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +15,20 @@ from penstock._cli.terminal import printable, wants_color
 from penstock._client.api import Client
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import resolve_targets
+from penstock._messages.convert import convert_request
+from penstock._messages.request_codecs import reader
 from penstock.errors import InputError, ProviderError
+from penstock.request import Message, Request, Text
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from penstock import events as ev
-    from penstock._client.results import Stream
+    from penstock._client.results import Answer, Stream
     from penstock._engines.config import Config
+    from penstock.events import Usage
 
+_PROTOCOL = "openai-chat"  # of questions and of saved conversations
 FAILED = 1
 
 
@@ -36,7 +41,7 @@ class ChatSession:
         self.printer = EventPrinter(sys.stdout, json=options.json)
         self.model: str = options.model
         self.system: str = options.system
-        self.messages: list[Any] = []
+        self.messages: list[Message] = []
         self.attachments = [read_attachment(Path(path)) for path in options.files or ()]
         self.tools: list[Callable[..., Any]] = []
 
@@ -49,10 +54,15 @@ class ChatSession:
         """Forgets the messages, and files that were not sent."""
         self.messages, self.attachments = [], []
 
-    def conversation(self) -> list[Any]:
+    def conversation(self) -> list[Message]:
         """Returns the messages with the system prompt."""
-        system = [{"role": "system", "content": self.system}] if self.system else []
-        return [*system, *self.messages]
+        return [*([Message("system", [Text(text=self.system)])] if self.system else []), *self.messages]
+
+    def to_json(self) -> list[Any]:
+        """Returns the conversation as messages of OpenAI's Chat API."""
+        request = Request(model=self.model, messages=self.conversation())
+        messages: list[Any] = convert_request(request, _PROTOCOL, _PROTOCOL).body["messages"]
+        return messages
 
     def describe_tools(self) -> list[tuple[str, str]]:
         """Returns the names of the tools, and the first line of what they do."""
@@ -63,31 +73,37 @@ class ChatSession:
         self._check_model(self.model)
         text = {"type": "text", "text": question}
         content: Any = [*self.attachments, text] if self.attachments else question
-        self.messages.append({"role": "user", "content": content})
-        answered = False
+        before = list(self.messages)
+        body = {"model": self.model, "messages": [{"role": "user", "content": content}]}
+        self.messages += reader(_PROTOCOL)(body).messages
+        self.printer.text, code = "", FAILED
         try:
             code = await self._print_answer()
-            answered = code == 0
         finally:
-            self._end_exchange(complete=answered)
-        self.attachments = [] if answered else self.attachments
+            if code and self.printer.text:  # an answer that was stopped, or broke off
+                self.messages.append(Message("assistant", [Text(text=self.printer.text)]))
+            elif code:
+                self.messages = before  # a question without an answer is forgotten
+        if not code:
+            self.attachments = []
         return code
 
-    def _end_exchange(self, *, complete: bool) -> None:
-        """Keeps the answer, also one that was stopped. A question without an answer is forgotten."""
-        if complete or self.printer.text:
-            self.messages.append({"role": "assistant", "content": self.printer.text or "(nothing)"})
-        else:
-            self.messages.pop()
-        self.printer.text = ""
-
     async def _print_answer(self) -> int:
-        stream = self.client.chat_stream(
-            self.model, self.conversation(), engine=self.options.engine, **self._answer_settings()
-        )
+        stream = self.client.chat_stream(self.model, self.conversation(), **self._answer_settings())
+        if code := await self._print_events(stream):
+            return code
+        answer = await stream.turn()
+        self.messages.append(answer.message)
+        reply = await stream.open()
+        self._print_footer(f"{reply.provider}/{reply.model}, {reply.engine}", answer.usage, answer.cost, [answer])
+        return 0
+
+    async def _print_events(self, events: Stream) -> int:
+        """Prints an answer as it comes. Returns the exit code."""
         try:
-            async for batch in stream.batches():
-                self.printer.print_events(batch)
+            async with aclosing(events.batches()) as batches:
+                async for batch in batches:
+                    self.printer.print_events(batch)
         except ProviderError as error:
             self.printer.end_answer()
             hint = error.hint
@@ -95,17 +111,16 @@ class ChatSession:
                 hint = suggest_model(self.model, self.client.router.config, LIVE).lstrip("; ") or hint
             print_error(error, FAILED, hint)
             return FAILED
-        finally:
-            await stream.aclose()
         self.printer.end_answer()
-        self._print_footer(stream)
         return FAILED if self.printer.failed else 0
 
     def _answer_settings(self) -> dict[str, Any]:
+        options = self.options
         settings = {
-            "max_completion_tokens": self.options.max_output,
-            "temperature": self.options.temperature,
-            "reasoning_effort": self.options.effort or None,
+            "max_output_tokens": options.max_output,
+            "temperature": options.temperature,
+            "reasoning_effort": options.effort or None,
+            "engine": options.engine or None,
         }
         return {name: value for name, value in settings.items() if value is not None}
 
@@ -118,18 +133,23 @@ class ChatSession:
             hint = suggest_model(name, config, LIVE)
             raise InputError(f"{str(error).partition('. ')[0]}{hint}" if hint else str(error)) from None
 
-    def _print_footer(self, stream: Stream) -> None:
-        reply = stream.reply
-        if reply is None or self.printer.json:
+    def _print_footer(self, who: str, usage: Usage | None, cost: float | None, answers: Sequence[Answer]) -> None:
+        """Prints who answered, the tokens and the cost; with `--verbose`, how the answers came to be."""
+        if self.printer.json:
             return
-        lines = [f"{reply.provider}/{reply.model}, {reply.engine}: {_format_usage(stream.usage)}"]
-        if self.options.verbose:
-            lines += [*reply.record.lines(), *(f"{row.code}: {row.message}" for row in reply.diagnostics)]
+        lines = [f"{who}: {_format_usage(usage)}{f', {_format_cost(cost)}' if cost is not None else ''}"]
+        for answer in answers if self.options.verbose else ():
+            lines += answer.record.lines() if answer.record is not None else []
+            lines += [f"{row.code}: {row.message}" for row in answer.diagnostics]
         for line in lines:
             print(style_text(printable(line), "dim", on=wants_color(sys.stderr)), file=sys.stderr)
 
 
-def _format_usage(usage: ev.Usage | None) -> str:
+def _format_usage(usage: Usage | None) -> str:
     names = {"in": "input", "out": "output", "cached": "cached", "written": "written", "reasoning": "reasoning"}
     counts = {label: getattr(usage, name, None) for label, name in names.items()}
     return ", ".join(f"{count} {label}" for label, count in counts.items() if count is not None) or "usage unknown"
+
+
+def _format_cost(dollars: float) -> str:
+    return f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.6f}".rstrip("0").rstrip(".")

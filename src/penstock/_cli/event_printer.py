@@ -33,7 +33,8 @@ class EventPrinter:
         self._sources: dict[str, str] = {}  # by address
         self.text = ""
         self.failed = False
-        self.hides_calls = False  # calls of the client's tools are shown when they are run
+        self.own_tools: frozenset[str] = frozenset()  # that this program runs
+        self.hides_calls = False  # calls of these tools are shown when the user is asked
 
     def print_events(self, events: Sequence[ev.AnyEvent]) -> None:
         """Prints a batch and flushes the output."""
@@ -75,9 +76,10 @@ class EventPrinter:
                 self._output.write(style_text(label + _printable_text(event.text), "dim", on=self._color))
             case ev.CallEnd() | ev.CallCut():
                 self._print_call(event)
-            case ev.Source():
-                if len(self._sources) < _MAX_SOURCES:
-                    self._sources.setdefault(event.url or event.title or event.filename or event.quote, event.title)
+            case ev.Result():
+                self._print_result(event)
+            case ev.Source() if len(self._sources) < _MAX_SOURCES:
+                self._sources.setdefault(event.url or event.title or event.filename or event.quote, event.title)
             case ev.FileStart():
                 self._print_aside(f"file of type {printable(event.media)} {printable(event.url)}".rstrip(), "magenta")
             case ev.Finish() if event.reason not in {"stop", "calls"}:
@@ -89,12 +91,17 @@ class EventPrinter:
                 pass
 
     def _print_call(self, event: ev.CallEnd | ev.CallCut) -> None:
-        is_cut = isinstance(event, ev.CallCut)
-        if self.hides_calls and event.by == "client" and not is_cut:
-            return  # it is shown when it is run
-        runner = "" if event.by == "client" else f", run by the {event.by}"
+        is_cut, is_own = isinstance(event, ev.CallCut), event.name in self.own_tools
+        if self.hides_calls and is_own and not is_cut:
+            return
+        runner = "" if is_own or event.by == "client" else f", run by the {event.by}"
         cut = " (cut off: not to be run)" if is_cut else ""
         self._print_aside(f"tool {format_call(event.name, event.json)}{runner}{cut}", "cyan")
+
+    def _print_result(self, event: ev.Result) -> None:
+        outcome = "failed" if event.failed else "gave"
+        text = truncate(printable(event.json[: 4 * _MAX_INPUT]), _MAX_INPUT)
+        self._print_aside(f"{printable(event.name) or 'the tool'} {outcome} {text}", "dim")
 
     def _switch_kind(self, kind: str) -> None:
         if self._open_kind and self._open_kind != kind:
