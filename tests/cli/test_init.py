@@ -66,7 +66,8 @@ def test_the_defaults_are_valid_and_all_comments_are_settings(here: Path) -> Non
     )
     path = here / "other.toml"
     path.write_text(switched_on)
-    done = inside("serve", "--check", "--config", str(path), **{**BARE, "MY_KEY": "x", "ANTHROPIC_API_KEY": "x"})
+    env: dict[str, Any] = {**BARE, "MY_KEY": "x", "ANTHROPIC_API_KEY": "x"}
+    done = inside("serve", "--check", "--config", str(path), **env)
     assert done.returncode == 0, done.stderr.decode()
 
 
