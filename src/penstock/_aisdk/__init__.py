@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.events import Extra, Reason
 
 SDK = "aisdk"
+UI_STREAM = "uistream"
 PENSTOCK = "penstock"  # our key in provider metadata
 OPAQUE_TYPE = "data-penstock-opaque"  # opaque state in UI streams: every page keeps data parts and sends them back
 INCOMPLETE_CALL = "the call never became whole"

@@ -43,6 +43,7 @@ class UiEncoder(ChunkEncoder):
     def _reset_turn(self) -> None:
         self._reset_parts()
         self._step_waits = False
+        self._continues = False  # the message before goes on
         self._usage: ev.Usage | None = None
 
     # ── the message ───────────────────────────────────────────────────────────────────────────────
@@ -57,11 +58,16 @@ class UiEncoder(ChunkEncoder):
         metadata.update(lenient.get_object(sdk_extra(event.extra), "messageMetadata"))
         # without an id the page creates one
         self._send("start", **({"messageId": id} if id else {}), **({"messageMetadata": metadata} if metadata else {}))
-        self._send("start-step")
+        # Results for the calls of a message that goes on come before its next step.
+        self._continues = bool(sdk_extra(event.extra).get("continues"))
+        if not self._continues:
+            self._send("start-step")
 
     def _write_step(self, event: ev.Step) -> None:
         if event.number == 1:
-            return  # it started with the message
+            if self._continues:
+                self._send("start-step")
+            return  # else it started with the message
         self._flush_calls()
         self._step_waits = True
         self._start_waiting_step()
@@ -134,7 +140,8 @@ class UiEncoder(ChunkEncoder):
         value = event.json if is_text else raw_json(event.json)
         # the page keeps the metadata and sends it back with its messages
         fields = {**self._head_fields(event, form="text" if is_text else ""), "input": value}
-        if sdk_extra(event.extra).get("sdk") and event.index in self._delta_heads:
+        fields_of_sdk = sdk_extra(event.extra)
+        if fields_of_sdk.get("sdk") and not fields_of_sdk.get("running") and event.index in self._delta_heads:
             del self._delta_heads[event.index]
             self._pending_calls[event.id] = ("tool-input-available", fields)
         else:
@@ -153,6 +160,8 @@ class UiEncoder(ChunkEncoder):
 
     def _write_result(self, event: ev.Result) -> None:
         call = self._calls.get(event.call)
+        if call is None and sdk_extra(event.extra).get("continues"):
+            call = {}
         if call is None:
             self.report_loss("orphan-result")
             return
