@@ -122,6 +122,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retry: Retry = Retry()
     local: bool = False  # runs on the user's machine
     facts: str = ""  # its name in the table of models, if it is another
+    similar_to: str = ""  # the provider of the table that a custom one is like
     names: tuple[str, ...] = ()  # its other names
     models: dict[str, ConfiguredModel] = {}  # facts of models that the configuration gives
     keys_url: str = ""  # the page where keys are created
@@ -216,6 +217,7 @@ def custom(name: str, base_url: str, *, like: str = COMPATIBLE, **fields: Any) -
     """Returns a provider that is not in the table, by its URL. `fields` are those of `Provider`, as in TOML."""
     base: Object = {**_merged_row(like), "settings": {}, "names": (), "keys_url": ""}
     row: Object = {"name": name, "title": name, "base_url": base_url.rstrip("/"), "env": [], "optional": True}
+    row["similar_to"] = like
     try:
         return _build_provider(_merge_rows(base, {**row, **fields}))
     except msgspec.ValidationError as error:
