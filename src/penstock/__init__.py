@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from penstock import errors, events
     from penstock._bridge import bridge, translate
     from penstock._client.api import Client, LlmApi
+    from penstock._client.function_tools import FunctionTool, tool
+    from penstock._client.mcp_servers import McpServer
     from penstock._client.results import Answer, Stream
+    from penstock._client.run import Run
     from penstock._client.sync_client import SyncClient, SyncStream
     from penstock._detect import guess
     from penstock._diagnostics import Diagnostic
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from penstock._pipeline import Hop, Pipe, Stage
     from penstock._protocols import decoder, encoder
     from penstock._stream_trace import tracer
-    from penstock.errors import PenstockError, ProviderError, StreamFault
+    from penstock.errors import InvalidOutput, PenstockError, ProviderError, StreamFault, ToolError
     from penstock.events import Usage
     from penstock.messages import convert_messages
     from penstock.request import Message, Request, Tool, Turn
@@ -35,7 +38,10 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "_bridge": "bridge translate",
     "_client.api": "Client LlmApi",
+    "_client.function_tools": "FunctionTool tool",
+    "_client.mcp_servers": "McpServer",
     "_client.results": "Answer Stream",
+    "_client.run": "Run",
     "_client.sync_client": "SyncClient SyncStream",
     "_detect": "guess",
     "_diagnostics": "Diagnostic",
@@ -44,7 +50,7 @@ _EXPORTS = {
     "_pipeline": "Hop Pipe Stage",
     "_protocols": "decoder encoder",
     "_stream_trace": "tracer",
-    "errors": "PenstockError ProviderError StreamFault",
+    "errors": "InvalidOutput PenstockError ProviderError StreamFault ToolError",
     "events": "Usage",
     "messages": "convert convert_messages",
     "request": "Message Request Tool Turn",
@@ -54,11 +60,12 @@ _EXPORTS = {
 _MODULE_OF_NAME = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 _MODULES = ("errors", "events")
 __all__ = [
-    "Answer", "Client", "DataPart", "Diagnostic", "Hop", "HybridTokenEstimator", "LlmApi", "Message", "PenstockError",
-    "Pipe", "ProviderError", "Request", "RequestOptions", "Stage", "Stream", "StreamFault", "SyncClient",
-    "SyncStream", "TextPart", "ThinkingPart", "Timeouts", "Tool", "ToolCallPart", "Turn", "Usage",
-    "VSCodeStreamAdapter", "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors",
-    "events", "fold", "guess", "tracer", "translate", "unfold",
+    "Answer", "Client", "DataPart", "Diagnostic", "FunctionTool", "Hop", "HybridTokenEstimator", "InvalidOutput",
+    "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request", "RequestOptions", "Run",
+    "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "TextPart", "ThinkingPart", "Timeouts", "Tool",
+    "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "convert",
+    "convert_messages", "decoder", "encoder", "errors", "events", "fold", "guess", "tool", "tracer", "translate",
+    "unfold",
 ]  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from penstock._client.batch_progress import BatchProgress
 from penstock._client.costs import Cost, UsageTotals, UsageTracker
 from penstock._client.embedding_formats import Embeddings, Ranked, Ranking
 from penstock._client.hooks import CallReport
+from penstock._client.function_tools import FunctionTool, tool
+from penstock._client.mcp_servers import McpServer
 from penstock._client.parameters import (
     ChatBody,
     ChatMessage,
@@ -29,6 +31,9 @@ from penstock._client.parameters import (
     ResponsesParameters,
 )
 from penstock._client.results import Answer, Stream
+from penstock._client.run import Run, RunStep
+from penstock._client.run_api import RunParameters, SyncRun
+from penstock._client.run_tools import PendingToolCall
 from penstock._client.sync_client import SyncClient, SyncStream
 from penstock._client.web_responses import django_response, read_ui_messages, starlette_response
 from penstock._engines.config import Config
@@ -54,10 +59,13 @@ __all__ = [
     "EmbedParameters",
     "Embeddings",
     "FimParameters",
+    "FunctionTool",
     "ListModelsParameters",
     "LlmApi",
     "MemoryCache",
+    "McpServer",
     "Messages",
+    "PendingToolCall",
     "Ranked",
     "Ranking",
     "RequestOptions",
@@ -65,8 +73,12 @@ __all__ = [
     "ResponsesBody",
     "ResponsesParameters",
     "SqliteCache",
+    "Run",
+    "RunParameters",
+    "RunStep",
     "Stream",
     "SyncClient",
+    "SyncRun",
     "SyncStream",
     "Timeouts",
     "UsageTotals",
@@ -74,4 +86,5 @@ __all__ = [
     "django_response",
     "read_ui_messages",
     "starlette_response",
+    "tool",
 ]

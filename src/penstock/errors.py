@@ -11,6 +11,8 @@ PenstockError
 │   └── FrameTooLarge     one frame is larger than the limit
 ├── BudgetExceeded        the budget of a client is spent: the request was not sent
 ├── MissingExtra          an optional dependency is needed; the message names the extra
+├── ToolError             raised by a tool: the model is shown its message
+├── InvalidOutput         the model's output does not fit the type that was asked for
 ├── StreamFault           a `Fault` event, raised because the caller asked for an exception
 │   └── ProviderError     a provider refused, failed or was not reached: status, code, request id, retry-after, body …
 │       ├── AuthError           the key is not accepted
@@ -145,6 +147,18 @@ class BudgetExceeded(PenstockError):
         self.budget = budget
         self.spent = spent
         super().__init__(f"the budget of ${budget:g} is spent (${spent:.6g} so far), so the request was not sent")
+
+
+class ToolError(PenstockError):
+    """An error for the model. A tool raises it; the model sees the message as the result of its call."""
+
+
+class InvalidOutput(PenstockError):
+    """The output of a model does not fit the type that was asked for. `text` is what the model wrote."""
+
+    def __init__(self, message: str, text: str) -> None:
+        self.text = text
+        super().__init__(message)
 
 
 class StreamFault(PenstockError):

@@ -25,6 +25,7 @@ from penstock._client.call_observer import ClientOperations, FetchedAnswer
 from penstock._client.embedding_batches import embed_batches, find_batch_size
 from penstock._client.embedding_formats import Embeddings, Ranking
 from penstock._client.results import Answer, Stream
+from penstock._client.run_api import RunMethods
 from penstock._client.turn_calls import TurnCall, read_turn_call, take_options
 from penstock._engines.model_resolution import REPLAY, Target, list_configured_providers
 from penstock._engines.router import Router
@@ -113,7 +114,7 @@ class LlmApi(Protocol):
     ) -> list[Model]: ...
 
 
-class Client:
+class Client(RunMethods):
     """`LlmApi` for every provider. Create one for a program: it keeps connections, tokens and the state of providers.
 
     `config` is a `Config`, a mapping or the path of a TOML file. `ClientParameters` describes the other parameters.

@@ -126,14 +126,12 @@ class SamplingFields(TypedDict, total=False):
     stream_options: Mapping[str, Any] | None
 
 
-class ConversationFields(SamplingFields, total=False):
-    """Settings of conversations: tools, reasoning, the form of the answer."""
+class ConversationSettings(SamplingFields, total=False):
+    """Settings of conversations, without the tools and the form of the answer."""
 
-    tools: Sequence[AnyTool] | None
     tool_choice: AnyToolChoice | None
     parallel_tool_calls: bool | None
     reasoning: AnyReasoning | None
-    response_format: AnyFormat | None
     metadata: Mapping[str, str] | None
     prompt_cache_key: str | None
     prompt_cache_retention: str | None
@@ -143,8 +141,15 @@ class ConversationFields(SamplingFields, total=False):
     top_logprobs: int | None
 
 
-class ChatFields(ConversationFields, total=False):
-    """The settings of Chat Completions."""
+class ConversationFields(ConversationSettings, total=False):
+    """Settings of conversations: tools, reasoning, the form of the answer."""
+
+    tools: Sequence[AnyTool] | None
+    response_format: AnyFormat | None
+
+
+class ChatSettings(ConversationSettings, total=False):
+    """The settings of Chat Completions, without the tools and the form of the answer."""
 
     audio: Mapping[str, Any] | None
     enable_thinking: bool | None
@@ -162,6 +167,10 @@ class ChatFields(ConversationFields, total=False):
     thinking_budget: int | None
     verbosity: Literal["low", "medium", "high"] | None
     web_search_options: Mapping[str, Any] | None
+
+
+class ChatFields(ChatSettings, ConversationFields, total=False):
+    """The settings of Chat Completions."""
 
 
 class ResponsesFields(ConversationFields, total=False):

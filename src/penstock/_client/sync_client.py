@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from penstock._client.api import Client
 from penstock._client.batch import DEFAULT_CONCURRENCY
 from penstock._client.display import Displayed
+from penstock._client.run_api import SyncRunMethods
 from penstock.events import TextDelta
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class SyncStream(Displayed):
         self.close()
 
 
-class SyncClient:
+class SyncClient(SyncRunMethods):
     """`Client` without `await`: the same parameters, methods and results. Streams are `SyncStream`s.
 
     Close it with `close`, or use it as a context manager.
@@ -219,6 +220,9 @@ class SyncClient:
     ) -> None:
         self.client: Client = Client(config, **parameters)
         self._thread = LoopThread()
+
+    def _runner(self) -> tuple[Client, LoopThread]:
+        return self.client, self._thread
 
     @property
     def router(self) -> Router:

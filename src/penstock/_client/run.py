@@ -1,0 +1,383 @@
+"""`Run`: the tool loop of `client.run`. Its events, over all steps, are one turn.
+
+A step is one call of the model and the tools that it asks for. The loop ends when the model answers without calls, when
+a call is left to the caller or waits for approval, by `stop_when`, after `max_steps`, and by an abort or an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock import request as rq
+from penstock._bridge import encoding
+from penstock._client import run_messages
+from penstock._client.results import Answer, Stream
+from penstock._client.run_events import EventMerger
+from penstock._client.run_tools import DENIED, Approve, PendingToolCall, ToolRunner, ToolSet, open_tools
+from penstock.errors import InputError, InvalidOutput, PenstockError, StreamFault
+from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
+
+if TYPE_CHECKING:
+    from penstock._client.structured_output import OutputPlan
+
+T_co = TypeVar("T_co", covariant=True)
+_CALL_WORDS = re.compile("tool|function", re.IGNORECASE)  # in a provider's finish reason
+
+
+class RunStep(msgspec.Struct):
+    """One step: the model's answer, its calls, and the results of those that the run answered."""
+
+    number: int
+    answer: Answer
+    calls: list[rq.Call] = []
+    results: list[rq.Result] = []
+
+    @property
+    def usage(self) -> Usage | None:
+        return self.answer.usage
+
+    @property
+    def cost(self) -> float | None:
+        """Dollars; None if no price is known."""
+        return getattr(self.answer, "cost", None)
+
+
+StopWhen: TypeAlias = str | Sequence[str] | Callable[[list[RunStep]], bool | Awaitable[bool]]
+
+
+@dataclass(kw_only=True, slots=True)
+class RunPlan:
+    """What a run does. `output` is made at its start, because it depends on the model and on the tools."""
+
+    request: rq.Request
+    send: Callable[[rq.Request], Stream]
+    tools: Sequence[Any] = ()
+    output: Callable[[ToolSet], OutputPlan | None] = lambda _: None
+    max_steps: int = 10
+    stop_when: StopWhen = ()
+    approve: Approve | None = None
+    parallel: int = 8
+    tool_timeout: float | None = None
+    retries: int = 2
+
+
+class Run(Generic[T_co]):
+    """A tool loop. Await it for the finished run, or iterate over its events; nothing is sent before.
+
+    An error before the first content is raised. A later one is the last event, a `Fault`, and is raised by `await`.
+    """
+
+    def __init__(self, plan: RunPlan) -> None:
+        self._plan = plan
+        self.steps: list[RunStep] = []
+        self.pending: list[PendingToolCall] = []
+        self.end: Finish | Fault | None = None
+        self._messages, self._approved, self._denied = run_messages.split_approvals(plan.request.messages)
+        self._merger = EventMerger(lambda _: True)
+        self._output_plan: OutputPlan | None = None
+        self._value: Any = None
+        self._has_value = False
+        self._invalid = 0  # how often the output was invalid
+        self._error: Exception | None = None
+        self._driver = self._drive()
+        self._aborted = False
+        self._task: asyncio.Task[Any] | None = None  # that waits for the next events
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._complete().__await__()
+
+    async def _complete(self) -> Self:
+        while await self._next() is not None:
+            pass
+        if self._error is not None:
+            raise self._error
+        return self
+
+    async def batches(self) -> AsyncGenerator[list[AnyEvent], None]:
+        """Yields a list of events for each read: cheaper than one by one. Leaving the loop early closes the run."""
+        try:
+            while (batch := await self._next()) is not None:
+                yield batch
+        finally:
+            await self.aclose()
+
+    async def __aiter__(self) -> AsyncGenerator[AnyEvent, None]:
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    async def text(self) -> AsyncGenerator[str, None]:
+        """Yields only the text, of all steps."""
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    if isinstance(event, TextDelta):
+                        yield event.text
+
+    async def to(self, protocol: str, **options: Any) -> AsyncGenerator[bytes, None]:
+        """Yields one stream of this protocol over all steps. `uistream` is what `useChat` reads."""
+        pipe = encoding(protocol, options)
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                if chunk := b"".join(pipe.feed(batch)):
+                    yield chunk
+        if chunk := b"".join(pipe.finish()):
+            yield chunk
+
+    # ── results ───────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def output(self) -> T_co:
+        """The validated output; without `output=`, the text of the last answer. The run must be finished."""
+        if self._error is not None:
+            raise self._error
+        if self.end is None:
+            raise InputError("the run is not finished: await it, or read its events to their end")
+        if self._has_value:
+            return cast("T_co", self._value)
+        if self._output_plan is not None:
+            raise InvalidOutput("the run ended before the model gave its output", "")
+        return cast("T_co", self.steps[-1].answer.text if self.steps else "")
+
+    @property
+    def messages(self) -> list[rq.Message]:
+        """The conversation with all that the run added, for the next call."""
+        tool = self._output_plan.tool_name if self._output_plan is not None else ""
+        return run_messages.without_output_calls(self._messages, tool)
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens of all steps together."""
+        return self._merger.usage
+
+    @property
+    def cost(self) -> float | None:
+        """The dollars of all steps together; None if no price is known."""
+        costs = [step.cost for step in self.steps if step.cost is not None]
+        return sum(costs[1:], costs[0]) if costs else None
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────
+
+    def abort(self) -> None:
+        """Ends the run now: closes the connection, cancels tools. The last event is a `Fault` (`cancelled`)."""
+        self._aborted = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def aclose(self) -> None:
+        """Closes the connection to the provider and cancels tools, unless the run is finished."""
+        if self._task is not None:
+            self.abort()
+        else:
+            await self._driver.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _next(self) -> list[AnyEvent] | None:
+        """Returns the next events; None at the end. An abort cancels this wait as `asyncio.timeout` does."""
+        if self._aborted:
+            await self._driver.aclose()
+            return self._end_by_abort()
+        if self._task is not None:
+            raise InputError("somebody else is reading this run")
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 — a coroutine runs in a task
+        self._task, cancels = task, task.cancelling()
+        try:
+            batch = await anext(self._driver, None)
+        except asyncio.CancelledError:
+            if not self._aborted or task.uncancel() > cancels:
+                raise
+            return self._end_by_abort()
+        finally:
+            self._task = None
+        return batch
+
+    def _end_by_abort(self) -> list[AnyEvent] | None:
+        if self._merger.ended:
+            return None
+        self.end = Fault("cancelled", "the run was aborted")
+        return self._merger.end(self.end)
+
+    # ── the loop ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _drive(self) -> AsyncGenerator[list[AnyEvent]]:
+        plan = self._plan
+        try:
+            async with open_tools(plan.tools, plan.request.tools) as tools, aclosing(self._loop(tools)) as batches:
+                async for batch in batches:
+                    yield batch
+        except Exception as error:
+            self._error = error
+            if not self._merger.started:
+                raise
+            if not self._merger.ended:
+                yield self._end_with(_fault_of(error))
+
+    async def _loop(self, tools: ToolSet) -> AsyncGenerator[list[AnyEvent]]:
+        plan = self._plan
+        self._output_plan = plan.output(tools)
+        self._merger = EventMerger(tools.is_run, self._output_plan.tool_name if self._output_plan else "")
+        runner = ToolRunner(tools, parallel=plan.parallel, timeout=plan.tool_timeout, approve=plan.approve)
+        if self._approved or self._denied:
+            async with aclosing(self._continue_calls(runner)) as batches:
+                async for batch in batches:
+                    yield batch
+        request = replace(plan.request, tools=tools.definitions)
+        last: Finish | Fault | None = None
+        while last is None:
+            async with aclosing(self._ask_model(request)) as batches:
+                async for batch in batches:
+                    yield batch
+            async with aclosing(self._answer_calls(runner)) as batches:
+                async for batch in batches:
+                    yield batch
+            last = await self._next_end()
+            yield self._merger.next_step() if last is None else self._end_with(last)
+
+    def _end_with(self, last: Finish | Fault) -> list[AnyEvent]:
+        self.end = last
+        return self._merger.end(last)
+
+    async def _continue_calls(self, runner: ToolRunner) -> AsyncGenerator[list[AnyEvent]]:
+        """Answers the calls of an earlier run that were approved or denied since."""
+        head = run_messages.last_message_id(self._messages)
+        yield self._merger.begin(Start(head, self._plan.request.model))
+        results: dict[str, rq.Result] = {}
+        for call in self._denied:
+            results[call.id] = rq.Result(call.id, call.name, [rq.Text(DENIED)], failed=True)
+            yield self._merger.result(results[call.id], earlier=True)
+        async with aclosing(runner.answer_all(self._approved, approved=True)) as answers:
+            async for call, result in answers:
+                if isinstance(result, rq.Result):
+                    results[call.id] = result
+                    yield self._merger.result(result, earlier=True)
+        ordered: list[rq.AnyPart] = list(results.values())
+        self._messages = run_messages.insert_results(self._messages, ordered)
+        yield self._merger.first_step()
+
+    async def _ask_model(self, request: rq.Request) -> AsyncGenerator[list[AnyEvent]]:
+        """Sends the conversation and yields the answer's events. Adds a step."""
+        merger = self._merger
+        request = replace(request, messages=list(self._messages))
+        stream = self._plan.send(self._output_plan.prepare(request) if self._output_plan else request)
+        async with aclosing(stream.batches()) as batches:
+            async for batch in batches:
+                if events := merger.feed(batch):
+                    yield events
+        answer = await stream.turn()
+        self._messages.append(run_messages.assistant_message(answer, merger))
+        calls = run_messages.client_calls(answer, merger)
+        is_cut = any(call.cut for call in calls) and _reached_limit(answer)
+        self.steps.append(RunStep(len(self.steps) + 1, answer, [] if is_cut else calls))
+
+    async def _answer_calls(self, runner: ToolRunner) -> AsyncGenerator[list[AnyEvent]]:
+        """Runs the calls of the last step and yields their results as they come."""
+        step, merger = self.steps[-1], self._merger
+        output = self._output_plan
+        calls = [call for call in step.calls if output is None or call.name != output.tool_name]
+        results: dict[str, rq.Result] = {}
+        async with aclosing(runner.answer_all(calls)) as answers:
+            async for call, result in answers:
+                if isinstance(result, PendingToolCall):
+                    self.pending.append(result)
+                    if result.approval:
+                        yield merger.ask(call.id, result.approval)
+                    continue
+                results[call.id] = result
+                yield merger.result(result)
+        if output is not None:
+            for call in step.calls:
+                if call.name == output.tool_name:
+                    results[call.id] = self._take_output_call(call, output)
+        step.results = [results[call.id] for call in step.calls if call.id in results]
+        if step.results:
+            self._messages.append(rq.Message("tool", list(step.results)))
+
+    def _take_output_call(self, call: rq.Call, output: OutputPlan) -> rq.Result:
+        text = self._take_output(output, call.json)
+        return rq.Result(call.id, call.name, [rq.Text(text or "accepted")], failed=bool(text))
+
+    def _take_output(self, output: OutputPlan, json: str) -> str:
+        """Validates the output. Returns what is wrong with it, as the model is told."""
+        try:
+            self._value = output.read(json)
+        except InvalidOutput as error:
+            self._invalid += 1
+            if self._invalid > self._plan.retries:
+                raise
+            return output.explain(error)
+        self._has_value = True
+        return ""
+
+    async def _next_end(self) -> Finish | Fault | None:
+        """Returns how the run ends after this step; None if it goes on."""
+        step, finish = self.steps[-1], self._merger.finish or Finish("stop")
+        if self.pending or self._has_value:
+            return self._end_of_pending(finish)
+        is_over = not step.results and finish.reason != "pause"
+        if is_over and self._output_plan is not None:
+            text = self._take_output_text(self._output_plan, step.answer)
+            if not text:
+                return finish
+            self._messages.append(rq.Message("user", [rq.Text(text)]))
+        elif is_over:
+            return finish
+        elif await self._is_stopped():
+            return Finish("stop", "stop_when")
+        if step.number < self._plan.max_steps:
+            return None
+        if self._output_plan is not None:
+            raise InvalidOutput(f"the run ended after {step.number} steps without an output", step.answer.text)
+        return Finish("other", "max_steps")
+
+    def _end_of_pending(self, finish: Finish) -> Finish:
+        if any(not call.approval for call in self.pending):
+            return Finish("calls", finish.raw)
+        return Finish("other", "approval") if self.pending else Finish("stop")
+
+    def _take_output_text(self, output: OutputPlan, answer: Answer) -> str:
+        if answer.finish is not None and answer.finish.reason == "length":
+            raise InvalidOutput("the output is incomplete: the answer reached the output limit", answer.text)
+        if not answer.text and answer.refusal:
+            raise InvalidOutput(f"the model declined: {answer.refusal}", "")
+        return self._take_output(output, answer.text)
+
+    async def _is_stopped(self) -> bool:
+        condition, step = self._plan.stop_when, self.steps[-1]
+        if not callable(condition):
+            names = [condition] if isinstance(condition, str) else condition
+            return any(call.name in names for call in step.calls)
+        found = condition(self.steps)
+        return bool(await found if inspect.isawaitable(found) else found)
+
+
+def _reached_limit(answer: Answer) -> bool:
+    """True if the output limit ended the answer. A provider that ends a call with invalid JSON says "tool_calls"."""
+    finish = answer.finish
+    return finish is not None and finish.reason == "length" and not _CALL_WORDS.search(finish.raw)
+
+
+def _fault_of(error: Exception) -> Fault:
+    """Returns the fault that ends the events of a run after an error. Foreign messages are not shown."""
+    if isinstance(error, StreamFault):
+        return error.fault
+    if isinstance(error, PenstockError):
+        return Fault("malformed" if isinstance(error, InvalidOutput) else "other", str(error))
+    return Fault("other", "the run failed; awaiting it raises the error")

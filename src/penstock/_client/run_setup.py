@@ -1,0 +1,75 @@
+"""Creates a run from the arguments of `client.run`: tools of any kind, messages of any kind, the type of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+
+from penstock._aisdk import UI_STREAM
+from penstock._client.run import Run, RunPlan
+from penstock._client.structured_output import OutputPlan, OutputType
+from penstock._messages.request_codecs import reader
+from penstock._providers.output_formats import output_format
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock import request as rq
+    from penstock._client.results import Stream
+    from penstock._client.run import StopWhen
+    from penstock._client.run_tools import Approve, ToolSet
+    from penstock._engines.model_resolution import Target
+
+
+class RunSettings(TypedDict):
+    """The arguments of `client.run` beside model, messages and output."""
+
+    tools: Sequence[Any]
+    max_steps: int
+    stop_when: StopWhen
+    approve: Approve | None
+    parallel: int
+    tool_timeout: float | None
+    retries: int
+
+
+def create_run(
+    request: rq.Request,
+    send: Callable[[rq.Request], Stream],
+    resolve: Callable[[str], Sequence[Target]],
+    output: Any,
+    **settings: Unpack[RunSettings],
+) -> Run[Any]:
+    """Returns a run. `send` opens one call of the model; `resolve` returns the targets of a model's name."""
+    if settings["max_steps"] < 1 or settings["parallel"] < 1 or settings["retries"] < 0:
+        raise InputError("max_steps and parallel are at least 1, retries is at least 0")
+    kind = None if output is None or output is str else OutputType(output)
+
+    def plan_output(found: ToolSet) -> OutputPlan | None:
+        if kind is None:
+            return None
+        target = resolve(request.model)[0]
+        row = output_format(target.provider, target.model)
+        return OutputPlan(kind, row, target.model, tools={tool.name: tool for tool in found.definitions})
+
+    return Run(RunPlan(request=request, send=send, output=plan_output, **settings))
+
+
+def split_tools(tools: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Returns the tools as JSON, which are part of the request, and all others."""
+    described: list[Any] = [tool for tool in tools if isinstance(tool, Mapping)]
+    return described, [tool for tool in tools if not isinstance(tool, Mapping)]
+
+
+def read_ui_messages(messages: Any) -> Any:
+    """Returns the messages with those of `useChat` as canonical ones; all others unchanged."""
+    if not isinstance(messages, list | tuple):
+        return messages
+    rows: list[Any] = []
+    for message in cast("list[Any]", messages):
+        if isinstance(message, Mapping) and "parts" in message and "content" not in message:
+            rows += reader(UI_STREAM)({"messages": [message]}).messages
+        else:
+            rows.append(message)
+    return rows

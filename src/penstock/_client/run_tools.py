@@ -1,0 +1,233 @@
+"""Answers the tool calls of a run: in parallel, with limits of time, after approval; every failure is a result.
+
+A model sees the message of an error, never a traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from traceback import format_exception_only
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+import msgspec
+
+from penstock import request as rq
+from penstock._client.function_tools import FunctionTool, read_json_object, write_result
+from penstock._client.value_types import InvalidValue, ValueType, is_data_class
+from penstock._redaction import redact
+from penstock.errors import InputError, ToolError
+
+if TYPE_CHECKING:
+    from penstock._client.function_tools import NeedsApproval
+
+log = logging.getLogger("penstock.run")
+_SHOWN_CHARACTERS = 2000  # characters of an error that a model is shown
+_CANCEL_GRACE = 5.0  # seconds that cancelled tools may take to clean up
+DENIED = "The user denied this call."
+
+
+class PendingToolCall(msgspec.Struct, frozen=True):
+    """A call that the run did not answer: it waits for approval (`approval` is the request's id), or is the caller's.
+
+    `approve`, `deny` and `answer` return the message that answers it, for the messages of the next run.
+    """
+
+    id: str
+    name: str
+    arguments: Any
+    approval: str = ""
+
+    def approve(self) -> rq.Message:
+        """Returns the message that lets the next run make the call."""
+        return rq.Message("user", [rq.Ask(self.id, self.approval, approved=True)])
+
+    def deny(self, reason: str = "") -> rq.Message:
+        """Returns the message that refuses the call. The model sees the reason."""
+        return rq.Message("tool", [rq.Result(self.id, self.name, [rq.Text(reason or DENIED)], failed=True)])
+
+    def answer(self, value: Any, *, failed: bool = False) -> rq.Message:
+        """Returns the message with the call's result: text, a JSON value, a model, or parts."""
+        return rq.Message("tool", [rq.Result(self.id, self.name, write_result(value), failed=failed)])
+
+
+Decision: TypeAlias = bool | str  # a text is the reason of a refusal
+Approve: TypeAlias = Callable[[PendingToolCall], Decision | Awaitable[Decision]]
+
+
+class RunnableTool(Protocol):
+    """A tool that a run calls itself."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def definition(self) -> rq.Tool: ...
+    @property
+    def timeout(self) -> float | None: ...
+    @property
+    def needs_approval(self) -> NeedsApproval: ...
+    def read_arguments(self, json: str) -> dict[str, Any]: ...
+    async def run(self, arguments: Mapping[str, Any]) -> list[rq.ResultPart]: ...
+
+
+class ToolServer(Protocol):
+    """A source of tools that must be connected first, such as an MCP server."""
+
+    @property
+    def name(self) -> str: ...
+    def connect(self) -> Any: ...
+
+
+class ToolSet:
+    """The tools of a run by name: those that it calls, and those whose calls are the caller's."""
+
+    def __init__(self) -> None:
+        self.runnable: dict[str, RunnableTool] = {}
+        self.definitions: list[rq.Tool] = []
+        self._argument_types: dict[str, ValueType] = {}
+
+    def add(self, tool: Any) -> None:
+        """Adds a function, a `FunctionTool`, a class of data, or a `Tool` of the canonical request."""
+        if isinstance(tool, rq.Tool):
+            self._define(tool)
+        elif is_data_class(tool):
+            self._add_class(tool)
+        elif isinstance(tool, FunctionTool) or callable(tool):
+            self.add_runnable(cast("RunnableTool", tool) if isinstance(tool, FunctionTool) else FunctionTool(tool))
+        else:
+            kinds = "a function, FunctionTool, McpServer, class of data, or a tool as JSON"
+            raise InputError(f"tools: expected {kinds}, found {type(tool).__name__}")
+
+    def add_runnable(self, tool: RunnableTool) -> None:
+        self._define(tool.definition)
+        self.runnable[tool.name] = tool
+
+    def _add_class(self, kind: Any) -> None:
+        found = ValueType(kind, f"tool {kind.__name__!r}")
+        schema = {key: value for key, value in found.schema.items() if key not in ("title", "description")}
+        text = inspect.cleandoc(kind.__doc__) if kind.__dict__.get("__doc__") else ""
+        self._define(rq.Tool(kind.__name__, text, schema))
+        self._argument_types[kind.__name__] = found
+
+    def _define(self, tool: rq.Tool) -> None:
+        if self.has(tool.name):
+            raise InputError(f"tools: two have the name {tool.name!r}")
+        self.definitions.append(tool)
+
+    def has(self, name: str) -> bool:
+        return any(tool.name == name for tool in self.definitions)
+
+    def is_run(self, name: str) -> bool:
+        """True if the run answers calls of this name: its own tools, and names that no tool has."""
+        return name in self.runnable or not self.has(name)
+
+    def read_arguments(self, call: rq.Call) -> Any:
+        """Returns the arguments of a caller's call: as the class that the tool is, if it is one."""
+        if call.form == "text":
+            return call.json
+        arguments = read_json_object(call.json)
+        kind = self._argument_types.get(call.name)
+        return arguments if kind is None else kind.convert(arguments)
+
+
+@asynccontextmanager
+async def open_tools(tools: Sequence[Any], definitions: Sequence[rq.Tool]) -> AsyncGenerator[ToolSet]:
+    """Connects the servers among the tools, lists their tools, and disconnects them at the end."""
+    found = ToolSet()
+    servers = [tool for tool in tools if hasattr(tool, "connect") and hasattr(tool, "name")]
+    for tool in (*definitions, *(tool for tool in tools if tool not in servers)):
+        found.add(tool)
+    async with AsyncExitStack() as stack:
+        for server in cast("list[ToolServer]", servers):
+            listed: list[Any] = await stack.enter_async_context(server.connect())
+            for tool in listed:
+                found.add_runnable(tool.renamed(f"{server.name}_{tool.name}") if found.has(tool.name) else tool)
+        yield found
+
+
+class ToolRunner:
+    """Answers calls. `parallel`: how many at once; `timeout`: seconds of a call whose tool sets none."""
+
+    def __init__(self, tools: ToolSet, *, parallel: int, timeout: float | None, approve: Approve | None) -> None:
+        self._tools, self._timeout, self._approve = tools, timeout, approve
+        self._limit = asyncio.Semaphore(max(parallel, 1))
+
+    async def answer_all(
+        self, calls: Sequence[rq.Call], *, approved: bool = False
+    ) -> AsyncGenerator[tuple[rq.Call, rq.Result | PendingToolCall]]:
+        """Yields each call with its result, or what it waits for, as they come. `approved`: nobody is asked."""
+        tasks = {asyncio.create_task(self._answer(call, approved=approved)): call for call in calls}
+        waiting = set(tasks)
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in sorted(done, key=list(tasks).index):
+                    yield tasks[task], task.result()
+        finally:
+            await _cancel_all(waiting)
+
+    async def _answer(self, call: rq.Call, *, approved: bool) -> rq.Result | PendingToolCall:
+        if call.cut:
+            return _failure(call, f"Invalid arguments for {call.name}: they are not valid JSON.")
+        try:
+            if not self._tools.is_run(call.name):
+                return PendingToolCall(call.id, call.name, self._tools.read_arguments(call))
+            tool = self._tools.runnable.get(call.name)
+            if tool is None:
+                known = ", ".join(self._tools.runnable) or "none"
+                return _failure(call, f"There is no tool {call.name!r}. Tools that can be called: {known}.")
+            arguments = tool.read_arguments(call.json)
+        except InvalidValue as error:
+            return _failure(call, f"Invalid arguments for {call.name}: {error}")
+        if not approved:
+            pending = await self._ask(tool, call, arguments)
+            if pending is not None:
+                return pending
+        async with self._limit:
+            return await self._run(tool, call, arguments)
+
+    async def _ask(
+        self, tool: RunnableTool, call: rq.Call, arguments: dict[str, Any]
+    ) -> rq.Result | PendingToolCall | None:
+        """Returns None if the call may be made; else the refusal, or what it waits for."""
+        needed = tool.needs_approval
+        if not (needed(arguments) if callable(needed) else needed):
+            return None
+        pending = PendingToolCall(call.id, call.name, arguments, f"approval-{call.id}")
+        if self._approve is None:
+            return pending
+        decision = self._approve(pending)
+        if inspect.isawaitable(decision):
+            decision = await decision
+        if decision is True:
+            return None
+        return _failure(call, decision if isinstance(decision, str) and decision else DENIED)
+
+    async def _run(self, tool: RunnableTool, call: rq.Call, arguments: dict[str, Any]) -> rq.Result:
+        seconds = self._timeout if tool.timeout is None else tool.timeout
+        scope = asyncio.timeout(seconds)
+        try:
+            async with scope:
+                content = await tool.run(arguments)
+        except ToolError as error:
+            return _failure(call, str(error))
+        except Exception as error:  # whatever a tool raises is told to the model
+            if scope.expired():
+                return _failure(call, f"{call.name} did not finish within {seconds:g} seconds.")
+            log.warning("tool %s failed", call.name, exc_info=error)
+            return _failure(call, redact("".join(format_exception_only(error)).strip()))
+        return rq.Result(call.id, call.name, content)
+
+
+async def _cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_CANCEL_GRACE)
+
+
+def _failure(call: rq.Call, text: str) -> rq.Result:
+    return rq.Result(call.id, call.name, [rq.Text(text[:_SHOWN_CHARACTERS])], failed=True)

@@ -1,0 +1,184 @@
+"""JSON Schemas in the form that vendors take for structured output, and the way back.
+
+A strict schema closes every object and requires all of its properties; one that was optional may be null instead. What
+a vendor does not support is removed and said in the description. The answer is checked against the type afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock._lenient_fields import as_object
+
+if TYPE_CHECKING:
+    from penstock._client.value_types import Schema
+    from penstock._providers.output_formats import Dialect
+
+_SIZES = ("minLength", "maxLength", "minProperties", "maxProperties", "uniqueItems")
+_RANGES = tuple("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems pattern".split())
+# Keywords that are moved into the description.
+# https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
+# https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
+_DESCRIBED: dict[str, tuple[str, ...]] = {"openai": _SIZES, "anthropic": (*_SIZES, *_RANGES)}
+_STRUCTURE = "type description enum const anyOf items properties required additionalProperties $ref $defs format"
+_KEPT = frozenset((*_STRUCTURE.split(), *_RANGES))
+_FORMATS = frozenset("date-time time date duration email hostname ipv4 ipv6 uuid".split())
+_DEFS = "#/$defs/"
+_DEPTH = 64
+_NULL: dict[str, Any] = {"type": "null"}
+
+
+class NotStrict(Exception):  # noqa: N818 — caught inside the package
+    """The schema has no strict form: it holds an open object, or a value of any type."""
+
+
+def tighten_schema(schema: Schema, dialect: Dialect) -> Schema:
+    """Returns the strict form of a schema. Raises `NotStrict`."""
+    if dialect == "anthropic" and _is_recursive(schema):
+        raise NotStrict("a schema that refers to itself")
+    tightened = _Tightener(dialect).tighten(schema)
+    defs = {name: _Tightener(dialect).tighten(row) for name, row in schema.get("$defs", {}).items()}
+    return {**tightened, "$defs": defs} if defs else tightened
+
+
+class _Tightener:
+    def __init__(self, dialect: Dialect) -> None:
+        self._described = _DESCRIBED.get(dialect, ())
+
+    def tighten(self, schema: Any) -> Schema:
+        if not isinstance(schema, dict) or not schema:
+            raise NotStrict("a value of any type")
+        found = _flatten(cast("Schema", schema))
+        if "$ref" in found:
+            return {"$ref": found["$ref"]}  # vendors refuse anything beside a reference
+        kept = {key: value for key, value in found.items() if key in _KEPT and key not in self._described}
+        notes = [f"{key}: {found[key]}" for key in self._described if key in found]
+        if found.get("format") not in _FORMATS and "format" in found:
+            notes.append(f"format: {kept.pop('format')}")
+        if notes:
+            kept["description"] = f"{found.get('description', '')} ({', '.join(notes)})".strip()
+        kept.pop("$defs", None)
+        if "anyOf" in kept:
+            kept["anyOf"] = [self.tighten(one) for one in kept["anyOf"]]
+        elif not {"type", "enum", "const"} & set(kept):
+            raise NotStrict("a value of any type")
+        if "array" in _types(kept):
+            kept["items"] = self.tighten(found.get("items"))
+        if "object" in _types(kept):
+            self._close_object(kept, found)
+        return kept
+
+    def _close_object(self, kept: Schema, found: Schema) -> None:
+        if "properties" not in found and found.get("additionalProperties") is not False:
+            raise NotStrict("an object of any keys")
+        if found.get("additionalProperties") not in (None, False):
+            raise NotStrict("an object of any keys")
+        required = set(found.get("required", ()))
+        properties = {name: self.tighten(row) for name, row in found.get("properties", {}).items()}
+        kept["properties"] = {name: row if name in required else _nullable(row) for name, row in properties.items()}
+        kept["required"] = list(properties)
+        kept["additionalProperties"] = False
+
+
+def _flatten(schema: Schema) -> Schema:
+    """Merges a single `allOf`, and writes `oneOf` as `anyOf`."""
+    found = dict(schema)
+    parts = found.pop("allOf", None)
+    if isinstance(parts, list):
+        rows = cast("list[Any]", parts)
+        if len(rows) != 1 or not isinstance(rows[0], dict):
+            raise NotStrict("allOf")
+        found = {**cast("Schema", rows[0]), **found}
+    if "oneOf" in found:
+        found["anyOf"] = found.pop("oneOf")
+    return found
+
+
+def _types(schema: Schema) -> list[str]:
+    kind = schema.get("type", ())
+    return [kind] if isinstance(kind, str) else list(kind)
+
+
+def _nullable(schema: Schema) -> Schema:
+    if allows_null(schema):
+        return schema
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], _NULL]}
+    return {"anyOf": [schema, _NULL]}
+
+
+def allows_null(schema: Schema) -> bool:
+    """True if null is a value of the schema, as far as it says so itself."""
+    if "null" in _types(schema) or None in schema.get("enum", ()) or ("const" in schema and schema["const"] is None):
+        return True
+    rows = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return not schema or any(allows_null(row) for row in rows)
+
+
+def _is_recursive(schema: Schema) -> bool:
+    defs: dict[str, Any] = schema.get("$defs", {})
+    references = {name: _references(row) for name, row in defs.items()}
+    for name, first in references.items():
+        seen: set[str] = set()
+        waiting = set(first)
+        while waiting:
+            one = waiting.pop()
+            if one == name:
+                return True
+            if one not in seen:
+                seen.add(one)
+                waiting |= references.get(one, set())
+    return False
+
+
+def _references(value: Any) -> set[str]:
+    if isinstance(value, list):
+        return {name for one in cast("list[Any]", value) for name in _references(one)}
+    if not isinstance(value, dict):
+        return set()
+    fields = cast("dict[str, Any]", value)
+    own = {str(fields["$ref"]).removeprefix(_DEFS)} if "$ref" in fields else set[str]()
+    return own | {name for one in fields.values() for name in _references(one)}
+
+
+def resolve_reference(schema: Schema, root: Schema) -> Schema:
+    """Returns what a schema refers to; itself if it is not a reference."""
+    for _ in range(_DEPTH):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            break
+        schema = root
+        for step in reference.removeprefix("#/").split("/") if reference != "#" else ():
+            schema = as_object(schema.get(step.replace("~1", "/").replace("~0", "~")))
+    return schema
+
+
+def drop_added_nulls(value: Any, schema: Schema, root: Schema, depth: int = _DEPTH) -> Any:
+    """Returns the value without nulls of optional properties that the schema itself does not allow to be null."""
+    schema = resolve_reference(schema, root)
+    if depth == 0:
+        return value
+    if isinstance(value, list):
+        items = as_object(schema.get("items"))
+        return [drop_added_nulls(one, items, root, depth - 1) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, Any]", value)
+    objects = [row for row in (schema, *_branches(schema, root)) if "properties" in row]
+    if len(objects) != 1:
+        return fields
+    properties, required = objects[0]["properties"], objects[0].get("required", ())
+    kept = {
+        name: one
+        for name, one in fields.items()
+        if one is not None
+        or name in required
+        or name not in properties
+        or allows_null(resolve_reference(properties[name], root))
+    }
+    return {name: drop_added_nulls(one, properties.get(name, {}), root, depth - 1) for name, one in kept.items()}
+
+
+def _branches(schema: Schema, root: Schema) -> list[Schema]:
+    rows = [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
+    return [resolve_reference(row, root) for row in rows]

@@ -1,0 +1,189 @@
+"""Tools of MCP servers in `client.run`: a real server, over stdio and over streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import request as rq
+from penstock.client import McpServer
+from penstock.errors import MissingExtra, NetworkError
+from penstock.testing import Reply
+from tests.client.run_setup import call, model_of, play_agent, reply, result_text, sent_results, staged, text
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from penstock.client import Client
+    from penstock.testing import Upstream
+
+pytest.importorskip("mcp")
+pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6"), pytest.mark.slow]
+SERVER = str(Path(__file__).with_name("weather_mcp_server.py"))
+MODEL = model_of("chat")
+LIMIT = 30.0
+
+
+def stdio_server(**more: Any) -> McpServer:
+    return McpServer.stdio(sys.executable, SERVER, name="weather", **more)
+
+
+@contextmanager
+def http_server() -> Generator[str]:
+    """The server on a free port. It says which one, once it listens."""
+    code = (
+        "import socket, sys, uvicorn; sys.path.insert(0, sys.argv[1]); import weather_mcp_server as one\n"
+        "sock = socket.socket(); sock.bind(('127.0.0.1', 0)); sock.listen()\n"
+        "print(sock.getsockname()[1], flush=True)\n"
+        "app = one.server.streamable_http_app()\n"
+        "uvicorn.Server(uvicorn.Config(app, log_level='error')).run(sockets=[sock])\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(Path(SERVER).parent)], stdout=subprocess.PIPE, text=True
+    )
+    guard = threading.Timer(LIMIT, process.kill)
+    guard.start()
+    try:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+    finally:
+        guard.cancel()
+        process.terminate()
+        process.wait(LIMIT)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@contextmanager
+def servers(kind: str) -> Generator[McpServer]:
+    if kind == "stdio":
+        yield stdio_server()
+    else:
+        with http_server() as url:
+            yield McpServer.http(url, name="weather", headers={"x-key": "sk-mcp-000000"})
+
+
+each = pytest.mark.parametrize("kind", ["stdio", "http"])
+
+
+@each
+def test_a_tool_of_a_server_is_called(kind: str) -> None:
+    async def scene(up: Upstream, client: Client) -> None:
+        with servers(kind) as server:
+            run = await client.run(MODEL, "?", tools=[server])
+        sent = up.requests[0].json["tools"]
+        assert [one["function"]["name"] for one in sent] == ["get_weather", "get_map", "fail", "note"]
+        assert sent[0]["function"]["description"] == "Returns the weather of a city."
+        assert sent[0]["function"]["parameters"]["required"] == ["city"]
+        assert run.output == 'get_weather gave:\n\n{"city":"penstock","degrees":21}'
+
+    staged(scene, play_agent("chat"))
+
+
+@each
+def test_results_have_text_pictures_and_structured_content(kind: str) -> None:
+    async def scene(up: Upstream, client: Client) -> None:
+        with servers(kind) as server:
+            await client.run(model_of("anthropic"), "?", tools=[server])
+        first, second = sent_results(up.requests[1], "anthropic")
+        assert result_text(first) == '{"city":"Rome","degrees":21}'
+        assert [type(part) for part in second.content] == [rq.Text, rq.File]
+        assert second.content[0] == rq.Text("a map of Rome")
+
+    calls = (call("get_weather", '{"city":"Rome"}', "call_1"), call("get_map", '{"city":"Rome"}', "call_2"))
+    staged(scene, reply("anthropic", *calls), reply("anthropic", *text("done")))
+
+
+@each
+def test_errors_of_a_tool_are_told_to_the_model(kind: str) -> None:
+    async def scene(up: Upstream, client: Client) -> None:
+        with servers(kind) as server:
+            run = await client.run(MODEL, "?", tools=[server])
+        assert [one.failed for one in run.steps[0].results] == [True, True]
+        failed, invalid = sent_results(up.requests[1])
+        assert "the sea is closed" in result_text(failed)
+        assert "city" in result_text(invalid)
+
+    calls = (call("fail", '{"reason":"the sea is closed"}', "call_1"), call("get_weather", "{}", "call_2"))
+    staged(scene, reply("chat", *calls), reply("chat", *text("done")))
+
+
+def test_names_that_clash_get_a_prefix() -> None:
+    def get_weather(city: str) -> str:
+        """Returns our own weather."""
+        return f"rain in {city}"
+
+    async def scene(up: Upstream, client: Client) -> None:
+        run = await client.run(MODEL, "?", tools=[stdio_server(only=["get_weather", "note"]), get_weather])
+        names = [one["function"]["name"] for one in up.requests[0].json["tools"]]
+        assert names == ["get_weather", "weather_get_weather", "note"]
+        assert [result_text(one) for one in run.steps[0].results] == ['{"city":"Rome","degrees":21}', "rain in Rome"]
+
+    calls = (call("weather_get_weather", '{"city":"Rome"}', "call_1"), call("get_weather", '{"city":"Rome"}', "call_2"))
+    staged(scene, reply("chat", *calls), reply("chat", *text("done")))
+
+
+def test_a_server_is_shared_by_runs_inside_a_block() -> None:
+    async def scene(_: Upstream, client: Client) -> None:
+        async with stdio_server() as server:
+            connection = server._connection  # pyright: ignore[reportPrivateUsage]
+            await client.run(MODEL, "?", tools=[server])
+            await client.run(MODEL, "?", tools=[server])
+            assert server._connection is connection  # pyright: ignore[reportPrivateUsage]
+
+    staged(scene, play_agent("chat"))
+
+
+def test_approval_for_all_tools_of_a_server(tmp_path: Path) -> None:
+    path = tmp_path / "note.txt"
+
+    async def scene(_: Upstream, client: Client) -> None:
+        server = stdio_server(needs_approval=True)
+        first = await client.run(MODEL, "?", tools=[server])
+        assert not path.exists()
+        await client.run(MODEL, [*first.messages, first.pending[0].approve()], tools=[server])
+        assert path.read_text() == "ran"
+
+    made = call("note", f'{{"path":"{path}"}}')
+    staged(scene, reply("chat", made), reply("chat", *text("done")))
+
+
+def test_a_server_that_does_not_start_is_named() -> None:
+    async def scene(up: Upstream, client: Client) -> None:
+        broken = [
+            McpServer.stdio("/no/such/program", name="broken"),
+            McpServer.http("http://127.0.0.1:1/mcp", name="broken"),
+        ]
+        for server in broken:
+            with pytest.raises(NetworkError, match="the MCP server 'broken' cannot be used"):
+                await client.run(MODEL, "?", tools=[server])
+        assert up.requests == []
+
+    staged(scene, play_agent("chat"))
+
+
+def test_the_server_is_closed_when_the_run_is_left() -> None:
+    async def scene(_: Upstream, client: Client) -> None:
+        async with client.run(MODEL, "?", tools=[stdio_server()]) as run:
+            async for _event in run:
+                break
+        assert [task.get_name() for task in asyncio.all_tasks() if "mcp" in task.get_name()] == []
+
+    staged(scene, play_agent("chat"))
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+
+    async def scene(_: Upstream, client: Client) -> None:
+        with pytest.raises(MissingExtra, match=r"penstock\[mcp\]"):
+            await client.run(MODEL, "?", tools=[stdio_server()])
+
+    staged(scene, Reply.error("openai-chat"))

@@ -1,0 +1,241 @@
+"""`client.run` on every provider's protocol, and its events in every client's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from penstock import _protocols as protocols
+from penstock import events as ev
+from penstock import request as rq
+from penstock._bridge import bridge, parser
+from penstock._engines.config import Account, Config
+from penstock._fold import fold
+from penstock._messages.request_codecs import reader
+from penstock.client import Client, tool
+from tests.client.run_setup import PROVIDERS, call, model_of, play_agent, reply, result_text, sent_results, staged, text
+from tests.strict_upstream.test_gateway import PROVIDERS as STRICT
+from tests.strict_upstream.test_official_clients import TURNED, WORDS
+from tools.strict_upstream.model_facts import DEFAULT_MODELS
+from tools.strict_upstream.scenario import SCENARIOS
+from tools.strict_upstream.server import serve
+
+if TYPE_CHECKING:
+    from penstock.testing import Upstream
+
+pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
+TARGETS = ("uistream", "openai-chat", "responses", "anthropic", "gemini", "vscode", "aisdk", "completions", "events")
+
+
+def run_command(command: str) -> str:
+    """Runs a command in the shell."""
+    return f"it printed {command}"
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_the_packaged_agent_on_every_protocol(name: str) -> None:
+    async def scene(up: Upstream, client: Client) -> None:
+        run = await client.run(model_of(name), "run `cat nonce.txt`", tools=[run_command])
+        assert run.output == "run_command gave:\n\nit printed cat nonce.txt"
+        assert len(up.requests) == 2
+        assert [result_text(one) for one in sent_results(up.requests[1], name)] == ["it printed cat nonce.txt"]
+        again = await client.run(
+            model_of(name), [*run.messages, {"role": "user", "content": "run `ls`"}], tools=[run_command]
+        )
+        assert again.output == "run_command gave:\n\nit printed ls"
+
+    staged(scene, play_agent(name))
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_parallel_calls_on_every_protocol(name: str) -> None:
+    async def scene(up: Upstream, client: Client) -> None:
+        await client.run(model_of(name), "?", tools=[run_command])
+        assert [result_text(one) for one in sent_results(up.requests[1], name)] == ["it printed a", "it printed b"]
+
+    calls = (call("run_command", '{"command":"a"}', "call_1"), call("run_command", '{"command":"b"}', "call_2"))
+    staged(scene, reply(name, *calls), reply(name, *text("done")))
+
+
+# ── state that a vendor signs ─────────────────────────────────────────────────────────────────────
+
+
+def bash(command: str) -> str:
+    """Runs a command in the shell."""
+    return WORDS.get(command) or command.partition("|")[0].removeprefix("echo ").strip()[::-1]
+
+
+def strict_client(url: str, upstream: str, **more: Any) -> Client:
+    base = f"{url}/v1beta" if upstream == "gemini" else f"{url}/v1"
+    account = Account(base_url=base, key="sk-strict", models=(DEFAULT_MODELS[upstream],), **STRICT[upstream])
+    return Client(Config(providers={"up": account}, retries=0), env={}, **more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", [None, False], ids=["store", "no store"])
+@pytest.mark.parametrize("scenario", TURNED)
+@pytest.mark.parametrize("upstream", STRICT)
+def test_no_signature_is_lost(upstream: str, scenario: str, store: Any) -> None:
+    """The strict upstream refuses thinking without its signature, sealed reasoning that is missing, and the like."""
+
+    async def scene(url: str) -> None:
+        async with strict_client(url, upstream, store=store) as client:
+            model = f"up/{DEFAULT_MODELS[upstream]}"
+            run = await client.run(model, "Read the words.", tools=[bash], reasoning="high")
+            assert TURNED[scenario] in run.output
+            assert len(run.steps) == 3
+            next_turn = [*run.messages, {"role": "user", "content": "Thanks. Once more, please."}]
+            await client.run(model, next_turn, tools=[bash], reasoning="high")
+
+    with serve(SCENARIOS[scenario]) as server:
+        asyncio.run(scene(server.url))
+    assert [f"{one.status} {one.message}" for one in server.log.refusals()] == []
+
+
+# ── every client's protocol ───────────────────────────────────────────────────────────────────────
+
+
+def decode(protocol: str, data: bytes) -> rq.Turn:
+    """The turn that penstock's own decoder reads: one start, one end."""
+    pipe = bridge(protocol, "events")
+    lines = b"".join([*pipe.feed([data]), *pipe.finish()]).splitlines()
+    found: list[Any] = [json.loads(line) for line in lines]
+    assert [one["type"] for one in found].count("start") == 1
+    assert found[-1]["type"] == "finish", found[-1]
+    return fold([msgspec.convert(one, ev.AnyEvent) for one in found])[0]
+
+
+@pytest.mark.parametrize("provider", ["chat", "anthropic", "gemini"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_stream_over_all_steps_in_every_protocol(target: str, provider: str) -> None:
+    async def scene(_: Upstream, client: Client) -> None:
+        run = client.run(model_of(provider), "run `ls`", tools=[run_command])
+        data = b"".join([chunk async for chunk in run.to(target)])
+        turn = decode(target, data)
+        assert turn.text.endswith("run_command gave:\n\nit printed ls")
+        assert turn.text.startswith("I will look. ")
+        assert turn.calls == []  # nothing is left for the client to run
+        assert turn.finish is not None
+        assert turn.finish.reason == "stop"
+        if target != "completions":
+            assert turn.usage is not None
+            assert turn.usage.input == 20
+        shown = [part.json for part in turn.parts if isinstance(part, rq.Result)]
+        assert shown == (['"it printed ls"'] if target in ("uistream", "aisdk", "events") else [])
+
+    staged(scene, play_agent(provider))
+
+
+def chunks_of(data: bytes) -> list[dict[str, Any]]:
+    rows = [line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: ")]
+    return [json.loads(row) for row in rows if row != b"[DONE]"]
+
+
+def test_a_page_sees_the_steps_and_the_results() -> None:
+    async def scene(_: Upstream, client: Client) -> None:
+        run = client.run(model_of("chat"), "run `ls`", tools=[run_command])
+        chunks = chunks_of(b"".join([chunk async for chunk in run.to("uistream")]))
+        kinds = [one["type"] for one in chunks if not one["type"].endswith("-delta")]
+        assert (
+            kinds
+            == (
+                "start start-step text-start text-end tool-input-start tool-input-available tool-output-available finish-step "
+                "start-step text-start text-end finish-step finish"
+            ).split()
+        )
+        assert not any(one.get("providerExecuted") for one in chunks)
+        assert chunks[-1]["messageMetadata"]["usage"]["inputTokens"] == 20
+
+    staged(scene, play_agent("chat"))
+
+
+def test_a_page_sees_the_input_before_the_result() -> None:
+    """A page shows a call while its tool runs."""
+
+    async def scene(_: Upstream, client: Client) -> None:
+        may_end = asyncio.Event()
+
+        async def slow(command: str) -> str:
+            """Runs a command."""
+            await may_end.wait()
+            return command
+
+        kinds: list[str] = []
+        async for data in client.run(model_of("chat"), "run `ls`", tools=[slow]).to("uistream"):
+            kinds += [one["type"] for one in chunks_of(data)]
+            if "tool-input-available" in kinds:
+                may_end.set()
+        assert "tool-output-available" in kinds
+
+    staged(scene, play_agent("chat"))
+
+
+@tool(needs_approval=True)
+def erase(command: str) -> str:
+    """Erases."""
+    return f"erased {command}"
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_approval_by_the_parts_of_the_ui_stream(approved: bool) -> None:
+    """The page gets a request, sends its answer with its messages, and the same message goes on."""
+
+    async def scene(up: Upstream, client: Client) -> None:
+        question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "run `ls`"}]}
+        run = client.run(model_of("chat"), [question], tools=[erase])
+        chunks = chunks_of(b"".join([chunk async for chunk in run.to("uistream")]))
+        (asked,) = (one for one in chunks if one["type"] == "tool-approval-request")
+        assert chunks[-1]["type"] == "finish"
+        given = next(one for one in chunks if one["type"] == "tool-input-available")
+        approval = {"id": asked["approvalId"], "approved": approved}
+        part = {
+            "type": "tool-erase",
+            "toolCallId": asked["toolCallId"],
+            "state": "approval-responded",
+            "input": given["input"],
+        }
+        parts = [{"type": "step-start"}, {"type": "text", "text": "I will look. "}, {**part, "approval": approval}]
+        message = {"id": chunks[0]["messageId"], "role": "assistant", "parts": parts}
+        again = client.run(model_of("chat"), [question, message], tools=[erase])
+        chunks = chunks_of(b"".join([chunk async for chunk in again.to("uistream")]))
+        if approved:
+            assert [one["type"] for one in chunks][:3] == ["start", "tool-output-available", "start-step"]
+            assert chunks[0]["messageId"] == message["id"]
+            assert chunks[1]["toolCallId"] == asked["toolCallId"]
+            assert chunks[1]["output"] == "erased ls"
+        (result,) = sent_results(up.requests[-1])
+        assert result_text(result) == "erased ls" if approved else result.failed
+        sent = [one["role"] for one in up.requests[-1].json["messages"]]
+        assert sent == ["user", "assistant", "tool"]
+
+    staged(scene, play_agent("chat"))
+
+
+def test_messages_of_a_page_go_on_after_a_run() -> None:
+    """What `useChat` sends back after a run with tools is a conversation that a provider takes."""
+
+    async def scene(up: Upstream, client: Client) -> None:
+        question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "run `ls`"}]}
+        run = client.run(model_of("chat"), [question], tools=[run_command])
+        data = b"".join([chunk async for chunk in run.to("uistream")])
+        body = json.loads(b"".join(_body_of("uistream", data)))
+        follow = {"id": "u2", "role": "user", "parts": [{"type": "text", "text": "run `pwd`"}]}
+        last = await client.run(model_of("chat"), [question, body, follow], tools=[run_command])
+        sent = reader("openai-chat")(up.requests[-2].json).messages
+        assert [one.role for one in sent] == ["user", "assistant", "tool", "assistant", "user"]
+        assert last.output == "run_command gave:\n\nit printed pwd"
+
+    staged(scene, play_agent("chat"))
+
+
+def _body_of(protocol: str, data: bytes) -> list[bytes]:
+    """The message that a page builds from the stream."""
+    parse = parser("sse")
+    frames = [*parse.feed([data]), *parse.finish()]
+    body = protocols.protocol(protocol).body
+    assert body is not None
+    return [body(frames)]
