@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 from msgspec.structs import replace
 
 from penstock._client import parameters as params
-from penstock._client.run_setup import create_run, read_ui_messages, split_tools
+from penstock._client.run_setup import convert_ui_messages, create_run, split_tools
 from penstock._client.turn_calls import TurnCall, read_turn_call
 from penstock._engines.model_resolution import resolve_targets
 from penstock.events import AnyEvent, TextDelta
@@ -116,7 +116,7 @@ class RunMethods:
         own = {name: given.pop(name) for name in _DEFAULTS if name in given}
         if described:
             given["tools"] = described
-        call = read_turn_call("run", "chat", model, read_ui_messages(messages), given, self._options)
+        call = read_turn_call("run", "chat", model, convert_ui_messages(messages), given, self._options)
         router = self.router
         return create_run(
             replace(call.request, stream=True),

@@ -62,13 +62,18 @@ def split_tools(tools: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return described, [tool for tool in tools if not isinstance(tool, Mapping)]
 
 
-def read_ui_messages(messages: Any) -> Any:
-    """Returns the messages with those of `useChat` as canonical ones; all others unchanged."""
+def convert_ui_messages(messages: Any) -> Any:
+    """Returns the messages with those of `useChat` as canonical ones; all others unchanged.
+
+    A page is not trusted with the system prompt: its system messages are refused.
+    """
     if not isinstance(messages, list | tuple):
         return messages
     rows: list[Any] = []
     for message in cast("list[Any]", messages):
         if isinstance(message, Mapping) and "parts" in message and "content" not in message:
+            if cast("Mapping[str, Any]", message).get("role") == "system":
+                raise InputError("messages: a page may not send system messages; read_ui_messages(…, system=True) can")
             rows += reader(UI_STREAM)({"messages": [message]}).messages
         else:
             rows.append(message)
