@@ -49,7 +49,7 @@ class _Checker:
         if isinstance(value, dict):
             yield from self._check_object(cast("dict[str, Any]", value), found, path, depth)
         elif isinstance(value, list):
-            rows = cast("list[Any]", value)
+            rows: list[Any] = value
             yield from _check_bounds(len(rows), found, path, "minItems", "maxItems", "items")
             for number, one in enumerate(rows):
                 yield from self.check(one, found.get("items"), f"{path}[{number}]", depth - 1)

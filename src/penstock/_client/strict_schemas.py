@@ -85,7 +85,7 @@ def _flatten(schema: Schema) -> Schema:
     found = dict(schema)
     parts = found.pop("allOf", None)
     if isinstance(parts, list):
-        rows = cast("list[Any]", parts)
+        rows: list[Any] = parts
         if len(rows) != 1 or not isinstance(rows[0], dict):
             raise NotStrict("allOf")
         found = {**cast("Schema", rows[0]), **found}
@@ -133,7 +133,8 @@ def _is_recursive(schema: Schema) -> bool:
 
 def _references(value: Any) -> set[str]:
     if isinstance(value, list):
-        return {name for one in cast("list[Any]", value) for name in _references(one)}
+        rows: list[Any] = value
+        return {name for one in rows for name in _references(one)}
     if not isinstance(value, dict):
         return set()
     fields = cast("dict[str, Any]", value)
@@ -160,7 +161,8 @@ def drop_added_nulls(value: Any, schema: Schema, root: Schema, depth: int = _DEP
         return value
     if isinstance(value, list):
         items = as_object(schema.get("items"))
-        return [drop_added_nulls(one, items, root, depth - 1) for one in cast("list[Any]", value)]
+        rows: list[Any] = value
+        return [drop_added_nulls(one, items, root, depth - 1) for one in rows]
     if not isinstance(value, dict):
         return value
     fields = cast("dict[str, Any]", value)

@@ -92,8 +92,8 @@ class OutputPlan:
         kind = self._kind
         if self.way == "schema":
             text = str(kind.original.get("description", ""))
-            form = rq.Format("schema", kind.name, self._schema, text, self._strict)
-            return replace(request, settings=replace(request.settings, format=form))
+            schema = rq.Format("schema", kind.name, self._schema, text, self._strict)
+            return replace(request, settings=replace(request.settings, format=schema))
         if self.way == "tool":
             return self._prepare_tool(request)
         instruction = _INSTRUCTION + msgspec.json.encode(kind.schema).decode()

@@ -140,7 +140,8 @@ def _refers_to(name: str, value: Any) -> bool:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return fields.get("$ref") == DEFS.format(name=name) or any(_refers_to(name, one) for one in fields.values())
-    return isinstance(value, list) and any(_refers_to(name, one) for one in cast("list[Any]", value))
+    rows: list[Any] = value if isinstance(value, list) else []
+    return any(_refers_to(name, one) for one in rows)
 
 
 def _with_place(message: str, place: str) -> str:
