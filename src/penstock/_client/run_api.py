@@ -263,8 +263,8 @@ class SyncRun(Generic[T_co]):
         self.close()
 
 
-async def _finish(run: Run[T]) -> Run[T]:
-    return await run
+async def _finish(run: Run[Any]) -> None:
+    _ = await run
 
 
 async def _abort(run: Run[Any]) -> None:

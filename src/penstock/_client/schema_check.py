@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock._client.strict_schemas import resolve_reference
+from penstock._client.value_types import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ class _Checker:
         if isinstance(value, dict):
             yield from self._check_object(cast("dict[str, Any]", value), found, path, depth)
         elif isinstance(value, list):
-            rows: list[Any] = value
+            rows = as_list(value)
             yield from _check_bounds(len(rows), found, path, "minItems", "maxItems", "items")
             for number, one in enumerate(rows):
                 yield from self.check(one, found.get("items"), f"{path}[{number}]", depth - 1)

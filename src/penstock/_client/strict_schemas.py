@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from penstock._client.value_types import as_list
 from penstock._lenient_fields import as_object
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _flatten(schema: Schema) -> Schema:
     found = dict(schema)
     parts = found.pop("allOf", None)
     if isinstance(parts, list):
-        rows: list[Any] = parts
+        rows = as_list(parts)
         if len(rows) != 1 or not isinstance(rows[0], dict):
             raise NotStrict("allOf")
         found = {**cast("Schema", rows[0]), **found}
@@ -133,8 +134,7 @@ def _is_recursive(schema: Schema) -> bool:
 
 def _references(value: Any) -> set[str]:
     if isinstance(value, list):
-        rows: list[Any] = value
-        return {name for one in rows for name in _references(one)}
+        return {name for one in as_list(value) for name in _references(one)}
     if not isinstance(value, dict):
         return set()
     fields = cast("dict[str, Any]", value)
@@ -161,8 +161,7 @@ def drop_added_nulls(value: Any, schema: Schema, root: Schema, depth: int = _DEP
         return value
     if isinstance(value, list):
         items = as_object(schema.get("items"))
-        rows: list[Any] = value
-        return [drop_added_nulls(one, items, root, depth - 1) for one in rows]
+        return [drop_added_nulls(one, items, root, depth - 1) for one in as_list(value)]
     if not isinstance(value, dict):
         return value
     fields = cast("dict[str, Any]", value)

@@ -75,6 +75,11 @@ class ValueType:
             raise InputError(f"{where}: pydantic has no JSON Schema for {self._type!r}: {error}") from error
 
 
+def as_list(value: Any) -> list[Any]:
+    """Returns the value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
 def split_annotation(annotation: Any) -> tuple[Any, str]:
     """Returns a parameter's type without its description, and the description: `Annotated[int, "how many"]`."""
     if get_origin(annotation) is not Annotated:
@@ -140,8 +145,7 @@ def _refers_to(name: str, value: Any) -> bool:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return fields.get("$ref") == DEFS.format(name=name) or any(_refers_to(name, one) for one in fields.values())
-    rows: list[Any] = value if isinstance(value, list) else []
-    return any(_refers_to(name, one) for one in rows)
+    return any(_refers_to(name, one) for one in as_list(value))
 
 
 def _with_place(message: str, place: str) -> str:

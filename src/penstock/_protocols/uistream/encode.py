@@ -159,7 +159,7 @@ class UiEncoder(ChunkEncoder):
         self._close_part(event, "tool-input-error", **fields)
 
     def _write_result(self, event: ev.Result) -> None:
-        call = self._calls.get(event.call)
+        call: Object | None = self._calls.get(event.call)
         if call is None and sdk_extra(event.extra).get("continues"):
             call = {}
         if call is None:
