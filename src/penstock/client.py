@@ -12,8 +12,8 @@ from penstock._client.batch import Batch, BatchItem
 from penstock._client.batch_progress import BatchProgress
 from penstock._client.costs import Cost, UsageTotals, UsageTracker
 from penstock._client.embedding_formats import Embeddings, Ranked, Ranking
-from penstock._client.hooks import CallReport
 from penstock._client.function_tools import FunctionTool, tool
+from penstock._client.hooks import CallReport
 from penstock._client.mcp_servers import McpServer
 from penstock._client.parameters import (
     ChatBody,
@@ -62,8 +62,8 @@ __all__ = [
     "FunctionTool",
     "ListModelsParameters",
     "LlmApi",
-    "MemoryCache",
     "McpServer",
+    "MemoryCache",
     "Messages",
     "PendingToolCall",
     "Ranked",
@@ -72,10 +72,10 @@ __all__ = [
     "RerankParameters",
     "ResponsesBody",
     "ResponsesParameters",
-    "SqliteCache",
     "Run",
     "RunParameters",
     "RunStep",
+    "SqliteCache",
     "Stream",
     "SyncClient",
     "SyncRun",
