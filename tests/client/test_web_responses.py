@@ -16,7 +16,7 @@ import pytest
 
 from penstock import _protocols as protocols
 from penstock import translate
-from penstock.client import Client, Stream, django_response, read_ui_messages
+from penstock.client import Client, Stream, django_response, read_ui_messages, starlette_response
 from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.request import Call, Message, Request, Result, Text
 from penstock.testing import Reply, play, scripted
@@ -239,6 +239,52 @@ def test_a_client_that_leaves_before_the_first_byte_closes_the_upstream(framewor
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(url, content=BODY, timeout=httpx.Timeout(5, read=0.3))
         wait_until(lambda: closed(up.requests[0]))
+
+
+def test_a_middleware_sees_the_status_and_the_client_that_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    """Starlette's own middleware replaces `send` and `receive`."""
+    fastapi = pytest.importorskip("fastapi")
+    from starlette.middleware.base import BaseHTTPMiddleware
+    from starlette.middleware.gzip import GZipMiddleware
+
+    statuses: list[int] = []
+    seen: list[str] = []
+
+    async def note(request: Any, call_next: Any) -> Any:
+        response = await call_next(request)
+        statuses.append(response.status_code)
+        return response
+
+    with scripted(TEXT) as up:
+        client = Client({"providers": {"openai": {"base_url": f"{up.url}/v1", "key": KEY}}, "retries": 0}, env={})
+
+        async def chat(request: Any, tasks: Any) -> Any:
+            tasks.add_task(lambda: seen.append("background"))
+            return starlette_response(client.chat_stream("openai/gpt-4o", read_ui_messages(await request.body())))
+
+        chat.__annotations__ = {"request": fastapi.Request, "tasks": fastapi.BackgroundTasks}
+        app = fastapi.FastAPI()
+        app.post(PATH, response_model=None)(chat)
+        app.add_middleware(BaseHTTPMiddleware, dispatch=note)
+        app.add_middleware(GZipMiddleware)
+        with served(app, client) as url:
+            found = httpx.post(url + PATH, content=BODY)
+            assert found.text.endswith("data: [DONE]\n\n")
+            assert "content-encoding" not in found.headers, "a compressed stream would be delayed"
+            up.script(ERRORS["rate-limit"][0])
+            assert httpx.post(url + PATH, content=BODY).status_code == 429
+            up.script(TEXT.delayed(20))
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(url + PATH, content=BODY, timeout=httpx.Timeout(5, read=0.3))
+            wait_until(lambda: len(statuses) == 3)
+            assert closed(up.requests[2])
+            up.script(TEXT.slow(0.05))
+            with httpx.stream("POST", url + PATH, content=BODY) as stream:
+                next(stream.iter_bytes())
+            wait_until(lambda: closed(up.requests[3]))
+    assert statuses == [200, 429, 499, 200]
+    assert seen[:2] == ["background"] * 2
+    assert [row for row in caplog.records if row.levelname == "ERROR"] == []
 
 
 def test_a_response_of_django_that_is_never_sent_is_closed() -> None:

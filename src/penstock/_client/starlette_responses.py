@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import MissingExtra
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from penstock._client.response_stream import ResponseStream
 
+CLIENT_CLOSED = 499  # nginx's status for a client that left
+
 
 class AnswerResponse(Response):
     """Streams an answer. The status is known after the first chunk, so that the head is sent then.
@@ -32,6 +35,7 @@ class AnswerResponse(Response):
         self.status_code = stream.status
         self.background: BackgroundTask | None = None
         self._stream = stream
+        self._is_started = False
         self.init_headers({**stream.headers, **(headers or {})})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,8 +50,16 @@ class AnswerResponse(Response):
             await self._stream.aclose()
         if not sending.cancelled():
             sending.result()
+        elif not self._is_started:
+            await self._send_nothing(send)
         if self.background is not None:
             await self.background()
+
+    async def _send_nothing(self, send: Send) -> None:
+        """Ends a response that nobody waits for: a middleware expects one, and an access log shows it."""
+        with suppress(OSError):
+            await send({"type": "http.response.start", "status": CLIENT_CLOSED, "headers": []})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_chunks(self, send: Send) -> None:
         stream = self._stream
@@ -57,7 +69,7 @@ class AnswerResponse(Response):
             for name in before:
                 del self.headers[name]
             self.headers.update(stream.headers)
-        self.status_code = stream.status
+        self.status_code, self._is_started = stream.status, True
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async for chunk in stream.chunks():
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
