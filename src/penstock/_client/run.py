@@ -22,7 +22,7 @@ from penstock._bridge import encoding
 from penstock._client import run_messages
 from penstock._client.results import Answer, Stream
 from penstock._client.run_events import EventMerger
-from penstock._client.run_tools import DENIED, Approve, PendingToolCall, ToolRunner, ToolSet, open_tools
+from penstock._client.run_tools import Approve, PendingToolCall, ToolRunner, ToolSet, open_tools
 from penstock.errors import InputError, InvalidOutput, PenstockError, StreamFault
 from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 
@@ -260,9 +260,9 @@ class Run(Generic[T_co]):
         head = run_messages.last_message_id(self._messages)
         yield self._merger.begin(Start(head, self._plan.request.model))
         results: dict[str, rq.Result] = {}
-        for call in self._denied:
-            results[call.id] = rq.Result(call.id, call.name, [rq.Text(DENIED)], failed=True)
-            yield self._merger.result(results[call.id], earlier=True)
+        for denial in self._denied:
+            results[denial.call] = denial
+            yield self._merger.result(denial, earlier=True)
         async with aclosing(runner.answer_all(self._approved, approved=True)) as answers:
             async for call, result in answers:
                 if isinstance(result, rq.Result):

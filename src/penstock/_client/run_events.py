@@ -27,6 +27,11 @@ _CONTINUES: Extra = {SDK: {"continues": True}}
 _DELTAS = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.RefusalDelta, ev.CallDelta, ev.FileDelta})
 
 
+def is_denied(result: rq.Result) -> bool:
+    """True if the user denied the call."""
+    return bool((result.extra or {}).get(SDK, {}).get("denied"))
+
+
 class EventMerger:
     """Rewrites the events of one call after the other. `is_run`: whether the run answers calls of a tool."""
 
@@ -72,7 +77,8 @@ class EventMerger:
 
     def result(self, result: rq.Result, *, earlier: bool = False) -> list[AnyEvent]:
         """Returns the event of a tool's result. `earlier`: its call belongs to the message before."""
-        extra = _CONTINUES if earlier else None
+        denied = is_denied(result)
+        extra: Extra | None = {SDK: {"continues": True, "denied": denied}} if earlier else None
         fields = (result.call, result.name, result.json, result.failed)
         return self._record([ev.Result(self._take_index(), *fields, extra=extra)])
 

@@ -8,19 +8,20 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._aisdk import UI_STREAM
+from penstock._aisdk import SDK, UI_STREAM
+from penstock._client.run_events import EventMerger, is_denied
+from penstock._client.run_tools import DENIED
 from penstock._lenient_fields import as_object, get_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock._client.run_events import EventMerger
+    from collections.abc import Mapping, Sequence
 
 
-def split_approvals(messages: Sequence[rq.Message]) -> tuple[list[rq.Message], list[rq.Call], list[rq.Call]]:
-    """Returns the messages without answers to requests of a run, and the calls that were approved and denied.
+def split_approvals(messages: Sequence[rq.Message]) -> tuple[list[rq.Message], list[rq.Call], list[rq.Result]]:
+    """Returns the messages without answers to requests of a run, the approved calls, and results of denied ones.
 
-    Only calls of the last assistant message without a result count: an answer is used once.
+    Only calls of the last assistant message without a result count: an answer is used once. The reader of UI messages
+    adds a result to a denied call. It counts as none if the page continues that message, because the page must be told.
     """
     answers = {
         part.call: part.approved
@@ -28,16 +29,30 @@ def split_approvals(messages: Sequence[rq.Message]) -> tuple[list[rq.Message], l
         for part in message.parts
         if isinstance(part, rq.Ask) and part.approved is not None
     }
-    last = next((message for message in reversed(messages) if message.role == "assistant"), None)
-    if not answers or last is None:
+    last = max((place for place, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    if not answers or last < 0:
         return list(messages), [], []
+    refusals = _refusals(messages[last + 1 :])
     answered = {part.call for message in messages for part in message.parts if isinstance(part, rq.Result)}
-    waiting = [call for call in _client_calls([last]) if call.id in answers and call.id not in answered]
+    waiting = [call for call in _client_calls([messages[last]]) if call.id in answers]
+    waiting = [call for call in waiting if call.id not in answered or call.id in refusals]
     calls = {call.id for call in _client_calls(messages)}
-    kept = [_without_asks(message, calls) for message in messages]
+    kept = [_without_asks(message, calls, refusals) for message in messages]
     approved = [call for call in waiting if answers[call.id]]
-    denied = [call for call in waiting if not answers[call.id]]
+    denied = [refusals.get(call.id) or _refusal(call) for call in waiting if not answers[call.id]]
     return [message for message in kept if message.parts], approved, denied
+
+
+def _refusals(messages: Sequence[rq.Message]) -> dict[str, rq.Result]:
+    """Returns the results of denied calls by the calls' ids, if nothing but answers and results follows the calls."""
+    parts = [part for message in messages for part in message.parts]
+    if not all(isinstance(part, rq.Ask | rq.Result) for part in parts):
+        return {}
+    return {part.call: part for part in parts if isinstance(part, rq.Result) and is_denied(part)}
+
+
+def _refusal(call: rq.Call) -> rq.Result:
+    return rq.Result(call.id, call.name, [rq.Text(DENIED)], failed=True, extra={SDK: {"denied": True}})
 
 
 def _client_calls(messages: Sequence[rq.Message]) -> list[rq.Call]:
@@ -45,8 +60,13 @@ def _client_calls(messages: Sequence[rq.Message]) -> list[rq.Call]:
     return [part for part in parts if isinstance(part, rq.Call) and part.by == "client"]
 
 
-def _without_asks(message: rq.Message, calls: set[str]) -> rq.Message:
-    parts = [part for part in message.parts if not (isinstance(part, rq.Ask) and part.call in calls)]
+def _without_asks(message: rq.Message, calls: set[str], refusals: Mapping[str, rq.Result]) -> rq.Message:
+    parts = [
+        part
+        for part in message.parts
+        if not (isinstance(part, rq.Ask) and part.call in calls)
+        and not (isinstance(part, rq.Result) and refusals.get(part.call) is part)
+    ]
     return message if len(parts) == len(message.parts) else replace(message, parts=parts)
 
 

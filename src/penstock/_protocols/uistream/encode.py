@@ -165,6 +165,11 @@ class UiEncoder(ChunkEncoder):
         if call is None:
             self.report_loss("orphan-result")
             return
+        if {"continues", "denied"} <= {name for name, value in sdk_extra(event.extra).items() if value}:
+            self._send(
+                "tool-output-denied", toolCallId=event.call
+            )  # the page asked for it, so it is version 6 or later
+            return
         self._answer_call(event.call)
         fields = {
             "toolCallId": event.call,
