@@ -12,8 +12,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from penstock import tool
 from penstock.client import Answer, Client, SyncClient
-from penstock.errors import ProviderError
+from penstock.errors import ProviderError, ToolError
 from penstock.testing import Reply, play, scripted
 
 if TYPE_CHECKING:
@@ -198,3 +199,88 @@ def test_show_updates_one_output_of_a_notebook(notebook: Any) -> None:
     assert TEXT in last["text/html"]
     assert "finished: stop" in last["text/html"]
     assert len(published) < len(play("text"))
+
+
+# ── runs ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_gauge(station: str) -> str:
+    """Reads the water level at a station."""
+    return f"{station}: 3.2 m"
+
+
+def fail(station: str) -> str:
+    """Fails."""
+    raise ToolError(f"no gauge at {station}")
+
+
+@pytest.mark.row("Y2")
+def test_a_run_before_and_after_it_is_finished() -> None:
+    async def scene(client: Client) -> None:
+        run = client.run("replay/agent", "How deep is it?", tools=[read_gauge])
+        assert repr(run) == "<Run: not started>"
+        assert run.steps == [], "to look at a run does not start it"
+        await run
+        assert re.fullmatch(r"<Run replay/agent: '.*3\.2 m', 2 steps, 1 call, stop, \d+ in, \d+ out>", repr(run)), repr(
+            run
+        )
+        html, text = run._repr_html_(), printed(run)
+        for shown in (html, text):
+            assert "Step 1" in shown
+            assert "Step 2" in shown
+            assert "read_gauge" in shown
+            assert "penstock: 3.2 m" in shown
+            assert re.search(r"\d ms", shown), "how long the tool ran"
+        assert all(step.seconds is not None for step in run.steps)
+        assert set(run.steps[0].call_seconds) == {call.id for call in run.steps[0].calls}
+
+    running(scene)
+
+
+@pytest.mark.row("Y2")
+def test_a_run_shows_failed_and_waiting_calls() -> None:
+    async def scene(client: Client) -> None:
+        failed = await client.run("replay/agent", "?", tools=[fail])
+        assert "ps-failed" in failed._repr_html_()
+        assert "✗ no gauge at penstock" in printed(failed)
+        waiting = await client.run("replay/agent", "?", tools=[tool(needs_approval=True)(read_gauge)])
+        assert "waits for approval" in waiting._repr_html_()
+        left = await client.run("replay/agent", "?", tools=[{"type": "function", "function": {"name": "mine"}}])
+        assert "left to the caller" in printed(left)
+
+    running(scene)
+
+
+@pytest.mark.row("Y2")
+def test_the_results_of_calls_with_the_same_id_stay_apart() -> None:
+    """The packaged model gives every call the same id."""
+
+    async def scene(client: Client) -> None:
+        first = await client.run("replay/agent", "?", tools=[read_gauge])
+        again = await client.run(
+            "replay/agent", [*first.messages, {"role": "user", "content": "?"}], tools=[read_gauge]
+        )
+        assert printed(again).count("⚙ read_gauge") == 1
+        assert "⚙ (" not in printed(again)
+
+    running(scene)
+
+
+@pytest.mark.row("Y2")
+def test_show_of_a_run_prints_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    async def scene(client: Client) -> None:
+        run = await client.run("replay/agent", "?", tools=[read_gauge]).show()
+        assert len(run.steps) == 2
+
+    running(scene)
+    with SyncClient(env={}) as client:
+        run = client.run("replay/agent", "?", tools=[read_gauge])
+        assert repr(run) == "<Run: not started>"
+        assert run.show().output.endswith("3.2 m")
+        assert "Step 2" in run._repr_html_()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.count('⚙ read_gauge({"station":"penstock"})') == 2
+    assert lines.count('  → "penstock: 3.2 m"') == 2
+    assert re.search(r"^agent · finished: stop · 2 steps · 1 call · \d+ in · \d+ out · [\d.]+ m?s$", lines[-1]), lines[
+        -1
+    ]

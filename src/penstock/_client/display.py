@@ -150,6 +150,7 @@ def build_run_timeline(run: Any) -> Timeline:
         for pending in run.pending if step is run.steps[-1] else ():
             waiting: str = pending.id
             timeline.add_note(ids.get(waiting, waiting), APPROVAL if pending.approval else "left to the caller")
+        timeline.seconds = (timeline.seconds or 0.0) + (step.seconds or 0.0)
     timeline.usage, timeline.cost = run.usage, run.cost
     timeline.finish = run.end.reason if isinstance(run.end, Finish) else ""
     timeline.fault = run.end if isinstance(run.end, Fault) else None
@@ -221,7 +222,9 @@ async def show_events(source: EventSource, kind: str, finish: Callable[[], Await
             timeline.feed(batch)
             view.update(batch)
         result = await finish()
-        timeline.provider, timeline.cost = getattr(result, "provider", ""), getattr(result, "cost", None)
+        answers: list[Any] = [result, *(getattr(step, "answer", None) for step in getattr(result, "steps", ()))]
+        timeline.provider = next((one.provider for one in answers if hasattr(one, "provider")), "")
+        timeline.cost = getattr(result, "cost", None)
     except StreamFault as error:
         timeline.fault = error.fault
         raise

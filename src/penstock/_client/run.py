@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock._bridge import encoding
 from penstock._client import run_messages
+from penstock._client.display import Displayed, build_run_timeline, show_events
 from penstock._client.results import Answer, Stream
 from penstock._client.run_events import EventMerger
 from penstock._client.run_tools import Approve, PendingToolCall, ToolRunner, ToolSet, open_tools
@@ -28,6 +30,7 @@ from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 
 if TYPE_CHECKING:
     from penstock._client.structured_output import OutputPlan
+    from penstock._client.timeline import Timeline
 
 T_co = TypeVar("T_co", covariant=True)
 _CALL_WORDS = re.compile("tool|function", re.IGNORECASE)  # in a provider's finish reason
@@ -40,6 +43,8 @@ class RunStep(msgspec.Struct):
     answer: Answer
     calls: list[rq.Call] = []
     results: list[rq.Result] = []
+    seconds: float | None = None
+    call_seconds: dict[str, float] = {}  # how long tools ran, by the ids of the calls
 
     @property
     def usage(self) -> Usage | None:
@@ -70,7 +75,7 @@ class RunPlan:
     retries: int = 2
 
 
-class Run(Generic[T_co]):
+class Run(Displayed, Generic[T_co]):
     """A tool loop. Await it for the finished run, or iterate over its events; nothing is sent before.
 
     An error before the first content is raised. A later one is the last event, a `Fault`, and is raised by `await`.
@@ -135,6 +140,13 @@ class Run(Generic[T_co]):
                     yield chunk
         if chunk := b"".join(pipe.finish()):
             yield chunk
+
+    async def show(self) -> Self:
+        """Finishes the run, and shows it while it goes on: in a notebook's cell, or on standard output."""
+        return await show_events(self, "Run", self._complete)
+
+    def _timeline(self) -> Timeline:
+        return build_run_timeline(self)
 
     # ── results ───────────────────────────────────────────────────────────────────────────────────
 
@@ -242,12 +254,14 @@ class Run(Generic[T_co]):
         request = replace(plan.request, tools=tools.definitions)
         last: Finish | Fault | None = None
         while last is None:
+            started = time.monotonic()
             async with aclosing(self._ask_model(request)) as batches:
                 async for batch in batches:
                     yield batch
             async with aclosing(self._answer_calls(runner)) as batches:
                 async for batch in batches:
                     yield batch
+            self.steps[-1].seconds = time.monotonic() - started
             last = await self._next_end()
             yield self._merger.next_step() if last is None else self._end_with(last)
 
@@ -306,6 +320,7 @@ class Run(Generic[T_co]):
             for call in step.calls:
                 if call.name == output.tool_name:
                     results[call.id] = self._take_output_call(call, output)
+        step.call_seconds = {call.id: runner.durations[call.id] for call in calls if call.id in runner.durations}
         step.results = [results[call.id] for call in step.calls if call.id in results]
         if step.results:
             self._messages.append(rq.Message("tool", list(step.results)))

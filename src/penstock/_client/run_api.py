@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 from msgspec.structs import replace
 
 from penstock._client import parameters as params
+from penstock._client.display import Displayed
 from penstock._client.run_setup import convert_ui_messages, create_run, split_tools
 from penstock._client.turn_calls import TurnCall, read_turn_call
 from penstock._engines.model_resolution import resolve_targets
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock._client.results import Stream
     from penstock._client.run import Run, RunStep, StopWhen
     from penstock._client.run_tools import Approve, PendingToolCall
+    from penstock._client.timeline import Timeline
     from penstock._engines.router import Router
     from penstock._http.request_options import RequestOptions
     from penstock.events import Fault, Finish, Usage
@@ -186,7 +188,7 @@ class SyncRunMethods:
         return SyncRun(client.run(model, messages, output=output, **parameters), thread)
 
 
-class SyncRun(Generic[T_co]):
+class SyncRun(Displayed, Generic[T_co]):
     """A `Run` without `await`. Its properties finish the run first."""
 
     def __init__(self, run: Run[T_co], thread: AsyncRunner) -> None:
@@ -197,6 +199,14 @@ class SyncRun(Generic[T_co]):
         """Finishes the run. Raises its error, if any."""
         self._thread.run(_finish(self.async_run))
         return self
+
+    def show(self) -> Self:
+        """Finishes the run, and shows it while it goes on."""
+        _ = self._thread.run(self.async_run.show())
+        return self
+
+    def _timeline(self) -> Timeline:
+        return self.async_run._timeline()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
     def batches(self) -> Iterator[list[AnyEvent]]:
         """Yields a list of events for each read: cheaper than one by one."""

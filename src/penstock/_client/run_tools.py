@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from traceback import format_exception_only
@@ -154,6 +155,7 @@ class ToolRunner:
     def __init__(self, tools: ToolSet, *, parallel: int, timeout: float | None, approve: Approve | None) -> None:
         self._tools, self._timeout, self._approve = tools, timeout, approve
         self._limit = asyncio.Semaphore(max(parallel, 1))
+        self.durations: dict[str, float] = {}  # seconds by the ids of calls
 
     async def answer_all(
         self, calls: Sequence[rq.Call], *, approved: bool = False
@@ -187,7 +189,11 @@ class ToolRunner:
             if pending is not None:
                 return pending
         async with self._limit:
-            return await self._run(tool, call, arguments)
+            started = time.monotonic()
+            try:
+                return await self._run(tool, call, arguments)
+            finally:
+                self.durations[call.id] = time.monotonic() - started
 
     async def _ask(
         self, tool: RunnableTool, call: rq.Call, arguments: dict[str, Any]
