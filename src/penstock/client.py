@@ -35,7 +35,12 @@ from penstock._client.run import Run, RunStep
 from penstock._client.run_api import RunParameters, SyncRun
 from penstock._client.run_tools import PendingToolCall
 from penstock._client.sync_client import SyncClient, SyncStream
-from penstock._client.web_responses import django_response, read_ui_messages, starlette_response
+from penstock._client.web_responses import (
+    django_response,
+    read_ui_messages,
+    starlette_response,
+    sync_django_response,
+)
 from penstock._engines.config import Config
 from penstock._http.request_options import ClientCertificate, RequestOptions, Timeouts
 from penstock._store.response_cache import MemoryCache, SqliteCache
@@ -86,5 +91,6 @@ __all__ = [
     "django_response",
     "read_ui_messages",
     "starlette_response",
+    "sync_django_response",
     "tool",
 ]

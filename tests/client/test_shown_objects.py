@@ -220,7 +220,7 @@ def test_a_run_before_and_after_it_is_finished() -> None:
         run = client.run("replay/agent", "How deep is it?", tools=[read_gauge])
         assert repr(run) == "<Run: not started>"
         assert run.steps == [], "to look at a run does not start it"
-        await run
+        assert await run is run
         assert re.fullmatch(r"<Run replay/agent: '.*3\.2 m', 2 steps, 1 call, stop, \d+ in, \d+ out>", repr(run)), repr(
             run
         )

@@ -10,19 +10,28 @@ import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import httpx
 import pytest
 
 from penstock import _protocols as protocols
 from penstock import translate
-from penstock.client import Client, Stream, django_response, read_ui_messages, starlette_response
+from penstock.client import (
+    Client,
+    Stream,
+    SyncClient,
+    django_response,
+    read_ui_messages,
+    starlette_response,
+    sync_django_response,
+)
 from penstock.errors import BadRequest, InputError, TooDeep
 from penstock.request import Call, Message, Request, Result, Text
 from penstock.testing import Reply, play, scripted
 from tests.cli.command_runner import environment
 from tests.client.served_app import served
-from tests.client.web_apps import FRAMEWORKS, PATH, build_app
+from tests.client.web_apps import FRAMEWORKS, PATH, build_app, django_urls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -165,7 +174,7 @@ class Failing:
         self.tasks: set[Any] = set()
         self.closed = threading.Event()
 
-    async def to(self, protocol: str, /, **_: Any) -> AsyncIterator[bytes]:
+    async def to(self, protocol: str, **_: Any) -> AsyncIterator[bytes]:
         assert protocol == "uistream"
         for _number in range(self.chunks):
             self.tasks.add(asyncio.current_task())
@@ -301,6 +310,87 @@ def test_a_response_of_django_that_is_never_sent_is_closed() -> None:
                 await asyncio.sleep(0.005)
 
     asyncio.run(scene())
+
+
+# ── Django without async ──────────────────────────────────────────────────────────────────────────
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+@contextmanager
+def wsgi_served(up: Upstream, **options: Any) -> Iterator[str]:
+    """Django with a view without `async`, served by the standard library."""
+    pytest.importorskip("django")
+    from django.core.handlers.wsgi import WSGIHandler
+
+    config = {"providers": {"openai": {"base_url": f"{up.url}/v1", "key": KEY}}, "retries": 0}
+    with SyncClient(config, env={}) as client:
+
+        def chat(request: Any) -> Any:
+            try:
+                source = client.chat_stream("openai/gpt-4o", read_ui_messages(request.body))
+            except InputError as error:
+                return sync_django_response(error)
+            return sync_django_response(source, **options)
+
+        django_urls(chat)
+        with make_server("127.0.0.1", 0, WSGIHandler(), handler_class=_QuietHandler) as server:
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            yield f"http://127.0.0.1:{server.server_port}{PATH}"
+            server.shutdown()
+            thread.join()
+
+
+def test_django_without_async() -> None:
+    with scripted(TEXT) as up, wsgi_served(up, headers={"x-trace": "7"}) as url:
+        found = httpx.post(url, content=BODY)
+        assert found.status_code == 200
+        assert found.headers["x-vercel-ai-ui-message-stream"] == "v1"
+        assert found.headers["x-trace"] == "7"
+        assert found.text.endswith("data: [DONE]\n\n")
+        up.script(ERRORS["rate-limit"][0])
+        found = httpx.post(url, content=BODY)
+        assert (found.status_code, found.json()) == (429, {"error": "slow down"})
+        up.script(Reply.of("openai-chat", play("error")))
+        assert '"type":"error"' in httpx.post(url, content=BODY).text.splitlines()[-2]
+        assert httpx.post(url, content=b"{").status_code == 400
+
+
+def test_django_without_async_closes_the_upstream() -> None:
+    slow = TEXT.slow(0.02)
+    with scripted(slow) as up, wsgi_served(up) as url:
+        with httpx.stream("POST", url, content=BODY) as found:
+            next(found.iter_bytes())
+        wait_until(lambda: closed(up.requests[0]))
+        assert up.requests[0].sent < len(slow.data)
+
+
+class SyncFailing:
+    """A source whose second chunk is an error that is not ours."""
+
+    is_closed = False
+
+    def to(self, protocol: str, **_: Any) -> Iterator[bytes]:
+        yield b'data: {"type":"start"}\n\n'
+        raise RuntimeError(f"the key is {KEY} ({protocol})")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_django_without_async_does_not_tell_an_unexpected_error() -> None:
+    pytest.importorskip("django")
+    build_app("django", lambda _: None)
+    source = SyncFailing()
+    chunks = iter(sync_django_response(source))
+    assert next(chunks) == b'data: {"type":"start"}\n\n'
+    assert next(chunks) == b'data: {"type":"error","errorText":"internal error"}\n\n'
+    with pytest.raises(RuntimeError):
+        next(chunks)
+    assert source.is_closed
 
 
 # ── messages of a page ────────────────────────────────────────────────────────────────────────────

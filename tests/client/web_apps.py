@@ -63,20 +63,25 @@ def _django(answer: Callable[[bytes], Any], options: dict[str, Any]) -> Any:
 
 def django_app(view: Callable[[Any], Any]) -> Any:
     """Django with one async view at `PATH`."""
-    import django
-    from django.conf import settings
     from django.core.handlers.asgi import ASGIHandler
-    from django.urls import clear_url_caches, path
 
     async def chat(request: Any) -> Any:
         return await view(request)
+
+    django_urls(chat)
+    return ASGIHandler()
+
+
+def django_urls(view: Callable[[Any], Any]) -> None:
+    """Puts one view at `PATH`. Settings are made once in a process."""
+    import django
+    from django.conf import settings
+    from django.urls import clear_url_caches, path
 
     name = "tests_django_urls"
     if not settings.configured:
         settings.configure(ROOT_URLCONF=name, ALLOWED_HOSTS=["*"], DEBUG=False, SECRET_KEY="none", LOGGING_CONFIG=None)
         django.setup()
-    urls = sys.modules.setdefault(name, ModuleType(name))
-    urls.urlpatterns = [path(PATH.lstrip("/"), chat)]  # type: ignore[attr-defined]
-    settings.ROOT_URLCONF = name
+    urls: Any = sys.modules.setdefault(name, ModuleType(name))
+    urls.urlpatterns = [path(PATH.lstrip("/"), view)]
     clear_url_caches()
-    return ASGIHandler()

@@ -14,7 +14,7 @@ from penstock.errors import BadRequest, InputError, MissingExtra, PenstockError,
 from penstock.events import Fault, FaultKind, Start
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
 UI_STREAM = "uistream"
 KEEP_ALIVE_SECONDS = 15.0  # of silence before a comment is sent, so that no proxy gives the connection up
@@ -41,6 +41,14 @@ class AnswerStream(Protocol):
     async def aclose(self) -> None: ...
 
 
+class SyncAnswerStream(Protocol):
+    """The same without `await`: a `SyncStream` or a `SyncRun`."""
+
+    def to(self, protocol: str, **options: Any) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
 class ResponseStream:
     """The status, headers and chunks of a response. Its own task reads the answer, from the first chunk to the last.
 
@@ -48,16 +56,10 @@ class ResponseStream:
     """
 
     def __init__(self, source: AnswerStream, protocol: str, keep_alive: float, options: Mapping[str, Any]) -> None:
-        framing = protocols.protocol(protocol).writes
         self.status = 200
-        self.headers = {name.decode(): value.decode() for name, value in STREAM_HEADERS}
-        self.headers["content-type"] = CONTENT_TYPES[framing].decode()
-        if protocol == UI_STREAM:
-            self.headers["x-vercel-ai-ui-message-stream"] = "v1"
-            # Without an id a page continues its last message; with a new id it would show that message twice.
-            options = {"message_id": "", **options}
-        self._source, self._protocol, self._options = source, protocol, options
-        self._idle_bytes = KEEP_ALIVES[framing]
+        self.headers = stream_headers(protocol)
+        self._source, self._protocol, self._options = source, protocol, encoder_options(protocol, options)
+        self._idle_bytes = KEEP_ALIVES[protocols.protocol(protocol).writes]
         self._keep_alive = keep_alive if self._idle_bytes else None
         self._queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(1)
         self._task: asyncio.Task[None] | None = None
@@ -100,7 +102,7 @@ class ResponseStream:
                     continue
                 self._ended = True
                 if isinstance(item, Exception):
-                    yield self._encode_fault(_fault_of(item, self._protocol))
+                    yield encode_fault(_fault_of(item, self._protocol), self._protocol)
                 if isinstance(item, Exception) and not isinstance(item, PenstockError):
                     raise item  # for the server's log
         finally:
@@ -131,11 +133,62 @@ class ResponseStream:
         except TimeoutError:
             return self._idle_bytes
 
-    def _encode_fault(self, fault: Fault) -> bytes:
-        """Returns a fault as the protocol writes it in the middle of a stream."""
-        pipe = encoding(self._protocol)
-        pipe.feed([Start()])
-        return b"".join([*pipe.feed([fault]), *pipe.finish()])
+
+class SyncResponseStream:
+    """The same for a source without `await`. The thread that reads the chunks reads the answer."""
+
+    def __init__(self, source: SyncAnswerStream, protocol: str, options: Mapping[str, Any]) -> None:
+        self.status = 200
+        self.headers = stream_headers(protocol)
+        self._source, self._protocol = source, protocol
+        self._chunks = iter(source.to(protocol, **encoder_options(protocol, options)))
+        self._first = b""
+
+    def open(self) -> None:
+        """Waits for the first chunk. An error before it decides on the status and the headers."""
+        try:
+            self._first = next(self._chunks, b"")
+        except PenstockError as error:
+            self.close()
+            self.status, self.headers, self._first = build_error(error, self._protocol)
+            self._chunks = iter(())
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield self._first
+            yield from self._chunks
+        except Exception as error:
+            yield encode_fault(_fault_of(error, self._protocol), self._protocol)
+            if not isinstance(error, PenstockError):
+                raise  # for the server's log
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the reading: the connection to the provider is closed."""
+        self._source.close()
+
+
+def stream_headers(protocol: str) -> dict[str, str]:
+    """Returns the headers of a stream: its type, and that nobody may keep it back."""
+    headers = {name.decode(): value.decode() for name, value in STREAM_HEADERS}
+    headers["content-type"] = CONTENT_TYPES[protocols.protocol(protocol).writes].decode()
+    return {**headers, "x-vercel-ai-ui-message-stream": "v1"} if protocol == UI_STREAM else headers
+
+
+def encoder_options(protocol: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the options of the encoder. A UI stream gets no message id, unless one is given.
+
+    Without an id a page continues its last message; with a new id it would show that message twice.
+    """
+    return {"message_id": "", **options} if protocol == UI_STREAM else options
+
+
+def encode_fault(fault: Fault, protocol: str) -> bytes:
+    """Returns a fault as a protocol writes it in the middle of a stream."""
+    pipe = encoding(protocol)
+    pipe.feed([Start()])
+    return b"".join([*pipe.feed([fault]), *pipe.finish()])
 
 
 def build_error(error: Exception, protocol: str) -> tuple[int, dict[str, str], bytes]:

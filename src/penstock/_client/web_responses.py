@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock import _protocols as protocols
-from penstock._client.response_stream import KEEP_ALIVE_SECONDS, UI_STREAM, AnswerStream, ResponseStream, build_error
+from penstock._client.response_stream import (
+    KEEP_ALIVE_SECONDS,
+    UI_STREAM,
+    AnswerStream,
+    ResponseStream,
+    SyncAnswerStream,
+    SyncResponseStream,
+    build_error,
+)
 from penstock._input_limits import NestingError, decode_bounded
 from penstock.errors import BadRequest, InputError, PenstockError, TooDeep
 
@@ -93,10 +101,34 @@ async def django_response(
 
     Waits for the first chunk, because that decides on the status. The arguments are those of `starlette_response`.
     """
-    http: Any = import_module("django.http")
     if isinstance(source, PenstockError):
-        status, fields, body = build_error(source, protocol)
-        return http.HttpResponse(body, status=status, headers={**fields, **(headers or {})})
+        return _django_error(source, protocol, headers)
     stream = ResponseStream(source, protocol, keep_alive, options)
     await stream.open()
+    return _django_stream(stream, headers)
+
+
+def sync_django_response(
+    source: SyncAnswerStream | PenstockError,
+    protocol: str = UI_STREAM,
+    *,
+    headers: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Any:
+    """Returns Django's response for a view without `async`, under WSGI: of a `SyncStream`, a `SyncRun`, or an error."""
+    if isinstance(source, PenstockError):
+        return _django_error(source, protocol, headers)
+    stream = SyncResponseStream(source, protocol, options)
+    stream.open()
+    return _django_stream(stream, headers)
+
+
+def _django_error(error: PenstockError, protocol: str, headers: Mapping[str, str] | None) -> Any:
+    http: Any = import_module("django.http")
+    status, fields, body = build_error(error, protocol)
+    return http.HttpResponse(body, status=status, headers={**fields, **(headers or {})})
+
+
+def _django_stream(stream: ResponseStream | SyncResponseStream, headers: Mapping[str, str] | None) -> Any:
+    http: Any = import_module("django.http")
     return http.StreamingHttpResponse(stream, status=stream.status, headers={**stream.headers, **(headers or {})})
