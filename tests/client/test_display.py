@@ -16,7 +16,7 @@ from penstock import request as rq
 from penstock._client import timeline as bounds
 from penstock._client.display import build_answer_timeline, render_line
 from penstock._client.display_html import render_html
-from penstock._client.display_terminal import render_lines
+from penstock._client.display_terminal import render_rich
 from penstock._client.timeline import Timeline, format_cost, format_seconds, format_usage, reveal_controls
 from penstock._fold import fold
 from penstock.testing import play, scripts
@@ -127,10 +127,8 @@ def terminal_text(timeline: Timeline, *, color: bool = False) -> str:
     """What rich prints."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=color, width=100, color_system="standard" if color else None)
-    for spans in render_lines(timeline):
-        from rich.text import Text
-
-        console.print(Text.assemble(*spans))
+    for line in render_rich(timeline):
+        console.print(line)
     return out.getvalue()
 
 

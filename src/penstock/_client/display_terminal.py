@@ -37,30 +37,30 @@ StyledSpans: TypeAlias = "list[tuple[str, str]]"
 """Texts with their styles, in the words of rich."""
 
 
-def render_lines(timeline: Timeline) -> Iterator[StyledSpans]:
-    """Yields the lines of a timeline. A text may have line breaks."""
+def render_lines(timeline: Timeline) -> Iterator[tuple[int, StyledSpans]]:
+    """Yields the lines of a timeline, each with its indent. A text may have line breaks."""
     name = shorten(timeline.model, NAME_CHARACTERS) or timeline.kind
     head = [(name, "bold")]
     if timeline.provider:
         head.append((f" · {shorten(timeline.provider, NAME_CHARACTERS)}", "dim"))
     if state := describe_state(timeline):
         head.append((f"  {reveal_controls(state)}", _state_style(timeline)))
-    yield head
+    yield 0, head
     if facts := timeline_facts(timeline):
-        yield [(facts, "dim")]
-    indent = "  " if len(timeline.steps) > 1 else ""
+        yield 0, [(facts, "dim")]
+    indent = 2 if len(timeline.steps) > 1 else 0
     for step in timeline.steps:
         if indent:
             facts = join_facts(format_usage(step.usage), format_cost(step.cost), format_seconds(step.seconds))
-            yield [(f"Step {step.number}", "bold"), (f"  {facts}" if facts else "", "dim")]
+            yield 0, [(f"Step {step.number}", "bold"), (f"  {facts}" if facts else "", "dim")]
         for row in step.rows:
-            yield [(indent, ""), *_render_row(row)]
+            yield indent, _render_row(row)
         if step.omitted:
-            yield [(f"{indent}… {count_of(step.omitted, 'part')} not shown", "dim")]
+            yield indent, [(f"… {count_of(step.omitted, 'part')} not shown", "dim")]
     if timeline.omitted_steps:
-        yield [(f"… {count_of(timeline.omitted_steps, 'step')} not shown", "dim")]
+        yield 0, [(f"… {count_of(timeline.omitted_steps, 'step')} not shown", "dim")]
     if timeline.fault is not None:
-        yield [(f"✗ {describe_fault(timeline.fault)}", "red")]
+        yield 0, [(f"✗ {describe_fault(timeline.fault)}", "red")]
 
 
 def _state_style(timeline: Timeline) -> str:
@@ -99,8 +99,9 @@ def _call_spans(row: TimelineRow) -> StyledSpans:
 def render_rich(timeline: Timeline) -> Iterator[Any]:
     """Yields the lines as texts of rich."""
     text: Any = import_module("rich.text").Text
-    for spans in render_lines(timeline):
-        yield text.assemble(*spans, overflow="fold")
+    padding: Any = import_module("rich.padding").Padding
+    for indent, spans in render_lines(timeline):
+        yield padding(text.assemble(*spans, overflow="fold"), (0, 0, 0, indent), expand=False)
 
 
 class TerminalView:
