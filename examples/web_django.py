@@ -5,7 +5,8 @@ Start it with `uvicorn --app-dir examples web_django:app`. A packaged model answ
 
 from django.conf import settings
 from django.core.asgi import get_asgi_application
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.urls import path
 
 import penstock
@@ -21,9 +22,10 @@ def read_gauge(station: str) -> str:
     return f"{station}: 3.2 m"
 
 
-async def chat(request: HttpRequest) -> StreamingHttpResponse:
+async def chat(request: HttpRequest) -> HttpResponseBase:
     messages = read_ui_messages(request.body)
-    return await django_response(client.run(MODEL, messages, tools=[read_gauge]))
+    response: HttpResponseBase = await django_response(client.run(MODEL, messages, tools=[read_gauge]))
+    return response
 
 
 urlpatterns = [path("api/chat", chat)]

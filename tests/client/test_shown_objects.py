@@ -36,6 +36,15 @@ def ask(model: str) -> Answer:
         return client.chat(f"replay/{model}", "?")
 
 
+def html_of(thing: Any) -> str:
+    html: str = thing._repr_html_()
+    return html
+
+
+def bundle_of(thing: Any, **options: Any) -> Any:
+    return thing._repr_mimebundle_(**options)
+
+
 def printed(thing: Any) -> str:
     out = io.StringIO()
     Console(file=out, width=100).print(thing)
@@ -48,11 +57,11 @@ def test_an_answer() -> None:
     assert line.startswith("<Answer replay/text: 'A penstock is the pipe")
     assert line.endswith(" 52 out>")
     assert "\n" not in line
-    assert TEXT in answer._repr_html_()
+    assert TEXT in html_of(answer)
     assert TEXT in printed(answer)
-    assert answer._repr_mimebundle_() == {"text/html": answer._repr_html_(), "text/plain": line}
-    assert answer._repr_mimebundle_(include=["text/plain"]) == {"text/plain": line}
-    assert answer._repr_mimebundle_(exclude=["text/plain"]) == {"text/html": answer._repr_html_()}
+    assert bundle_of(answer) == {"text/html": html_of(answer), "text/plain": line}
+    assert bundle_of(answer, include=["text/plain"]) == {"text/plain": line}
+    assert bundle_of(answer, exclude=["text/plain"]) == {"text/html": html_of(answer)}
 
 
 def test_an_answer_is_still_data() -> None:
@@ -71,7 +80,7 @@ async def read_slowly(config: dict[str, Any]) -> None:
     async with Client(config, env={}) as client:
         stream = client.chat_stream("openai/m", "?")
         assert repr(stream) == "<Stream: not sent yet>"
-        assert "not sent yet" in stream._repr_html_()
+        assert "not sent yet" in html_of(stream)
         assert stream.reply is None, "to look at a stream does not send it"
         text = stream.text()
         begun = await anext(text) + await anext(text)
@@ -81,7 +90,7 @@ async def read_slowly(config: dict[str, Any]) -> None:
         async for _ in text:
             pass
         assert re.match(r"<Stream openai/\S+: 'A penstock is the pipe", repr(stream)), repr(stream)
-        assert TEXT in stream._repr_html_()
+        assert TEXT in html_of(stream)
 
 
 def test_a_stream_that_failed() -> None:
@@ -90,7 +99,7 @@ def test_a_stream_that_failed() -> None:
         async for _ in stream:
             pass
         assert "failed: overloaded" in repr(stream)
-        assert "overloaded (529)" in stream._repr_html_()
+        assert "overloaded (529)" in html_of(stream)
         assert "The turbine" in printed(stream)
 
     running(scene)
@@ -101,7 +110,7 @@ def test_a_stream_without_await() -> None:
         stream = client.chat_stream("replay/text", "?")
         assert repr(stream) == "<Stream: not sent yet>"
         assert stream.show().text.startswith(TEXT)
-        assert TEXT in stream._repr_html_()
+        assert TEXT in html_of(stream)
 
 
 # ── live ──────────────────────────────────────────────────────────────────────────────────────────
@@ -224,7 +233,7 @@ def test_a_run_before_and_after_it_is_finished() -> None:
         assert re.fullmatch(r"<Run replay/agent: '.*3\.2 m', 2 steps, 1 call, stop, \d+ in, \d+ out>", repr(run)), repr(
             run
         )
-        html, text = run._repr_html_(), printed(run)
+        html, text = html_of(run), printed(run)
         for shown in (html, text):
             assert "Step 1" in shown
             assert "Step 2" in shown
@@ -241,10 +250,10 @@ def test_a_run_before_and_after_it_is_finished() -> None:
 def test_a_run_shows_failed_and_waiting_calls() -> None:
     async def scene(client: Client) -> None:
         failed = await client.run("replay/agent", "?", tools=[fail])
-        assert "ps-failed" in failed._repr_html_()
+        assert "ps-failed" in html_of(failed)
         assert "✗ no gauge at penstock" in printed(failed)
         waiting = await client.run("replay/agent", "?", tools=[tool(needs_approval=True)(read_gauge)])
-        assert "waits for approval" in waiting._repr_html_()
+        assert "waits for approval" in html_of(waiting)
         left = await client.run("replay/agent", "?", tools=[{"type": "function", "function": {"name": "mine"}}])
         assert "left to the caller" in printed(left)
 
@@ -277,7 +286,7 @@ def test_show_of_a_run_prints_steps(capsys: pytest.CaptureFixture[str]) -> None:
         run = client.run("replay/agent", "?", tools=[read_gauge])
         assert repr(run) == "<Run: not started>"
         assert run.show().output.endswith("3.2 m")
-        assert "Step 2" in run._repr_html_()
+        assert "Step 2" in html_of(run)
     lines = capsys.readouterr().out.splitlines()
     assert lines.count('⚙ read_gauge({"station":"penstock"})') == 2
     assert lines.count('  → "penstock: 3.2 m"') == 2

@@ -27,6 +27,7 @@ from penstock.client import (
     sync_django_response,
 )
 from penstock.errors import BadRequest, InputError, TooDeep
+from penstock.events import TextDelta
 from penstock.request import Call, Message, Request, Result, Text
 from penstock.testing import Reply, play, scripted
 from tests.cli.command_runner import environment
@@ -34,7 +35,7 @@ from tests.client.served_app import served
 from tests.client.web_apps import FRAMEWORKS, PATH, build_app, django_urls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
     from penstock.testing import ReceivedRequest, Upstream
 
@@ -47,7 +48,7 @@ each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 
 
 @contextmanager
-def asking(framework: str, *replies: Any, **options: Any) -> Iterator[tuple[str, Upstream]]:
+def asking(framework: str, *replies: Any, **options: Any) -> Generator[tuple[str, Upstream]]:
     """The address of an application that asks an upstream what its page asks; and that upstream."""
     with scripted(*replies) as up:
         client = Client({"providers": {"openai": {"base_url": f"{up.url}/v1", "key": KEY}}, "retries": 0}, env={})
@@ -82,7 +83,7 @@ def test_a_stream_in_any_protocol(framework: str, protocol: str) -> None:
     sse = "text/event-stream; charset=utf-8"
     media = {"sse": sse, "sse+json": sse, "ndjson": "application/x-ndjson"}
     assert found.headers["content-type"] == media[protocols.protocol(protocol).writes]
-    text = "".join(event.text for event in play("text") if hasattr(event, "text"))
+    text = "".join(event.text for event in play("text") if isinstance(event, TextDelta))
     if protocols.protocol(protocol).decoder is not None:
         back = b"".join(translate(found.content, protocol, "uistream")).decode()
         deltas = [json.loads(line[6:]) for line in back.splitlines() if line.startswith('data: {"type":"text-delta"')]
@@ -320,7 +321,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 @contextmanager
-def wsgi_served(up: Upstream, **options: Any) -> Iterator[str]:
+def wsgi_served(up: Upstream, **options: Any) -> Generator[str]:
     """Django with a view without `async`, served by the standard library."""
     pytest.importorskip("django")
     from django.core.handlers.wsgi import WSGIHandler
@@ -336,7 +337,8 @@ def wsgi_served(up: Upstream, **options: Any) -> Iterator[str]:
             return sync_django_response(source, **options)
 
         django_urls(chat)
-        with make_server("127.0.0.1", 0, WSGIHandler(), handler_class=_QuietHandler) as server:
+        app: Any = WSGIHandler()
+        with make_server("127.0.0.1", 0, app, handler_class=_QuietHandler) as server:
             thread = threading.Thread(target=server.serve_forever, args=(0.01,))
             thread.start()
             yield f"http://127.0.0.1:{server.server_port}{PATH}"
