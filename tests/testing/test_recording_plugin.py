@@ -47,6 +47,11 @@ TESTS = """
         async with penstock_client as client:
             assert await app.ask_stream(client, QUESTION, model) == "At six."
 
+    @pytest.mark.penstock_recording
+    @pytest.mark.anyio
+    async def test_not_closed(penstock_client):
+        assert await app.ask_stream(penstock_client, QUESTION) == "At six."
+
     class TestGroup:
         def test_default(self, penstock_recording, penstock_config):
             with penstock_recording.sync_client(penstock_config) as client:
@@ -72,20 +77,21 @@ def run(folder: Path, up: Upstream | None, *words: str, tests: str = TESTS, **va
 def test_record_then_replay(upstream: Upstream, tmp_path: Path) -> None:
     code, text = run(tmp_path, upstream, "--penstock-record=once")
     assert code == 0, text
-    assert len(upstream.requests) == 4
+    assert len(upstream.requests) == 5
     assert upstream.requests[0].headers["authorization"] == f"Bearer {KEY}"
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json"))
     assert files == [
         "recordings/test_app/TestGroup.test_default.json",
         "recordings/test_app/test_async-anthropic-claude-sonnet-4-5.json",
+        "recordings/test_app/test_not_closed.json",
         "tapes/tide.json",
     ]
     assert not any(KEY in path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.json"))
     code, text = run(tmp_path, None)  # no upstream, no keys
     assert code == 0, text
-    assert len(upstream.requests) == 4
+    assert len(upstream.requests) == 5
     code, text = run(tmp_path, upstream, "--penstock-record=all")
-    assert (code, len(upstream.requests)) == (0, 8), text
+    assert (code, len(upstream.requests)) == (0, 10), text
 
 
 def test_a_request_that_is_not_recorded(upstream: Upstream, tmp_path: Path) -> None:

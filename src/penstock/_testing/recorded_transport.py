@@ -63,7 +63,7 @@ class ObservedBody:
 
     def release(self) -> None:
         self._exchange.finish(complete=True)
-        self._source.release()
+        self._source.close()  # an idle connection would outlive a test that does not close its client
 
     def close(self) -> None:
         self._exchange.finish(complete=not self._wanted)
