@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -130,6 +131,30 @@ def test_one_stream_over_all_steps_in_every_protocol(target: str, provider: str)
     staged(scene, play_agent(provider))
 
 
+SDKS: dict[str, Any] = {
+    "openai-chat": ("openai_chat_sdk", "outcomes"),
+    "responses": ("openai_responses", "sdk_outcomes"),
+    "anthropic": ("anthropic_sdk", "outcomes"),
+    "gemini": ("google_sdk", "outcomes"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", SDKS)
+def test_the_vendors_sdk_reads_a_run_as_one_answer(target: str) -> None:
+    module, function = SDKS[target]
+    read = getattr(import_module(f"tests.oracles.{module}"), function)
+
+    async def scene(_: Upstream, client: Client) -> None:
+        run = client.run(model_of("anthropic"), "run `ls`", tools=[run_command])
+        (outcome,) = read(b"".join([chunk async for chunk in run.to(target)]))
+        assert (outcome.failed, outcome.error, outcome.calls) == (None, None, [])
+        assert outcome.text == "I will look. run_command gave:\n\nit printed ls"
+        assert outcome.input == 20
+
+    staged(scene, play_agent("anthropic"))
+
+
 def chunks_of(data: bytes) -> list[dict[str, Any]]:
     rows = [line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: ")]
     return [json.loads(row) for row in rows if row != b"[DONE]"]
@@ -213,6 +238,27 @@ def test_approval_by_the_parts_of_the_ui_stream(approved: bool) -> None:
         assert sent == ["user", "assistant", "tool"]
 
     staged(scene, play_agent("chat"))
+
+
+def draw(command: str) -> list[Any]:
+    """Draws a picture."""
+    return [f"a picture of {command}", rq.File("image/png", data="iVBORw0KGgo=")]
+
+
+def test_a_picture_comes_back_from_a_page_as_a_picture() -> None:
+    """As JSON, its base64 would be text for the model."""
+
+    async def scene(up: Upstream, client: Client) -> None:
+        question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "run `ls`"}]}
+        run = client.run(model_of("anthropic"), [question], tools=[draw])
+        data = b"".join([chunk async for chunk in run.to("uistream")])
+        body = json.loads(b"".join(_body_of("uistream", data)))
+        follow = {"id": "u2", "role": "user", "parts": [{"type": "text", "text": "Thanks."}]}
+        await client.run(model_of("anthropic"), [question, body, follow])
+        (result,) = sent_results(up.requests[-1], "anthropic")
+        assert [type(part) for part in result.content] == [rq.Text, rq.File]
+
+    staged(scene, play_agent("anthropic"))
 
 
 def test_messages_of_a_page_go_on_after_a_run() -> None:

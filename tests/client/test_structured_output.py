@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, assert_type
 
 import jsonschema
 import msgspec
@@ -409,6 +409,18 @@ def test_a_thinking_claude_is_not_forced_to_call() -> None:
     thinking = rq.Request("m", settings=rq.Settings(budget=2000))
     assert plan.prepare(thinking).choice == rq.ToolChoice("auto")
     assert plan.prepare(rq.Request("m")).choice == rq.ToolChoice("tool", ["final_output"])
+
+
+def test_type_checkers_know_the_type_of_the_output() -> None:
+    """Pyright and mypy check these lines."""
+
+    async def scene(_: Upstream, client: Client) -> None:
+        assert_type((await client.run(model_of("chat"), "?", output=City)).output, City)
+        assert_type((await client.run(model_of("chat"), "?", output=CityModel)).output, CityModel)
+        assert_type((await client.run(model_of("chat"), "?", output=CityDict)).output, CityDict)
+        assert_type((await client.run(model_of("chat"), "?")).output, str)
+
+    staged(scene, reply("chat", *text(GOOD)))
 
 
 def test_output_before_the_end_is_an_error() -> None:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock._bridge import encoding
 from penstock._client import run_messages
+from penstock._client.costs import Cost, sum_costs
 from penstock._client.display import Displayed, build_run_timeline, show_events
 from penstock._client.results import Answer, Stream
 from penstock._client.run_events import EventMerger
@@ -51,9 +52,9 @@ class RunStep(msgspec.Struct):
         return self.answer.usage
 
     @property
-    def cost(self) -> float | None:
-        """Dollars; None if no price is known."""
-        return getattr(self.answer, "cost", None)
+    def cost(self) -> Cost | None:
+        """US dollars; None if no price is known."""
+        return self.answer.cost
 
 
 StopWhen: TypeAlias = str | Sequence[str] | Callable[[list[RunStep]], bool | Awaitable[bool]]
@@ -175,10 +176,9 @@ class Run(Displayed, Generic[T_co]):
         return self._merger.usage
 
     @property
-    def cost(self) -> float | None:
-        """The dollars of all steps together; None if no price is known."""
-        costs = [step.cost for step in self.steps if step.cost is not None]
-        return sum(costs[1:], costs[0]) if costs else None
+    def cost(self) -> Cost | None:
+        """The cost of all steps together in US dollars; None if no price is known."""
+        return sum_costs(step.cost for step in self.steps)
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────────
 

@@ -17,6 +17,7 @@ from penstock.events import AnyEvent, TextDelta
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 
+    from penstock._client.costs import Cost
     from penstock._client.function_tools import FunctionTool
     from penstock._client.mcp_servers import McpServer
     from penstock._client.results import Stream
@@ -249,8 +250,8 @@ class SyncRun(Displayed, Generic[T_co]):
         return self.wait().async_run.usage
 
     @property
-    def cost(self) -> float | None:
-        """The dollars of all steps together; None if no price is known."""
+    def cost(self) -> Cost | None:
+        """The cost of all steps together in US dollars; None if no price is known."""
         return self.wait().async_run.cost
 
     @property

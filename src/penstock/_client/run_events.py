@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 
 from penstock import events as ev
+from penstock import request as rq
 from penstock._aisdk import SDK, UI_STREAM
 from penstock._fold import sum_usage
 from penstock._grammar import Grammar
+from penstock._protocols.uistream.request_write import write_content_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock import request as rq
     from penstock.events import AnyEvent, Extra
 
 _CONTINUES: Extra = {SDK: {"continues": True}}
@@ -77,10 +78,12 @@ class EventMerger:
 
     def result(self, result: rq.Result, *, earlier: bool = False) -> list[AnyEvent]:
         """Returns the event of a tool's result. `earlier`: its call belongs to the message before."""
-        denied = is_denied(result)
-        extra: Extra | None = {SDK: {"continues": True, "denied": denied}} if earlier else None
-        fields = (result.call, result.name, result.json, result.failed)
-        return self._record([ev.Result(self._take_index(), *fields, extra=extra)])
+        marks: dict[str, Any] = {"continues": True, "denied": is_denied(result)} if earlier else {}
+        json = result.json
+        if not result.failed and any(isinstance(part, rq.File) for part in result.content):
+            json, marks["content"] = write_content_output(result), True
+        extra: Extra | None = {SDK: marks} if marks else None
+        return self._record([ev.Result(self._take_index(), result.call, result.name, json, result.failed, extra=extra)])
 
     def ask(self, call: str, approval: str) -> list[AnyEvent]:
         """Returns the event of a request for approval."""

@@ -175,7 +175,7 @@ class UiEncoder(ChunkEncoder):
             "toolCallId": event.call,
             **{key: call[key] for key in ("providerExecuted", "dynamic") if key in call},
         }
-        metadata = metadata_field(event.extra)
+        metadata = metadata_field(event.extra, content=sdk_extra(event.extra).get("content"))
         if event.failed:
             if not event.json.startswith('"'):
                 self.report_loss("failure")

@@ -276,6 +276,12 @@ def _write_output(result: rq.Result, part: Object, draft: RequestDraft) -> None:
     part.update(write_extra_fields(result, NAME, request_read.RESULT_METADATA, **ours)[0])
 
 
+def write_content_output(result: rq.Result) -> str:
+    """Returns a result of several parts as the JSON of an output. `content` among our metadata says that it is one."""
+    content = parts.write_content(result.content, UiRequestWriter(Quirks()), _VERSION)
+    return msgspec.json.encode({"type": "content", "value": content}).decode()
+
+
 def write_request(request: rq.Request, quirks: Quirks | None = None) -> RequestDraft:
     """Writes a request as the body that a page posts."""
     writer = UiRequestWriter(quirks or Quirks())
