@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from penstock._client import parameters as params
 from penstock._client.display import Displayed
-from penstock._client.run_setup import convert_ui_messages, create_run, split_tools
 from penstock._client.turn_calls import TurnCall, read_turn_call
 from penstock._engines.model_resolution import resolve_targets
 from penstock.events import AnyEvent, TextDelta
@@ -113,6 +112,8 @@ class RunMethods:
 
         Await the run for its result, or iterate over its events.
         """
+        from penstock._client.run_setup import convert_ui_messages, create_run, split_tools  # noqa: PLC0415 — slow
+
         params.check_parameters("run", parameters, RunParameters, ("model", "messages", "output"))
         given: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
         described, tools = split_tools(given.pop("tools", ()))

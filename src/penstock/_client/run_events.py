@@ -17,7 +17,6 @@ from penstock import request as rq
 from penstock._aisdk import SDK, UI_STREAM
 from penstock._fold import sum_usage
 from penstock._grammar import Grammar
-from penstock._protocols.uistream.request_write import write_content_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -81,7 +80,7 @@ class EventMerger:
         marks: dict[str, Any] = {"continues": True, "denied": is_denied(result)} if earlier else {}
         json = result.json
         if not result.failed and any(isinstance(part, rq.File) for part in result.content):
-            json, marks["content"] = write_content_output(result), True
+            json, marks["content"] = _write_content(result), True
         extra: Extra | None = {SDK: marks} if marks else None
         return self._record([ev.Result(self._take_index(), result.call, result.name, json, result.failed, extra=extra)])
 
@@ -211,6 +210,12 @@ class EventMerger:
         ev.Finish: _finish,
         ev.Fault: _fault,
     }
+
+
+def _write_content(result: rq.Result) -> str:
+    from penstock._protocols.uistream.request_write import write_content_output  # noqa: PLC0415 — few results need it
+
+    return write_content_output(result)
 
 
 def _with_date(start: ev.Start) -> ev.Start:
