@@ -46,6 +46,7 @@ def test_the_options_are_those_of_the_command(command: str) -> None:
     (section,) = (text for title, text in SECTIONS.items() if command in re.findall(r"\w+", title))
     parser = create_parser(command)[1][command]
     known = {name for action in parser._actions for name in action.option_strings}
+    section = section.partition(f"| option of `{command}`")[2].partition("\n\n")[0] or section
     told = set(re.findall(r"^\| `(--?[a-z-]+)", section, re.MULTILINE))
     assert told <= known
     long = {name for name in known - {"--help"} if name.startswith("--")}

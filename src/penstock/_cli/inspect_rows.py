@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 MAX_RUN = 8
 """A run of more rows alike is folded to its first two and its last."""
-MAX_ROWS = 2_000
+MAX_ROWS = 1_000
 """The most rows at the beginning of the table; `MAX_LAST_ROWS` are shown of the end."""
-MAX_LAST_ROWS = 200
+MAX_LAST_ROWS = 100
 MAX_FOLDED_TEXT = 1_200  # characters of a run's text that are kept; fewer are shown
 _LARGE = 4_096  # bytes of a frame, characters of an event: more is cut while the row waits
 _MAX_SPAN = 2_000  # characters of one value in a cut row
