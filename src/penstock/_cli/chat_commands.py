@@ -90,8 +90,9 @@ def _attach_file(session: ChatSession, path: str) -> bool:
 
 
 def _list_tools(session: ChatSession, _: str) -> bool:
-    for name, about in session.describe_tools():
-        print_message(f"{name}: {about}" if about else name)
+    for tool in session.tools:
+        about = tool.definition.description.partition("\n")[0]
+        print_message(f"{tool.name}: {about}" if about else tool.name)
     if not session.tools:
         print_message("there are no tools: start with --tool module:function")
     return False

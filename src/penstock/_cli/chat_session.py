@@ -7,7 +7,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock._cli import INTERRUPTED
 from penstock._cli.chat_files import read_attachment
+from penstock._cli.chat_tools import ToolApproval, load_tools
 from penstock._cli.common_options import print_error
 from penstock._cli.event_printer import EventPrinter, style_text
 from penstock._cli.suggestions import suggest_model
@@ -22,9 +24,10 @@ from penstock.request import Message, Request, Text
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from penstock._client.results import Answer, Stream
+    from penstock._client.run import Run
     from penstock._engines.config import Config
     from penstock.events import Usage
 
@@ -43,7 +46,11 @@ class ChatSession:
         self.system: str = options.system
         self.messages: list[Message] = []
         self.attachments = [read_attachment(Path(path)) for path in options.files or ()]
-        self.tools: list[Callable[..., Any]] = []
+        self.tools = load_tools(options.tools or (), yes=options.yes)
+        self.approval = ToolApproval()
+        self.approval.before = self.printer.end_line
+        self.printer.own_tools = frozenset(tool.name for tool in self.tools)
+        self.printer.hides_calls = bool(self.tools) and not options.yes
 
     def set_model(self, name: str) -> None:
         """Asks another model from now on. Raises if there is no such model."""
@@ -64,10 +71,6 @@ class ChatSession:
         messages: list[Any] = convert_request(request, _PROTOCOL, _PROTOCOL).body["messages"]
         return messages
 
-    def describe_tools(self) -> list[tuple[str, str]]:
-        """Returns the names of the tools, and the first line of what they do."""
-        return [(tool.__name__, (tool.__doc__ or "").strip().partition("\n")[0]) for tool in self.tools]
-
     async def ask(self, question: str) -> int:
         """Asks the model and prints the answer. Returns the exit code. What was answered stays in the conversation."""
         self._check_model(self.model)
@@ -78,7 +81,7 @@ class ChatSession:
         self.messages += reader(_PROTOCOL)(body).messages
         self.printer.text, code = "", FAILED
         try:
-            code = await self._print_answer()
+            code = await (self._run_tools() if self.tools else self._print_answer())
         finally:
             if code and self.printer.text:  # an answer that was stopped, or broke off
                 self.messages.append(Message("assistant", [Text(text=self.printer.text)]))
@@ -98,7 +101,23 @@ class ChatSession:
         self._print_footer(f"{reply.provider}/{reply.model}, {reply.engine}", answer.usage, answer.cost, [answer])
         return 0
 
-    async def _print_events(self, events: Stream) -> int:
+    async def _run_tools(self) -> int:
+        """Lets the model call the tools until it answers."""
+        settings = self._answer_settings()
+        run = self.client.run(self.model, self.conversation(), tools=self.tools, approve=self.approval, **settings)
+        self.approval.abort, self.approval.interrupted = run.abort, False
+        code = await self._print_events(run)
+        if self.approval.interrupted:
+            return INTERRUPTED
+        if code or not run.steps:
+            return code or FAILED
+        self.messages = [message for message in run.messages if message.role != "system"]
+        answers = [step.answer for step in run.steps]
+        who = f"{self.model}, {len(answers)} step{'s' * (len(answers) != 1)}"
+        self._print_footer(who, run.usage, run.cost, answers)
+        return 0
+
+    async def _print_events(self, events: Stream | Run[str]) -> int:
         """Prints an answer as it comes. Returns the exit code."""
         try:
             async with aclosing(events.batches()) as batches:
