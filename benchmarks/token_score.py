@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from importlib import import_module
 from importlib.util import find_spec
 from math import ceil, floor
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -42,6 +43,10 @@ class Guess(NamedTuple):
     def error(self) -> float:
         return abs(self.tokens - self.sample.actual) / self.sample.actual
 
+    def error_above(self, tokens: float) -> float:
+        """The error; none if it is no more than so many tokens."""
+        return 0.0 if self.error * self.sample.actual <= tokens else self.error
+
     @property
     def inside(self) -> bool:
         return self.low <= self.sample.actual <= self.high
@@ -64,9 +69,9 @@ def ninth(values: Iterable[float]) -> float:
     return ranked[min(len(ranked) - 1, int(0.9 * len(ranked)))]
 
 
-def score(guesses: Sequence[Guess], deals: int = DEALS, tokens: float = 0.0) -> Score:
-    """An error of no more than so many tokens counts as none."""
-    errors = [0.0 if guess.error * guess.sample.actual <= tokens else guess.error for guess in guesses]
+def score(guesses: Sequence[Guess], deals: int = DEALS) -> Score:
+    """The figures of some guesses; `deals`: how many there are of each sample."""
+    errors = [guess.error for guess in guesses]
     return Score(
         len(guesses) // deals, median(errors), ninth(errors),
         median([guess.tokens / guess.sample.actual - 1 for guess in guesses]),
@@ -115,8 +120,12 @@ def by_provider(samples: Sequence[Sample], facts: Tables, start: dict[str, Const
 
 def shipped(samples: Sequence[Sample], facts: Tables) -> list[Guess]:
     """With the numbers that come with the package."""
-    found = {name: family.constants for name, family in facts.families.items()}
-    return [_guess(row, found) for row in seen(samples, facts)]
+    return guess_all(samples, facts, {name: family.constants for name, family in facts.families.items()})
+
+
+def guess_all(samples: Sequence[Sample], facts: Tables, constants: dict[str, Constants]) -> list[Guess]:
+    """With these constants."""
+    return [_guess(row, constants) for row in seen(samples, facts)]
 
 
 def _guess(row: Seen, found: dict[str, Constants]) -> Guess:
@@ -135,10 +144,10 @@ def _texts(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for item in value:
+        for item in cast("Iterable[Any]", value):
             yield from _texts(item)
     elif isinstance(value, dict):
-        for item in value.values():
+        for item in cast("dict[str, Any]", value).values():
             yield from _texts(item)
 
 
@@ -169,7 +178,7 @@ def others() -> dict[str, Callable[[Sample], float]]:
 
 def _litellm() -> Callable[[Sample], float]:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    from litellm import token_counter  # type: ignore[import-not-found]
+    token_counter: Any = import_module("litellm").token_counter
 
     from penstock._protocols.openai_chat.request_write import write_request
 

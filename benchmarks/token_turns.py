@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.token_corpus import Sample
+    from benchmarks.token_score import Fitted
     from penstock._tokens.families import Tables
     from penstock.events import AnyEvent
     from penstock.request import Turn
@@ -33,6 +34,10 @@ class Second(NamedTuple):
 
     sample: Sample
     estimate: Estimate
+
+    @property
+    def error(self) -> float:
+        return abs(self.estimate.tokens - self.sample.actual) / self.sample.actual
 
 
 def turn_of(sample: Sample) -> Turn | None:
@@ -76,6 +81,15 @@ def _chain(sample: Sample) -> list[bytes]:
 
 def _begins(first: list[bytes], second: list[bytes]) -> bool:
     return len(first) < len(second) and first[-1] == second[len(first) - 1]
+
+
+def second_turns(fitted: Sequence[Fitted], facts: Tables) -> list[Second]:
+    """The second turns of the first deal, each half with the constants of the other."""
+    return [
+        row
+        for one in fitted[:2]
+        for row in seconds([guess.sample for guess in one.guesses], facts.with_constants(one.constants))
+    ]
 
 
 def seconds(samples: Sequence[Sample], facts: Tables) -> list[Second]:

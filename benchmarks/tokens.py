@@ -22,25 +22,21 @@ from benchmarks.timing import table
 from benchmarks.token_corpus import load
 from benchmarks.token_fit import name_of
 from benchmarks.token_plot import picture
-from benchmarks.token_score import DEALS, Guess, Score, by_provider, fits, ninth, others, peer, score, shipped
+from benchmarks.token_score import DEALS, Guess, by_provider, fits, ninth, others, peer, score, shipped
 from benchmarks.token_speed import report
-from benchmarks.token_turns import seconds
+from benchmarks.token_splits import UNITS, Half, check_splits, describe_all, describe_half
+from benchmarks.token_targets import WIDTH, list_targets
+from benchmarks.token_turns import second_turns
 from penstock._tokens.families import load_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.token_corpus import Sample
+    from penstock._tokens.families import Tables
 
 __all__ = ["main", "report"]
 
-TARGETS = (
-    # families, median, 90th percentile, each alone or all together, tokens that count as no error
-    (("gpt", "claude", "gemini", "mistral"), 0.06, 0.30, True, 0.0),
-    (("qwen", "grok"), 0.12, 0.45, True, 0.0),
-    (("llama", "deepseek", "nova", "glm", "kimi"), 0.12, 0.60, False, 20.0),
-)
-MEDIA, SECOND, INSIDE, WIDTH = (0.12, 0.60), (0.015, 0.10), (0.88, 0.95), 0.40
 HEAD = ["family", "entries", "median error", "90th percentile", "bias", "in bounds", "width"]
 
 
@@ -90,32 +86,16 @@ def without_provider(guesses: Sequence[Guess]) -> str:
     return table(["family", "providers", "entries", "median error", "90th percentile"], rows)
 
 
-def _limits(name: str, found: Score, limits: tuple[float, float]) -> list[tuple[str, bool]]:
-    middle, ninth_ = limits
-    return [
-        (f"{name}: median {found.middle:.1%}, at most {middle:.1%}", found.middle <= middle),
-        (f"{name}: 90th percentile {found.ninth:.1%}, at most {ninth_:.0%}", found.ninth <= ninth_),
-    ]
-
-
-def targets(ours: Sequence[Guess], later: Sequence[float]) -> list[tuple[str, bool]]:
-    """Each target with whether it is met; those of families that are not there are left out."""
-    found: list[tuple[str, bool]] = []
-    for names, middle, ninth_, alone, tokens in TARGETS:
-        for group in [(name,) for name in names] if alone else [names]:
-            if mine := [guess for guess in ours if guess.sample.family in group]:
-                title = ", ".join(group) + (f" together, from {tokens:.0f} tokens on" if tokens else "")
-                found += _limits(title, score(mine, tokens=tokens), (middle, ninth_))
-    if media := [guess for guess in ours if guess.sample.media]:
-        found += _limits("images and files", score(media), MEDIA)
-    if later:
-        middle, ninth_ = median(later), ninth(later)
-        found.append((f"second turns: median {middle:.1%}, at most {SECOND[0]:.1%}", middle <= SECOND[0]))
-        found.append((f"second turns: 90th percentile {ninth_:.1%}, at most {SECOND[1]:.0%}", ninth_ <= SECOND[1]))
-    inside = score(ours).inside
-    low, high = INSIDE
-    found.append((f"in bounds: {inside:.1%}, {low:.0%} to {high:.0%}", low <= inside <= high))
-    return found
+def print_splits(samples: Sequence[Sample], facts: Tables, number: int, seed: int) -> int:
+    """Prints each half as soon as it is checked, then all together."""
+    print(f"# Fitted to one half of {len(samples)} requests, checked on the other; seed {seed}\n")
+    halves: list[Half] = []
+    for half in check_splits(samples, facts, number, seed):
+        halves.append(half)
+        print(describe_half(half), flush=True)
+    for kind in UNITS:
+        print(f"\n## By {kind}\n\n{describe_all([half for half in halves if half.name.startswith(kind)])}")
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -123,18 +103,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_argument("--corpus", type=Path, required=True, metavar="DIR")
     options.add_argument("--plot", type=Path, metavar="FILE", help="draw estimate against actual as an SVG")
     options.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    options.add_argument("--splits", type=int, metavar="N", help="fit to one half, check the other; N splits of a kind")
+    options.add_argument("--seed", type=int, default=0, help="another draw of splits")
     chosen = options.parse_args(argv)
     facts, samples = load_tables(), load(chosen.corpus)
+    if chosen.splits:
+        return print_splits(samples, facts, chosen.splits, chosen.seed)
     same = name_of(chosen.corpus) == facts.fitted_to
     start = None if same else {name: family.constants for name, family in facts.families.items()}
     fitted = fits(samples, facts, start)
     ours = [guess for one in fitted for guess in one.guesses]
-    later = [
-        row
-        for one in fitted[:2]
-        for row in seconds([guess.sample for guess in one.guesses], facts.with_constants(one.constants))
-    ]
-    errors = [abs(row.estimate.tokens - row.sample.actual) / row.sample.actual for row in later]
+    later = second_turns(fitted, facts)
+    errors = [row.error for row in later]
     print(f"# Token estimates on {len(samples)} requests with recorded usage\n")
     begun = "the priors of tables.toml" if same else "the numbers as shipped, which were fitted elsewhere"
     print(
@@ -155,15 +135,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     width = score(ours).width
     print(f"\nThe bounds are {width:.0%} of the count wide (median), {'' if width <= WIDTH else 'more than '}"
           f"the goal of {WIDTH:.0%}.")  # fmt: skip
-    met = targets(ours, errors)
+    targets = list_targets(ours, errors)
     print("\n## Targets\n")
-    print("\n".join(f"- {'met' if good else '**missed**'}: {what}" for what, good in met))
+    print("\n".join(f"- {'met' if target.met else '**missed**'}: {target}" for target in targets))
     if chosen.plot:
         once = ours[: len(samples)]
         chosen.plot.write_text(
             picture(once, f"{len(once)} recorded requests, each estimated by numbers fitted to others")
         )
-    return int(chosen.check and not all(good for _, good in met))
+    return int(chosen.check and not all(target.met for target in targets))
 
 
 if __name__ == "__main__":

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock._tokens.estimate import ModelCounter
 from penstock._tokens.families import load_tables
 from penstock._tokens.hidden_additions import asks_to_think
+from penstock._tokens.text_features import FeatureCounter
 from penstock.request import Call, Format, Message, Request, Settings, Text, Tool, ToolChoice
 from penstock.tokens import HybridTokenEstimator
 from tests.tokens.test_parts import TOOL, counter_of
 
+AT_RESPONSES: dict[str, Any] = {"responses": {"_": {"read": True}}}
 ASKED = [Message("user", [Text(text="How high is the water?")])]
 
 
@@ -29,9 +31,9 @@ def gemini(name: str) -> Tool:
 
 
 def hidden(model: str, tools: list[Tool]) -> float:
-    """Tokens of built-in tools, without the prompt for tools that other tools bring as well."""
+    """Tokens of built-in tools at /responses, without the prompt for tools that other tools bring as well."""
     counter = counter_of(model)
-    return counter.counter.count_frame(Request(tools=tools)).added
+    return counter.counter.count_frame(Request(tools=tools, extra=AT_RESPONSES)).added
 
 
 @pytest.mark.row("T3")
@@ -99,7 +101,9 @@ def test_deferred_tools_are_not_in_the_prompt() -> None:
 
 
 def frame(model: str, choice: str, **more: Any) -> float:
-    return counter_of(model).split_frame(Request(tools=[TOOL], choice=ToolChoice(choice), **more)).hidden[0]  # type: ignore[arg-type]
+    return (
+        counter_of(model).split_frame(Request(tools=[TOOL], choice=ToolChoice(cast("Any", choice)), **more)).hidden[0]
+    )
 
 
 @pytest.mark.row("T3")
@@ -169,13 +173,43 @@ def test_parallel_calls_cost_claude_more_than_calls_in_a_row() -> None:
 @pytest.mark.row("T3")
 def test_an_endpoint_may_add_a_prompt() -> None:
     """Recorded usage: DeepSeek counts 73 to 78 tokens more at /responses than at /chat/completions."""
-    plain, marked = Request(messages=ASKED), Request(messages=ASKED, extra={"responses": {"_": {"read": True}}})
+    plain, marked = Request(messages=ASKED), Request(messages=ASKED, extra=AT_RESPONSES)
     estimator = HybridTokenEstimator()
     at_chat, at_responses = (
         estimator.estimate_conversation(one, "deepseek-v4-flash").tokens for one in (plain, marked)
     )
     assert at_responses - at_chat == 76
     assert estimator.estimate_conversation(marked, "gpt-4o") == estimator.estimate_conversation(plain, "gpt-4o")
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "tokens"),
+    [("gpt-5", "openai", 81), ("gpt-5.4-mini", "azure", 81), ("gpt-5-nano", "openrouter", 0), ("gpt-4o", "openai", 0)],
+)
+def test_chat_completions_add_a_prompt_to_functions(model: str, provider: str, tokens: float) -> None:
+    """Recorded usage of GPT-5: 96 tokens around functions at /chat/completions, 15 at /responses and behind routers."""
+    counter = FeatureCounter(load_tables().find_family(model, provider), load_tables().pictures)
+    assert counter.count_frame(Request(messages=ASKED, tools=[TOOL])).added == tokens
+    assert counter.count_frame(Request(messages=ASKED, tools=[TOOL], extra=AT_RESPONSES)).added == 0
+    assert counter.count_frame(Request(messages=ASKED)).added == 0
+
+
+@pytest.mark.parametrize("model", ["mistral-small-3.2-24b-instruct-2506-q4_k_m.gguf", "ministral-3-8b-instruct-2512"])
+def test_a_chat_template_adds_its_system_prompt_if_there_is_none(model: str) -> None:
+    estimator, system = HybridTokenEstimator(), Message("system", [Text(text="Be brief.")])
+    for _ in range(2):  # the second time from the cache
+        without = estimator.estimate_conversation(Request(messages=ASKED), model)
+        given = estimator.estimate_conversation(Request(messages=[system, *ASKED]), model)
+        assert 530 < without.tokens - given.tokens < 545
+    assert estimator.estimate_conversation(Request(messages=ASKED), "mistral-small-latest").tokens < 40
+
+
+def test_json_mode_takes_a_prompt_away_from_mistral_small() -> None:
+    """Recorded usage of two programs: 8 and 11 tokens less with the format json_object."""
+    plain, asked = (Request(messages=ASKED, settings=Settings(format=form)) for form in (None, Format("json")))
+    count = HybridTokenEstimator().estimate_conversation
+    assert 8 <= count(plain, "mistral-small-latest").tokens - count(asked, "mistral-small-latest").tokens <= 11
+    assert count(plain, "mistral-large-latest").tokens == count(asked, "mistral-large-latest").tokens
 
 
 def test_the_counter_of_a_model_is_the_estimators() -> None:

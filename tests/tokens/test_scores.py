@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import token_corpus, token_fit, token_score, token_turns, tokens
+from benchmarks import token_corpus, token_fit, token_score, token_splits, token_turns, tokens
 from benchmarks.ridge import Belief, Row, solve
 from penstock._tokens.families import load_tables
 from tests.support import corpus
@@ -32,7 +32,7 @@ def test_estimates_are_as_near_as_they_are_said_to_be(capsys: pytest.CaptureFixt
 
 def folder_of(tmp_path: Path, number: int = 12) -> Path:
     """A corpus of our own: conversations in two turns, whose actual counts are some way above the text's length."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for place in range(number):
         said = f"Question {place}: " + "how high is the water today? " * (place % 7 + 1)
         messages = [{"role": "user", "content": said}]
@@ -71,6 +71,25 @@ def test_conversations_are_never_on_both_sides(tmp_path: Path) -> None:
         held = {guess.sample.group for guess in fitted.guesses}
         inside = [guess for guess in fitted.guesses if guess.sample.group in held]
         assert len(inside) == 2 * len(held), "both turns of a conversation are on one side"
+
+
+@pytest.mark.parametrize("by", ["conversation", "source"])
+def test_splits_are_repeatable_and_keep_what_belongs_together(tmp_path: Path, by: str) -> None:
+    samples = token_corpus.load(folder_of(tmp_path))
+    halves = token_splits.split_samples(samples, 1, by)
+    assert halves == token_splits.split_samples(samples, 1, by)
+    assert sum(map(len, halves)) == len(samples)
+    assert abs(len(halves[0]) - len(halves[1])) <= 2
+    groups = [{sample.group for sample in half} for half in halves]
+    assert not groups[0] & groups[1]
+
+
+@pytest.mark.slow
+def test_splits_tell_which_targets_are_missed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tokens.main(["--corpus", str(folder_of(tmp_path)), "--splits", "1"]) == 0
+    told = capsys.readouterr().out
+    for name in ("conversation 1a, unseen: ", "source 1b, refitted: ", "| gpt: median | 6.0% |", "| in bounds: |"):
+        assert name in told
 
 
 def test_a_second_turn_is_the_first_and_its_answer_and_the_rest(tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ from penstock._tokens.bpe import Bound, check_characters, check_limit, check_tex
 from penstock._tokens.conversation import FitResult, Shortening, read_conversation
 from penstock._tokens.count_cache import Count, CountCache, TurnOutcome, digest_bytes, digest_message, read_outcome
 from penstock._tokens.families import Factor, Factors, Tables, build_factors, load_tables
-from penstock._tokens.hidden_additions import has_hidden_context, list_uncounted_fields
+from penstock._tokens.hidden_additions import adds_system, has_hidden_context, list_uncounted_fields
 from penstock._tokens.text_features import TEXT, FeatureCounter, ModelCounter
+from penstock.request import Reasoning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -200,7 +201,8 @@ class HybridTokenEstimator:
         """Returns the digests of all prefixes, the count of the frame, and the counts of the messages."""
         digests = [digest_message(message) for message in request.messages]
         digest = count_cache.digest_frame(request, counter.name)
-        frame = self.cache.get_or_count([counter.salt + digest], lambda _: counter.count_frame(request))[0]
+        key = counter.salt + digest + (b"+" if adds_system(request, counter.family) else b"")
+        frame = self.cache.get_or_count([key], lambda _: counter.count_frame(request))[0]
         counts = self._count_messages(counter, request.messages, digests)
         return count_cache.digest_prefixes(digest, digests), frame, counts
 
@@ -243,7 +245,8 @@ class HybridTokenEstimator:
         found = self._prompts.get([key]).get(key)
         if found is None:
             return None
-        if found[1] and found[0] > _MAX_REPLY_FACTOR * counter.count_message(message)[0] + _MAX_REPLY_EXTRA:
+        reasons = found[1] or any(isinstance(part, Reasoning) for part in message.parts)
+        if reasons and found[0] > _MAX_REPLY_FACTOR * counter.count_message(message)[0] + _MAX_REPLY_EXTRA:
             return None  # some of the reasoning is in the count of the reply, and was not sent back
         return found[0] + counter.count_reread_reasoning(message, found[1])
 

@@ -155,7 +155,17 @@ class Constants(msgspec.Struct, frozen=True, kw_only=True):
 
 FEATURE_NAMES = tuple(name for name in Constants.__struct_fields__[:-2] if not name.endswith("_error"))
 ERROR_NAMES = tuple(name for name in Constants.__struct_fields__ if name.endswith("_error"))
-_INHERITED = ("vocabulary", "rendering", "unused_tools", "run_tools", "media", "builtin", "endpoints")
+_INHERITED = (
+    "vocabulary",
+    "rendering",
+    "unused_tools",
+    "run_tools",
+    "media",
+    "builtin",
+    "endpoints",
+    "tool_prompts",
+    "json_mode",
+)
 
 
 class BuiltinTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +189,9 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     media: MediaCosts = MediaCosts()
     builtin: tuple[BuiltinTool, ...] = ()
     endpoints: dict[str, float] = {}  # tokens that a protocol's endpoint adds to every prompt
+    tool_prompts: dict[str, float] = {}  # tokens that an endpoint adds to functions
+    default_system: float = 0.0  # tokens of the chat template's own system prompt, if the request has none
+    json_mode: float = 0.0  # tokens that JSON without a schema adds
     prior: dict[str, float] = {}
     source: str = ""
     constants: Constants = Constants()

@@ -66,6 +66,11 @@ def asks_to_think(request: Request) -> bool:
     return settings.effort not in _NO_EFFORT or bool(settings.thoughts)
 
 
+def adds_system(request: Request, family: Family) -> bool:
+    """True if the chat template adds its own system prompt, because the request begins without one."""
+    return family.default_system > 0 and not (request.messages and request.messages[0].role == "system")
+
+
 def read_endpoint(request: Request) -> str:
     """Returns the protocol that the request was read from, if its endpoint may add something; else an empty text."""
     return next((name for name in _ENDPOINTS if name in (request.extra or {})), "")

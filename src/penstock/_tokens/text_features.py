@@ -25,7 +25,13 @@ from penstock._tokens.families import (
     count_text_features,
     weigh_text,
 )
-from penstock._tokens.hidden_additions import asks_to_think, find_builtin, is_deferred, read_endpoint
+from penstock._tokens.hidden_additions import (
+    adds_system,
+    asks_to_think,
+    find_builtin,
+    is_deferred,
+    read_endpoint,
+)
 from penstock._tokens.tool_rendering import render_json, render_schema, render_tool
 from penstock.request import Call, File, Json, Message, Opaque, Reasoning, Request, Result, Source, Text, Tool
 
@@ -79,7 +85,7 @@ class FeatureAmounts:
 
     def add_hidden(self, tokens: float, *, known: bool) -> None:
         self.added += tokens
-        self.added_risk += tokens * (_KNOWN_BUILTIN_ERROR if known else _GUESSED_BUILTIN_ERROR)
+        self.added_risk += abs(tokens) * (_KNOWN_BUILTIN_ERROR if known else _GUESSED_BUILTIN_ERROR)
 
 
 def estimate_tokens(features: FeatureAmounts, constants: Sequence[float]) -> float:
@@ -306,8 +312,13 @@ class FeatureCounter:
         amounts = features.amounts
         amounts[BASE] = 1.0
         amounts[THINKING] = float(asks_to_think(request))
-        features.add_hidden(self.family.endpoints.get(read_endpoint(request), 0.0), known=True)
+        endpoint = read_endpoint(request)
+        features.add_hidden(self.family.endpoints.get(endpoint, 0.0), known=True)
+        if adds_system(request, self.family):
+            features.add_hidden(self.family.default_system, known=True)
         self._add_tools(features, request.tools if mode != "none" or self.family.unused_tools else [])
+        if amounts[TOOL]:
+            features.add_hidden(self.family.tool_prompts.get(endpoint or "chat", 0.0), known=True)
         if amounts[TOOLS]:
             amounts[FORCED] = float(mode in ("required", "tool"))
         format_ = request.settings.format
@@ -315,6 +326,8 @@ class FeatureCounter:
             schema = render_schema(format_.schema, self.family.rendering)
             amounts[FORMAT] = 1.0
             amounts[SHAPE] = self.count_text(schema) + self.count_text(format_.description)
+        elif format_ is not None and format_.kind == "json":
+            features.add_hidden(self.family.json_mode, known=True)
         return features
 
     def _add_tools(self, features: FeatureAmounts, tools: Iterable[Tool]) -> None:
