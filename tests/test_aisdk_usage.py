@@ -108,7 +108,6 @@ def test_the_result_knows_steps_calls_cuts_and_usage() -> None:
     assert [one.input for one in turn.steps] == [100, 220]
     assert turn.text == "Ahoy"
     last = adapter.last
-    assert last is not None
     assert [call.id for call in last.calls] == ["c1"]
     assert [call.id for call in last.cut] == ["c2"]
     assert last.turn is not None

@@ -40,7 +40,7 @@ class VSCodeStreamAdapter:
     def __init__(self, options: AdapterOptions | None = None, /, **more: Unpack[AdapterOptions]) -> None:
         self._options = merge_options(options, more)
         self._fetch = _fetch_function(self._options.get("fetch"))
-        self.last: Outcome | None = None
+        self.last: Outcome = Outcome(Usage())  # how the stream ended that ended last
         first = self.stream()  # also rejects an unknown source
         self.restore: Callable[[str], str] = first.restore
         first.log.announce_content()
@@ -52,7 +52,7 @@ class VSCodeStreamAdapter:
     @property
     def usage(self) -> StreamUsage:
         """The usage of the stream that ended last."""
-        return StreamUsage() if self.last is None else self.last.stream_usage
+        return self.last.stream_usage
 
     async def process_stream(self, stream: Any, report: Any) -> StreamUsage:
         """Reports every part (to a callable, or to its `report`), and returns the usage of this stream.

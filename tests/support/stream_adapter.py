@@ -36,7 +36,6 @@ def outcome(stream: Any, **options: Any) -> tuple[list[Any], Outcome]:
     parts: list[Any] = []
     adapter = VSCodeStreamAdapter(**options)
     asyncio.run(adapter.process_stream(stream, parts.append))
-    assert adapter.last is not None
     return parts, adapter.last
 
 
