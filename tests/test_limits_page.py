@@ -40,6 +40,8 @@ OTHERS = {
     "decode_turn._MAX_CAUSES",
     "decode_turn._MAX_HEADERS",
     "decode_turn._MAX_PARSED_BODY",
+    "embedding_batches.MAX_PARALLEL_BATCHES",
+    "embedding_batches._MAX_TEXTS",
     "encode_text._MAX_ID_PREFIX",
     "error_responses._MAX_STATUS",
     "estimate._MAX_MODELS",

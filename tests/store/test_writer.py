@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock._store import sqlite_writer as writing
-from penstock._store.sqlite import IN_MEMORY, connect, data_folder
+from penstock._store.data_folder import data_folder
+from penstock._store.sqlite import IN_MEMORY, connect
 from penstock._store.sqlite_writer import SqliteWriter
 from tests.cli.command_runner import environment
 from tests.store.processes import run_python
@@ -47,7 +48,7 @@ def test_jobs_are_done_in_order(writer: SqliteWriter) -> None:
         add(writer, number)
     assert writer.flush()
     assert rows(writer) == list(range(1200))
-    assert not writer._jobs
+    assert not writer._jobs  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_bad_row_takes_no_other_with_it(writer: SqliteWriter, caplog: pytest.LogCaptureFixture) -> None:
@@ -66,7 +67,7 @@ def test_what_a_job_gives_back_is_called_once_committed(writer: SqliteWriter) ->
         _add(database, 7)
         return lambda: seen.append(rows(writer))
 
-    writer.submit(job)  # type: ignore[arg-type]
+    writer.submit(job)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     writer.flush()
     assert seen == [[7]]
 

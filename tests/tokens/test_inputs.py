@@ -93,6 +93,10 @@ FORMS: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 
 
+def ignore_part(_: object) -> None:
+    """For a stream of which only the usage counts."""
+
+
 @pytest.mark.row("Y4", "T1")
 @pytest.mark.finding("TOK-4")
 @pytest.mark.parametrize("form", FORMS)
@@ -238,7 +242,7 @@ def test_the_usage_of_a_stream_with_steps_can_be_handed_to_calibrate(asynchronou
             yield chunk
 
     adapter = VSCodeStreamAdapter()
-    usage = asyncio.run(adapter.process_stream(chunks() if asynchronous else STEPS, lambda _: None))
+    usage = asyncio.run(adapter.process_stream(chunks() if asynchronous else STEPS, ignore_part))
     assert usage.input == 320
     for seen in (usage, adapter.usage):
         estimator = HybridTokenEstimator()
@@ -253,7 +257,7 @@ def test_the_usage_of_a_stream_with_steps_can_be_handed_to_calibrate(asynchronou
 def test_a_sum_over_steps_teaches_nothing() -> None:
     """Without its turn a sum does not tell how long any prompt was."""
     adapter = VSCodeStreamAdapter()
-    asyncio.run(adapter.process_stream(STEPS, lambda _: None))
+    asyncio.run(adapter.process_stream(STEPS, ignore_part))
     assert adapter.last.turn is not None
     steps = adapter.last.steps
     for seen in (
@@ -273,7 +277,7 @@ def test_a_sum_over_steps_teaches_nothing() -> None:
 
 @pytest.mark.row("T2")
 def test_the_usage_of_a_stream_with_one_step_teaches() -> None:
-    usage = asyncio.run(VSCodeStreamAdapter().process_stream([*step(1, 60), FINISH], lambda _: None))
+    usage = asyncio.run(VSCodeStreamAdapter().process_stream([*step(1, 60), FINISH], ignore_part))
     estimator = HybridTokenEstimator()
     estimator.calibrate([PROSE], usage, "gpt-4o")
     assert estimator.factor("gpt-4o").turns == 1

@@ -10,9 +10,7 @@ metadata, theirs under `aisdk` in the extra.
 
 from __future__ import annotations
 
-import tomllib
 from abc import ABC, abstractmethod
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -21,6 +19,7 @@ from msgspec.structs import replace
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._codec import MethodTableEncoder
+from penstock._diagnostics import read_tables
 from penstock._lenient_json import as_json, is_json
 from penstock._text_runs import NO_TEMPLATE, FrameTemplate
 
@@ -33,7 +32,7 @@ UI_STREAM = "uistream"
 PENSTOCK = "penstock"  # our key in provider metadata
 OPAQUE_TYPE = "data-penstock-opaque"  # opaque state in UI streams: every page keeps data parts and sends them back
 INCOMPLETE_CALL = "the call never became whole"
-TABLES: dict[str, Any] = tomllib.loads(files(__name__).joinpath("tables.toml").read_text(encoding="utf-8"))
+TABLES: dict[str, Any] = read_tables(__name__, "tables.toml")
 FINISH_REASONS: dict[str, Reason] = TABLES["finish_reasons"]
 FINISH_WORDS: dict[Reason, str] = TABLES["finish_words"]
 # (protocol, field) → (provider, field): for any part, and for reasoning

@@ -13,7 +13,7 @@ import msgspec
 from penstock._cli.common_options import print_message
 from penstock._redaction import redact
 from penstock._store import provider_keys
-from penstock._store.sqlite import data_folder
+from penstock._store.data_folder import data_folder
 from penstock.errors import InputError
 
 if TYPE_CHECKING:

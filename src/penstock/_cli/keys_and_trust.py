@@ -156,7 +156,7 @@ def _describe_key(key: Key) -> str:
 
 def run_trust(options: Namespace) -> int:
     """Trusts a file, lists the trusted files, or removes one of them."""
-    from penstock._store.sqlite import data_folder
+    from penstock._store.data_folder import data_folder
 
     store = config_trust.TrustStore(data_folder(os.environ))
     path: Path = options.path / FILE if options.path.is_dir() else options.path

@@ -21,7 +21,8 @@ from penstock._http.request_options import RequestOptions
 from penstock._input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
 from penstock._option_checks import read_toml
 from penstock._providers.models import Model, Policy, max_input_tokens
-from penstock._store.sqlite import IN_MEMORY, data_folder
+from penstock._store.data_folder import data_folder
+from penstock._store.sqlite import IN_MEMORY
 from penstock.errors import InputError
 
 if TYPE_CHECKING:

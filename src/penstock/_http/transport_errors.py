@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import tomllib
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from penstock._diagnostics import read_package_text
 from penstock._http_errors import read_http_error
 from penstock._redaction import redact, redact_cut, redact_headers
 from penstock.errors import ProviderError, provider_error
@@ -30,7 +30,7 @@ _MAX_LOCATION = 1_000  # characters
 @cache
 def exception_messages() -> list[tuple[str, FaultKind, str]]:
     """Returns the names of exceptions with their kind of fault and message, the most specific first."""
-    rows = tomllib.loads(files("penstock._http").joinpath("transport_errors.toml").read_text("utf-8"))["exceptions"]
+    rows = tomllib.loads(read_package_text("penstock._http", "transport_errors.toml"))["exceptions"]
     return [(name, kind, message) for names, kind, message in rows for name in names.split()]
 
 

@@ -9,13 +9,13 @@ text (see `wrap_system_parts`).
 from __future__ import annotations
 
 import tomllib
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
+from penstock._diagnostics import read_package_text
 from penstock._input_limits import holds_raw, replace_raw
 from penstock._lenient_fields import Object, as_object, get_text
 from penstock._lenient_json import as_json, is_json, is_object, try_decode
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.events import Extra
 
-_CARRIED = files(__name__).joinpath("carried.toml").read_text(encoding="utf-8")
+_CARRIED = read_package_text(__name__, "carried.toml")
 CARRIED_FEATURES: Mapping[str, str] = tomllib.loads(_CARRIED)  # feature → how a request carries it
 MARK_START: Final = "<ps:"  # the start of every mark in a text
 FAILED_MARK: Final = "<ps:tool-failed/>"

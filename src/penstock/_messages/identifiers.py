@@ -13,7 +13,6 @@ import tomllib
 from collections import Counter
 from functools import cache
 from hashlib import blake2b
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 
 from penstock import _lenient_fields as lenient
 from penstock import request as rq
+from penstock._diagnostics import read_package_text
 from penstock._markers import free_text_schema
 from penstock._messages.traversal import change_parts, with_messages
 from penstock._request_profile import IdentifierRule, forbidden_character, identifier_pattern
@@ -170,7 +170,7 @@ class BuiltInTool(msgspec.Struct, frozen=True):
 
 @cache
 def _load_typed_client_tools() -> list[BuiltInTool]:
-    text = files("penstock._messages").joinpath("built_in_tools.toml").read_text(encoding="utf-8")
+    text = read_package_text("penstock._messages", "built_in_tools.toml")
     return msgspec.convert(tomllib.loads(text)["tools"], list[BuiltInTool])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from functools import cache, lru_cache
 from importlib import import_module
-from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +14,7 @@ from penstock import _codec
 from penstock import _lenient_fields as lenient
 from penstock import request as rq
 from penstock._codec import ILL_SHAPED
+from penstock._diagnostics import read_package_text
 from penstock._option_checks import check_options, keywords_of
 from penstock._vendor_errors import PARAM, is_from_protocol, provider_body, vendor_error
 from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
@@ -192,7 +192,7 @@ class RequestShapes(msgspec.Struct, frozen=True):
 @cache
 def request_shapes() -> RequestShapes:
     """Returns the table of request shapes."""
-    text = files(__name__).joinpath("request_shapes.toml").read_text("utf-8")
+    text = read_package_text(__name__, "request_shapes.toml")
     return msgspec.convert(tomllib.loads(text), RequestShapes)
 
 

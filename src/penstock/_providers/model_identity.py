@@ -9,10 +9,10 @@ import re
 import tomllib
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from importlib.resources import files
 
 import msgspec
 
+from penstock._diagnostics import read_package_text
 from penstock._providers.registry import providers
 
 _WRAPPED = re.compile(r"(?:.*/)?accounts/([^/]+)/models/(.+)|@(cf|hf)/(.+)")  # Fireworks; Cloudflare
@@ -130,7 +130,7 @@ def _find_provider(name: str) -> str:
 
 @cache
 def _tables() -> _MakerTables:
-    text = files("penstock._providers").joinpath("makers.toml").read_text(encoding="utf-8")
+    text = read_package_text("penstock._providers", "makers.toml")
     return msgspec.convert(tomllib.loads(text), _MakerTables)
 
 

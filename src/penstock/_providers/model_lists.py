@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
+from penstock._diagnostics import read_package_text
 from penstock._lenient_fields import Object, as_object
 from penstock._providers.model_identity import kind
 from penstock._providers.models import NAME, PROVIDER, Model, model, with_configured
@@ -42,7 +42,7 @@ class ListingTables(msgspec.Struct, frozen=True):
 
 @cache
 def _tables() -> ListingTables:
-    text = files("penstock._providers").joinpath("listing.toml").read_text(encoding="utf-8")
+    text = read_package_text("penstock._providers", "listing.toml")
     return msgspec.convert(tomllib.loads(text), ListingTables)
 
 

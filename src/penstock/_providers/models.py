@@ -7,12 +7,12 @@ list (`listing`) replace them. `source` names the source of each field.
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from penstock._diagnostics import read_package_file
 from penstock._protocols import protocol
 from penstock._providers.model_identity import identify, kind
 from penstock._providers.registry import ConfiguredModel, Prices, PriceTier, Provider, providers
@@ -213,7 +213,7 @@ def _format_count(count: int) -> str:
 
 @cache
 def _tables() -> Mapping[str, msgspec.Raw]:
-    return msgspec.json.decode(files("penstock._providers").joinpath("models.json").read_bytes(), type=_RAW)
+    return msgspec.json.decode(read_package_file("penstock._providers", "models.json"), type=_RAW)
 
 
 @cache

@@ -8,11 +8,11 @@ from __future__ import annotations
 import tomllib
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from penstock._diagnostics import read_package_text
 from penstock._providers.model_identity import identify
 from penstock._providers.models import NAME
 from penstock._providers.models import model as facts_of
@@ -63,5 +63,5 @@ def _matches(row: OutputFormat, provider: Provider, protocol: str, model: str) -
 
 @cache
 def _rows() -> tuple[OutputFormat, ...]:
-    text = files("penstock._providers").joinpath("output_formats.toml").read_text(encoding="utf-8")
+    text = read_package_text("penstock._providers", "output_formats.toml")
     return msgspec.convert(tomllib.loads(text)["rows"], tuple[OutputFormat, ...])

@@ -11,12 +11,12 @@ import tomllib
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock._diagnostics import read_package_text
 from penstock._protocols import DEFAULT
 from penstock.errors import InputError
 
@@ -226,7 +226,7 @@ def custom(name: str, base_url: str, *, like: str = COMPATIBLE, **fields: Any) -
 
 @cache
 def _rows() -> dict[str, Object]:
-    return tomllib.loads(files("penstock._providers").joinpath("providers.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(read_package_text("penstock._providers", "providers.toml"))
 
 
 @cache
@@ -352,5 +352,5 @@ def client(headers: Mapping[str, str]) -> ClientProfile:
 @cache
 def clients() -> Mapping[str, ClientProfile]:
     """Returns all clients by name, in the order in which they are tried."""
-    rows = tomllib.loads(files("penstock._providers").joinpath("clients.toml").read_text(encoding="utf-8"))
+    rows = tomllib.loads(read_package_text("penstock._providers", "clients.toml"))
     return {name: msgspec.convert({**row, "name": name}, ClientProfile) for name, row in rows.items()}

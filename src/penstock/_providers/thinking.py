@@ -11,12 +11,12 @@ import re
 import tomllib
 from fnmatch import translate
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
 
+from penstock._diagnostics import read_package_text
 from penstock._providers.model_identity import identify
 from penstock._providers.registry import Form
 from penstock.errors import InputError
@@ -121,7 +121,7 @@ def _parse_name(name: str) -> tuple[frozenset[str], float]:
 @cache
 def _families() -> dict[str, list[_FamilyRow]]:
     """Returns the families of each maker."""
-    text = files("penstock._providers").joinpath("thinking.toml").read_text(encoding="utf-8")
+    text = read_package_text("penstock._providers", "thinking.toml")
     found: dict[str, list[_FamilyRow]] = {}
     for row in msgspec.convert(tomllib.loads(text)["families"], list[_Family]):
         fits = re.compile("|".join(map(translate, row.models))).match

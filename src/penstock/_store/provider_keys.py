@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import Future
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from penstock._store.sqlite import data_folder
+from penstock._store.data_folder import data_folder
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -275,6 +274,8 @@ def _acquire(descriptor: int, lock: Path, timeout: float) -> None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Replaces a file at once: a reader, or a crash, finds the old or the new content. Only its owner can read it."""
+    import tempfile  # noqa: PLC0415 — it loads compressors, and most processes write no key
+
     path = _real(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mkstemp creates with mode 0600

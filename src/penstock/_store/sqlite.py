@@ -13,15 +13,10 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import sys
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LOCK_TIMEOUT = 5.0  # seconds to wait for a lock of another process
 IN_MEMORY = Path(":memory:")
@@ -50,18 +45,6 @@ class LockedDatabaseError(DatabaseOpenError):
 
 class DamagedDatabaseError(DatabaseOpenError):
     """The file is not a database, or not a sound one. The message names the file and the fix."""
-
-
-def data_folder(env: Mapping[str, str] | None = None) -> Path:
-    """Returns the data folder: PENSTOCK_DATA, or the system's folder for application data. It need not exist."""
-    env = os.environ if env is None else env
-    if env.get("PENSTOCK_DATA"):
-        return Path(env["PENSTOCK_DATA"]).expanduser()
-    if sys.platform == "win32":
-        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "penstock"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "penstock"
-    return Path(env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "penstock"
 
 
 def connect(path: Path = IN_MEMORY, *, create: bool = True, timeout: float | None = None) -> sqlite3.Connection:

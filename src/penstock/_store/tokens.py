@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
+from penstock._store.data_folder import data_folder
 from penstock._store.provider_keys import lock_file
 from penstock._store.sqlite import (
     IN_MEMORY,
@@ -25,7 +26,6 @@ from penstock._store.sqlite import (
     DamagedDatabaseError,
     LockedDatabaseError,
     connect,
-    data_folder,
     is_damaged,
     open_error,
 )

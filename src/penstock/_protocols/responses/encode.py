@@ -9,7 +9,6 @@ only the snapshot has them, as incomplete.
 from __future__ import annotations
 
 from functools import partial
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
@@ -18,7 +17,7 @@ from penstock import _lenient_fields as lenient
 from penstock import _vendor_errors as vendor_errors
 from penstock import events as ev
 from penstock._codec import lost
-from penstock._diagnostics import read_losses
+from penstock._diagnostics import read_losses, read_package_file
 from penstock._lenient_json import decode_trusted
 from penstock._protocols.responses.encode_calls import ResponsesCallEncoder
 from penstock._protocols.responses.encode_text import PART_FORMATS
@@ -43,9 +42,7 @@ ERRORS = vendor_errors.openai_errors("input", overflow=_OVERFLOW, in_stream=True
 build_error_body = partial(vendor_errors.build_openai_error_body, protocol=NAME, errors=ERRORS)
 # The fields that Open Responses requires. The gateway fills in what the request asked for.
 # The fields that Open Responses requires. The gateway fills in what the request asked for.
-DEFAULTS: dict[str, Any] = decode_trusted(
-    files("penstock._protocols.responses").joinpath("response_defaults.json").read_bytes()
-)
+DEFAULTS: dict[str, Any] = decode_trusted(read_package_file("penstock._protocols.responses", "response_defaults.json"))
 _INCOMPLETE_REASONS: dict[Reason, str] = {
     "length": "max_output_tokens",
     "filter": "content_filter",

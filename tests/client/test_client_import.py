@@ -1,0 +1,30 @@
+"""What `penstock.Client` imports: nothing heavy that a program may not need. The time itself is in docs/performance.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.test_surface import loaded_after, python
+
+HEAVY = {
+    "IPython", "aiohttp", "anyio", "bz2", "django", "fastapi", "httpx", "mcp", "openai", "opentelemetry", "pydantic", "pytest",
+    "rich", "shutil", "sqlite3", "starlette", "tempfile", "uvicorn", "zipfile",
+}  # fmt: skip
+
+
+@pytest.mark.row("Y1")
+@pytest.mark.parametrize("name", ["Client", "SyncClient", "Answer", "Stream", "Request"])
+def test_a_client_loads_nothing_heavy(name: str) -> None:
+    assert loaded_after(f"import penstock\npenstock.{name}") & HEAVY == set()
+
+
+@pytest.mark.finding("LIB-9")
+def test_no_function_hides_a_module_of_its_name() -> None:
+    """`import penstock.fold as f` once bound a function."""
+    code = """
+import json, pkgutil, types
+import penstock
+modules = {one.name for one in pkgutil.iter_modules(penstock.__path__)}
+print(json.dumps([name for name in penstock.__all__ if name in modules and not isinstance(getattr(penstock, name), types.ModuleType)]))
+"""
+    assert python(code) == []
