@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
 
 import httpx
 import msgspec
@@ -75,7 +75,7 @@ def every_setting(type: Any = ConfigFile, before: tuple[str, ...] = ()) -> Itera
             yield from every_setting(get_args(kind)[1], (*before, ANY))
         elif hasattr(kind, "__struct_fields__"):
             for field in msgspec.structs.fields(kind):
-                if field.name != "explicit":  # what the file may not say
+                if field.name != "_explicit":  # what the file may not say
                     yield from every_setting(field.type, (*before, field.encode_name))
         elif kind is not NoneType:
             yield before
@@ -115,7 +115,7 @@ def _value(path: tuple[str, ...], names: list[str]) -> dict[str, Any]:
 def _merged(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
     made = dict(one)
     for name, value in two.items():
-        both = isinstance(value, dict) and isinstance(made.get(name), dict)
+        both = all(isinstance(side, dict) for side in (value, made.get(name)))
         made[name] = _merged(made[name], value) if both else made.get(name, value)
     return made
 
@@ -140,9 +140,10 @@ def test_any_file_of_harmless_settings_is_accepted_and_any_other_is_not(
 
 
 def _leaves(raw: Any, before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    if not isinstance(raw, dict):
-        return [before]
-    return [leaf for name, value in raw.items() for leaf in _leaves(value, (*before, name))]
+    if isinstance(raw, dict):
+        rows = cast("dict[str, Any]", raw)
+        return [leaf for name, value in rows.items() for leaf in _leaves(value, (*before, name))]
+    return [before]
 
 
 # ── what is refused ───────────────────────────────────────────────────────────────────────────────
@@ -379,7 +380,7 @@ def test_a_gateway_in_a_folder_with_such_a_file(tmp_path: Path) -> None:
     assert running.stderr is not None
     try:
         base = running.stderr.readline().decode().split()[-1]
-        body = {"model": "fast", "messages": []}
+        body: dict[str, Any] = {"model": "fast", "messages": []}
         assert httpx.post(f"{base}/v1/chat/completions", json=body).status_code == 200
         file.write_text(GOOD.replace("fast", "other") + EVIL)
         running.send_signal(signal.SIGHUP)

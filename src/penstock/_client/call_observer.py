@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock._client.costs import Cost, PriceList, UsageTracker
 from penstock._client.hooks import CallReport, ClientHooks
 from penstock._client.results import build_answer
 from penstock._client.span_content import finish_reason, write_input, write_output
-from penstock._client.spans import CallSpan, is_observed, server_attributes
+from penstock._client.spans import CallSpan, ToolSpan, is_observed, server_attributes, tool_span
 from penstock.errors import InputError, ProviderError
 from penstock.events import Fault
 
@@ -94,6 +94,14 @@ class ClientOperations:
             more["penstock.tries"] = record.tries or None
             span.end(provider=job.provider.name, model=job.model, usage=usage, **more)
         return found, cost
+
+    def tool_span(
+        self, name: str, call: str = "", *, description: str = "", arguments: Any = None
+    ) -> AbstractContextManager[ToolSpan]:
+        """Returns the span of a tool that a run calls, as the client's `tracing` says."""
+        if not self.tracing:
+            return nullcontext(ToolSpan())
+        return tool_span(name, call, description=description, arguments=arguments, content=self.traces_content)
 
     async def aclose(self) -> None:
         """Waits for hooks that still run."""

@@ -263,7 +263,7 @@ def record_metrics(
 class ToolSpan:
     """The span of one run of a tool."""
 
-    def __init__(self, span: Any, trace: Any, *, content: bool) -> None:
+    def __init__(self, span: Any = None, trace: Any = None, *, content: bool = False) -> None:
         self._span, self._trace, self._content = span, trace, content
 
     def set_result(self, result: Any, *, failed: bool = False) -> None:
@@ -292,7 +292,7 @@ def tool_span(
     """
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
-        yield ToolSpan(None, None, content=False)
+        yield ToolSpan()
         return
     attributes = clean_attributes(
         {

@@ -80,13 +80,14 @@ class Router:
         )
         self.engines: EnginePool = EnginePool(self.config, self.env, dict(engines or {}))
         self.missing: failure_policy.MissingEndpoints = failure_policy.MissingEndpoints()
-        self._observers: list[Callable[[Decision], None]] = [on_decision] if on_decision is not None else []
+        self._on_decision = on_decision
+        self._observers: list[Callable[[Decision], None]] = []
         self._cache = request_plan.PlanCache(self.config, self.env)
         self._sleep, self._chance = sleep, chance
 
     def renewed(self, config: Config | Mapping[str, Any] | None) -> Router:
         """Returns a router with another configuration and the same connections and counts. Open requests keep this."""
-        result = Router(config, env=self.env, sleep=self._sleep, chance=self._chance)
+        result = Router(config, env=self.env, on_decision=self._on_decision, sleep=self._sleep, chance=self._chance)
         result.counts, result.missing, result._observers = self.counts, self.missing, self._observers
         result.engines.by_name = self.engines.by_name
         return result
@@ -357,6 +358,8 @@ class Router:
         self.counts[kind, code, name] += 1
         if log.isEnabledFor(level):
             log.log(level, "%s %s: %s: %s", name or "-", record.asked, kind, why)
+        if self._on_decision is not None:
+            self._on_decision(decision)
         for observer in self._observers:
             observer(decision)
 
