@@ -329,6 +329,49 @@ def test_the_span_of_a_tool(collected: Collected) -> None:
     assert attributes(third)["error.type"] == "tool_error"
 
 
+def measure(unit: str) -> str:
+    """Measures the depth."""
+    trace.get_current_span().add_event("measured")
+    if unit == "x":
+        raise ValueError("no such unit")
+    return f"12 {unit}"
+
+
+def calling(unit: str) -> list[ev.AnyEvent]:
+    json_text = f'{{"unit":"{unit}"}}'
+    call = [ev.CallStart(0, "call_1", "measure"), ev.CallEnd(0, "call_1", "measure", json_text)]
+    return [TURN[0], *call, ev.Usage(10, 1), ev.Finish("calls")]
+
+
+@pytest.mark.parametrize("tracing", [True, "content", False])
+def test_the_steps_of_a_run(collected: Collected, tracing: Any) -> None:
+    tracer = collected.provider.get_tracer("the program")
+
+    async def scene(_: Upstream, client: Client) -> None:
+        with tracer.start_as_current_span("outer") as outer:
+            await client.run(MODEL, "How deep?", tools=[measure])
+        spans = [span for span in collected.spans if span.name != "outer"]
+        if not tracing:
+            assert not spans
+            return
+        chat, tool = f"chat {MODEL}", "execute_tool measure"
+        assert [span.name for span in spans] == [chat, tool, chat, tool, chat]
+        for span in spans:
+            assert span.parent is not None
+            assert span.parent.span_id == outer.get_span_context().span_id
+        good, bad = spans[1], spans[3]
+        assert [event.name for event in good.events] == ["measured"]
+        found = attributes(good)
+        assert (found["gen_ai.tool.name"], found["gen_ai.tool.call.id"]) == ("measure", "call_1")
+        assert found.get("gen_ai.tool.call.arguments") == ('{"unit":"m"}' if tracing == "content" else None)
+        assert ("12 m" in str(found.get("gen_ai.tool.call.result"))) is (tracing == "content")
+        assert good.status.is_unset
+        assert attributes(bad)["error.type"] == "tool_error"
+
+    replies = [Reply.of("openai-chat", turn) for turn in (calling("m"), calling("x"), TURN)]
+    run(scene, *replies, tracing=tracing)
+
+
 # ── without OpenTelemetry ─────────────────────────────────────────────────────────────────────────
 
 WITHOUT = """

@@ -26,6 +26,7 @@ from penstock._client.display import Displayed, build_run_timeline, show_events
 from penstock._client.results import Answer, Stream
 from penstock._client.run_events import EventMerger
 from penstock._client.run_tools import Approve, PendingToolCall, ToolRunner, ToolSet, open_tools
+from penstock._client.spans import ToolSpanFactory, tool_span
 from penstock.errors import InputError, InvalidOutput, PenstockError, StreamFault
 from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 
@@ -74,6 +75,7 @@ class RunPlan:
     parallel: int = 8
     tool_timeout: float | None = None
     retries: int = 2
+    tool_span: ToolSpanFactory = tool_span
 
 
 class Run(Displayed, Generic[T_co]):
@@ -246,7 +248,9 @@ class Run(Displayed, Generic[T_co]):
         plan = self._plan
         self._output_plan = plan.output(tools)
         self._merger = EventMerger(tools.is_run, self._output_plan.tool_name if self._output_plan else "")
-        runner = ToolRunner(tools, parallel=plan.parallel, timeout=plan.tool_timeout, approve=plan.approve)
+        runner = ToolRunner(
+            tools, parallel=plan.parallel, timeout=plan.tool_timeout, approve=plan.approve, span=plan.tool_span
+        )
         if self._approved or self._denied:
             async with aclosing(self._continue_calls(runner)) as batches:
                 async for batch in batches:

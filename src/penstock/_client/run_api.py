@@ -16,6 +16,7 @@ from penstock.events import AnyEvent, TextDelta
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 
+    from penstock._client.call_observer import ClientOperations
     from penstock._client.costs import Cost
     from penstock._client.function_tools import FunctionTool
     from penstock._client.mcp_servers import McpServer
@@ -68,6 +69,7 @@ class RunMethods:
 
     router: Router
     _options: RequestOptions
+    _operations: ClientOperations
 
     def _stream(self, call: TurnCall) -> Stream:
         raise NotImplementedError
@@ -128,6 +130,7 @@ class RunMethods:
             lambda name: resolve_targets(name, router.config, router.env),
             output,
             tools=tools,
+            tool_span=self._operations.tool_span,
             **{**_DEFAULTS, **own},
         )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock._client.results import Stream
     from penstock._client.run import StopWhen
     from penstock._client.run_tools import Approve, ToolSet
+    from penstock._client.spans import ToolSpanFactory
     from penstock._engines.model_resolution import Target
 
 
@@ -32,6 +33,7 @@ class RunSettings(TypedDict):
     parallel: int
     tool_timeout: float | None
     retries: int
+    tool_span: ToolSpanFactory
 
 
 def create_run(

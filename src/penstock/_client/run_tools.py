@@ -18,6 +18,7 @@ import msgspec
 
 from penstock import request as rq
 from penstock._client.function_tools import FunctionTool, read_json_object, write_result
+from penstock._client.spans import ToolSpanFactory, tool_span
 from penstock._client.value_types import InvalidValue, ValueType, is_data_class
 from penstock._redaction import redact
 from penstock.errors import InputError, ToolError
@@ -152,8 +153,16 @@ async def open_tools(tools: Sequence[Any], definitions: Sequence[rq.Tool]) -> As
 class ToolRunner:
     """Answers calls. `parallel`: how many at once; `timeout`: seconds of a call whose tool sets none."""
 
-    def __init__(self, tools: ToolSet, *, parallel: int, timeout: float | None, approve: Approve | None) -> None:
-        self._tools, self._timeout, self._approve = tools, timeout, approve
+    def __init__(
+        self,
+        tools: ToolSet,
+        *,
+        parallel: int,
+        timeout: float | None,
+        approve: Approve | None,
+        span: ToolSpanFactory = tool_span,
+    ) -> None:
+        self._tools, self._timeout, self._approve, self._span = tools, timeout, approve, span
         self._limit = asyncio.Semaphore(max(parallel, 1))
         self.durations: dict[str, float] = {}  # seconds by the ids of calls
 
@@ -191,7 +200,7 @@ class ToolRunner:
         async with self._limit:
             started = time.monotonic()
             try:
-                return await self._run(tool, call, arguments)
+                return await self._trace(tool, call, arguments)
             finally:
                 self.durations[call.id] = time.monotonic() - started
 
@@ -211,6 +220,14 @@ class ToolRunner:
         if decision is True:
             return None
         return _failure(call, decision if isinstance(decision, str) and decision else DENIED)
+
+    async def _trace(self, tool: RunnableTool, call: rq.Call, arguments: dict[str, Any]) -> rq.Result:
+        """Runs a tool inside its span."""
+        about = tool.definition.description
+        with self._span(call.name, call.id, description=about, arguments=call.json) as span:
+            result = await self._run(tool, call, arguments)
+            span.set_result(result.json, failed=result.failed)
+            return result
 
     async def _run(self, tool: RunnableTool, call: rq.Call, arguments: dict[str, Any]) -> rq.Result:
         seconds = self._timeout if tool.timeout is None else tool.timeout

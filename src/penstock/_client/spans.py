@@ -12,7 +12,7 @@ import sys
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from penstock._client.span_content import write_tool_content
@@ -280,6 +280,14 @@ class ToolSpan:
         if self._span is not None:
             self._span.set_attribute("error.type", kind)
             self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, kind))
+
+
+class ToolSpanFactory(Protocol):
+    """Creates the span of a tool: `tool_span`, or with the settings of a client."""
+
+    def __call__(
+        self, name: str, call: str = "", /, *, description: str = "", arguments: Any = None
+    ) -> AbstractContextManager[ToolSpan]: ...
 
 
 @contextmanager
