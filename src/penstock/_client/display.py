@@ -1,4 +1,7 @@
-"""How answers, runs and streams look: one line as `repr`, HTML in notebooks, text with `rich`, and live views."""
+"""How answers, runs and streams look: one line as `repr`, HTML in notebooks, text with `rich`, and live views.
+
+`displayed.Displayed` loads this module when something is shown for the first time.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from msgspec.structs import replace
 from penstock import request as rq
 from penstock._client.display_html import render_html
 from penstock._client.display_terminal import TerminalView, render_rich
+from penstock._client.displayed import Displayed
 from penstock._client.timeline import (
     APPROVAL,
     NAME_CHARACTERS,
@@ -26,43 +30,23 @@ from penstock.errors import StreamFault
 from penstock.events import Fault, Finish
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
     from penstock._engines.reply import ModelReply
 
+__all__ = [
+    "build_answer_timeline",
+    "build_run_timeline",
+    "build_stream_timeline",
+    "render_html",
+    "render_line",
+    "render_rich",
+    "show_events",
+]
 T = TypeVar("T")
 
 _QUOTED = 60  # characters of the text in a repr
 _REFRESH = 0.1  # seconds between two updates of a live view in a notebook
-
-
-class Displayed:
-    """Gives a class its displays. A subclass says what they show with `_timeline`."""
-
-    __slots__ = ()
-
-    def _timeline(self) -> Timeline:
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return render_line(self._timeline())
-
-    def _repr_html_(self) -> str:
-        return render_html(self._timeline())
-
-    def _repr_mimebundle_(
-        self, include: Container[str] | None = None, exclude: Container[str] | None = None
-    ) -> dict[str, str]:
-        timeline = self._timeline()
-        bundle = {"text/html": render_html(timeline), "text/plain": render_line(timeline)}
-        return {
-            name: text
-            for name, text in bundle.items()
-            if (include is None or name in include) and (exclude is None or name not in exclude)
-        }
-
-    def __rich_console__(self, console: object, options: object) -> Iterator[Any]:
-        return render_rich(self._timeline())
 
 
 def render_line(timeline: Timeline) -> str:

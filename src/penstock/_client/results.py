@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from penstock import _protocols as protocols
 from penstock._bridge import encoding, write_body
 from penstock._client.costs import Cost, CostParts
-from penstock._client.display import Displayed, build_answer_timeline, build_stream_timeline, show_events
+from penstock._client.displayed import Displayed, load_display
 from penstock._diagnostics import Diagnostic
 from penstock._engines.engine_interface import DecisionLog  # noqa: TC001 — msgspec reads the annotation
 from penstock._fold import Fold, unfold
@@ -44,7 +44,8 @@ class Answer(Displayed, Turn):
         return None if self.cost_parts is None else Cost(*self.cost_parts)
 
     def _timeline(self) -> Timeline:
-        return build_answer_timeline(self)
+        timeline: Timeline = load_display().build_answer_timeline(self)
+        return timeline
 
     def to(self, protocol: str, **options: Any) -> dict[str, Any]:
         """Returns the body that a client of this protocol would get."""
@@ -158,10 +159,13 @@ class Stream(Displayed):
 
     async def show(self) -> Answer:
         """Returns the complete answer, and shows it while it grows: in a notebook's cell, or on standard output."""
-        return await show_events(self, "Stream", self.turn)
+        answer: Answer = await load_display().show_events(self, "Stream", self.turn)
+        return answer
 
     def _timeline(self) -> Timeline:
-        return build_stream_timeline(self.reply, self._fold.turn_so_far() if self._fold.turns else None)
+        turn = self._fold.turn_so_far() if self._fold.turns else None
+        timeline: Timeline = load_display().build_stream_timeline(self.reply, turn)
+        return timeline
 
     @property
     def record(self) -> DecisionLog | None:

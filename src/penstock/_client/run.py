@@ -22,7 +22,7 @@ from penstock import request as rq
 from penstock._bridge import encoding
 from penstock._client import run_messages
 from penstock._client.costs import Cost, sum_costs
-from penstock._client.display import Displayed, build_run_timeline, show_events
+from penstock._client.displayed import Displayed, load_display
 from penstock._client.results import Answer, Stream
 from penstock._client.run_events import EventMerger
 from penstock._client.run_tools import Approve, PendingToolCall, ToolRunner, ToolSet, open_tools
@@ -146,10 +146,12 @@ class Run(Displayed, Generic[T_co]):
 
     async def show(self) -> Self:
         """Finishes the run, and shows it while it goes on: in a notebook's cell, or on standard output."""
-        return await show_events(self, "Run", self._complete)
+        await load_display().show_events(self, "Run", self._complete)
+        return self
 
     def _timeline(self) -> Timeline:
-        return build_run_timeline(self)
+        timeline: Timeline = load_display().build_run_timeline(self)
+        return timeline
 
     # ── results ───────────────────────────────────────────────────────────────────────────────────
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 from msgspec.structs import replace
 
 from penstock._client import parameters as params
-from penstock._client.display import Displayed
+from penstock._client.displayed import Displayed
 from penstock._client.turn_calls import TurnCall, read_turn_call
 from penstock._engines.model_resolution import resolve_targets
 from penstock.events import AnyEvent, TextDelta

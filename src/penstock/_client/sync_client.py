@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from penstock._client.api import Client
 from penstock._client.batch import DEFAULT_CONCURRENCY
-from penstock._client.display import Displayed
+from penstock._client.displayed import Displayed
 from penstock._client.run_api import SyncRunMethods
 from penstock.events import TextDelta
 
