@@ -32,6 +32,7 @@ PROVIDERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "ollama": ({"like": "ollama"}, "ollama", "llama3.2"),
     "groq": ({"like": "groq"}, "openai-chat", "llama-3.3-70b-versatile"),
     "deepseek": ({"like": "deepseek"}, "openai-chat", "deepseek-chat"),
+    "openrouter": ({"like": "openrouter"}, "openai-chat", "openai/gpt-5"),
 }
 KEY = "sk-planted-0123456789abcdef"
 

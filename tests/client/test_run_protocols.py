@@ -16,8 +16,10 @@ from penstock import request as rq
 from penstock._bridge import bridge, parser
 from penstock._engines.config import Account, Config
 from penstock._fold import fold
+from penstock._framing import WRITERS
 from penstock._messages.request_codecs import reader
 from penstock.client import Client, tool
+from penstock.testing import Reply, answer
 from tests.client.run_setup import PROVIDERS, call, model_of, play_agent, reply, result_text, sent_results, staged, text
 from tests.strict_upstream.test_gateway import PROVIDERS as STRICT
 from tests.strict_upstream.test_official_clients import TURNED, WORDS
@@ -26,7 +28,7 @@ from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import serve
 
 if TYPE_CHECKING:
-    from penstock.testing import Upstream
+    from penstock.testing import ReceivedRequest, Upstream
 
 pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
 TARGETS = ("uistream", "openai-chat", "responses", "anthropic", "gemini", "vscode", "aisdk", "completions", "events")
@@ -285,3 +287,64 @@ def _body_of(protocol: str, data: bytes) -> list[bytes]:
     body = protocols.protocol(protocol).body
     assert body is not None
     return [body(frames)]
+
+
+# ── state of protocols that the strict upstream does not speak ────────────────────────────────────
+
+
+def bedrock_thinking() -> Reply:
+    """Claude on Bedrock: a signed thought, then a call."""
+    blocks: list[tuple[str, dict[str, Any]]] = [
+        ("messageStart", {"role": "assistant"}),
+        ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "Hmm."}}}),
+        ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"signature": "sig-bedrock"}}}),
+        ("contentBlockStop", {"contentBlockIndex": 0}),
+        ("contentBlockStart", {"contentBlockIndex": 1, "start": {"toolUse": {"toolUseId": "call_1", "name": "run_command"}}}),
+        ("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"toolUse": {"input": '{"command":"ls"}'}}}),
+        ("contentBlockStop", {"contentBlockIndex": 1}),
+        ("messageStop", {"stopReason": "tool_use"}),
+    ]  # fmt: skip
+    frames = [(name.encode(), msgspec.json.encode(body)) for name, body in blocks]
+    data = b"".join(WRITERS["eventstream"]().feed(frames))
+    return Reply((data,), headers={"content-type": "application/vnd.amazon.eventstream"})
+
+
+def chat_thinking(**state: Any) -> Reply:
+    """A compatible server: reasoning in fields of its own, then a call."""
+    function = {"name": "run_command", "arguments": '{"command":"ls"}'}
+    called = {"index": 0, "id": "call_1", "type": "function", "function": function}
+    deltas: list[tuple[dict[str, Any], str | None]]
+    deltas = [({"role": "assistant", **state}, None), ({"tool_calls": [called]}, None), ({}, "tool_calls")]
+    chunks = [
+        {"id": "x", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}
+        for delta, end in deltas
+    ]
+    data = b"".join(b"data: %b\n\n" % msgspec.json.encode(chunk) for chunk in chunks) + b"data: [DONE]\n\n"
+    return Reply((data,), headers={"content-type": "text/event-stream"})
+
+
+SEALED = {"type": "reasoning.encrypted", "data": "sealed-1", "id": "rs_1", "format": "openai-responses-v1", "index": 0}
+# provider → its first answer, and what must come back with the call
+STATES: dict[str, tuple[str, Reply, str]] = {
+    "bedrock": (model_of("bedrock"), bedrock_thinking(), "sig-bedrock"),
+    "deepseek": ("deepseek/deepseek-reasoner", chat_thinking(reasoning_content="Hmm, again."), "Hmm, again."),
+    "openrouter": ("openrouter/openai/gpt-5", chat_thinking(reasoning_details=[SEALED]), "sealed-1"),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_other_state_comes_back_with_the_call(name: str) -> None:
+    model, first, state = STATES[name]
+    protocol = "bedrock" if name == "bedrock" else "openai-chat"
+
+    def second(received: ReceivedRequest) -> Reply:
+        if state not in received.body.decode():
+            return Reply.error(protocol, 400, "the state of the thought is missing")
+        return Reply.of(protocol, answer(rq.Request("replay/text")))
+
+    async def scene(_: Upstream, client: Client) -> None:
+        run = await client.run(model, "run `ls`", tools=[run_command])
+        assert len(run.steps) == 2
+        assert run.steps[0].answer.parts
+
+    staged(scene, first, second)
