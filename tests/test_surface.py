@@ -16,10 +16,10 @@ import penstock
 from tests.cli.command_runner import environment
 
 NAMES = {
-    "Answer", "Client", "DataPart", "Diagnostic", "FunctionTool", "Hop", "HybridTokenEstimator", "InvalidOutput",
-    "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request", "RequestOptions", "Run",
-    "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "TextPart", "ThinkingPart", "Timeouts", "Tool",
-    "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "convert",
+    "Answer", "Client", "DataPart", "Diagnostic", "File", "FunctionTool", "Hop", "HybridTokenEstimator",
+    "InvalidOutput", "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request", "RequestOptions",
+    "Run", "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "Text", "TextPart", "ThinkingPart", "Timeouts",
+    "Tool", "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "convert",
     "convert_messages", "decoder", "encoder", "errors", "events", "fold", "guess", "tool", "tracer", "translate",
     "unfold",
 }  # fmt: skip

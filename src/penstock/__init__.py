@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.errors import InvalidOutput, PenstockError, ProviderError, StreamFault, ToolError
     from penstock.events import Usage
     from penstock.messages import convert_messages
-    from penstock.request import Message, Request, Tool, Turn
+    from penstock.request import File, Message, Request, Text, Tool, Turn
     from penstock.tokens import HybridTokenEstimator
     from penstock.vscode import DataPart, TextPart, ThinkingPart, ToolCallPart, VSCodeStreamAdapter
 
@@ -53,17 +53,17 @@ _EXPORTS = {
     "errors": "InvalidOutput PenstockError ProviderError StreamFault ToolError",
     "events": "Usage",
     "messages": "convert convert_messages",
-    "request": "Message Request Tool Turn",
+    "request": "File Message Request Text Tool Turn",
     "tokens": "HybridTokenEstimator",
     "vscode": "DataPart TextPart ThinkingPart ToolCallPart VSCodeStreamAdapter",
 }
 _MODULE_OF_NAME = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 _MODULES = ("errors", "events")
 __all__ = [
-    "Answer", "Client", "DataPart", "Diagnostic", "FunctionTool", "Hop", "HybridTokenEstimator", "InvalidOutput",
-    "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request", "RequestOptions", "Run",
-    "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "TextPart", "ThinkingPart", "Timeouts", "Tool",
-    "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "convert",
+    "Answer", "Client", "DataPart", "Diagnostic", "File", "FunctionTool", "Hop", "HybridTokenEstimator",
+    "InvalidOutput", "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request", "RequestOptions",
+    "Run", "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "Text", "TextPart", "ThinkingPart", "Timeouts",
+    "Tool", "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "convert",
     "convert_messages", "decoder", "encoder", "errors", "events", "fold", "guess", "tool", "tracer", "translate",
     "unfold",
 ]  # fmt: skip

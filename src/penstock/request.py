@@ -7,7 +7,8 @@ protocol gets them back. Plain Structs: nothing here reads or writes a wire form
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from base64 import b64encode
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -80,6 +81,11 @@ class File(Part):
     id: str = ""
     detail: str = ""  # how closely an image should be looked at: low, high, auto
     extra: Extra | None = None
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media: str, *, name: str = "") -> Self:
+        """Returns a file with these bytes: `File.from_bytes(path.read_bytes(), "image/png")`."""
+        return cls(media, data=b64encode(data).decode(), name=name)
 
 
 class Result(Part):
