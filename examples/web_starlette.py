@@ -21,8 +21,7 @@ def read_gauge(station: str) -> str:
 
 
 async def chat(request: Request) -> Response:
-    messages = read_ui_messages(await request.body())
-    return starlette_response(client.run(MODEL, messages, tools=[read_gauge]))
+    return starlette_response(client.run(MODEL, read_ui_messages(await request.body()), tools=[read_gauge]))
 
 
 app = Starlette(routes=[Route("/api/chat", chat, methods=["POST"])])

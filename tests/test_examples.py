@@ -1,7 +1,13 @@
-"""Every example runs: in a process of its own, with warnings as errors, from a folder that is not the project's."""
+"""Every example runs: in a process of its own, with warnings as errors, from a folder that is not the project's.
+
+test_example_jobs.py runs the nine jobs of docs/comparison.md against scripted providers, too.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +16,14 @@ import pytest
 
 from tests.cli.command_runner import environment
 
-FOLDER = Path(__file__).resolve().parents[1] / "examples"
-# The web examples are servers: tests/client/test_web_examples.py runs them.
-EXAMPLES = sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("web_"))
+EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+# The web examples are servers: tests/client/test_web_examples.py runs them. A file of tests is run by pytest.
+SCRIPTS = [path for path in EXAMPLES if not path.name.startswith(("web_", "test_"))]
+PYRIGHT = shutil.which("pyright", path=Path(sys.executable).parent)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_example(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(path)], cwd=tmp_path, env=environment(), capture_output=True, timeout=120, check=False
@@ -27,4 +34,21 @@ def test_example(path: Path, tmp_path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert EXAMPLES
+    assert len(SCRIPTS) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.finding("LIB-4")
+@pytest.mark.skipif(PYRIGHT is None, reason="pyright is not installed")
+def test_examples_are_strictly_typed(tmp_path: Path) -> None:
+    """Copies are checked, in strict mode: the project's own configuration is not used. Django has no types."""
+    assert PYRIGHT is not None
+    for path in EXAMPLES:
+        if path.stem != "web_django":
+            shutil.copy(path, tmp_path)
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict"}))
+    command = [PYRIGHT, "--pythonpath", sys.executable]
+    folders = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": folders, "VIRTUAL_ENV": sys.prefix}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout

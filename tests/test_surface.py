@@ -17,11 +17,11 @@ from tests.cli.command_runner import environment
 
 NAMES = {
     "Answer", "Client", "DataPart", "Diagnostic", "File", "FunctionTool", "Hop", "HybridTokenEstimator",
-    "InvalidOutput", "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request", "RequestOptions",
-    "Run", "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "Text", "TextPart", "ThinkingPart", "Timeouts",
-    "Tool", "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "convert",
-    "convert_messages", "decoder", "encoder", "errors", "events", "fold", "guess", "tool", "tracer", "translate",
-    "unfold",
+    "InvalidOutput", "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request",
+    "RequestOptions", "Run", "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "Text", "TextPart",
+    "ThinkingPart", "Timeouts", "Tool", "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter",
+    "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors", "events", "fold", "guess",
+    "tool", "tracer", "translate", "unfold",
 }  # fmt: skip
 PUBLIC_MODULES = set(
     "client errors events file_fetch framing gateway messages providers request stores testing tokens vscode".split()

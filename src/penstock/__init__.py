@@ -61,11 +61,11 @@ _MODULE_OF_NAME = {name: module for module, names in _EXPORTS.items() for name i
 _MODULES = ("errors", "events")
 __all__ = [
     "Answer", "Client", "DataPart", "Diagnostic", "File", "FunctionTool", "Hop", "HybridTokenEstimator",
-    "InvalidOutput", "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request", "RequestOptions",
-    "Run", "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "Text", "TextPart", "ThinkingPart", "Timeouts",
-    "Tool", "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter", "__version__", "bridge", "convert",
-    "convert_messages", "decoder", "encoder", "errors", "events", "fold", "guess", "tool", "tracer", "translate",
-    "unfold",
+    "InvalidOutput", "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request",
+    "RequestOptions", "Run", "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "Text", "TextPart",
+    "ThinkingPart", "Timeouts", "Tool", "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter",
+    "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors", "events", "fold", "guess",
+    "tool", "tracer", "translate", "unfold",
 ]  # fmt: skip
 
 
