@@ -249,6 +249,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no content": ({"model": MODEL}, "messages: expected what to ask"),
     "no model": ({"model": 7, "messages": "q"}, "model: expected a name, a body or a Request, found int"),
     "a type as format": ({"model": MODEL, "messages": "q", "response_format": dict}, "client.run"),
+    "a function as tool": ({"model": MODEL, "messages": "q", "tools": [Tool("a"), print]}, r"tools\[1\].*client.run"),
     "limit": ({"model": MODEL, "messages": "q", "max_output_tokens": "9"}, "max_output_tokens: expected a whole number"),
     "reasoning": ({"model": MODEL, "messages": "q", "reasoning": 1.5}, "reasoning: expected an effort"),
     "reasoning name": ({"model": MODEL, "messages": "q", "reasoning": {"efort": "low"}}, "did you mean 'effort'"),

@@ -196,6 +196,7 @@ def _read_body(body: dict[str, Any], row: TurnOperation) -> Request:
     body = {name: _as_json_value(value) for name, value in body.items()}
     if row.content == "messages" and isinstance(body.get("messages"), str):
         body["messages"] = [{"role": "user", "content": body["messages"]}]
+    _check_tools(body.get("tools"))
     mixed = {name: body[name] for name in (row.content, "tools") if _is_mixed(body.get(name))}
     request = reader(row.protocol)({**body, **{name: list[Any]() for name in mixed}})
     if row.content in mixed:  # a system message may come from another field of the body
@@ -204,6 +205,14 @@ def _read_body(body: dict[str, Any], row: TurnOperation) -> Request:
     if "tools" in mixed:
         request = replace(request, tools=list(_read_mixed_list(mixed["tools"], row, "tools")))
     return request
+
+
+def _check_tools(tools: Any) -> None:
+    """Refuses functions with a hint: they are run by `client.run`."""
+    for position, tool in enumerate(tools if isinstance(tools, list) else ()):  # pyright: ignore[reportUnknownArgumentType]
+        if callable(tool):
+            hint = "client.run(…, tools=[function]) runs Python functions"
+            raise InputError(f"tools[{position}]: expected a tool's definition, found a function; {hint}")
 
 
 def _as_json_value(value: Any) -> Any:
