@@ -339,7 +339,7 @@ def measure(unit: str) -> str:
 
 def calling(unit: str) -> list[ev.AnyEvent]:
     json_text = f'{{"unit":"{unit}"}}'
-    call = [ev.CallStart(0, "call_1", "measure"), ev.CallEnd(0, "call_1", "measure", json_text)]
+    call: list[ev.AnyEvent] = [ev.CallStart(0, "call_1", "measure"), ev.CallEnd(0, "call_1", "measure", json_text)]
     return [TURN[0], *call, ev.Usage(10, 1), ev.Finish("calls")]
 
 
@@ -349,7 +349,8 @@ def test_the_steps_of_a_run(collected: Collected, tracing: Any) -> None:
 
     async def scene(_: Upstream, client: Client) -> None:
         with tracer.start_as_current_span("outer") as outer:
-            await client.run(MODEL, "How deep?", tools=[measure])
+            finished = await client.run(MODEL, "How deep?", tools=[measure])
+        assert len(finished.steps) == 3
         spans = [span for span in collected.spans if span.name != "outer"]
         if not tracing:
             assert not spans

@@ -24,10 +24,10 @@ from penstock._client import run_messages
 from penstock._client.costs import Cost, sum_costs
 from penstock._client.displayed import Displayed, load_display
 from penstock._client.results import Answer, Stream
-from penstock._client.run_events import EventMerger
+from penstock._client.run_events import EventMerger, fault_of_error
 from penstock._client.run_tools import Approve, PendingToolCall, ToolRunner, ToolSet, open_tools
 from penstock._client.spans import ToolSpanFactory, tool_span
-from penstock.errors import InputError, InvalidOutput, PenstockError, StreamFault
+from penstock.errors import InputError, InvalidOutput
 from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 
 if TYPE_CHECKING:
@@ -244,15 +244,13 @@ class Run(Displayed, Generic[T_co]):
             if not self._merger.started:
                 raise
             if not self._merger.ended:
-                yield self._end_with(_fault_of(error))
+                yield self._end_with(fault_of_error(error))
 
     async def _loop(self, tools: ToolSet) -> AsyncGenerator[list[AnyEvent]]:
         plan = self._plan
         self._output_plan = plan.output(tools)
         self._merger = EventMerger(tools.is_run, self._output_plan.tool_name if self._output_plan else "")
-        runner = ToolRunner(
-            tools, parallel=plan.parallel, timeout=plan.tool_timeout, approve=plan.approve, span=plan.tool_span
-        )
+        runner = ToolRunner(tools, plan.parallel, plan.tool_timeout, plan.approve, plan.tool_span)
         if self._approved or self._denied:
             async with aclosing(self._continue_calls(runner)) as batches:
                 async for batch in batches:
@@ -393,12 +391,3 @@ def _reached_limit(answer: Answer) -> bool:
     """True if the output limit ended the answer. A provider that ends a call with invalid JSON says "tool_calls"."""
     finish = answer.finish
     return finish is not None and finish.reason == "length" and not _CALL_WORDS.search(finish.raw)
-
-
-def _fault_of(error: Exception) -> Fault:
-    """Returns the fault that ends the events of a run after an error. Foreign messages are not shown."""
-    if isinstance(error, StreamFault):
-        return error.fault
-    if isinstance(error, PenstockError):
-        return Fault("malformed" if isinstance(error, InvalidOutput) else "other", str(error))
-    return Fault("other", "the run failed; awaiting it raises the error")

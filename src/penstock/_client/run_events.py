@@ -17,6 +17,7 @@ from penstock import request as rq
 from penstock._aisdk import SDK, UI_STREAM
 from penstock._fold import sum_usage
 from penstock._grammar import Grammar
+from penstock.errors import InvalidOutput, PenstockError, StreamFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -221,3 +222,12 @@ def _write_content(result: rq.Result) -> str:
 def _with_date(start: ev.Start) -> ev.Start:
     """Returns the start with a date: some protocols require one."""
     return replace(start, created=int(time.time())) if start.created is None else start
+
+
+def fault_of_error(error: Exception) -> ev.Fault:
+    """Returns the fault that ends the events of a run after an error. Foreign messages are not shown."""
+    if isinstance(error, StreamFault):
+        return error.fault
+    if isinstance(error, PenstockError):
+        return ev.Fault("malformed" if isinstance(error, InvalidOutput) else "other", str(error))
+    return ev.Fault("other", "the run failed; awaiting it raises the error")

@@ -156,7 +156,6 @@ class ToolRunner:
     def __init__(
         self,
         tools: ToolSet,
-        *,
         parallel: int,
         timeout: float | None,
         approve: Approve | None,
