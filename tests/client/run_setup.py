@@ -18,6 +18,7 @@ from penstock.testing import Reply, Upstream, answer
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
+    from penstock.client import Run
     from penstock.testing import ReceivedRequest
 
 # name of the provider in a test → the provider it is like, the protocol that it speaks, the model that is asked for
@@ -83,6 +84,11 @@ def staged(scene: Callable[[Upstream, Client], Awaitable[None]], *replies: Any, 
         assert [task for task in left if not task.done()] == []
 
     asyncio.run(run())
+
+
+async def finish(run: Run[Any]) -> None:
+    """Awaits a run whose result does not matter."""
+    _ = await run
 
 
 def text(*words: str) -> list[rq.AnyPart]:

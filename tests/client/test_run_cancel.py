@@ -14,7 +14,7 @@ from penstock._grammar import Guard
 from penstock.client import Client, SyncClient, tool
 from penstock.errors import InputError
 from penstock.testing import Reply, Upstream, scripted
-from tests.client.run_setup import KEY, PROVIDERS, call, model_of, play_agent, reply, staged, text
+from tests.client.run_setup import KEY, PROVIDERS, call, finish, model_of, play_agent, reply, staged, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,7 +195,7 @@ def test_a_run_is_read_by_one_reader() -> None:
         waiting = asyncio.create_task(collect(run))
         await up.wait_for_request()
         with pytest.raises(InputError, match="somebody else"):
-            await run
+            await finish(run)
         await leave(run, waiting)
 
     staged(scene, FIRST.stall(after=10))

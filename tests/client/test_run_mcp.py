@@ -16,7 +16,7 @@ from penstock import request as rq
 from penstock.client import McpServer
 from penstock.errors import MissingExtra, NetworkError
 from penstock.testing import Reply
-from tests.client.run_setup import call, model_of, play_agent, reply, result_text, sent_results, staged, text
+from tests.client.run_setup import call, finish, model_of, play_agent, reply, result_text, sent_results, staged, text
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -91,7 +91,7 @@ def test_a_tool_of_a_server_is_called(kind: str) -> None:
 def test_results_have_text_pictures_and_structured_content(kind: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         with servers(kind) as server:
-            await client.run(model_of("anthropic"), "?", tools=[server])
+            await finish(client.run(model_of("anthropic"), "?", tools=[server]))
         first, second = sent_results(up.requests[1], "anthropic")
         assert result_text(first) == '{"city":"Rome","degrees":21}'
         assert [type(part) for part in second.content] == [rq.Text, rq.File]
@@ -134,8 +134,8 @@ def test_a_server_is_shared_by_runs_inside_a_block() -> None:
     async def scene(_: Upstream, client: Client) -> None:
         async with stdio_server() as server:
             connection = server._connection  # pyright: ignore[reportPrivateUsage]
-            await client.run(MODEL, "?", tools=[server])
-            await client.run(MODEL, "?", tools=[server])
+            await finish(client.run(MODEL, "?", tools=[server]))
+            await finish(client.run(MODEL, "?", tools=[server]))
             assert server._connection is connection  # pyright: ignore[reportPrivateUsage]
 
     staged(scene, play_agent("chat"))
@@ -148,7 +148,7 @@ def test_approval_for_all_tools_of_a_server(tmp_path: Path) -> None:
         server = stdio_server(needs_approval=True)
         first = await client.run(MODEL, "?", tools=[server])
         assert not path.exists()
-        await client.run(MODEL, [*first.messages, first.pending[0].approve()], tools=[server])
+        await finish(client.run(MODEL, [*first.messages, first.pending[0].approve()], tools=[server]))
         assert path.read_text() == "ran"
 
     made = call("note", f'{{"path":"{path}"}}')
@@ -163,7 +163,7 @@ def test_a_server_that_does_not_start_is_named() -> None:
         ]
         for server in broken:
             with pytest.raises(NetworkError, match="the MCP server 'broken' cannot be used"):
-                await client.run(MODEL, "?", tools=[server])
+                await finish(client.run(MODEL, "?", tools=[server]))
         assert up.requests == []
 
     staged(scene, play_agent("chat"))
@@ -184,6 +184,6 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def scene(_: Upstream, client: Client) -> None:
         with pytest.raises(MissingExtra, match=r"penstock\[mcp\]"):
-            await client.run(MODEL, "?", tools=[stdio_server()])
+            await finish(client.run(MODEL, "?", tools=[stdio_server()]))
 
     staged(scene, Reply.error("openai-chat"))

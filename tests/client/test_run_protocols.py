@@ -20,7 +20,18 @@ from penstock._framing import WRITERS
 from penstock._messages.request_codecs import reader
 from penstock.client import Client, tool
 from penstock.testing import Reply, answer
-from tests.client.run_setup import PROVIDERS, call, model_of, play_agent, reply, result_text, sent_results, staged, text
+from tests.client.run_setup import (
+    PROVIDERS,
+    call,
+    finish,
+    model_of,
+    play_agent,
+    reply,
+    result_text,
+    sent_results,
+    staged,
+    text,
+)
 from tests.strict_upstream.test_gateway import PROVIDERS as STRICT
 from tests.strict_upstream.test_official_clients import TURNED, WORDS
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
@@ -57,7 +68,7 @@ def test_the_packaged_agent_on_every_protocol(name: str) -> None:
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_parallel_calls_on_every_protocol(name: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
-        await client.run(model_of(name), "?", tools=[run_command])
+        await finish(client.run(model_of(name), "?", tools=[run_command]))
         assert [result_text(one) for one in sent_results(up.requests[1], name)] == ["it printed a", "it printed b"]
 
     calls = (call("run_command", '{"command":"a"}', "call_1"), call("run_command", '{"command":"b"}', "call_2"))
@@ -91,8 +102,8 @@ def test_no_signature_is_lost(upstream: str, scenario: str, store: Any) -> None:
             run = await client.run(model, "Read the words.", tools=[bash], reasoning="high")
             assert TURNED[scenario] in run.output
             assert len(run.steps) == 3
-            next_turn = [*run.messages, {"role": "user", "content": "Thanks. Once more, please."}]
-            await client.run(model, next_turn, tools=[bash], reasoning="high")
+            next_turn: list[Any] = [*run.messages, {"role": "user", "content": "Thanks. Once more, please."}]
+            await finish(client.run(model, next_turn, tools=[bash], reasoning="high"))
 
     with serve(SCENARIOS[scenario]) as server:
         asyncio.run(scene(server.url))
@@ -256,7 +267,7 @@ def test_a_picture_comes_back_from_a_page_as_a_picture() -> None:
         data = b"".join([chunk async for chunk in run.to("uistream")])
         body = json.loads(b"".join(_body_of("uistream", data)))
         follow = {"id": "u2", "role": "user", "parts": [{"type": "text", "text": "Thanks."}]}
-        await client.run(model_of("anthropic"), [question, body, follow])
+        await finish(client.run(model_of("anthropic"), [question, body, follow]))
         (result,) = sent_results(up.requests[-1], "anthropic")
         assert [type(part) for part in result.content] == [rq.Text, rq.File]
 

@@ -20,7 +20,7 @@ from penstock._messages.request_codecs import reader
 from penstock._providers.output_formats import OutputFormat, output_format
 from penstock._providers.registry import provider
 from penstock.errors import InputError, InvalidOutput
-from tests.client.run_setup import PROVIDERS, call, model_of, play_agent, reply, result_text, staged, text
+from tests.client.run_setup import PROVIDERS, call, finish, model_of, play_agent, reply, result_text, staged, text
 
 if TYPE_CHECKING:
     from penstock.client import Client
@@ -376,7 +376,7 @@ def test_retries_end() -> None:
         assert isinstance(found[-1], ev.Fault)
         assert found[-1].kind == "malformed"
         with pytest.raises(InvalidOutput, match="people"):
-            await run
+            await finish(run)
         with pytest.raises(InvalidOutput, match="people"):
             _ = run.output
 
@@ -396,7 +396,7 @@ def test_an_answer_without_output_is_not_retried(case: str) -> None:
 
     async def scene(up: Upstream, client: Client) -> None:
         with pytest.raises(InvalidOutput, match=message):
-            await client.run(model_of("chat"), "?", tools=[lookup], output=City, max_steps=2)
+            await finish(client.run(model_of("chat"), "?", tools=[lookup], output=City, max_steps=2))
         assert len(up.requests) <= 2
 
     staged(scene, answer)
