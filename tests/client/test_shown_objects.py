@@ -113,6 +113,18 @@ def test_a_stream_without_await() -> None:
         assert TEXT in html_of(stream)
 
 
+@pytest.mark.row("Y3")
+def test_the_cost_is_shown() -> None:
+    with scripted(Reply.of("openai-chat", play("text"))) as up:
+        config = {"providers": {"openai": {"base_url": f"{up.url}/v1", "key": "sk-none"}}}
+        with SyncClient(config, env={}, prices={"openai/m": {"input": 1, "output": 1000}}) as client:
+            stream = client.chat_stream("openai/m", "?")
+            for thing in (stream.turn(), stream, client.run("openai/m", "?").wait()):
+                assert repr(thing).endswith(" 52 out, $0.0520>")
+                assert "$0.0520" in html_of(thing)
+                assert "$0.0520" in printed(thing)
+
+
 # ── live ──────────────────────────────────────────────────────────────────────────────────────────
 
 

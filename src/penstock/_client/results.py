@@ -165,6 +165,7 @@ class Stream(Displayed):
     def _timeline(self) -> Timeline:
         turn = self._fold.turn_so_far() if self._fold.turns else None
         timeline: Timeline = load_display().build_stream_timeline(self.reply, turn)
+        timeline.cost = self.cost
         return timeline
 
     @property
