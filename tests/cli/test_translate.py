@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock as library
-from tests.cli.command_runner import environment, inside, penstock
+from tests.cli.command_runner import PROJECT, environment, inside, penstock
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
 
 if TYPE_CHECKING:
@@ -69,11 +69,12 @@ def test_a_fault_in_the_stream_is_said_but_no_failure() -> None:
     assert b'"code":"server_error"' in done.stdout
 
 
+TIDES = (PROJECT / "examples" / "tides.sse").read_bytes()  # its calls become whole in another order
 HALF = ANTHROPIC[: ANTHROPIC.index(b"event: content_block_stop")]
 STRICT = {  # the input, the target, the exit code
     "whole": (ANTHROPIC, "openai-chat", 0),
     "cut off": (HALF, "openai-chat", 3),
-    "a loss of the target": (CHAT_CALLS, "vscode", 3),
+    "a loss of the target": (TIDES, "vscode", 3),
     "a frame that is no JSON": (b"event: ping\ndata: {oops\n\n" + ANTHROPIC, "events", 3),
     "not a stream at all": (b"junk " * 200, "events", 2),
 }
@@ -97,7 +98,7 @@ def test_findings_as_json() -> None:
     done = inside("translate", "--to", "openai-chat", "--json", given=HALF)
     report = json.loads(done.stderr)
     assert report["fault"]["kind"] == "truncated"
-    found = json.loads(inside("translate", "--to", "vscode", "--json", given=CHAT_CALLS).stderr)
+    found = json.loads(inside("translate", "--to", "vscode", "--json", given=TIDES).stderr)
     assert {row["code"] for row in found["findings"]} >= {"loss-order"}
     assert found["fault"] is None
 

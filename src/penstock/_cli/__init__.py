@@ -90,8 +90,12 @@ class UsageError(Exception):
         self.program = program
 
 
-class _ArgumentParser(argparse.ArgumentParser):
-    """Reports an error in one line, with a suggestion and without the usage text."""
+class CommandParser(argparse.ArgumentParser):
+    """Reports an error in one line, with a suggestion and without the usage text. `arguments`: those of the command."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.arguments: list[argparse.Action] = []
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(self.prog, f"{message} (see {self.prog} --help)")
@@ -135,29 +139,28 @@ def _set_message_format(*, as_json: bool) -> None:
     set_message_format(as_json=as_json)
 
 
-def _take_words(parser: argparse.ArgumentParser, options: argparse.Namespace, unknown: list[str]) -> None:
+def _take_words(parser: CommandParser, options: argparse.Namespace, unknown: list[str]) -> None:
     """Adds words after an option to an argument that takes several: argparse takes only those before the first option.
 
     Raises for options and words that a command does not take. Names the closest option.
     """
-    several = [action for action in parser._actions if action.nargs == "*" and not action.option_strings]  # noqa: SLF001
+    several = [action for action in parser.arguments if action.nargs == "*" and not action.option_strings]
     if several and not any(word.startswith("-") for word in unknown):
         setattr(options, several[0].dest, [*getattr(options, several[0].dest), *unknown])
         return
     from penstock._cli.suggestions import suggest
 
     option = next((word[2:].partition("=")[0] for word in unknown if word.startswith("--")), "")
-    actions = parser._actions  # noqa: SLF001
-    known = [name[2:] for action in actions for name in action.option_strings if name.startswith("--")]
+    known = [name[2:] for action in parser.arguments for name in action.option_strings if name.startswith("--")]
     hint = suggest(option, known).replace("did you mean ", "did you mean --") if option else ""
     parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
-def create_parser(requested: str) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+def create_parser(requested: str) -> tuple[CommandParser, Mapping[str, CommandParser]]:
     """Returns the parser, and those of the commands. Only the requested one gets its options, which saves time."""
     form = argparse.RawDescriptionHelpFormatter
     about = "Any model's stream in, exactly what a client expects out."
-    parser = _ArgumentParser(prog="penstock", description=about, epilog=EXAMPLES, formatter_class=form)
+    parser = CommandParser(prog="penstock", description=about, epilog=EXAMPLES, formatter_class=form)
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for name, (_, does) in COMMANDS.items():
@@ -167,7 +170,7 @@ def create_parser(requested: str) -> tuple[argparse.ArgumentParser, Mapping[str,
         if name == requested:
             from penstock._cli.common_options import add_arguments
 
-            add_arguments(command, name)
+            command.arguments = add_arguments(command, name)
     return parser, commands.choices
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Callable, Generator, Iterable, Iterator
     from io import BufferedReader
 
@@ -30,11 +30,10 @@ CONFIG_HELP = (
 _OPTION_TYPES: dict[str, Any] = {"int": int, "float": float, "Path": Path}
 
 
-def add_arguments(parser: ArgumentParser, command: str) -> None:
-    """Adds the options of `commands/COMMAND.toml` to the parser. An option that is only a text is a flag."""
+def add_arguments(parser: ArgumentParser, command: str) -> list[Action]:
+    """Adds the options of `commands/COMMAND.toml` to the parser and returns them. One that is only text is a flag."""
     rows = tomllib.loads(files("penstock._cli").joinpath(f"commands/{command}.toml").read_text(encoding="utf-8"))
-    if "include" in rows:
-        add_arguments(parser, rows["include"])
+    added = add_arguments(parser, rows["include"]) if "include" in rows else []
     parser.epilog = rows.get("epilog")
     for title, options in {"": rows["options"], **rows.get("groups", {})}.items():
         group = parser.add_argument_group(title) if title else parser
@@ -47,6 +46,8 @@ def add_arguments(parser: ArgumentParser, command: str) -> None:
             completer = settings.pop("complete", "")
             action = group.add_argument(*names.split(), **settings)
             vars(action)["completer"] = completer  # what `penstock completion` offers for its values
+            added.append(action)
+    return added
 
 
 def _fill_in(text: Any) -> Any:

@@ -5,7 +5,6 @@ What is offered follows from the parser of each command and from `complete` in `
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from importlib.resources import files
@@ -16,9 +15,10 @@ from penstock._cli.terminal import print_json, printable
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
-    from argparse import Action, ArgumentParser, Namespace
+    from argparse import Action, Namespace
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from penstock._cli import CommandParser
     from penstock._engines.config import Config
 
 FILES = ":files"  # printed instead of candidates: the shell completes names of files
@@ -32,6 +32,7 @@ class Candidate(NamedTuple):
     about: str = ""
 
 
+_HELP = Candidate("--help", "show the help")
 Candidates: TypeAlias = "Iterable[Candidate] | None"  # None: names of files
 
 
@@ -68,7 +69,7 @@ def complete(words: Sequence[str]) -> Candidates:
     _, commands = create_parser(name)
     if name not in COMMANDS:
         found = [Candidate(command, does) for command, (_, does) in COMMANDS.items()]
-        options = [Candidate("--help", "show the help"), Candidate("--version", "show the version")]
+        options = [_HELP, Candidate("--version", "show the version")]
         return _matching(options if begin.startswith("-") else found, begin)
     parser = commands[name]
     given = CommandLine(parser, before[before.index(name) + 1 :])
@@ -79,8 +80,8 @@ def complete(words: Sequence[str]) -> Candidates:
     if given.waiting is not None:
         return _candidates(given.waiting, name, begin)
     if begin.startswith("-"):
-        offered = (action for action in dict.fromkeys(given.options.values()) if action.help != argparse.SUPPRESS)
-        return _matching((Candidate(action.option_strings[-1], _about(action)) for action in offered), begin)
+        actions = dict.fromkeys(given.options.values())
+        return _matching([_HELP, *(Candidate(action.option_strings[-1], _about(action)) for action in actions)], begin)
     return _candidates(given.positional, name, begin) if given.positional is not None else []
 
 
@@ -91,8 +92,8 @@ def _about(action: Action) -> str:
 class CommandLine:
     """The words of a command that are complete. `waiting`: an option that needs a value now."""
 
-    def __init__(self, parser: ArgumentParser, words: Sequence[str]) -> None:
-        actions = parser._actions  # noqa: SLF001
+    def __init__(self, parser: CommandParser, words: Sequence[str]) -> None:
+        actions = parser.arguments
         self.options: Mapping[str, Action] = {name: action for action in actions for name in action.option_strings}
         self.waiting: Action | None = None
         rest = [action for action in actions if not action.option_strings]
