@@ -392,3 +392,20 @@ print(json.dumps([name for name in sys.modules if name.startswith("opentelemetry
 
 def test_nothing_is_imported_by_us() -> None:
     assert python(WITHOUT) == []
+
+
+ONLY_THE_API = """
+import json
+import opentelemetry.metrics, opentelemetry.trace
+from opentelemetry.sdk.trace import TracerProvider
+from penstock._client.spans import is_observed
+
+before = is_observed()
+opentelemetry.trace.set_tracer_provider(TracerProvider())
+print(json.dumps([before, is_observed()]))
+"""
+
+
+def test_without_an_sdk_nothing_is_recorded() -> None:
+    """In its own process: a provider can be set once."""
+    assert python(ONLY_THE_API) == [False, True]

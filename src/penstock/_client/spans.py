@@ -108,8 +108,18 @@ def error_type(error: BaseException | Fault) -> str:
 
 
 def is_observed() -> bool:
-    """True if the program uses OpenTelemetry."""
-    return "opentelemetry.trace" in sys.modules or "opentelemetry.metrics" in sys.modules
+    """True if the program uses OpenTelemetry: it has imported it, and an SDK is set.
+
+    Other libraries import its API, too. Without an SDK the providers are proxies, which record nothing.
+    """
+    trace, metrics = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.metrics")
+    return (trace is not None and not _is_proxy(trace.get_tracer_provider())) or (
+        metrics is not None and not _is_proxy(metrics.get_meter_provider())
+    )
+
+
+def _is_proxy(provider: object) -> bool:
+    return type(provider).__name__ in ("ProxyTracerProvider", "_ProxyMeterProvider")
 
 
 class CallSpan:
