@@ -12,6 +12,7 @@ import struct
 import termios
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -53,6 +54,14 @@ class Terminal:
                 return plain[start : self._read_to].decode("utf-8", "replace")
             assert time.monotonic() < ends, f"{text!r} did not appear: {plain[start:]!r}"
             assert self._read(ends - time.monotonic()), f"it ended before {text!r} appeared: {plain[start:]!r}"
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C once the program waits for keys. Python sees an earlier one only with the next key."""
+        state, ends = Path(f"/proc/{self.pid}/task/{self.pid}/stat"), time.monotonic() + LIMIT
+        while state.exists() and state.read_text().rpartition(") ")[2][0] != "S":
+            assert time.monotonic() < ends, "it never waits for keys"
+            time.sleep(0.002)
+        self.type(CTRL_C)
 
     def wait(self) -> int:
         """Read to the end. Gives the exit code."""

@@ -58,10 +58,10 @@ def ask(terminal: Terminal, keys: bytes | str) -> None:
 
 
 def interrupt(terminal: Terminal, typed: str) -> None:
-    """Ctrl-C at the prompt, once readline waits for keys: Python sees an earlier one only with the next key."""
+    """Ctrl-C at the prompt, after some keys."""
     terminal.type(typed)
     terminal.wait_for(typed)
-    terminal.type(CTRL_C)
+    terminal.interrupt()
 
 
 def test_editing_and_history(up: Upstream, tmp_path: Path) -> None:

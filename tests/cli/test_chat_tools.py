@@ -12,7 +12,7 @@ from penstock import events as ev
 from penstock._replay import play
 from penstock.testing import Reply, Upstream, scripted
 from tests.cli.command_runner import environment, inside
-from tests.cli.terminal_session import CTRL_C, CTRL_D, Terminal
+from tests.cli.terminal_session import CTRL_D, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +142,7 @@ def test_ctrl_c_at_the_question_stays_in_the_chat(up: Upstream, tmp_path: Path) 
         screen.wait_for("> ")
         screen.type("How high?\r")
         screen.wait_for("lways this tool: ")
-        screen.type(CTRL_C)
+        screen.interrupt()
         screen.wait_for("stopped; Ctrl-C again, or Ctrl-D, leaves")
         screen.wait_for("> ")
         up.script(answer())
