@@ -28,7 +28,7 @@ OTHERS = {
     "batch.MAX_PAUSE",
     "bpe.MAX_CHARACTERS",
     "byte_budget.MAX_UNREAD",
-    "cassettes.MAX_EXCHANGE_BYTES",
+    "exchange_recorder.MAX_EXCHANGE_BYTES",
     "catalogue._MAX_LIMITS",
     "config._MAX_CACHED",
     "config._MAX_DEPTH",

@@ -14,7 +14,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # What each of them shows, in order.
-SHOWN = [['"text":"Hello"', '"stop_reason":"end_turn"'], ["penstock", "('read_gauge', '{", "Usage(input="]]
+SHOWN = [['"text":"Hello"', '"stop_reason":"end_turn"'], ["3.2", "Usage(input="]]
 CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.finding("LIB-13"), pytest.mark.row("Y2:chat")]
+pytestmark = [pytest.mark.finding("LIB-13"), pytest.mark.row("Y2")]
 MODULE = '''
 """Tools for the test."""
 import penstock

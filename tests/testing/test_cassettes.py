@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._testing import cassettes
+from penstock._testing import exchange_recorder
 from penstock.errors import InputError, NetworkError, ProviderError, RateLimited
 from penstock.testing import Cassette, Reply, UnrecordedRequest, Upstream, play, scripted
 
@@ -437,7 +437,7 @@ def test_the_sdk_engine_is_not_a_way_around(path: Path) -> None:
 def test_a_response_that_is_too_large_is_recorded_in_part(
     upstream: Upstream, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cassettes, "MAX_EXCHANGE_BYTES", 1000)
+    monkeypatch.setattr(exchange_recorder, "MAX_EXCHANGE_BYTES", 1000)
     upstream.script(Reply.text("word " * 100).slow(0))
     cassette, client = recording(upstream, path)
     with cassette, client:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock._engines.request_plan import RequestPlan
     from penstock._http.request_options import RequestOptions
     from penstock._testing.cassette_file import RecordedResponse
-    from penstock._testing.cassettes import Cassette, OpenExchange
+    from penstock._testing.exchange_recorder import ExchangeRecorder, OpenExchange
 
 CUT = "the recorded connection ended here, before the body did"
 
@@ -112,7 +112,7 @@ class ReplayedBody:
 class RecordedEngine(NativeEngine):
     """The native engine with a cassette. Requests for tokens are sent and never recorded."""
 
-    def __init__(self, cassette: Cassette) -> None:
+    def __init__(self, cassette: ExchangeRecorder) -> None:
         super().__init__()
         self._cassette = cassette
 
@@ -154,7 +154,7 @@ class KeylessEnginePool(EnginePool):
             upstream.sign = None
 
 
-def _recorded_router(cassette: Cassette, config: Any, env: Mapping[str, str] | None) -> Router:
+def _recorded_router(cassette: ExchangeRecorder, config: Any, env: Mapping[str, str] | None) -> Router:
     engine = RecordedEngine(cassette)
     if not cassette.records:
         return OfflineRouter(engine, config, os.environ if env is None else env)
@@ -163,13 +163,13 @@ def _recorded_router(cassette: Cassette, config: Any, env: Mapping[str, str] | N
     return router
 
 
-def recorded_client(cassette: Cassette, config: Any, options: Mapping[str, Any]) -> Client:
+def recorded_client(cassette: ExchangeRecorder, config: Any, options: Mapping[str, Any]) -> Client:
     """Returns a client whose requests are recorded or replayed."""
     rest = dict(options)
     return Client(router=_recorded_router(cassette, config, rest.pop("env", None)), **rest)
 
 
-def recorded_sync_client(cassette: Cassette, config: Any, options: Mapping[str, Any]) -> SyncClient:
+def recorded_sync_client(cassette: ExchangeRecorder, config: Any, options: Mapping[str, Any]) -> SyncClient:
     """Returns the same without async."""
     rest = dict(options)
     return SyncClient(router=_recorded_router(cassette, config, rest.pop("env", None)), **rest)

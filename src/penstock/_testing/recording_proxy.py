@@ -15,9 +15,9 @@ from penstock._engines.native import NativeEngine
 from penstock._http.header_fields import MANAGED
 from penstock._http.request_options import RequestOptions
 from penstock._providers.registry import provider
-from penstock._testing.cassettes import Cassette, UnrecordedRequest
 from penstock._testing.dialects import Dialect, find_dialect, provider_name, sdk_path
 from penstock._testing.exchange_log import LoggedRequest
+from penstock._testing.exchange_recorder import ExchangeRecorder, UnrecordedRequest
 from penstock._testing.replies import Reply
 from penstock._testing.upstream import HOST, load_web
 from penstock.errors import InputError, PenstockError
@@ -37,7 +37,7 @@ _NOT_FORWARDED = MANAGED | {"accept-encoding", "content-encoding"}
 class RecordingProxy:
     """The server, in a thread. `base_url` starts it."""
 
-    def __init__(self, cassette: Cassette) -> None:
+    def __init__(self, cassette: ExchangeRecorder) -> None:
         self._cassette = cassette
         self._origins: dict[str, str] = {}
         self._thread = LoopThread()

@@ -166,15 +166,12 @@ class UiEncoder(ChunkEncoder):
             self.report_loss("orphan-result")
             return
         if {"continues", "denied"} <= {name for name, value in sdk_extra(event.extra).items() if value}:
-            self._send(
-                "tool-output-denied", toolCallId=event.call
-            )  # the page asked for it, so it is version 6 or later
+            # The page asked for approval, so its version is 6 or later.
+            self._send("tool-output-denied", toolCallId=event.call)
             return
         self._answer_call(event.call)
-        fields = {
-            "toolCallId": event.call,
-            **{key: call[key] for key in ("providerExecuted", "dynamic") if key in call},
-        }
+        fields: dict[str, Any] = {"toolCallId": event.call}
+        fields |= {key: call[key] for key in ("providerExecuted", "dynamic") if key in call}
         metadata = metadata_field(event.extra, content=sdk_extra(event.extra).get("content"))
         if event.failed:
             if not event.json.startswith('"'):
