@@ -33,7 +33,15 @@ def schema() -> bytes:
         **{key: value for key, value in file.items() if key != "title"},
         "$defs": parts,
     }
-    return msgspec.json.format(msgspec.json.encode(made, order="deterministic"), indent=1) + b"\n"
+    shown = _without_internal(made)
+    return msgspec.json.format(msgspec.json.encode(shown, order="deterministic"), indent=1) + b"\n"
+
+
+def _without_internal(value: Any) -> Any:
+    """Leaves out the fields that only the program sets; their names begin with an underscore."""
+    if isinstance(value, dict):
+        return {key: _without_internal(one) for key, one in value.items() if not key.startswith("_")}
+    return [_without_internal(one) for one in value] if isinstance(value, list) else value
 
 
 def _loosen(options: dict[str, Any]) -> None:
