@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -40,9 +40,12 @@ def schema() -> bytes:
 def _without_internal(value: Any) -> Any:
     """Leaves out the fields that only the program sets; their names begin with an underscore."""
     if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
+        fields: dict[str, Any] = value
         return {key: _without_internal(one) for key, one in fields.items() if not key.startswith("_")}
-    return [_without_internal(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+    if isinstance(value, list):
+        items: list[Any] = value
+        return [_without_internal(one) for one in items]
+    return value
 
 
 def _loosen(options: dict[str, Any]) -> None:
