@@ -52,7 +52,16 @@ _JSON_KINDS[float] = "a number"
 
 
 class PenstockError(Exception):
-    """The base class of penstock's exceptions."""
+    """The base class of penstock's exceptions. They can be pickled, for programs with several processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_error, (type(self), self.args, self.__dict__)
+
+
+def _restore_error(kind: type[PenstockError], args: tuple[Any, ...], fields: dict[str, Any]) -> PenstockError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class InputError(PenstockError, ValueError):

@@ -101,11 +101,12 @@ def _describe_content(part: rq.ResultPart) -> str:
     return f"[{part.media}]" if isinstance(part, rq.File) else f"[{type(part).__name__.lower()}]"
 
 
-def build_stream_timeline(reply: ModelReply | None, turn: rq.Turn | None) -> Timeline:
+def build_stream_timeline(reply: ModelReply | None, turn: rq.Turn | None, fault: Fault | None = None) -> Timeline:
     """Returns what is known of a stream: its reply, and the turn as far as it came."""
     timeline = Timeline("Stream")
     if reply is None:
-        timeline.state = "not sent yet"
+        timeline.fault = fault
+        timeline.state = "" if fault else "not sent yet"
         return timeline
     if turn is not None:
         feed_turn(timeline, turn)

@@ -7,9 +7,13 @@ gives the descriptions. Functions that are not async run in a thread.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
+import threading
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, get_type_hints, overload
 
 import msgspec
@@ -18,6 +22,7 @@ from penstock import request as rq
 from penstock._client.docstrings import read_docstring
 from penstock._client.value_types import InvalidValue, Schema, ValueType, is_pydantic_model, split_annotation
 from penstock._input_limits import NestingError, decode_bounded
+from penstock._lenient_json import replace_surrogates
 from penstock.errors import InputError
 
 P = ParamSpec("P")
@@ -69,7 +74,7 @@ class FunctionTool(Generic[P, R]):
         if _is_async(function):
             result: Any = await function(*args, **kwargs)
         else:
-            result = await asyncio.to_thread(function, *args, **kwargs)
+            result = await _call_in_thread(partial(function, *args, **kwargs))
             if inspect.isawaitable(result):
                 result = await result
         return write_result(result)
@@ -184,7 +189,7 @@ def read_json_object(json: str) -> dict[str, Any]:
 def write_result(value: Any) -> list[rq.ResultPart]:
     """Returns what a function returned as parts: text, JSON, files. Parts of `penstock.request` stay as they are."""
     if isinstance(value, str):
-        return [rq.Text(value)]
+        return [rq.Text(replace_surrogates(value))]
     if isinstance(value, _PART_TYPES):
         return [value]
     if isinstance(value, bytes | bytearray):
@@ -194,6 +199,39 @@ def write_result(value: Any) -> list[rq.ResultPart]:
         if any(isinstance(one, (*_PART_TYPES, bytes)) for one in rows):
             return [part for one in rows for part in write_result(one)]
     return [rq.Json(msgspec.json.encode(value, enc_hook=_to_json_value).decode())]
+
+
+async def _call_in_thread(function: Callable[[], Any]) -> Any:
+    """Calls a function in a thread of its own.
+
+    The threads of `asyncio.to_thread` are few and shared: tools that hang would keep them from everybody, and the
+    program would wait for them at its end. Whatever the function raises is an error of the tool.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():  # nobody waits any more
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            future.set_exception(error)
+        else:  # a future cannot hold StopIteration, and SystemExit must not end the program
+            future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = context.run(function)
+        except BaseException as caught:  # noqa: BLE001 — the thread must always answer
+            error = caught
+        with suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=work, name="penstock-tool", daemon=True).start()
+    return await future
 
 
 def _to_json_value(value: Any) -> Any:

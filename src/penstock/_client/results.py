@@ -17,7 +17,7 @@ from penstock._engines.engine_interface import DecisionLog  # noqa: TC001 — ms
 from penstock._fold import Fold, unfold
 from penstock._input_limits import decode_deep
 from penstock._messages.carried_state import remember
-from penstock.errors import UnknownProtocol
+from penstock.errors import StreamFault, UnknownProtocol
 from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 from penstock.request import Turn
 
@@ -105,13 +105,18 @@ class Stream(Displayed):
         self._send, self._observer = send, observer
         self._store, self._tenant = store, tenant
         self.reply: ModelReply | None = None
+        self._fault: Fault | None = None  # of a request that got no answer
         self._fold = Fold()
         self._closed = False
 
     async def open(self) -> ModelReply:
         """Sends the request now. The reply has the status, the headers and the record of decisions."""
         if self.reply is None:
-            self.reply = await self._observer.send(self._send)
+            try:
+                self.reply = await self._observer.send(self._send)
+            except StreamFault as error:
+                self._fault = error.fault
+                raise
         return self.reply
 
     async def batches(self) -> AsyncGenerator[list[AnyEvent], None]:
@@ -164,7 +169,7 @@ class Stream(Displayed):
 
     def _timeline(self) -> Timeline:
         turn = self._fold.turn_so_far() if self._fold.turns else None
-        timeline: Timeline = load_display().build_stream_timeline(self.reply, turn)
+        timeline: Timeline = load_display().build_stream_timeline(self.reply, turn, self._fault)
         timeline.cost = self.cost
         return timeline
 
@@ -190,7 +195,7 @@ class Stream(Displayed):
 
     @property
     def end(self) -> Finish | Fault | None:
-        return self.reply.end if self.reply else None
+        return self.reply.end if self.reply else self._fault
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
@@ -27,7 +28,7 @@ from penstock._client.results import Answer, Stream
 from penstock._client.run_events import EventMerger, fault_of_error
 from penstock._client.run_tools import Approve, PendingToolCall, ToolRunner, ToolSet, open_tools
 from penstock._client.spans import ToolSpanFactory, tool_span
-from penstock.errors import InputError, InvalidOutput
+from penstock.errors import InputError, InvalidOutput, PenstockError, StreamFault
 from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from penstock._client.timeline import Timeline
 
 T_co = TypeVar("T_co", covariant=True)
+log = logging.getLogger("penstock.run")
 _CALL_WORDS = re.compile("tool|function", re.IGNORECASE)  # in a provider's finish reason
 
 
@@ -164,6 +166,8 @@ class Run(Displayed, Generic[T_co]):
             raise InputError("the run is not finished: await it, or read its events to their end")
         if self._has_value:
             return cast("T_co", self._value)
+        if isinstance(self.end, Fault):
+            raise StreamFault(self.end)
         if self._output_plan is not None:
             raise InvalidOutput("the run ended before the model gave its output", "")
         return cast("T_co", self.steps[-1].answer.text if self.steps else "")
@@ -223,7 +227,7 @@ class Run(Displayed, Generic[T_co]):
             return self._end_by_abort()
         finally:
             self._task = None
-        return batch
+        return self._end_by_abort() if batch is None and self._error is None else batch
 
     def _end_by_abort(self) -> list[AnyEvent] | None:
         if self._merger.ended:
@@ -241,7 +245,10 @@ class Run(Displayed, Generic[T_co]):
                     yield batch
         except Exception as error:
             self._error = error
+            if not isinstance(error, PenstockError):
+                log.warning("a run failed", exc_info=error)
             if not self._merger.started:
+                self.end = fault_of_error(error)
                 raise
             if not self._merger.ended:
                 yield self._end_with(fault_of_error(error))

@@ -44,8 +44,7 @@ def create_run(
     **settings: Unpack[RunSettings],
 ) -> Run[Any]:
     """Returns a run. `send` opens one call of the model; `resolve` returns the targets of a model's name."""
-    if settings["max_steps"] < 1 or settings["parallel"] < 1 or settings["retries"] < 0:
-        raise InputError("max_steps and parallel are at least 1, retries is at least 0")
+    _check_settings(settings)
     kind = None if output is None or output is str else OutputType(output)
 
     def plan_output(found: ToolSet) -> OutputPlan | None:
@@ -58,8 +57,28 @@ def create_run(
     return Run(RunPlan(request=request, send=send, output=plan_output, **settings))
 
 
+def _check_settings(settings: RunSettings) -> None:
+    for name, least in (("max_steps", 1), ("parallel", 1), ("retries", 0)):
+        number: Any = settings.get(name)
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            raise InputError(f"{name}: expected a whole number of at least {least}, found {number!r}")
+    seconds: Any = settings["tool_timeout"]
+    if seconds is not None and (not isinstance(seconds, int | float) or seconds <= 0):
+        raise InputError(f"tool_timeout: expected seconds above 0, found {seconds!r}")
+    approve, stop_when = cast("Any", settings["approve"]), cast("Any", settings["stop_when"])
+    if approve is not None and not callable(approve):
+        raise InputError(f"approve: expected a function, found {approve!r}")
+    is_named = isinstance(stop_when, str) or (
+        isinstance(stop_when, list | tuple) and all(isinstance(one, str) for one in cast("list[Any]", stop_when))
+    )
+    if not is_named and not callable(stop_when):
+        raise InputError(f"stop_when: expected a tool's name, several, or a function, found {stop_when!r}")
+
+
 def split_tools(tools: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Returns the tools as JSON, which are part of the request, and all others."""
+    if not isinstance(tools, list | tuple):
+        raise InputError(f"tools: expected a list, found {type(tools).__name__}")
     described: list[Any] = [tool for tool in tools if isinstance(tool, Mapping)]
     return described, [tool for tool in tools if not isinstance(tool, Mapping)]
 

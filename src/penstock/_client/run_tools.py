@@ -20,6 +20,7 @@ from penstock import request as rq
 from penstock._client.function_tools import FunctionTool, read_json_object, write_result
 from penstock._client.spans import ToolSpanFactory, tool_span
 from penstock._client.value_types import InvalidValue, ValueType, is_data_class
+from penstock._lenient_json import replace_surrogates
 from penstock._redaction import redact
 from penstock.errors import InputError, ToolError
 
@@ -207,8 +208,10 @@ class ToolRunner:
         self, tool: RunnableTool, call: rq.Call, arguments: dict[str, Any]
     ) -> rq.Result | PendingToolCall | None:
         """Returns None if the call may be made; else the refusal, or what it waits for."""
-        needed = tool.needs_approval
-        if not (needed(arguments) if callable(needed) else needed):
+        needed: Any = tool.needs_approval
+        if callable(needed):
+            needed = needed(arguments)
+        if not (await needed if inspect.isawaitable(needed) else needed):
             return None
         pending = PendingToolCall(call.id, call.name, arguments, f"approval-{call.id}")
         if self._approve is None:
@@ -230,18 +233,35 @@ class ToolRunner:
 
     async def _run(self, tool: RunnableTool, call: rq.Call, arguments: dict[str, Any]) -> rq.Result:
         seconds = self._timeout if tool.timeout is None else tool.timeout
-        scope = asyncio.timeout(seconds)
+        task = asyncio.ensure_future(_call_tool(tool, arguments))
         try:
-            async with scope:
-                content = await tool.run(arguments)
-        except ToolError as error:
+            await asyncio.wait({task}, timeout=seconds)
+        except asyncio.CancelledError:
+            await _cancel_all({task})
+            raise
+        if not task.done():  # a tool that ignores its cancellation is left behind
+            task.cancel()
+            task.add_done_callback(_take_outcome)
+            return _failure(call, f"{call.name} did not finish within {seconds:g} seconds.")
+        error = _take_outcome(task)
+        if error is None:
+            return rq.Result(call.id, call.name, task.result())
+        if isinstance(error, ToolError):
             return _failure(call, str(error))
-        except Exception as error:  # whatever a tool raises is told to the model
-            if scope.expired():
-                return _failure(call, f"{call.name} did not finish within {seconds:g} seconds.")
-            log.warning("tool %s failed", call.name, exc_info=error)
-            return _failure(call, redact("".join(format_exception_only(error)).strip()))
-        return rq.Result(call.id, call.name, content)
+        log.warning("tool %s failed", call.name, exc_info=error)
+        return _failure(call, redact("".join(format_exception_only(error)).strip()))
+
+
+async def _call_tool(tool: RunnableTool, arguments: dict[str, Any]) -> list[rq.ResultPart]:
+    try:
+        return await tool.run(arguments)
+    except SystemExit as error:  # it would end the program
+        raise RuntimeError(f"SystemExit: {error}") from error
+
+
+def _take_outcome(task: asyncio.Future[Any]) -> BaseException | None:
+    """Returns the error of a task that is done; None if it has a result."""
+    return asyncio.CancelledError("the tool cancelled itself") if task.cancelled() else task.exception()
 
 
 async def _cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
@@ -252,4 +272,5 @@ async def _cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 def _failure(call: rq.Call, text: str) -> rq.Result:
-    return rq.Result(call.id, call.name, [rq.Text(text[:_SHOWN_CHARACTERS])], failed=True)
+    shown: str = replace_surrogates(text[:_SHOWN_CHARACTERS])
+    return rq.Result(call.id, call.name, [rq.Text(shown)], failed=True)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._client.schema_check import find_violations
+from penstock._client.schema_check import check_schema, find_violations
 from penstock._client.strict_schemas import NotStrict, drop_added_nulls, tighten_schema
 from penstock._client.value_types import InvalidValue, Schema, ValueType
 from penstock._input_limits import NestingError, decode_bounded
@@ -44,6 +44,7 @@ class OutputType:
         if isinstance(output, dict):
             self._kind: ValueType | None = None
             self.original: Schema = _read_schema(cast("dict[str, Any]", output))
+            check_schema(self.original)
             name = str(self.original.get("title", ""))
         else:
             self._kind = ValueType(output, "output")

@@ -6,6 +6,7 @@ A `LoopThread` runs the asynchronous client. It works inside a running event loo
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import warnings
@@ -18,7 +19,6 @@ from penstock._client.run_api import SyncRunMethods
 from penstock.events import TextDelta
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 
     from penstock._client import parameters as params
@@ -46,6 +46,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._process: int | None = None  # that has the thread
         self.closed: bool = False
 
     @property
@@ -56,6 +57,7 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in the thread. Returns its result; Ctrl-C cancels it."""
         try:
+            self._check_caller()
             loop = self._start()
         except RuntimeError:
             work.close()
@@ -78,6 +80,11 @@ class LoopThread:
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
         """Runs a last coroutine, and stops the thread."""
+        try:
+            self._check_caller()
+        except RuntimeError:
+            last.close()
+            raise
         with self._lock:
             loop, thread, is_closed = self._loop, self._thread, self.closed
             self.closed = True
@@ -100,11 +107,19 @@ class LoopThread:
         task = asyncio.run_coroutine_threadsafe(last, loop)
         task.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
 
+    def _check_caller(self) -> None:
+        """Raises where the call would wait for itself: in the client's own thread, and after a fork."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a hook or an async tool called its own SyncClient; use penstock.Client there")
+        if self._process not in (None, os.getpid()):
+            raise RuntimeError("the client was used before os.fork(): create one in each process")
+
     def _start(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self.closed:
                 raise RuntimeError("the client is closed")
             if self._loop is None:
+                self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()
                 loop = self._loop
                 self._thread = threading.Thread(target=_run_loop, args=(loop,), name="penstock-client", daemon=True)

@@ -79,6 +79,8 @@ def _check_stream(function: str, asked: object, *, stream: bool) -> None:
     """Refuses `stream` where the method does the opposite."""
     if asked == stream:
         return
+    if function == "run":
+        raise InputError("stream: a run is awaited for its result, or read for its events; leave out stream")
     other = function.removesuffix("_stream") if stream else f"{function}_stream"
     raise InputError(f"stream: {function} {'yields events' if stream else 'returns a complete answer'}; call {other}")
 

@@ -32,11 +32,17 @@ _KEPT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 # Names of fields that hold a credential or say whose account it is.
 _PRIVATE_FIELDS = frozenset(
     """access_token account_id api_key apikey auth_token client_secret id_token organization organization_id org_id
-    project_id refresh_token session_token""".split()
+    passphrase password private_key project_id refresh_token session_token""".split()
 )
 # Ids of OpenAI and others for accounts, and the account in an Amazon resource name.
 _ACCOUNT = re.compile(
-    r"\b((?:org|proj|user|acct|wrkspc)[-_](?=[A-Za-z]*\d)[A-Za-z0-9]{16,}+)|\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:(\d{12})\b"
+    r"\b((?:org|proj|user|acct|wrkspc)[-_](?=[a-z]*[A-Z0-9])[A-Za-z0-9]{16,}+)|\barn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:(\d{12})\b"
+)
+# Tokens of Slack, private keys, and signatures of links, which only recordings meet.
+_CREDENTIAL_IN_TEXT = re.compile(
+    r"""\b(xox[abeprs]-[A-Za-z0-9-]{10,}+)|-----BEGIN\ (?:[A-Z]{1,10}\ ){0,3}PRIVATE\ KEY-----([^-]{16,}+)
+    |[?&](?:sig|signature|token)=([^&\s"'\\]{8,}+)""",
+    re.VERBOSE,
 )
 _ACCOUNT_IN_PATH = re.compile(r"(?<=/projects/|/accounts/)[^/?]+")
 _ACCOUNT_IN_HOST = re.compile(r"^[^.]+(?=\.(?:openai|services\.ai|cognitiveservices)\.azure\.com)")
@@ -181,7 +187,8 @@ class ExchangeRedactor:
     def _find_spans(self, text: str) -> list[tuple[int, int]]:
         """Returns the positions of secrets and account ids, in order and without overlaps. Marks are not searched."""
         spans = find_secrets(text, self._secrets)
-        spans += [found.span(found.lastindex or 0) for found in _ACCOUNT.finditer(text)]
+        for pattern in (_ACCOUNT, _CREDENTIAL_IN_TEXT):
+            spans += [found.span(found.lastindex or 0) for found in pattern.finditer(text)]
         merged: list[tuple[int, int]] = []
         for first, last in sorted(spans):
             if text[first:last].strip() == MARK:
