@@ -200,7 +200,7 @@ async def test_a_run_that_was_cancelled_says_so() -> None:
         await asyncio.wait({task}, timeout=0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await task
+            _ = await task
         assert await run is run
         assert isinstance(run.end, Fault)
         assert run.end.kind == "cancelled"
