@@ -65,14 +65,17 @@ def _check_settings(settings: RunSettings) -> None:
     seconds: Any = settings["tool_timeout"]
     if seconds is not None and (not isinstance(seconds, int | float) or seconds <= 0):
         raise InputError(f"tool_timeout: expected seconds above 0, found {seconds!r}")
-    approve, stop_when = cast("Any", settings["approve"]), cast("Any", settings["stop_when"])
+    approve: Any = settings["approve"]
     if approve is not None and not callable(approve):
         raise InputError(f"approve: expected a function, found {approve!r}")
-    is_named = isinstance(stop_when, str) or (
-        isinstance(stop_when, list | tuple) and all(isinstance(one, str) for one in cast("list[Any]", stop_when))
-    )
-    if not is_named and not callable(stop_when):
-        raise InputError(f"stop_when: expected a tool's name, several, or a function, found {stop_when!r}")
+    if not callable(settings["stop_when"]) and not _are_names(settings["stop_when"]):
+        raise InputError(f"stop_when: expected a tool's name, several, or a function, found {settings['stop_when']!r}")
+
+
+def _are_names(value: Any) -> bool:
+    if not isinstance(value, list | tuple):
+        return isinstance(value, str)
+    return all(isinstance(one, str) for one in cast("list[Any]", value))
 
 
 def split_tools(tools: Sequence[Any]) -> tuple[list[Any], list[Any]]:
