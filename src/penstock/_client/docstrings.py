@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 _GOOGLE_SECTION = re.compile(
     r"(args|arguments|parameters|params|other parameters|keyword args|keyword arguments|returns?|yields?|raises|"
-    r"examples?|notes?|warnings?|see also|references|attributes|todo)\s*:\s*$",
+    r"examples?|notes?|warnings?|see also|references|attributes|todo)\s*+:\s*+$",
     re.IGNORECASE,
 )
 _PARAMETER_SECTIONS = ("arg", "param", "other param", "keyword")
-_GOOGLE_PARAMETER = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
-_NUMPY_PARAMETER = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_SPHINX_FIELD = re.compile(r":(\w+)(?:\s+([^:]*?))?\s*:\s*(.*)$")
+_GOOGLE_PARAMETER = re.compile(r"\*{0,2}(\w++)\s*+(?:\([^)]*+\)\s*+)?:\s*+(.*)$")
+_NUMPY_PARAMETER = re.compile(r"(\*{0,2}\w++(?:\s*+,\s*+\*{0,2}\w++)*+)\s*+(?::.*)?$")
+_SPHINX_FIELD = re.compile(r":(\w++)(?:\s++([^:]*+))?:\s*+(.*)$")
 _SPHINX_PARAMETERS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
 _SHORTEST_UNDERLINE = 3
 
@@ -79,8 +79,9 @@ class _DocstringParser:
         if field is None:
             return False
         self._section, self._names = "fields", []
-        if field[1] in _SPHINX_PARAMETERS and field[2]:
-            self._open([field[2].split()[-1].lstrip("*")], field[3])
+        words = (field[2] or "").split()
+        if field[1] in _SPHINX_PARAMETERS and words:
+            self._open([words[-1].lstrip("*")], field[3])
         return True
 
     def _read_entry(self, stripped: str, indent: int) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TOOL_NAME = "final_output"
 _WRAPPED = "value"  # the property of an output that is not an object
-_FENCE = re.compile(r"^\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
+_FENCE = "```"
 _TOOL_TEXT = "Gives the final answer. Call it once, when the answer is known."
 _INSTRUCTION = (
     "Answer with one JSON value and nothing else: no other words and no code fence. It must keep to this JSON Schema:\n"
@@ -132,10 +132,17 @@ class OutputPlan:
         return _CORRECTION.format(error=str(error).rstrip(".")) + call
 
 
+def _without_fence(text: str) -> str:
+    """Returns what stands inside of a code fence, if the whole text is one."""
+    head, _, rest = text.partition("\n")
+    language = head.removeprefix(_FENCE).strip()
+    is_fenced = head.startswith(_FENCE) and rest.endswith(_FENCE) and (not language or language.isalpha())
+    return rest.removesuffix(_FENCE) if is_fenced else text
+
+
 def _parse(text: str) -> Any:
     """Returns the JSON of an answer. A code fence, and words around an object, are left out."""
-    fenced = _FENCE.match(text)
-    candidates = [fenced[1] if fenced else text]
+    candidates = [_without_fence(text.strip())]
     first, last = text.find("{"), text.rfind("}")
     if 0 <= first < last:
         candidates.append(text[first : last + 1])
