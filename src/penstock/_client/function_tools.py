@@ -211,7 +211,7 @@ async def _call_in_thread(function: Callable[[], Any]) -> Any:
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(result: Any, error: BaseException | None) -> None:
+    def set_outcome(result: Any, error: BaseException | None) -> None:
         if future.done():  # nobody waits any more
             return
         if error is None:
@@ -228,7 +228,7 @@ async def _call_in_thread(function: Callable[[], Any]) -> Any:
         except BaseException as caught:  # noqa: BLE001 — the thread must always answer
             error = caught
         with suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(settle, result, error)
+            loop.call_soon_threadsafe(set_outcome, result, error)
 
     threading.Thread(target=work, name="penstock-tool", daemon=True).start()
     return await future
