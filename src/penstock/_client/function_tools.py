@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from traceback import format_exception_only
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, get_type_hints, overload
 
 import msgspec
@@ -219,7 +220,7 @@ async def _call_in_thread(function: Callable[[], Any]) -> Any:
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             future.set_exception(error)
         else:  # a future cannot hold StopIteration, and SystemExit must not end the program
-            future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+            future.set_exception(RuntimeError("".join(format_exception_only(error)).strip()))
 
     def work() -> None:
         result, error = None, None
