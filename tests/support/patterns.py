@@ -210,6 +210,7 @@ FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
     "_transforms/tool_names.py": _namespace,
     "_engines/model_resolution.py": _aliases,
     "_providers/thinking.py": _thinking,
+    "_client/schema_check.py": list,  # patterns of a program's own JSON Schema; they see 10,000 characters at most
 }
 
 
