@@ -32,7 +32,7 @@ serve: .venv/.stamp-serve ## the server with its packaged streams: no key, no ne
 	@PATH="$(USER_PATH)" exec $(BIN)/penstock serve $(ARGS)
 
 .PHONY: test
-test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode ## everything: the checks, then every test
+test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode .venv/.stamp-servers ## everything: the checks, then every test
 	$(PYTEST) -m "not exhaustive" $(ARGS)
 
 .PHONY: fast
@@ -40,7 +40,7 @@ fast: .venv/.stamp-dev ## the tests that take less than a minute
 	$(PYTEST) --hypothesis-profile=fast -m "not slow and not corpus and not node and not exhaustive" $(ARGS)
 
 .PHONY: test-all
-test-all: .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode ## every test, the exhaustive ones too, in slices that resume; ARGS=--list
+test-all: .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode .venv/.stamp-servers ## every test, the exhaustive ones too, in slices that resume; ARGS=--list
 	$(BIN)/python -m tools.test_all $(ARGS)
 
 MINUTES ?= 10
@@ -104,6 +104,7 @@ lock: ## write requirements/*.lock anew from pyproject.toml
 	@mkdir -p requirements
 	$(COMPILE) --all-extras --group dev -o requirements/dev.lock
 	$(COMPILE) --extra serve --group build -c requirements/dev.lock -o requirements/serve.lock
+	$(COMPILE) --extra serve --extra otel --extra postgres --extra redis --group build -c requirements/dev.lock -o requirements/image.lock
 	echo uv | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --quiet \
 	  --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  -c requirements/dev.lock -o requirements/uv.lock
@@ -142,6 +143,11 @@ distclean: clean ## the same, and the environment and npm packages too
 # The npm packages of the VS Code extension, and a VS Code to test it in.
 .venv/.stamp-vscode: .venv/.stamp-dev $(wildcard tests/vscode/setup.sh tests/vscode/package-lock.json vscode/package-lock.json)
 	@if [ -f tests/vscode/setup.sh ]; then sh tests/vscode/setup.sh; fi
+	@touch $@
+
+# nginx and Prometheus, for tests of several gateways.
+.venv/.stamp-servers: .venv/.stamp-dev tools/servers.sh
+	@tools/servers.sh
 	@touch $@
 
 # The inspector's page.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.timing import Section, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 ROUNDS, SECONDS = 5, 2.0
 STREAMS, DELTAS = 16, 200
@@ -66,21 +66,23 @@ class Process:
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU so far; none where the system does not tell."""
-        try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / 100
+        """Seconds of CPU so far, with its child processes; none where the system does not tell."""
+        return sum(self._read_figures(_read_cpu))
 
     @property
     def memory(self) -> float:
-        """Resident MB."""
-        try:
-            lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        except OSError:
-            return 0.0
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+        """Resident MB, with its child processes."""
+        return sum(self._read_figures(_read_memory))
+
+    def _read_figures(self, read: Callable[[int], float]) -> Iterator[float]:
+        waiting = [self.pid]
+        while waiting:
+            pid = waiting.pop()
+            try:
+                yield read(pid)
+                waiting += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+            except OSError:
+                continue
 
     def stop(self) -> None:
         self._made.terminate()
@@ -90,6 +92,16 @@ class Process:
         for pipe in (self._made.stdout, self._made.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def _read_cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def _read_memory(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
 
 
 def port() -> int:
@@ -132,7 +144,7 @@ class Bench:
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
+def bench() -> Generator[Bench]:
     """Everything started, and stopped."""
     with ExitStack() as stack:
         data = stack.enter_context(tempfile.TemporaryDirectory())
@@ -319,7 +331,7 @@ def _section(chosen: argparse.Namespace) -> Section:
     if chosen.against:
         from benchmarks import against
 
-        more = {
+        more: dict[str, Any] = {
             "rounds": chosen.rounds or against.ROUNDS,
             "streams": chosen.streams,
             "pairs": chosen.pairs,

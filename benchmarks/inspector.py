@@ -10,8 +10,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.timing import Section, table
-from tests.inspector.conftest import BROWSERS, FLAGS, inspected
+from tests.inspector.conftest import inspected
 from tests.inspector.sample_turns import send, wired
+from tests.support.browser import BROWSERS, FLAGS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

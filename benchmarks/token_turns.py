@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.token_corpus import READERS
 from penstock import _protocols as protocols
 from penstock._bridge import parser
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._grammar import Guard
 from penstock._tokens import count_cache
 from penstock._tokens.estimate import HybridTokenEstimator
@@ -55,7 +55,7 @@ def turn_of(sample: Sample) -> Turn | None:
 
 
 def _first(events: Sequence[AnyEvent]) -> Turn | None:
-    turns = fold(events)
+    turns = fold_all(events)
     return turns[0] if turns else None
 
 

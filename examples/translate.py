@@ -44,7 +44,7 @@ def as_a_turn() -> None:
     """A pipe of one's own, from bytes to canonical events, and the whole turn they fold into."""
     pipe = penstock.Pipe(SseParser(), penstock.decoder("responses"))
     events = [*pipe.feed([STREAM.read_bytes()]), *pipe.finish()]
-    turn = penstock.fold(events)[0]
+    turn = penstock.fold(events)
     print(turn.text)
     for call in turn.calls:
         print(f"{call.name}({call.json})")

@@ -20,8 +20,8 @@ from fuzz.transport import FakeTransport, event_loop
 from penstock._gateway.app import App
 from penstock._gateway.byte_budget import websocket_protocol
 from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable, read_config
-from penstock._gateway.keys import KeyFile
 from penstock._http.uvicorn_server import uvicorn_config
+from penstock._store.key_store import FileKeyStore
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def check_keys(data: bytes) -> Verdict:
     path = _keys_path()
     path.write_bytes(data)
     try:
-        rows = KeyFile(path).read()
+        rows = FileKeyStore(path).read().keys
     except InputError as error:
         return "Expected" in str(error) or "unknown field" in str(error), str(error)[-60:]
     return True, len(rows)

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import certifi
 import hypothesis
 import pytest
 
@@ -20,8 +25,9 @@ from tests.support.example_counts import FAST, USUAL
 from tests.support.mark_filter import is_left_out
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
+    from collections.abc import Generator, Iterator
+
+    from tests.support.servers import PostgresServer
 
 CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 ABSENT = "corpus absent"
@@ -82,6 +88,39 @@ class Tables:
                 terminalreporter.line(text)
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server, for all tests of this process. Who stops it starts it again."""
+    from tests.support.servers import PostgresServer
+
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of a new database."""
+    with new_database(postgres) as url:
+        yield url
+
+
+@contextmanager
+def new_database(postgres: PostgresServer) -> Generator[str]:
+    """Make a database, and drop it at the end. If the server is stopped then, it is started again."""
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    yield postgres.url.rpartition("/")[0] + f"/{name}"
+    if not postgres.answers():
+        postgres.start()
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """For well-formed streams: what a decoder could not read to its end is an exception, not a diagnostic."""
@@ -90,7 +129,7 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import a module of which `-m` leaves out everything."""
-    expression: str = config.getoption("markexpr")
+    expression: str = config.getoption("markexpr") or ""
     if not expression or not collection_path.match("test_*.py"):
         return None
     return is_left_out(collection_path.read_text(encoding="utf-8"), expression) or None  # None: pytest decides
@@ -107,7 +146,22 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def trust_one_authority(config: pytest.Config) -> None:
+    """Let clients of this process trust the first authority of certifi only.
+
+    Each client of httpx reads all of them, which takes a tenth of a second. The tests reach no host of the internet.
+    """
+    bundle = Path(certifi.where()).read_text(encoding="ascii")
+    end = "-----END CERTIFICATE-----\n"
+    file = tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii")  # noqa: SIM115 — closed with the session
+    file.write(bundle[: bundle.index(end)] + end)
+    file.flush()
+    certifi.where = lambda: file.name
+    config.add_cleanup(file.close)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    trust_one_authority(config)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Tables(), "penstock-tables")
     # Workers report to the process that started them; only that one judges.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._fold import fold
+from penstock._fold import fold_all
 from tests.oracles.ai_sdk import PROVIDERS, AiSdk
 from tests.support import corpus, outcomes
 from tests.support import recorded_streams as recorded
@@ -55,7 +55,7 @@ def ours(entry: Entry) -> Outcome:
     """Our reading as the AI SDK would show it: one answer, and a refusal among the text."""
     whole = entry.kind == "response"
     events = running.decode_body(recorded.source(entry), entry.body) if whole else recorded.read(entry).events
-    outcome = outcomes.joined(fold(events))
+    outcome = outcomes.joined(fold_all(events))
     outcome.text, outcome.refusal = outcome.text + outcome.refusal, ""
     return outcome
 

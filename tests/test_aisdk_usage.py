@@ -10,7 +10,7 @@ import pytest
 from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock import request as rq
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock.tokens import HybridTokenEstimator
 from penstock.vscode import ToolCallPart, VSCodeStreamAdapter
 from tests.support.stream_adapter import outcome
@@ -186,5 +186,5 @@ def test_results_of_both_steps_stay_with_their_calls() -> None:
         for chunk in [*step("c1", answer=True), *step("c1", answer=True), finish()]
         for event in decode.read_payload(chunk)
     ]
-    [turn] = fold([*events, *decode.finish()])
+    [turn] = fold_all([*events, *decode.finish()])
     assert [type(part) for part in turn.parts] == [rq.Call, rq.Result, rq.Call, rq.Result]

@@ -17,7 +17,7 @@ import pytest
 from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock import request as rq
-from penstock._fold import fold, unfold
+from penstock._fold import fold_all, unfold
 from penstock._grammar import Guard
 from tests.node.oracle import VERSIONS, Oracles, StreamJob, Version
 from tests.oracles import expected
@@ -42,7 +42,7 @@ def taken(source: str, parts: Iterable[Json]) -> rq.Turn:
         events += guard.feed(decoder.read_payload(part))
     events += [*guard.feed(decoder.finish()), *guard.finish()]
     assert running.decode(source, b"".join(json.dumps(part).encode() + b"\n" for part in parts), "ndjson") == events
-    return fold(events)[0]
+    return fold_all(events)[0]
 
 
 def calls(turn: rq.Turn) -> list[tuple[str, str, Any]]:
@@ -164,7 +164,7 @@ def own_tools(turn: rq.Turn) -> dict[str, Json]:
 @pytest.mark.parametrize("name", [*(f"anthropic.{name}" for name in CLAUDE), *(f"openai-chat.{name}" for name in CHAT)])
 @pytest.mark.parametrize("ai", VERSIONS)
 def test_a_full_stream_means_what_its_source_means(oracles: Oracles, server: str, ai: Version, name: str) -> None:
-    (native,) = fold(chosen()[name].decoded())
+    (native,) = fold_all(chosen()[name].decoded())
     turn = asked(oracles, server, ai, name, **own_tools(native))
     same_turn(turn, native)
     if name.startswith("anthropic"):
@@ -175,7 +175,7 @@ def test_a_full_stream_means_what_its_source_means(oracles: Oracles, server: str
 @pytest.mark.row("D1")
 @pytest.mark.parametrize("ai", VERSIONS)
 def test_a_signature_comes_through(oracles: Oracles, server: str, ai: Version) -> None:
-    (native,) = fold(chosen()["anthropic.thinking-and-call"].decoded())
+    (native,) = fold_all(chosen()["anthropic.thinking-and-call"].decoded())
     turn = asked(oracles, server, ai, "anthropic.thinking-and-call", **own_tools(native))
     assert [fields for _, fields in state(turn) if fields and fields.get("signature")]
     assert b"signature_delta" in b"".join(name + data for name, data in running.encode("anthropic", list(unfold(turn))))
@@ -185,7 +185,7 @@ def test_a_signature_comes_through(oracles: Oracles, server: str, ai: Version) -
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.parametrize("ai", VERSIONS)
 def test_an_error_is_one_fault(oracles: Oracles, server: str, ai: Version, name: str) -> None:
-    (native,) = fold(chosen()[f"anthropic.{name}"].decoded())
+    (native,) = fold_all(chosen()[f"anthropic.{name}"].decoded())
     turn = asked(oracles, server, ai, f"anthropic.{name}")
     assert turn.finish is None
     assert turn.fault is not None
@@ -197,7 +197,7 @@ def test_an_error_is_one_fault(oracles: Oracles, server: str, ai: Version, name:
 @pytest.mark.node
 @pytest.mark.parametrize("ai", [5, 6, 7])
 def test_a_tool_that_the_provider_ran_is_the_provider_s(oracles: Oracles, server: str, ai: Version) -> None:
-    (native,) = fold(chosen()["anthropic.provider-run-search"].decoded())
+    (native,) = fold_all(chosen()["anthropic.provider-run-search"].decoded())
     turn = asked(oracles, server, ai, "anthropic.provider-run-search", **WEB_SEARCH)
     same_turn(turn, native)
     assert provider_run(turn) == provider_run(native)
@@ -265,7 +265,7 @@ def test_recorded_parts_mean_what_the_stream_means(entry: corpus.Entry, place: i
     case, parts = run_of(entry, place)
     if not case.belongs(entry.payloads()) or case.reshaped or not case.whole:
         return  # a run over another body, or one that shows a call as text
-    native, turn = fold(running.decode(NATIVE[entry.protocol], entry.body))[0], taken("aisdk", _one_turn(parts))
+    native, turn = fold_all(running.decode(NATIVE[entry.protocol], entry.body))[0], taken("aisdk", _one_turn(parts))
     if any(word in entry.name for word in OTHERWISE):
         assert native.text in turn.text
     else:

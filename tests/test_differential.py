@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from penstock._fold import fold
+from penstock._fold import fold_all
 from tests.oracles import anthropic_sdk, expected, google_sdk, openai_chat_sdk, openai_responses, plain_json
 from tests.support import corpus, outcomes
 from tests.support import recorded_streams as recorded
@@ -104,8 +104,8 @@ def written(reader: str) -> dict[str, frozenset[str]]:
 
 def turns(entry: Entry) -> list[Turn]:
     if entry.kind == "response":
-        return fold(running.decode_body(recorded.source(entry), entry.body))
-    return fold(recorded.read(entry).events)
+        return fold_all(running.decode_body(recorded.source(entry), entry.body))
+    return fold_all(recorded.read(entry).events)
 
 
 def _here(reader: Reader) -> list[Entry]:

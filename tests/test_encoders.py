@@ -12,7 +12,7 @@ import pytest
 
 from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock.framing import WRITERS
 from tests.oracles import anthropic_sdk, google_sdk, openai_chat_sdk, openai_responses
 from tests.support import corpus, outcomes
@@ -78,7 +78,7 @@ def encode(target: str, events: list[AnyEvent]) -> tuple[list[Frame], set[str]]:
 def misread(client: Client, events: list[AnyEvent]) -> set[str]:
     """The fields that the client sees otherwise, without a report."""
     frames, lost = encode(client.target, events)
-    (turn,) = fold(events)
+    (turn,) = fold_all(events)
     (theirs,) = client.read(b"".join(WRITERS[running.row(client.target).writes]().feed(frames)))
     cut = {event.id for event in events if isinstance(event, ev.CallCut)}
     if cut and theirs.failed:

@@ -11,7 +11,7 @@ from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._bridge import encoding, translate
 from penstock._detect import guess
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._framing import detect
 from penstock._http_errors import read_http_error
 from penstock._lenient_json import complete_json, parse_lenient, replace_surrogates
@@ -314,7 +314,7 @@ def test_folding() -> None:
     def make(size: int) -> Callable[[], Any]:
         rows = [ev.TextDelta(0, "x", {"content": []}), ev.Data("a", "1"), ev.Unknown("openai-chat", "{}")]
         events = [*_deltas([]), *rows * (size // 3), ev.TextEnd(0), ev.Finish("stop")]
-        return lambda: fold(events)
+        return lambda: fold_all(events)
 
     assert_linear(make, "folding", 2_000)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._bridge import encoding
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._input_limits import MAX_PARTS
 from tests.support.growth import assert_linear
 
@@ -141,7 +141,7 @@ def _whole_body(protocol: str, shape: str) -> Callable[[int], Callable[[], Any]]
 def _fold(_: str, shape: str) -> Callable[[int], Callable[[], Any]]:
     def make(count: int) -> Callable[[], Any]:
         events = _turn(shape, count)
-        return lambda: fold(events)
+        return lambda: fold_all(events)
 
     return make
 

@@ -16,7 +16,7 @@ from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._bridge import bridge, encoding, translate
 from penstock._diagnostics import Diagnostics
-from penstock._fold import fold, unfold
+from penstock._fold import fold_all, unfold
 from penstock._grammar import Guard
 from penstock._input_limits import (
     MAX_JSON_DEPTH,
@@ -263,7 +263,7 @@ def test_an_answer_with_a_deep_call_is_delivered(target: str, depth: int) -> Non
     decode, guard = pipe.stages[1], Guard(strict=True)
     told = guard.feed([*decode.feed(pipe.stages[0].feed([data])), *decode.finish()])
     assert [type(event).__name__ for event in told][-2:] == ["CallEnd", "Finish"]
-    assert [event.json for event in unfold(fold(told)[0]) if isinstance(event, ev.CallEnd)] == [given]
+    assert [event.json for event in unfold(fold_all(told)[0]) if isinstance(event, ev.CallEnd)] == [given]
     options = {"whole_calls": True} if target == "openai-chat" else {}
     write = encoding(target, options, frames=True)
     frames = [*write.feed(told), *write.finish()]

@@ -22,6 +22,7 @@ PUBLIC = {
 # Private attributes that are used, with the reason.
 EXCEPTIONS = {
     "_api_client": "google-genai has no public way to send a request to a path that it does not know (sdk_vendors.py)",
+    "_exit": "of os, documented: a forked worker ends without unwinding its parent's stack (workers.py)",
     "_http_options": "google-genai sets a made-up key as a header; the signed one must replace it (sdk_vendors.py)",
 }
 

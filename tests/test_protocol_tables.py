@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import pytest
 
@@ -13,7 +13,7 @@ from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._fold import Fold
 from penstock._grammar import ATOMS, FREE, PARTS, TERMINALS
-from penstock._vendor_errors import KINDS_BY_CODE, KINDS_BY_STATUS, fault_kind
+from penstock._vendor_errors import error_rules, fault_kind
 from penstock.framing import PARSERS, WRITERS
 from tests.support import run_streams as running
 from tests.support import turn_facets as facets
@@ -103,12 +103,14 @@ def test_tables_of_reasons_hold_reasons(name: str) -> None:
     for module in modules(name):
         table: Any = getattr(module, "REASONS", None)
         if isinstance(table, dict):
-            assert set(table.values()) <= REASONS or set(table) == REASONS, module.__name__
+            words = cast("dict[str, Any]", table)
+            assert set(words.values()) <= REASONS or set(words) == REASONS, module.__name__
 
 
 def test_fault_words_are_faults_and_spelled_as_they_are_looked_up() -> None:
-    assert set(KINDS_BY_CODE.values()) | set(KINDS_BY_STATUS.values()) <= KINDS
-    assert all(re.fullmatch("[a-z0-9]+", word) for word in KINDS_BY_CODE)
+    rules = error_rules()
+    assert set(rules.codes.values()) | set(rules.statuses.values()) <= KINDS
+    assert all(re.fullmatch("[a-z0-9]+", word) for word in rules.codes)
     assert {fault_kind(kind) for kind in KINDS - {"other"}} == KINDS - {"other"}
 
 

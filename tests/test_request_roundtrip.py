@@ -165,13 +165,13 @@ def survives(target: str, request: Request) -> None:
 
 
 @pytest.mark.parametrize("target", WRITERS)
-@hypothesis.settings(max_examples=examples(6), suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=examples(12), suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
 def test_made_up_conversations_survive(target: str, request: Request) -> None:
     survives(target, request)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("target", WRITERS)
 @hypothesis.settings(max_examples=50, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
@@ -194,7 +194,7 @@ def test_made_up_conversations_survive_from_each_to_each(source: str, target: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), list(permutations([name for name in MAIN if name in WRITERS], 2)))
-@hypothesis.settings(max_examples=30, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=10, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests(plain=True))
 def test_conversations_survive_two_protocols_and_the_way_back(source: str, target: str, request: Request) -> None:
     first, there = there_and_back(source, request)

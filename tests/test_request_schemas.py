@@ -172,7 +172,7 @@ def test_bodies_of_recorded_requests_fit(source: str, spec: Spec) -> None:
 @pytest.mark.corpus
 @pytest.mark.slow
 @EACH
-@hypothesis.settings(max_examples=25, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=8, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
 def test_bodies_of_made_up_conversations_fit(spec: Spec, request: Request) -> None:
     assert complaints(spec, "events", [("made up", request)]) == {}

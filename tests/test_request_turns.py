@@ -29,7 +29,7 @@ that a provider ran, without its result and (R) with it."""
 GAPS = ("", "e", "ee", "u", "p", "s", "es", "se", "ue", "eu")
 """Who speaks between two: a user who says nothing, or words, or shows a picture; the system."""
 TALKS = list(product(TURNS, GAPS, TURNS))
-FEW, SOME, PAIRED = 89, 11, 601
+FEW, SOME, PAIRED = 53, 11, 601
 """One of so many talks is tried: always, in slow runs, between two protocols; others for each."""
 
 
@@ -85,7 +85,7 @@ def test_neighbours_stay_apart_and_in_order(target: str) -> None:
     assert lost == {}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("target", WRITERS)
 def test_many_neighbours_stay_apart_and_in_order(target: str) -> None:
     many = TALKS[WRITERS.index(target) :: SOME]

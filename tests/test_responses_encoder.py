@@ -16,7 +16,7 @@ import pytest
 from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock import request as rq
-from penstock._fold import fold
+from penstock._fold import fold_all
 from tests.oracles import openai_responses
 from tests.oracles.outcome import arguments
 from tests.support import run_streams as running
@@ -116,7 +116,7 @@ def test_the_snapshot_is_complete_and_equals_what_was_streamed(case: Case) -> No
 def test_the_official_client_reads_the_same_turns(case: Case) -> None:
     events = case.expected()
     body = running.write("responses", events, {"done": False})  # the oracle splits several responses by itself
-    for turn, told in zip(fold(events), openai_responses.sdk_outcomes(body), strict=True):
+    for turn, told in zip(fold_all(events), openai_responses.sdk_outcomes(body), strict=True):
         assert told.failed is None
         if turn.fault:
             assert turn.fault.message.rstrip(".") in (told.error or "")  # the vendor says more: test_vendor_errors

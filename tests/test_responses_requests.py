@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._protocols import decoder
 from penstock._protocols.completions.request_read import read_request as read_completion
 from penstock._protocols.completions.request_write import Quirks as CompletionQuirks
@@ -156,7 +156,7 @@ def test_a_turn_goes_back_as_the_items_it_came_in() -> None:
         {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c_3", "name": "g", "input": "free"},
     ]  # fmt: skip
     body = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": output}
-    turn = fold(decoder("responses").body(json.dumps(body).encode()))[0]
+    turn = fold_all(decoder("responses").body(json.dumps(body).encode()))[0]
     draft = write_request(rq.Request("m", [rq.Message("assistant", turn.parts)]))
     assert draft.body["input"] == output
     assert codes(draft) == set()
@@ -172,7 +172,7 @@ def test_recorded_turns_go_back_as_the_items_they_came_in() -> None:
     compared = 0
     for entry in corpus.responses("openai-responses"):
         output = (next(entry.payloads(), None) or {}).get("output") or []
-        turns = fold(decoder("responses").body(entry.body))
+        turns = fold_all(decoder("responses").body(entry.body))
         if output and turns:
             made = write_request(rq.Request("m", [rq.Message("assistant", turns[0].parts)])).body["input"]
             assert kinds(made) == kinds(output), entry.name

@@ -15,6 +15,7 @@ PAGE = (DOCS / "stability.md").read_text(encoding="utf-8")
 PAGES = [path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")]
 
 
+@pytest.mark.finding("LIB-10")
 def test_the_page_lists_the_public_modules() -> None:
     listed = re.findall(r"^\| `penstock\.(\w+)` \|", PAGE, re.MULTILINE)
     assert listed == sorted(PUBLIC_MODULES)
@@ -27,10 +28,17 @@ def test_a_name_of_the_package_is_described(name: str) -> None:
     assert any(described.search(page) for page in PAGES), f"no page in docs/ describes penstock.{name}"
 
 
+@pytest.mark.finding("LIB-10")
 def test_the_page_lists_no_name_that_is_gone() -> None:
     table = PAGE.partition("**The package**")[2].partition("**Outside Python**")[0]
     listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)))
     assert sorted(listed) == sorted(penstock.__all__)
+
+
+@pytest.mark.finding("LIB-10")
+def test_the_page_says_what_may_change() -> None:
+    assert "penstock follows [semantic versioning](https://semver.org/)" in PAGE
+    assert "underscore" in PAGE
 
 
 def test_the_index_links_the_page() -> None:

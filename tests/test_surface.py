@@ -6,13 +6,15 @@ import json
 import subprocess
 import sys
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import iter_modules, walk_packages
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 import penstock
+from penstock import events as ev
+from penstock.errors import InputError
 from tests.cli.command_runner import environment
 
 NAMES = {
@@ -20,7 +22,8 @@ NAMES = {
     "InvalidOutput", "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request",
     "RequestOptions", "Run", "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "Text", "TextPart",
     "ThinkingPart", "Timeouts", "Tool", "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter",
-    "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors", "events", "fold", "guess",
+    "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors", "events", "fold",
+    "fold_all", "guess",
     "tool", "tracer", "translate", "unfold",
 }  # fmt: skip
 PUBLIC_MODULES = set(
@@ -62,10 +65,39 @@ def test_a_name_that_is_not_there() -> None:
         _ = package.nothing
 
 
+@pytest.mark.finding("LIB-10")
 def test_a_module_is_public_or_has_an_underscore() -> None:
     """A new module directly under `penstock` is internal unless it is added here and to the page of stable names."""
     found = {module.name for module in iter_modules(penstock.__path__)}
     assert {name for name in found if not name.startswith("_")} == PUBLIC_MODULES
+
+
+@pytest.mark.finding("LIB-10")
+def test_every_module_below_is_internal() -> None:
+    """Public modules are not packages: nothing can be imported from below them, nor under an old name."""
+    names = [module.name for module in walk_packages(penstock.__path__, "penstock.", onerror=lambda _: None)]
+    public = [name for name in names if not any(part.startswith("_") for part in name.split("."))]
+    assert sorted(public) == sorted(f"penstock.{name}" for name in PUBLIC_MODULES)
+    assert len(names) > 100
+    with pytest.raises(ModuleNotFoundError):
+        import_module("penstock.engines.express")
+
+
+@pytest.mark.finding("LIB-9")
+def test_a_pipe_takes_bytes() -> None:
+    frame = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"hi"}}]}\n\n'
+    assert penstock.bridge("openai-chat", "events").feed(frame) == penstock.bridge("openai-chat", "events").feed(
+        [frame]
+    )
+
+
+@pytest.mark.finding("LIB-9")
+@pytest.mark.parametrize(
+    ("given", "meant"), [("openai", "openai-chat"), ("claude", "anthropic"), ("antropic", "anthropic")]
+)
+def test_a_protocol_of_another_name_is_suggested(given: str, meant: str) -> None:
+    with pytest.raises(penstock.errors.UnknownProtocol, match=f"did you mean '{meant}'"):
+        penstock.bridge(given, "events")
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC_MODULES - {"events", "request", "errors", "stores", "file_fetch"}))
@@ -112,3 +144,14 @@ def test_nothing_heavy_is_imported(code: str) -> None:
 def test_the_core_imports_no_heavy_module_either() -> None:
     used = "import penstock\nlist(penstock.translate(b'data: {}\\n\\n', 'anthropic', 'openai-chat'))"
     assert not loaded_after(used) & (HEAVY - {"msgspec"})
+
+
+@pytest.mark.finding("LIB-9")
+def test_fold_returns_the_turn_of_a_stream() -> None:
+    events = [ev.Start("id", "m"), ev.TextStart(0), ev.TextDelta(0, "3.2 m"), ev.TextEnd(0), ev.Finish("stop")]
+    assert penstock.fold(events).text == "3.2 m"
+    assert penstock.fold_all([*events, *events]) == [penstock.fold(events)] * 2
+    with pytest.raises(InputError, match="2 choices: fold_all"):
+        penstock.fold([*events, *events])
+    with pytest.raises(InputError, match="no events"):
+        penstock.fold([])

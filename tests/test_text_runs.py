@@ -66,6 +66,8 @@ WORDS = st.one_of(
     ),
     st.sampled_from([b" word", b" more", b"and", b" so on"]),
 )
+SAMPLED = 6  # of so many recorded streams, one is compared in `make test`,
+FEW = 60  # unless a protocol has no more than these
 quick = settings(max_examples=examples(40), deadline=None)
 
 
@@ -265,7 +267,17 @@ def test_most_of_a_long_text_is_a_run(source: str, end: bytes) -> None:
 
 @pytest.mark.parametrize("source", [source for source in SOURCES if source != "events"])
 def test_each_odd_text_after_a_template(source: str) -> None:
-    for place in places(source)[:12]:
+    compare_odd_texts(source, 3)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("source", [source for source in SOURCES if source != "events"])
+def test_each_odd_text_after_every_template(source: str) -> None:
+    compare_odd_texts(source, 12)
+
+
+def compare_odd_texts(source: str, most: int) -> None:
+    for place in places(source)[:most]:
         for word in [*(word.encode() for word in ODD), *BROKEN]:
             frames = [*place.before, *(place.frame(b" word") for _ in range(3)), place.frame(word), place.frame(b" on")]
             compare(source, [written(source, frames)], ("openai-chat", "responses"))
@@ -313,9 +325,21 @@ def test_what_comes_before_broken_framing_is_told_first(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("name", sorted(recorded.SOURCES))
 def test_recorded_streams(name: str, record_property: Callable[[str, object], None]) -> None:
     """Whole, and in reads of a network's size; and most deltas are read by a template."""
+    compare_recorded(name, record_property, SAMPLED)
+
+
+@pytest.mark.corpus
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", sorted(recorded.SOURCES))
+def test_all_recorded_streams(name: str, record_property: Callable[[str, object], None]) -> None:
+    compare_recorded(name, record_property, 1)
+
+
+def compare_recorded(name: str, record_property: Callable[[str, object], None], step: int) -> None:
     corpus.corpus_or_skip()
     source, deltas, hits = recorded.SOURCES[name], 0, 0
-    for entry in corpus.streams(name):
+    entries = corpus.streams(name)
+    for entry in entries[:: step if len(entries) > FEW else 1]:
         frames = [frame for batch in running.batches([entry.body]) for frame in batch]
         body = written(source, frames)
         answer = compare(source, [body], CLIENTS)

@@ -20,6 +20,17 @@ _KINDS = {"chat": "chat", "embeddings": "embeddings", "rerank": "rerank"}
 _INPUTS = {"image": "images", "pdf": "documents", "audio": "audio", "video": "video"}
 _PRICES = ("input", "output", "cache_read", "cache_write")
 _OUTPUTS = {"image": "image-output", "audio": "audio-output"}
+# Anthropic has one price for the whole window of 1M tokens: https://platform.claude.com/docs/en/about-claude/pricing
+# For other providers models.dev has older tiers, some of them guessed: https://github.com/anomalyco/models.dev/pull/1459
+_ONE_PRICE = "claude"
+# Prices that models.dev lacks: provider and model → fields of its `cost`.
+_MISSING_PRICES: dict[tuple[str, str], dict[str, Any]] = {
+    # Above 272,000 tokens 2x input and 1.5x output, for the whole request:
+    # https://developers.openai.com/api/docs/models/gpt-5.5, as quoted in https://github.com/dust-tt/dust/pull/30944
+    ("openai", "gpt-5.5"): {"tiers": [{"tier": {"size": 272_000}, "input": 10.0, "output": 45.0, "cache_read": 1.0}]},
+    ("openai", "gpt-5.5-pro"): {"tiers": [{"tier": {"size": 272_000}, "input": 60.0, "output": 270.0}]},
+    ("google-vertex", "gemini-2.5-flash"): {"input_audio": 1.0},  # as in the Gemini API
+}
 
 
 def main() -> int:
@@ -28,6 +39,9 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     given: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    for (name, model), prices in _MISSING_PRICES.items():
+        row = given[name]["models"].get(model, {})
+        row["cost"] = {**prices, **(row.get("cost") or {})}
     wanted = sorted({row.facts or name for name, row in providers().items()} & set(given))
     tables = [f"{json.dumps(name)}:[\n" + ",\n".join(_lines(given[name]["models"])) + "\n]" for name in wanted]
     OUT.write_text("{" + ",\n".join(tables) + "}\n", encoding="utf-8")
@@ -42,13 +56,13 @@ def _lines(models: dict[str, Any]) -> list[str]:
 
 
 def _line(id: str, row: dict[str, Any]) -> dict[str, Any]:
-    cost = row.get("cost") or {}
+    cost: dict[str, Any] = row.get("cost") or {}
     price = _trim([cost.get(key) for key in _PRICES])
-    made = {
+    made: dict[str, Any] = {
         "id": id, "name": row["name"] if row["name"] != id else "", "ctx": row.get("context"),
         "inp": row.get("input_limit"), "out": row.get("output"), "price": price,
         "audio": _trim([cost.get("input_audio"), cost.get("output_audio")]), "think": cost.get("reasoning"),
-        "tiers": _tiers(cost), "can": _can(id, row),
+        "tiers": [] if _ONE_PRICE in id else _tiers(cost), "can": _can(id, row),
     }  # fmt: skip
     return {key: value for key, value in made.items() if value}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock._client.sync_client import SyncClient, SyncStream
     from penstock._detect import guess
     from penstock._diagnostics import Diagnostic
-    from penstock._fold import fold, unfold
+    from penstock._fold import fold, fold_all, unfold
     from penstock._http.request_options import RequestOptions, Timeouts
     from penstock._messages.convert import convert
     from penstock._pipeline import Hop, Pipe, Stage
@@ -46,7 +46,7 @@ _EXPORTS = {
     "_detect": "guess",
     "_diagnostics": "Diagnostic",
     "_http.request_options": "RequestOptions Timeouts",
-    "_fold": "fold unfold",
+    "_fold": "fold fold_all unfold",
     "_pipeline": "Hop Pipe Stage",
     "_protocols": "decoder encoder",
     "_stream_trace": "tracer",
@@ -64,8 +64,8 @@ __all__ = [
     "InvalidOutput", "LlmApi", "McpServer", "Message", "PenstockError", "Pipe", "ProviderError", "Request",
     "RequestOptions", "Run", "Stage", "Stream", "StreamFault", "SyncClient", "SyncStream", "Text", "TextPart",
     "ThinkingPart", "Timeouts", "Tool", "ToolCallPart", "ToolError", "Turn", "Usage", "VSCodeStreamAdapter",
-    "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors", "events", "fold", "guess",
-    "tool", "tracer", "translate", "unfold",
+    "__version__", "bridge", "convert", "convert_messages", "decoder", "encoder", "errors", "events", "fold",
+    "fold_all", "guess", "tool", "tracer", "translate", "unfold",
 ]  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def check_bridge_options(function: str, options: BridgeOptions) -> None:
     checks.check_options(function, options, _BRIDGE_CHECKS)
 
 
-def bridge(source: str, target: str, **options: Unpack[BridgeOptions]) -> Pipe:
+def bridge(source: str, target: str, **options: Unpack[BridgeOptions]) -> Pipe[bytes, bytes]:
     """Returns a new pipe for one stream. The source `auto` is detected by the first frames.
 
     An option that is unknown, or has a value of the wrong kind, raises an `InputError` with the nearest name.

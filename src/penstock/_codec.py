@@ -58,6 +58,7 @@ class Protocol(msgspec.Struct, frozen=True):
     inline_files: bool = False  # its clients show data of files, not addresses
     errors: ErrorTable | None = None  # what its vendor sends for each kind of fault
     error_body: Callable[[Fault], dict[str, Any]] | None = None  # a fault as the body of an HTTP error
+    priced_tokens: Callable[[dict[str, Any]], dict[str, int]] | None = None  # of a usage object: `costs.PricedTokens`
 
 
 class Decoder:
@@ -268,8 +269,7 @@ class Decoder:
         """Reports a payload of an unexpected shape. Only this payload is lost, not the stream."""
         if STRICT:
             raise error
-        message = "a payload could not be read to its end: part of it has an unexpected shape"
-        self.diagnostics.add("wrong-shape", message)
+        self.diagnostics.add("wrong-shape", "a payload could not be read to its end: it has an unexpected shape")
 
     def _convert_payload(self, name: str, value: Any, raw: Callable[[], bytes]) -> None:
         try:

@@ -117,7 +117,8 @@ class TemplateReader:
         name, before, after, ignored = template.name, template.before, template.after, template.ignored
         start, end, part = len(before), -len(after), template.part
         texts: list[str] = []
-        for label, data in frames[number:] if number else frames:
+        for at in range(number, len(frames)):  # not a slice: its copy would be quadratic in a read of many short runs
+            label, data = frames[at]
             line = without(data, ignored) if ignored else data
             if label != name or not (line.startswith(before) and line.endswith(after)):
                 break

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pkgutil import get_data
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -66,9 +66,11 @@ class Diagnostics:
 @cache
 def read_package_file(package: str, name: str) -> bytes:
     """Returns a file beside the modules of a package. `importlib.resources` does the same and takes 10 ms to import."""
-    data = get_data(package, name)
-    if data is None:
+    module = import_module(package)
+    loader: Any = module.__loader__
+    if not hasattr(loader, "get_data"):
         raise FileNotFoundError(name)
+    data: bytes = loader.get_data(f"{module.__path__[0]}/{name}")
     return data
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import request as rq
+from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -135,8 +136,20 @@ class Fold:
     }  # fmt: skip
 
 
-def fold(events: Iterable[Any]) -> list[rq.Turn]:
-    """Returns all turns of a stream; there is normally one."""
+def fold(events: Iterable[Any]) -> rq.Turn:
+    """Returns the turn of a stream.
+
+    Raises an `InputError` if there are no events, or if the stream has several choices: `fold_all` returns them all.
+    """
+    turns = fold_all(events)
+    if len(turns) != 1:
+        found = f"{len(turns)} choices: fold_all returns a list of them" if turns else "no events"
+        raise InputError(f"expected the events of one turn, found {found}")
+    return turns[0]
+
+
+def fold_all(events: Iterable[Any]) -> list[rq.Turn]:
+    """Returns all turns of a stream: one for each choice."""
     folded = Fold()
     folded.feed(events)
     return folded.turns

@@ -7,11 +7,11 @@ work is bounded: a provider may quote megabytes of a prompt.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from penstock._lazy_patterns import lazy_pattern
 from penstock._lenient_fields import Object, as_object, as_objects, get_text
 from penstock._lenient_json import parse_lenient
 from penstock._redaction import redact, redact_cut, redact_json
@@ -31,9 +31,9 @@ REQUEST_ID_HEADERS = (
     "request-id x-request-id x-amzn-requestid apim-request-id x-ms-request-id x-goog-request-id mistral-correlation-id "
     "x-correlation-id x-kong-request-id openai-request-id x-groq-request-id x-generation-id x-trace-id cf-ray"
 ).split()
-_AGAIN = re.compile(r"(?i)(?:try again|retry) (?:in|after) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|m)?")
-_MILLIS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
-_SPAN = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,12}(?:\.\d{1,12})?)(ms|s)?)?")
+_AGAIN = lazy_pattern(r"(?i)(?:try again|retry) (?:in|after) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s|m)?")
+_MILLIS = lazy_pattern(r"\d{1,12}(?:\.\d{1,9})?")
+_SPAN = lazy_pattern(r"(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,12}(?:\.\d{1,12})?)(ms|s)?)?")
 _GONE = "the provider gave no reason"
 
 
@@ -172,6 +172,51 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if delay is not None:
             return delay
     return None
+
+
+def rate_limit_reset(headers: Mapping[str, str], now: float, *, refused: bool = False) -> float | None:
+    """Returns the seconds until an exhausted limit of the response resets; None if no limit is exhausted.
+
+    The headers of all vendors have the same words in different orders: `x-ratelimit-remaining-tokens` and
+    `x-ratelimit-reset-tokens` (Chat Completions and most who copy it), `…-ratelimit-tokens-remaining` and `…-reset`
+    (Messages), `x-ratelimit-remaining-tokens-minute` (Cerebras). A limit is exhausted if 0 is left of it, or if its
+    status is `rejected`. Azure sends -1 for what it does not know. With `refused`, a reset time alone will do, as
+    Azure's `x-rate-limit-reset-tokens` (https://github.com/openai/openai-python/issues/937). `now`: seconds since 1970.
+    """
+    limits = {name.replace("rate-limit", "ratelimit"): value for name, value in headers.items() if "limit" in name}
+    found = [
+        _time_until(value, now)
+        for name, value in limits.items()
+        if "ratelimit" in name and "reset" in name and _is_exhausted(name, limits, refused=refused)
+    ]
+    return max((seconds for seconds in found if seconds and seconds > 0), default=None)
+
+
+def _is_exhausted(name: str, limits: Mapping[str, str], *, refused: bool) -> bool:
+    """True if the limit of a reset header is exhausted."""
+    left, status = (limits.get(name.replace("reset", word)) for word in ("remaining", "status"))
+    if left is None and status is None:
+        return refused
+    return (left or "").strip() == "0" or status == "rejected"
+
+
+_EPOCH_SECONDS, _EPOCH_MILLIS = 10, 13  # digits of points in time; a duration has fewer
+
+
+def _time_until(value: str, now: float) -> float | None:
+    """Returns the seconds to a time: a duration, seconds or milliseconds since 1970, or a date."""
+    value = value.strip()
+    if value.isdecimal() and _EPOCH_SECONDS <= len(value) <= _EPOCH_MILLIS:
+        return int(value) / (1000 if len(value) == _EPOCH_MILLIS else 1) - now
+    seconds = parse_duration(value)
+    if seconds is not None:
+        return seconds
+    from datetime import datetime  # noqa: PLC0415 — only limits that are exhausted need it
+
+    try:
+        return datetime.fromisoformat(value).timestamp() - now
+    except (ValueError, OverflowError):
+        return None
 
 
 def parse_duration(value: str) -> float | None:

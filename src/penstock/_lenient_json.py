@@ -7,15 +7,15 @@ three. What only the lenient reader accepts is rewritten as strict JSON for cons
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import msgspec
 
 from penstock import _input_limits as limits
+from penstock._lazy_patterns import lazy_pattern
 
-_PATH = re.compile(r" - at `\$([^`]*+)`$")
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_PATH = lazy_pattern(r" - at `\$([^`]*+)`$")
+_STEP = lazy_pattern(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _TRIES = 12
 _DIGITS = 308  # a float holds no more
 _decode = msgspec.json.Decoder().decode
@@ -189,7 +189,7 @@ def _replace_lone(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-_LONE = re.compile("[\ud800-\udfff]")
+_LONE = lazy_pattern("[\ud800-\udfff]")
 _HIGH = "\ud800", "\udbff"
 
 

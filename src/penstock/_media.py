@@ -7,7 +7,6 @@ cannot be fetched, or is of another kind than the stream says, stays a URL, with
 from __future__ import annotations
 
 import binascii
-import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
 from penstock._diagnostics import Diagnostics
+from penstock._lazy_patterns import lazy_pattern
 from penstock.errors import InputError, PenstockError
 from penstock.request import File
 
@@ -33,7 +33,7 @@ SIGNATURES: dict[str, tuple[bytes, ...]] = {  # how files of a media type begin
     "image/tiff": (b"II*\x00", b"MM\x00*"),
 }
 KINDS = ("image", "audio", "video")  # kinds that can be recognised by the first bytes
-_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_ESCAPE = lazy_pattern(rb"%([0-9A-Fa-f]{2})")
 RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 BRANDS = {b"avif": "image/avif", b"heic": "image/heic", b"heix": "image/heic", b"mif1": "image/heif"}
 

@@ -9,12 +9,12 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from penstock._input_limits import MAX_TOML_BYTES, MAX_TOML_KEY_PARTS
-from penstock.errors import InputError
+from penstock._lazy_patterns import lazy_pattern
+from penstock.errors import InputError, closest_name
 
 # Names that adapters and converters for the same hosts use in TypeScript, as snake case → the name here.
 OTHER_NAMES: dict[str, str] = {
@@ -25,8 +25,8 @@ OTHER_NAMES: dict[str, str] = {
     "max_output_tokens": "max_output",
     "max_tokens": "max_output",
 }
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]+")
-_CHOICES = re.compile(r"""["']([^"']*)["']""")
+_WORD = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])|[-\s]+")
+_CHOICES = lazy_pattern(r"""["']([^"']*)["']""")
 _SHOWN = 60  # characters of a wrong value in a message
 _LOG_METHODS = ("trace", "debug", "info", "warning", "warn", "error")
 
@@ -138,7 +138,7 @@ def check_options(owner: str, given: Mapping[str, Any], known: Mapping[str, Opti
         if option is None:
             raise InputError(f"{owner} has no option {name!r}{_hint(name, known)}")
         if not option.fits(value):
-            raise InputError(f"{owner}: {name} must be {option.expected}; found {_describe_value(value)}")
+            raise InputError(f"{owner}: {name} must be {option.expected}; found {describe_value(value)}")
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
@@ -148,7 +148,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
     for meant in (snake, OTHER_NAMES.get(snake, "")):
         if meant in names:
             return meant
-    return next(iter(get_close_matches(snake, names, 1)), "")
+    return closest_name(snake, names)
 
 
 def options_of(shape: Any, checks: Mapping[str, Option]) -> dict[str, Option]:
@@ -182,7 +182,7 @@ def _hint(name: str, known: Mapping[str, Option]) -> str:
     return f"; there are: {', '.join(known)}" if known else "; it has none"
 
 
-def _describe_value(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Returns a value for a message. Objects are shown by type only, because their repr may hold a secret."""
     if value is None or isinstance(value, str | int | float | bool):
         return repr(value)[:_SHOWN]
@@ -192,7 +192,7 @@ def _describe_value(value: Any) -> str:
 
 
 # The tokens of a line. An unclosed quote extends to the end of the line.
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     r"""(?P<part>[\w-]++|"[^"\\]*+(?:\\.[^"\\]*+)*"?|'[^']*+'?)|(?P<dot>\.)|(?P<space>[ \t]++)|(?P<other>.)""",
     re.DOTALL,
 )

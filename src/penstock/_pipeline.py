@@ -5,12 +5,21 @@ Does no IO: `feed` takes the input, `finish` ends it and is called once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import typing_extensions
+
     from penstock._diagnostics import Diagnostic
+
+    PipeIn = typing_extensions.TypeVar("PipeIn", default=Any)
+    PipeOut = typing_extensions.TypeVar("PipeOut", default=Any)
+else:  # defaults of type variables come with Python 3.13; only type checkers need them
+    PipeIn, PipeOut = TypeVar("PipeIn"), TypeVar("PipeOut")
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out")
@@ -36,22 +45,26 @@ class Hop(NamedTuple):
     item: Any
 
 
-class Pipe:
-    """A sequence of stages, which is a stage, too."""
+class Pipe(Generic[PipeIn, PipeOut]):
+    """A sequence of stages, which is a stage, too. A bridge is a `Pipe[bytes, bytes]`."""
 
     def __init__(self, *stages: Stage[Any, Any]) -> None:
-        self.stages = stages
+        self.stages: tuple[Stage[Any, Any], ...] = stages
 
-    def feed(self, items: Sequence[Any] | bytes, /) -> list[Any]:
+    def feed(self, items: Sequence[PipeIn] | bytes, /) -> list[PipeOut]:
         """Feeds a batch through all stages. Bytes are a batch of one chunk."""
-        batch: Sequence[Any] = [items] if isinstance(items, bytes) else items
+        batch: Sequence[Any] = items
+        if isinstance(items, bytes | bytearray | memoryview):
+            batch = [bytes(items)]
+        elif isinstance(items, str):
+            raise InputError("feed: expected bytes, found str; call .encode() on the text")
         for stage in self.stages:
             batch = stage.feed(batch)
             if not batch:
                 return []
         return batch if isinstance(batch, list) else list(batch)
 
-    def finish(self) -> list[Any]:
+    def finish(self) -> list[PipeOut]:
         """Finishes every stage, from first to last."""
         tail: list[Any] = []
         for stage in self.stages:

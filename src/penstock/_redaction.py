@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock._input_limits import MAX_JSON_DEPTH
+from penstock._lazy_patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,26 +29,26 @@ _MAKERS = tuple(
 )
 # The start of a word, also after a JSON escape, whose last letter would otherwise count as part of the word.
 _EDGE = r"(?:\b|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))"
-_TOKEN = re.compile(rf"{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}+")
-_DASH = re.compile(r"[-_](?<=[kf8aixwyspout][-_])(?=[A-Za-z0-9_\-*.]{6})")  # behind the last letter of one
+_TOKEN = lazy_pattern(rf"{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}+")
+_DASH = lazy_pattern(r"[-_](?<=[kf8aixwyspout][-_])(?=[A-Za-z0-9_\-*.]{6})")  # behind the last letter of one
 _LONGEST = max(map(len, _MAKERS))
-_WORDS = re.compile(r"key[-_][a-z_\-.]++")  # a name such as key_revoked: keys have digits or capitals
+_WORDS = lazy_pattern(r"key[-_][a-z_\-.]++")  # a name such as key_revoked: keys have digits or capitals
 # Tokens without such a dash: how they begin, and their pattern. Group 1 matches only tokens; other runs are skipped
 # at once, so that no run is read twice.
 _BEGINNINGS = (
-    ("AIza", re.compile(rf"{_EDGE}(AIza[A-Za-z0-9_\-]{{20,}}+)")),
-    ("ya29.", re.compile(rf"{_EDGE}(ya29\.[A-Za-z0-9_\-.]{{10,}}+)")),
-    ("AKIA", re.compile(rf"{_EDGE}(AKIA[A-Z0-9]{{12,}}+)")),
-    ("ASIA", re.compile(rf"{_EDGE}(ASIA[A-Z0-9]{{12,}}+)")),
+    ("AIza", lazy_pattern(rf"{_EDGE}(AIza[A-Za-z0-9_\-]{{20,}}+)")),
+    ("ya29.", lazy_pattern(rf"{_EDGE}(ya29\.[A-Za-z0-9_\-.]{{10,}}+)")),
+    ("AKIA", lazy_pattern(rf"{_EDGE}(AKIA[A-Z0-9]{{12,}}+)")),
+    ("ASIA", lazy_pattern(rf"{_EDGE}(ASIA[A-Z0-9]{{12,}}+)")),
     (
         "eyJ",  # a JSON Web Token
-        re.compile(rf"{_EDGE}eyJ[A-Za-z0-9_\-]{{8,}}+(\.[A-Za-z0-9_\-]{{8,}}+(?:\.[A-Za-z0-9_\-]*+)?)?"),
+        lazy_pattern(rf"{_EDGE}eyJ[A-Za-z0-9_\-]{{8,}}+(\.[A-Za-z0-9_\-]{{8,}}+(?:\.[A-Za-z0-9_\-]*+)?)?"),
     ),
 )
 _SCHEMES = ("bearer", "basic")
-_BEARER = re.compile(r"(?i)\b(?:bearer|basic)\s++([A-Za-z0-9_\-.~+/=]{6,}+)")
+_BEARER = lazy_pattern(r"(?i)\b(?:bearer|basic)\s++([A-Za-z0-9_\-.~+/=]{6,}+)")
 _NAMES = ("key", "token", "secret", "pass", "x-amz-")  # one of them is in every name below
-_NAMED = re.compile(
+_NAMED = lazy_pattern(
     r"""(?ix)
     \b(?:api[_-]?key|x-api-key|access[_-]?token|auth[_-]?token|client[_-]?secret|secret[_-]?key|secret|password
         |passphrase|x-amz-security-token|x-amz-signature|x-amz-credential|(?<=[?&])key)
@@ -56,11 +57,11 @@ _NAMED = re.compile(
     """
 )
 # Userinfo ends before a slash, so two runs never overlap.
-_USERINFO = re.compile(r"(?<=[A-Za-z0-9+.\-])://([^\s/@]*+)@")
+_USERINFO = lazy_pattern(r"(?<=[A-Za-z0-9+.\-])://([^\s/@]*+)@")
 _HEADERS = frozenset(
     "authorization proxy-authorization x-api-key api-key x-goog-api-key cookie set-cookie x-amz-security-token".split()
 ) | {"ocp-apim-subscription-key", "x-auth-token", "x-access-token"}
-_SECRET_NAME = re.compile(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authorization|credential|cookie)s?$")
+_SECRET_NAME = lazy_pattern(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authorization|credential|cookie)s?$")
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
@@ -99,7 +100,15 @@ def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
 def redact_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
     """Returns headers without secrets."""
     known = tuple(secrets)
-    return {name: MARK if is_secret_name(name) else redact(value, known) for name, value in headers.items()}
+    return {
+        name: MARK if is_secret_name(name) and not _counts_tokens(name) else redact(value, known)
+        for name, value in headers.items()
+    }
+
+
+def _counts_tokens(name: str) -> bool:
+    """True for headers such as `x-ratelimit-remaining-tokens`: their tokens are no secrets."""
+    return name.lower().endswith("tokens") and ("ratelimit" in name.lower() or "rate-limit" in name.lower())
 
 
 def is_secret_name(name: str) -> bool:

@@ -6,7 +6,6 @@ and encoders know runs; other stages get the deltas of one by `expand_runs`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -85,19 +84,23 @@ class ExpandRuns:
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True, eq=False)
 class FrameTemplate:
     """Writes further text frames of one open part: the bytes before and after the JSON string.
 
     `keep` gets every text, if the encoder needs them later.
     """
 
-    kind: Any
-    index: int
-    name: bytes
-    before: bytes
-    after: bytes
-    keep: Callable[[str], None] | None = None
+    __slots__ = ("after", "before", "index", "keep", "kind", "name")
+
+    def __init__(
+        self, kind: Any, index: int, name: bytes, before: bytes, after: bytes, keep: Callable[[str], None] | None = None
+    ) -> None:
+        self.kind: Any = kind
+        self.index: int = index
+        self.name: bytes = name
+        self.before: bytes = before
+        self.after: bytes = after
+        self.keep: Callable[[str], None] | None = keep
 
     def frame(self, text: str) -> Frame:
         """Returns the frame of one text."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock._diagnostics import read_tables
+from penstock._lazy_patterns import lazy_pattern
 from penstock._lenient_fields import as_object, as_objects, get_object, get_text
 from penstock.events import Fault, FaultKind
 
@@ -25,7 +27,7 @@ ERROR, PARAM = "error", "param"  # what a protocol's own `Fault.extra` may hold:
 BROKEN: frozenset[FaultKind] = frozenset({"network", "truncated"})  # the connection to the provider broke
 _BYTES = 413
 _LONGEST = 4000  # characters of a message that are searched for numbers
-_OWN_CODE = re.compile(r"[a-z]{1,40}(?:_[a-z]{1,40}){1,8}")
+_OWN_CODE = lazy_pattern(r"[a-z]{1,40}(?:_[a-z]{1,40}){1,8}")
 # Shapes that are not protocols of turns, but have the same errors as one.
 _SAME: dict[str, str] = {"openai-embeddings": "openai-chat", "openai-models": "openai-chat"}
 
@@ -57,31 +59,51 @@ def read_errors(module: str, file: str = "errors.toml") -> ErrorTable:
     return msgspec.convert(read_tables(module.rpartition(".")[0], file), dict[ErrorKind, VendorError])
 
 
-_TABLES = read_tables("penstock", "_vendor_errors.toml")
-KINDS_BY_CODE: dict[str, FaultKind] = {code: kind for kind, codes in _TABLES["codes"].items() for code in codes.split()}
-KINDS_BY_STATUS: dict[int, FaultKind] = {
-    status: kind for kind, statuses in _TABLES["statuses"].items() for status in statuses
-}
-MESSAGE_PATTERNS: dict[FaultKind, re.Pattern[str]] = {
-    kind: re.compile("|".join(patterns), re.IGNORECASE) for kind, patterns in _TABLES["messages"].items()
-}
-TOKEN_COUNTS = [re.compile(pattern, re.IGNORECASE) for pattern in _TABLES["token_counts"]]
-OVERFLOW = MESSAGE_PATTERNS["too-large"]
-QUOTA = MESSAGE_PATTERNS.pop("quota")
+class ErrorRules(NamedTuple):
+    """What codes, statuses and messages of vendors mean. `quota` tells a used-up credit by its message."""
+
+    codes: dict[str, FaultKind]
+    statuses: dict[int, FaultKind]
+    messages: dict[FaultKind, re.Pattern[str]]
+    quota: re.Pattern[str]
+    token_counts: list[re.Pattern[str]]
+
+
+@cache
+def error_rules() -> ErrorRules:
+    """Returns the rules of `_vendor_errors.toml`. They are read when the first error is."""
+    tables = read_tables("penstock", "_vendor_errors.toml")
+    messages: dict[FaultKind, re.Pattern[str]] = {
+        kind: lazy_pattern("|".join(patterns), re.IGNORECASE) for kind, patterns in tables["messages"].items()
+    }
+    return ErrorRules(
+        codes={code: kind for kind, codes in tables["codes"].items() for code in codes.split()},
+        statuses={status: kind for kind, statuses in tables["statuses"].items() for status in statuses},
+        quota=messages.pop("quota"),
+        messages=messages,
+        token_counts=[lazy_pattern(pattern, re.IGNORECASE) for pattern in tables["token_counts"]],
+    )
+
+
 QUOTA_EXHAUSTED = "QUOTA_EXHAUSTED"  # Google's code for a quota that does not come back within minutes
 _VAGUE: frozenset[FaultKind] = frozenset({"invalid", "server", "other"})  # the status may be more specific
 _VAGUE_STATUSES = frozenset({400, 422, 500, 502})
 _QUOTA_STATUSES = frozenset({400, 401, 403, 422, 429})  # statuses that providers send if credit is used up
 _OPENAI_PROTOCOLS = ("openai-chat", "responses", "completions")  # they have the same error object
-_STATUS = re.compile("[45][0-9][0-9]")
-_SEPARATORS = re.compile(r"[^a-z0-9]+")
+_STATUS = lazy_pattern("[45][0-9][0-9]")
+_SEPARATORS = lazy_pattern(r"[^a-z0-9]+")
 
 
 def vendor_error(errors: ErrorTable, fault: Fault) -> VendorError:
     """Returns the row of a fault."""
-    if fault.kind == "too-large" and fault.status == _BYTES and not OVERFLOW.search(fault.message[:_LONGEST]):
+    if fault.kind == "too-large" and fault.status == _BYTES and not _is_overflow(fault.message):
         return errors["body-size"]
     return errors[fault.kind]
+
+
+def _is_overflow(message: str) -> bool:
+    """True if a message says that a prompt has too many tokens."""
+    return error_rules().messages["too-large"].search(message[:_LONGEST]) is not None
 
 
 def refused_by(fault: Fault) -> RefusedBy:
@@ -126,7 +148,9 @@ def vendor_code(fault: Fault, row: VendorError) -> str | None:
     """Returns the vendor's code, or the gateway's code if it is written like a vendor's."""
     if refused_by(fault) == "provider":
         return row.code
-    if _OWN_CODE.fullmatch(fault.code) and (fault.code == row.code or normalize_code(fault.code) not in KINDS_BY_CODE):
+    if _OWN_CODE.fullmatch(fault.code) and (
+        fault.code == row.code or normalize_code(fault.code) not in error_rules().codes
+    ):
         return fault.code
     return None if fault.kind == "not-found" else row.code  # the gateway reports this kind not only for models
 
@@ -136,7 +160,7 @@ def vendor_code(fault: Fault, row: VendorError) -> str | None:
 
 def token_counts(message: str) -> tuple[int, int] | None:
     """Returns the tokens of a prompt and the limit, as a provider's message has them."""
-    found = next((found for one in TOKEN_COUNTS if (found := one.search(message[:_LONGEST]))), None)
+    found = next((found for one in error_rules().token_counts if (found := one.search(message[:_LONGEST]))), None)
     if found is None:
         return None
     named = found.groupdict()
@@ -169,12 +193,12 @@ def normalize_code(given: object) -> str:
 def fault_kind(*words: object, status: int | None = None) -> FaultKind:
     """Returns the kind of the first known code, else of the status, else `server` or `other`."""
     for one in words:
-        kind = KINDS_BY_CODE.get(normalize_code(one))
+        kind = error_rules().codes.get(normalize_code(one))
         if kind is not None:
             return kind
     if status is None:
         status = next((int(one) for one in map(str, words) if _STATUS.fullmatch(one)), 0)
-    return KINDS_BY_STATUS.get(status, "server" if status >= 500 else "invalid" if status >= 400 else "other")  # noqa: PLR2004
+    return error_rules().statuses.get(status, "server" if status >= 500 else "invalid" if status >= 400 else "other")  # noqa: PLR2004
 
 
 def is_daily_quota(details: Iterable[Mapping[str, Any]]) -> bool:
@@ -187,22 +211,23 @@ def is_daily_quota(details: Iterable[Mapping[str, Any]]) -> bool:
 def classify_fault(words: Iterable[str], message: str, status: int | None) -> FaultKind:
     """Returns the kind of an error: by a telling code, then by the message, the status, and codes that say little."""
     known = [one for one in words if one]
+    rules = error_rules()
     if status is None:
         status = next((int(one) for one in known if _STATUS.fullmatch(one)), None)
-    found: list[FaultKind] = [KINDS_BY_CODE[bare] for one in known if (bare := normalize_code(one)) in KINDS_BY_CODE]
+    found: list[FaultKind] = [rules.codes[bare] for one in known if (bare := normalize_code(one)) in rules.codes]
     telling: FaultKind | None = next((kind for kind in found if kind not in _VAGUE), None)
     if telling not in {None, "rate-limit", "permission", "auth"}:
         return telling or "other"
-    if (status is None or status in _QUOTA_STATUSES) and QUOTA.search(message):
+    if (status is None or status in _QUOTA_STATUSES) and rules.quota.search(message):
         return "quota"
     if telling is not None:
         return telling
     if status is None or status in _VAGUE_STATUSES:
-        prose: FaultKind | None = next((kind for kind, one in MESSAGE_PATTERNS.items() if one.search(message)), None)
+        prose: FaultKind | None = next((kind for kind, one in rules.messages.items() if one.search(message)), None)
         if prose is not None:
             return prose
-    if status in KINDS_BY_STATUS and status not in _VAGUE_STATUSES:
-        return KINDS_BY_STATUS[status]
+    if status in rules.statuses and status not in _VAGUE_STATUSES:
+        return rules.statuses[status]
     return found[0] if found else fault_kind(status=status)
 
 

@@ -20,6 +20,7 @@ from penstock._fold import Fold, StreamUsage, sum_usage
 from penstock._framing import AutoParser
 from penstock._grammar import Guard
 from penstock._option_checks import Option, check_options
+from penstock._printable_text import printable
 from penstock._protocols.vscode import encode_parts
 from penstock._protocols.vscode.encode import EMPTY_ANSWERS, PartObjectEncoder
 from penstock._protocols.vscode.wire import HostPart, TextPart, total_usage
@@ -334,7 +335,7 @@ class AdapterLog:
 
     def write(self, level: Level, message: str) -> None:
         """Writes one line."""
-        text = redact_cut(message, LINE_CHARACTERS)
+        text = printable(redact_cut(message, LINE_CHARACTERS))
         method = next((found for name in METHODS[level] if callable(found := getattr(self._logger, name, None))), None)
         if method is not None:
             method(text)
@@ -394,7 +395,6 @@ def _fault_from(error: Exception) -> ev.Fault:
     """Returns an exception of the transport, or of the parser, as a fault."""
     if isinstance(error, StreamFault):
         return error.fault
-    kind: ev.FaultKind = "timeout" if isinstance(error, TimeoutError) else "network"
-    if isinstance(error, PenstockError):
-        kind = "malformed"
+    network: ev.FaultKind = "timeout" if isinstance(error, TimeoutError) else "network"
+    kind: ev.FaultKind = "malformed" if isinstance(error, PenstockError) else network
     return ev.Fault(kind, str(error) or type(error).__name__, code=type(error).__name__)

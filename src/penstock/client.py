@@ -35,6 +35,7 @@ from penstock._client.run import Run, RunStep
 from penstock._client.run_api import RunParameters, SyncRun
 from penstock._client.run_tools import PendingToolCall
 from penstock._client.sync_client import SyncClient, SyncStream
+from penstock._client.value_types import OutputOf
 from penstock._client.web_responses import (
     django_response,
     read_ui_messages,
@@ -70,6 +71,7 @@ __all__ = [
     "McpServer",
     "MemoryCache",
     "Messages",
+    "OutputOf",
     "PendingToolCall",
     "Ranked",
     "Ranking",

@@ -26,6 +26,7 @@ PenstockError
 │       ├── ServerError         the provider failed
 │       ├── TimedOut            no answer in time
 │       ├── NetworkError        not reached, or the connection broke
+│       │   └── McpServerError  an MCP server did not start, did not answer in time, or broke off
 │       ├── Filtered            a policy forbids the prompt or the answer
 │       ├── Cancelled           the request was cancelled
 │       └── BadAnswer           the answer was cut off or cannot be read
@@ -36,14 +37,13 @@ PenstockError
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock._input_limits import MAX_JSON_DEPTH
 from penstock._redaction import redact, redact_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from penstock.events import Fault
 
@@ -64,6 +64,13 @@ def _restore_error(kind: type[PenstockError], args: tuple[Any, ...], fields: dic
     return error
 
 
+def closest_name(name: str, names: Sequence[str]) -> str:
+    """Returns the name that is spelled most alike; an empty string if none is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 — only errors need it
+
+    return next(iter(get_close_matches(name, names, 1)), "")
+
+
 class InputError(PenstockError, ValueError):
     """An argument or input cannot be used."""
 
@@ -74,7 +81,7 @@ class UnknownProtocol(InputError):
     def __init__(self, name: str, known: Iterable[str], what: str = "protocol", *, meant: str = "") -> None:
         self.name = name
         names = sorted(known)
-        meant = meant or next(iter(get_close_matches(name.lower(), names, 1)), "")
+        meant = meant or closest_name(name.lower(), names)
         hint = f"did you mean {meant!r}? Known are" if meant in names else "known are"
         super().__init__(f"unknown {what} {name!r}; {hint}: {', '.join(names)}")
 
@@ -276,6 +283,16 @@ class NetworkError(ProviderError):
     """The provider was not reached, or the connection broke."""
 
     hint = "check the address, the proxy and the certificates: `penstock doctor` tries them"
+
+
+class McpServerError(NetworkError):
+    """An MCP server did not start, did not answer in time, or broke off during a call. `server` is its name."""
+
+    hint = "run the server's command, or open its address, by hand: its own output says more"
+
+    def __init__(self, server: str, fault: Fault) -> None:
+        super().__init__(fault)
+        self.server = server
 
 
 class Filtered(ProviderError):

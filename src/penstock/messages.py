@@ -14,6 +14,7 @@ from penstock._messages.convert import Converted, Restore, convert, convert_requ
 from penstock._messages.options import CHECKS, ConvertOptions
 from penstock._messages.request_codecs import PROFILES, profile_of, reader, writer
 from penstock._option_checks import ITERABLE, LOGGER, TEXT, check_options, options_of
+from penstock._printable_text import printable
 from penstock._request_profile import NINE, Profile
 from penstock._strict_fields import to_json_values
 
@@ -99,5 +100,5 @@ def convert_messages(
     write = getattr(logger, "warning", None) or getattr(logger, "warn", None)
     if callable(write):
         for found in converted.diagnostics:
-            write(f"penstock: {found.where}: {found.message} ({found.code}, {found.count} times)")
+            write(printable(f"penstock: {found.where}: {found.message} ({found.code}, {found.count} times)"))
     return converted

@@ -259,7 +259,13 @@ class Turn(msgspec.Struct, omit_defaults=True):
 
     @property
     def refusal(self) -> str:
+        """The words with which the model declined. Some providers give none: see `refused`."""
         return "".join(p.text for p in self.parts if isinstance(p, Text) and p.refusal and not p.choice)
+
+    @property
+    def refused(self) -> bool:
+        """True if the model declined: it wrote a `refusal`, or the provider names that as the finish reason."""
+        return bool(self.refusal) or (self.finish is not None and self.finish.reason == "refusal")
 
     @property
     def calls(self) -> list[Call]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BARE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
-READING = ("chat", "doctor", "keys", "models", "providers", "serve", "setup", "tokens", "usage")
+READING = ("chat", "doctor", "keys", "models", "providers", "serve", "setup", "teams", "tokens", "usage")
 FILE = """\
 [aliases]
 fast = "lab/tide"
@@ -69,6 +69,7 @@ def test_every_command_reads_the_file(way: str, tmp_path: Path, monkeypatch: pyt
         up.script(Reply.of("openai-chat", play("text")))
         assert run("chat", "fast", "hi")
         assert run("keys", "list")
+        assert run("teams", "list")
 
 
 @pytest.mark.finding("DEF-1")

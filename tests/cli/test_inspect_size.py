@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from penstock import _cli as cli
-from penstock import fold
+from penstock import fold_all
 from penstock._cli import inspect_rows, inspect_summary, one_line_summary
 from penstock._cli.inspect_summary import StreamSummary
 from penstock.events import AnyEvent
@@ -96,7 +96,7 @@ def expected_turn(turn: Turn) -> dict[str, Any]:
     known: dict[str, Any] = {"id": turn.id, "model": turn.model, "parts": dict(kinds), "text": turn.text}
     known |= {"reasoning": turn.reasoning, "refusal": turn.refusal, "calls": calls, "sources": [*filter(None, sources)]}
     for name in ("usage", "finish", "fault"):
-        fields = msgspec.to_builtins(getattr(turn, name)) or {}
+        fields: dict[str, Any] = msgspec.to_builtins(getattr(turn, name)) or {}
         known[name] = {key: value for key, value in fields.items() if key not in {"type", "extra"}}
     return {name: value for name, value in known.items() if value}
 
@@ -113,7 +113,7 @@ def test_the_summary_is_that_of_a_fold() -> None:
         summary = StreamSummary()
         for event in events:
             summary.feed(event)
-        turns = fold(events)
+        turns = fold_all(events)
         found = summary.result([])
         assert found["turns"] == [expected_turn(turn) for turn in turns], path
         assert found["unknown"] == sum(len(turn.unknown) for turn in turns), path
@@ -161,3 +161,39 @@ def test_a_value_that_changes_late_is_not_said_to_be_constant(monkeypatch: pytes
     )
     assert 'seen "a"' in line
     assert "late" not in line
+
+
+@pytest.mark.parametrize("kind", ["one text", "rows that differ", "many turns"])
+def test_frames_in_batches_change_only_the_rows_that_are_not_shown(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspect_rows, "MAX_ROWS", 3)
+    monkeypatch.setattr(inspect_rows, "MAX_LAST_ROWS", 5)
+    monkeypatch.setattr(one_line_summary, "_SEARCHED", 20)
+    monkeypatch.setattr("penstock._cli.common_options.READ_BYTES", 500)
+    path = tmp_path / "long.sse"
+    path.write_bytes(stream(kind, 400))
+    found: list[tuple[str, str]] = []
+    for window in (10, 1_000_000):  # frames: the second is more than the stream has
+        monkeypatch.setattr("penstock._cli.inspect_trace.WINDOW", window)
+        before, _, after = inside("inspect", str(path)).stdout.decode().partition("rows are not shown")
+        found.append((before.rpartition("\n")[0], after.partition("\n")[2]))
+    assert found[0][0] == found[1][0]
+    last_rows, summary = zip(
+        *((rows, tail) for rows, _, tail in (one.partition("\n\n") for _, one in found)), strict=True
+    )
+    assert summary[0] == summary[1]
+    assert last_rows[0].splitlines()[-3:] == last_rows[1].splitlines()[-3:]
+
+
+def test_the_events_of_one_frame_are_bounded(tmp_path: Path) -> None:
+    calls = [
+        {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for number in range(300)
+    ]
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    path = tmp_path / "calls.json"
+    path.write_text(json.dumps({"id": "c", "object": "chat.completion", "model": "m", "choices": [choice]}))
+    text = inside("inspect", str(path)).stdout.decode()
+    assert "more events; --all shows them" in text
+    assert "more events" not in inside("inspect", "--all", str(path)).stdout.decode()

@@ -64,7 +64,12 @@ SAMPLES = {
     ],
     "keys": [
         Sample("keys list", by_name=True), Sample("keys add ci --requests 60"), Sample("keys list", by_name=True), Sample("keys rotate ci"),
+        Sample("keys edit ci --day-cost 5 --expires 90d"), Sample("keys rotate ci --overlap 1h"), Sample("keys list", by_name=True),
         Sample("keys revoke ci"), Sample("keys reset --yes"),
+    ],
+    "teams": [
+        Sample("teams list", by_name=True), Sample("teams add lab --month-cost 5"), Sample("teams edit lab --note x"),
+        Sample("teams list", by_name=True), Sample("teams remove lab"),
     ],
     "trust": [Sample("trust --list"), Sample("trust broken.toml"), Sample("trust --list"), Sample("trust --remove broken.toml")],
     "usage": [Sample("usage"), Sample("usage --last 5", lines=True)],
@@ -116,9 +121,11 @@ def test_the_shape_is_that_of_the_page(command: str, here: dict[str, Any]) -> No
         done = inside(*sample.words.split(), "--json", given=sample.given, **here)
         assert done.returncode == sample.code, (sample, done.stderr)
         output = done.stdout if sample.on == "stdout" else done.stderr
-        values = [json.loads(line) for line in output.splitlines()] if sample.lines else [json.loads(output)]
+        values: list[Any] = [json.loads(line) for line in output.splitlines()] if sample.lines else [json.loads(output)]
         values = [row for value in values for row in value.values()] if sample.by_name else values
-        rows = [row for value in values for row in (value if isinstance(value, list) else [value])]
+        rows: list[Any] = []
+        for value in values:
+            rows += value if isinstance(value, list) else [value]
         for row in rows:
             assert any(shape <= set(row) for shape in shapes), (sample, sorted(row), shapes)
         notes = [json.loads(line) for line in done.stderr.splitlines()] if sample.on == "stdout" else []
@@ -165,7 +172,8 @@ def test_a_server_says_where_it_is(here: dict[str, Any], tmp_path: Path) -> None
     finally:
         process.terminate()
         process.wait(30)
-        process.stdout.close()  # type: ignore[union-attr]
+        if process.stdout is not None:
+            process.stdout.close()
     assert found["url"].startswith("http://127.0.0.1:")
     assert "replay/agent" in found["models"]
     assert any(set(found) == shape for shape in described_keys("serve"))

@@ -86,3 +86,94 @@ def test_what_makes_no_sense_is_one_line(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert said in done.stderr.decode()
         assert done.stderr.count(b"\n") == 1
+
+
+def ring(data: Path) -> KeyRing:
+    return KeyRing(GatewayConfig(data=data), {})
+
+
+@pytest.mark.finding("DEF-14")
+def test_edit_changes_only_what_is_named(tmp_path: Path) -> None:
+    keys(tmp_path, "add", "ci", "--requests", "60", "--note", "a build")
+    assert (
+        keys(tmp_path, "edit", "ci", "--month-cost", "40", "--max-output", "900", "--expires", "2099-01-31").returncode
+        == 0
+    )
+    row = json.loads(keys(tmp_path, "list", "--json").stdout)["ci"]
+    assert row["limits"] == {"requests": 60, "month_cost": 40.0}
+    assert (row["max_output"], row["expires"], row["note"]) == (900, "2099-01-31T00:00:00Z", "a build")
+    keys(tmp_path, "edit", "ci", "--requests", "0", "--expires", "never")
+    row = json.loads(keys(tmp_path, "list", "--json").stdout)["ci"]
+    assert row["limits"] == {"month_cost": 40.0}
+    assert "expires" not in row
+
+
+@pytest.mark.finding("DEF-14")
+def test_a_key_that_has_expired_is_not_found_and_can_be_extended(tmp_path: Path) -> None:
+    secret = keys(tmp_path, "add", "ci", "--expires", "2020-01-01").stdout.decode().strip()
+    assert ring(tmp_path).find(secret) is None
+    assert ring(tmp_path).find_expired(secret) is not None
+    assert ring(tmp_path).required
+    keys(tmp_path, "edit", "ci", "--expires", "90d")
+    assert ring(tmp_path).find(secret) is not None
+
+
+@pytest.mark.finding("DEF-14")
+def test_rotation_with_overlap(tmp_path: Path) -> None:
+    old = keys(tmp_path, "add", "ci").stdout.decode().strip()
+    done = keys(tmp_path, "rotate", "ci", "--overlap", "24h")
+    new = done.stdout.decode().strip()
+    assert b"the old key works until" in done.stderr
+    assert {match.name for match in map(ring(tmp_path).find, (old, new)) if match is not None} == {"ci"}
+    assert ring(tmp_path).find(old) is not None
+    keys(tmp_path, "rotate", "ci")  # without overlap all earlier ones end
+    assert [ring(tmp_path).find(old), ring(tmp_path).find(new)] == [None, None]
+
+
+@pytest.mark.finding("DEF-14")
+def test_teams_and_roles(tmp_path: Path) -> None:
+    def teams(*words: str) -> subprocess.CompletedProcess[bytes]:
+        return inside("teams", *words, PENSTOCK_DATA=str(tmp_path))
+
+    assert b"there are no teams" in teams("list").stdout
+    assert teams("add", "lab", "--month-cost", "500", "--model", "replay/*").returncode == 0
+    secret = keys(tmp_path, "add", "root", "--admin", "--team", "lab").stdout.decode().strip()
+    found = ring(tmp_path).find(secret)
+    assert found is not None
+    assert (found.key.role, found.key.team) == ("admin", "lab")
+    assert b"lab " in teams("list").stdout
+    refused = teams("remove", "lab")
+    assert refused.returncode == 2
+    assert b"has 1 keys (root)" in refused.stderr
+    keys(tmp_path, "edit", "root", "--team", "")
+    assert teams("remove", "lab").returncode == 0
+
+
+@pytest.mark.finding("DEF-14")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("keys", "add", "b", "--day-cost", "-3"), "limits.day_cost: expected a number of at least 0, found -3"),
+        (("keys", "add", "b", "--week-cost", "nan"), "limits.week_cost: expected a number of at least 0, found nan"),
+        (("keys", "edit", "a", "--total-tokens", "-1"), "limits.total_tokens: expected a number of at least 0"),
+        (("keys", "edit", "a", "--max-output", "-1"), "max_output: expected a number of at least 0"),
+        (("keys", "edit", "a"), "keys edit needs an option that says what to change"),
+        (("keys", "edit", "aa", "--note", "x"), "did you mean a?"),
+        (("keys", "edit", "a", "--expires", "soon"), "expires: expected a date"),
+        (("keys", "edit", "a", "--team", "lba"), "did you mean lab?"),
+        (("keys", "rotate", "a", "--overlap", "1y"), "expected a duration such as 90d"),
+        (("keys", "add", "a/b"), "'/' is not allowed in a name"),
+        (("teams", "add", "lab"), "there is a team 'lab' already"),
+        (("teams", "add", "b", "--day-cost", "inf"), "limits.day_cost: expected a number of at least 0"),
+        (("teams", "remove", "lba"), "did you mean lab?"),
+        (("teams", "edit", "lab"), "teams edit needs an option"),
+        (("teams", "add"), "teams add needs the name of a team"),
+    ],
+)
+def test_wrong_values_are_one_line_that_names_them(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    keys(tmp_path, "add", "a")
+    inside("teams", "add", "lab", PENSTOCK_DATA=str(tmp_path))
+    done = inside(*words, PENSTOCK_DATA=str(tmp_path))
+    assert done.returncode == 2
+    assert said in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1

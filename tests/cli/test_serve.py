@@ -20,7 +20,8 @@ ALL = "0.0.0.0"  # noqa: S104
 
 
 def said(config: GatewayConfig, **more: Any) -> str:
-    return welcome_text(config, 4480, list_models(config, {}), **{"keyed": False, **more})
+    options: dict[str, Any] = {"keyed": False, **more}
+    return welcome_text(config, 4480, list_models(config, {}), **options)
 
 
 def test_every_client_is_told_how() -> None:
@@ -52,7 +53,9 @@ def test_what_is_open_to_others_is_said() -> None:
     everywhere = GatewayConfig(serve=Serve(host=ALL))
     assert "Other machines are refused" in said(everywhere)
     assert "Other machines" not in said(everywhere, keyed=True) + said(GatewayConfig())
-    assert "whoever reaches this address can use it" in said(replace(everywhere, access=AccessTable(anonymous=True)))
+    assert "everybody who can reach this address can use it" in said(
+        replace(everywhere, access=AccessTable(anonymous=True))
+    )
     assert "recording to    tapes" in said(replace(everywhere, record=RecordTable(path="tapes")))
 
 

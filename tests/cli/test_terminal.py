@@ -8,6 +8,7 @@ import pytest
 
 from penstock._cli import terminal
 from penstock._cli.terminal import Bar, Cell, Column
+from penstock._printable_text import printable
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ from penstock._cli.terminal import Bar, Cell, Column
     [("a\nb\tc\r", "a⏎b⇥c␍"), ("\x1b[2J\x07\x9b", "\ufffd[2J\ufffd\ufffd"), ("\u202eabc", "\ufffdabc")],
 )
 def test_nothing_that_a_terminal_obeys_is_printed(text: str, shown: str) -> None:
-    assert terminal.printable(text) == shown
+    assert printable(text) == shown
 
 
 def test_truncate() -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from penstock import events as ev
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock.client import Client, MemoryCache, SqliteCache, SyncClient
 from penstock.errors import InputError, ProviderError
 from penstock.testing import Reply, Upstream, scripted
@@ -75,7 +75,7 @@ def test_streams_and_whole_answers_share_entries(first: str, protocol: str) -> N
         whole = await client.chat(*question)
         stream = client.chat_stream(*question)
         events = [event async for event in stream]
-        [turn] = fold(events)
+        [turn] = fold_all(events)
         assert whole.parts == turn.parts == known
         assert stream.cached
         assert stream.cost == 0.0

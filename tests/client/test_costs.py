@@ -113,6 +113,10 @@ def test_steps_have_their_own_prompts() -> None:
         ("gemini", "gemini-2.5-pro", Usage(300_000, 1000), 0.75 + 0.015),
         ("gemini", "gemini-2.5-flash", Usage(100, 0, extra=GEMINI), (70 * 0.3 + 30 * 1.0) / 1e6),
         ("openai", "gpt-5.4", Usage(272_001, 0), 272_001 * 5 / 1e6),
+        ("openai", "gpt-5.5", Usage(272_000, 1000, cached=72_000), (200_000 * 5 + 72_000 * 0.5 + 1000 * 30) / 1e6),
+        ("openai", "gpt-5.5", Usage(300_000, 1000, cached=100_000), (200_000 * 10 + 100_000 + 1000 * 45) / 1e6),
+        ("openai", "gpt-5.5-pro", Usage(300_000, 1000), (300_000 * 60 + 1000 * 270) / 1e6),
+        ("anthropic", "claude-sonnet-4-6", Usage(300_000, 1000), (300_000 * 3 + 1000 * 15) / 1e6),  # the whole window
         ("anthropic", "no-such-model-at-all", Usage(1, 1), None),
         ("a-provider-of-ones-own", "x", Usage(1, 1), None),
     ],

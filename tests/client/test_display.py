@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,11 @@ from penstock._client.display import build_answer_timeline, render_line
 from penstock._client.display_html import render_html
 from penstock._client.display_terminal import render_rich
 from penstock._client.timeline import Timeline, format_cost, format_seconds, format_usage, reveal_controls
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock.testing import play, scripts
 from tests.inspector.axe import serious
-from tests.inspector.conftest import BROWSERS, FLAGS, SHOTS
+from tests.inspector.conftest import SHOTS
+from tests.support.browser import chromium
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,17 +179,8 @@ def test_words_that_need_joiners_stay_as_they_are() -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip("Chromium is missing (apt-get install chromium)")
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        try:
-            yield made
-        finally:
-            made.close()
+    with chromium() as found:
+        yield found
 
 
 @pytest.mark.slow
@@ -248,8 +239,8 @@ def sample_run() -> Timeline:
 @pytest.mark.parametrize("width", [860, 390])
 @pytest.mark.parametrize(("theme", "colors"), [("light", "#fff;color:#212121"), ("dark", "#111;color:#e0e0e0")])
 def test_the_view_fits_its_page_in_any_theme(browser: Browser, theme: str, colors: str, width: int) -> None:
-    failed = build_answer_timeline(fold(play("error"))[0])
-    views = "".join(map(render_html, (sample_run(), failed, build_answer_timeline(fold(play("refusal"))[0]))))
+    failed = build_answer_timeline(fold_all(play("error"))[0])
+    views = "".join(map(render_html, (sample_run(), failed, build_answer_timeline(fold_all(play("refusal"))[0]))))
     page = browser.new_page(viewport={"width": width, "height": 700}, device_scale_factor=2)
     page.set_content(
         f"<html lang=en><title>x</title><body style='background:{colors};margin:12px'><main>{views}</main></body>"
@@ -321,7 +312,7 @@ def test_a_text_that_grows_is_cut_while_it_grows() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(scripts()) - {"agent"}))
 def test_a_packaged_answer_is_shown_whole(name: str) -> None:
-    turn = fold(play(name))[0]
+    turn = fold_all(play(name))[0]
     timeline = build_answer_timeline(turn)
     for shown in (checked(render_html(timeline)), terminal_text(timeline).replace("\n", " ")):
         words = " ".join([turn.text, turn.refusal, *(call.name for call in turn.calls)]).split()
@@ -333,10 +324,10 @@ def test_a_packaged_answer_is_shown_whole(name: str) -> None:
 
 
 def test_a_picture_is_shown_from_its_own_bytes() -> None:
-    html = render_html(build_answer_timeline(fold(play("image"))[0]))
+    html = render_html(build_answer_timeline(fold_all(play("image"))[0]))
     checked(html)
     assert html.count("<img ") == 1
-    data = next(part.data for part in fold(play("image"))[0].parts if isinstance(part, rq.File))
+    data = next(part.data for part in fold_all(play("image"))[0].parts if isinstance(part, rq.File))
     assert f'src="data:image/png;base64,{data}"' in html
 
 
@@ -380,7 +371,7 @@ def test_a_timeline_of_steps() -> None:
 
 
 def test_reasoning_is_folded() -> None:
-    html = render_html(build_answer_timeline(fold(play("reasoning"))[0]))
+    html = render_html(build_answer_timeline(fold_all(play("reasoning"))[0]))
     assert re.search(r"<details [^>]*><summary>Reasoning · \d+ characters</summary>", html)
     assert " open" not in html
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import providers
-from penstock._client.embedding_batches import MAX_PARALLEL_BATCHES
+from penstock._client.embedding_batches import MAX_PARALLEL_BATCHES, BatchLimit, find_batch_limit, split_texts
 from penstock._client.embedding_formats import EMBEDDINGS, RANKINGS, read_usage, read_vectors
 from penstock.client import SyncClient
 from penstock.errors import InputError, InvalidRequest
@@ -46,6 +46,65 @@ def test_texts_are_sent_in_batches_and_joined_in_order(count: int, size: int | N
     assert found.record is not None
     assert found.record.tries == len(sent)
     assert len([one for one in found.record.decisions if one.what == "open"]) == len(sent)
+
+
+WORDS = (
+    "the height of the water in the harbour " * 100
+)  # 801 tokens: each word is one in cl100k_base, and the last space
+# a list of texts or of lists of tokens → how many of them are in each request
+LONG: dict[str, tuple[list[Any], list[int]]] = {
+    "texts": ([WORDS] * 700, []),
+    "lists of tokens": ([[1] * 8000] * 80, [37, 37, 6]),
+    "one too long": (["a", WORDS * 400, "b"], [1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_a_request_holds_at_most_so_many_tokens(case: str) -> None:
+    texts, sizes = LONG[case]
+    with scripted(embed_by_length) as up, SyncClient(config(up.url), env={}) as client:
+        found = client.embed("openai/text-embedding-3-small", texts)
+        sent = [seen.json["input"] for seen in up.requests]
+    assert [vector[0] for vector in found.vectors] == [len(text) for text in texts]
+    assert len(sent) > 1
+    if sizes:
+        assert sorted(map(len, sent), reverse=True) == sizes
+    else:
+        assert all(len(batch) * 801 <= 300_000 for batch in sent)
+        assert len(sent) <= 4
+
+
+LIMITS: dict[str, tuple[str, str, BatchLimit]] = {
+    "openai": ("openai", "text-embedding-3-large", BatchLimit(2048, 300_000)),
+    "mistral": ("mistral", "mistral-embed", BatchLimit(512, 16_384)),
+    "voyage": ("voyage", "voyage-4", BatchLimit(1000, 320_000)),
+    "voyage lite": ("voyage", "voyage-3.5-lite", BatchLimit(1000, 1_000_000)),
+    "voyage large": ("voyage", "voyage-4-large", BatchLimit(1000, 120_000)),
+    "cohere": ("cohere", "embed-v4.0", BatchLimit(96)),
+    "gemini": ("gemini", "gemini-embedding-001", BatchLimit(100)),
+}
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_the_limits_of_vendors(case: str) -> None:
+    name, model, limit = LIMITS[case]
+    with SyncClient({"providers": {name: {"key": "k"}}}, env={}) as client:
+        assert find_batch_limit(f"{name}/{model}", client.router, None) == limit
+        assert find_batch_limit(f"{name}/{model}", client.router, 7) == BatchLimit(7, limit.tokens)
+
+
+def test_fallbacks_share_the_lowest_limits() -> None:
+    given = {
+        "providers": {"openai": {"key": "k"}, "cohere": {"key": "k"}},
+        "aliases": {"both": ["openai/text-embedding-3-small", "cohere/embed-v4.0"]},
+    }
+    with SyncClient(given, env={}) as client:
+        assert find_batch_limit("both", client.router, None) == BatchLimit(96, 300_000)
+
+
+def test_short_texts_are_not_counted() -> None:
+    assert split_texts(["a"] * 5, BatchLimit(2, 300_000)) == [["a", "a"], ["a", "a"], ["a"]]
+    assert split_texts(["\ud800"], BatchLimit(2, 300_000)) == [["\ud800"]]
 
 
 def test_only_a_few_batches_are_sent_at_once() -> None:

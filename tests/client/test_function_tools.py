@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 import enum
 import functools
+import gc
+import itertools
+import weakref
+from collections import deque
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
 import jsonschema
 import msgspec
@@ -18,8 +24,11 @@ from penstock import request as rq
 from penstock._client.docstrings import read_docstring
 from penstock._client.function_tools import FunctionTool, write_result
 from penstock._client.value_types import InvalidValue
-from penstock.client import tool
-from penstock.errors import InputError
+from penstock.client import PendingToolCall, tool
+from penstock.errors import InputError, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
 
@@ -286,3 +295,138 @@ RESULTS: dict[str, tuple[Any, list[rq.ResultPart]]] = {
 def test_results(case: str) -> None:
     value, expected = RESULTS[case]
     assert write_result(value) == expected
+
+
+# ── results that have no JSON of their own ────────────────────────────────────────────────────────
+
+
+class Plain:
+    """Its text would be an address in memory."""
+
+
+def holds_itself() -> list[Any]:
+    items: list[Any] = []
+    items.append(items)
+    return items
+
+
+def count_up() -> Iterator[int]:
+    yield from range(3)
+
+
+async def count_up_async() -> AsyncIterator[int]:
+    for number in range(3):
+        yield number
+
+
+def count_for_ever() -> Iterator[int]:
+    return itertools.count()
+
+
+async def count_for_ever_async() -> AsyncIterator[int]:
+    for number in itertools.count():
+        yield number
+
+
+@pytest.mark.parametrize(
+    ("tool", "json"),
+    [
+        (count_up, "[0,1,2]"),
+        (count_up_async, "[0,1,2]"),
+        (lambda: map(str, [1]), '["1"]'),
+        (lambda: {"rows": (one for one in "ab")}, '{"rows":["a","b"]}'),
+        (lambda: range(2), "[0,1]"),
+        (lambda: deque([1]), "[1]"),
+        (lambda: MappingProxyType({"a": None}), '{"a":null}'),
+        (lambda: PurePosixPath("/tmp/a"), '"/tmp/a"'),
+        (lambda: [None, 1.5], "[null,1.5]"),
+    ],
+)
+def test_results_that_become_json(tool: Any, json: str) -> None:
+    (part,) = asyncio.run(FunctionTool(tool, name="tool").run({}))
+    assert isinstance(part, rq.Json)
+    assert part.json == json
+
+
+@pytest.mark.parametrize(
+    ("tool", "message"),
+    [
+        (lambda: float("nan"), "NaN or Infinity"),
+        (lambda: {"rows": [1.0, float("inf")]}, "NaN or Infinity"),
+        (lambda: (one for one in [float("-inf")]), "NaN or Infinity"),
+        (Plain, "an object of type Plain; return text, a dict"),
+        (lambda: {"a": [Plain()]}, "an object of type Plain; return text, a dict"),
+        (lambda: ValueError("x"), "an object of type ValueError"),
+        (holds_itself, "holds itself"),
+        (count_for_ever, "more than 10000 items"),
+        (count_for_ever_async, "more than 10000 items"),
+        (lambda: {(1, 2): 3}, "has no JSON"),
+    ],
+)
+def test_results_without_json_are_errors_for_the_model(tool: Any, message: str) -> None:
+    with pytest.raises(ToolError, match=message):
+        asyncio.run(FunctionTool(tool, name="tool").run({}))
+
+
+def test_an_answer_of_the_programs_without_json_is_refused() -> None:
+    with pytest.raises(InputError, match=r"answer: .* NaN"):
+        PendingToolCall("1", "f", {}).answer(float("nan"))
+
+
+# ── descriptions are kept ─────────────────────────────────────────────────────────────────────────
+
+
+def test_the_description_of_a_function_is_made_once() -> None:
+    def find(word: str, limit: int = 3) -> str:
+        """Finds a word."""
+        return word * limit
+
+    first, second = FunctionTool(find), FunctionTool(find, timeout=3)
+    assert first.definition.schema is second.definition.schema
+    assert FunctionTool(find, name="look").definition.name == "look"
+    assert FunctionTool(find, description="Looks.").definition.description == "Looks."
+    assert FunctionTool(find).definition.description == "Finds a word."
+
+
+def test_a_function_that_changes_is_described_anew() -> None:
+    def find(word: str, limit: int = 1, *, deep: bool = True) -> str:
+        """Finds a word."""
+        return word * limit * deep
+
+    def properties() -> Any:
+        schema = FunctionTool(find).definition.schema
+        return schema["properties"] if schema else {}
+
+    assert properties()["limit"] == {"type": "integer", "default": 1}
+    find.__defaults__ = (True,)
+    assert properties()["limit"] == {"type": "integer", "default": True}
+    find.__kwdefaults__ = {"deep": False}
+    assert properties()["deep"]["default"] is False
+    find.__annotations__["limit"] = str
+    assert properties()["limit"]["type"] == "string"
+    find.__doc__ = "Looks for a word."
+    assert FunctionTool(find).definition.description == "Looks for a word."
+
+
+def test_a_description_does_not_keep_its_function() -> None:
+    class Shelf:
+        tools: tuple[Any, ...] = ()
+
+    def make() -> tuple[weakref.ref[Any], weakref.ref[Any]]:
+        shelf = Shelf()
+
+        def plain(word: str = "") -> str:
+            return word
+
+        def bound(word: str, of: Any = shelf) -> str:
+            return f"{word}{of}"
+
+        shelf.tools = (bound,)
+        assert FunctionTool(plain).definition.schema is not None
+        assert FunctionTool(bound).definition.schema is not None
+        return weakref.ref(plain), weakref.ref(bound)
+
+    plain, bound = make()
+    gc.collect()
+    assert plain() is None
+    assert bound() is None

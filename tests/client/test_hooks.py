@@ -72,7 +72,7 @@ def test_hooks_of_a_call(how: str, stream: bool) -> None:
         assert "".join(event.text for event in events if isinstance(event, ev.TextDelta)) == answer.text
         assert [one.what for one in listener.of("on_decision")] == ["route", "open"]
         report = listener.report
-        assert report.request is request
+        assert report.request == request
         assert report.answer == answer
         assert report.error is None
         assert (report.provider, report.model, report.cached) == ("openai", "gpt-4o", False)

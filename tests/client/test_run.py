@@ -11,7 +11,7 @@ import pytest
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._grammar import Guard
 from penstock.client import PendingToolCall, tool
 from penstock.errors import InputError, NetworkError, ProviderError, ToolError
@@ -71,7 +71,7 @@ def test_events_are_one_lawful_turn_numbered_over_steps() -> None:
         assert [type(event) for event in found].count(ev.Start) == 1
         assert [event.number for event in found if isinstance(event, ev.Step)] == [2]
         assert isinstance(found[-1], ev.Finish)
-        (turn,) = fold(found)
+        (turn,) = fold_all(found)
         assert turn.text == "Let me see.It is warm."
         assert turn.calls == []  # nobody may run them again
         usage = [(one.step, one.input, one.output) for one in found if isinstance(one, ev.Usage)]

@@ -14,7 +14,7 @@ import pytest
 
 from penstock import request as rq
 from penstock.client import McpServer
-from penstock.errors import MissingExtra, NetworkError
+from penstock.errors import InputError, McpServerError, MissingExtra, NetworkError
 from penstock.testing import Reply
 from tests.client.run_setup import call, finish, model_of, play_agent, reply, result_text, sent_results, staged, text
 
@@ -162,9 +162,58 @@ def test_a_server_that_does_not_start_is_named() -> None:
             McpServer.http("http://127.0.0.1:1/mcp", name="broken"),
         ]
         for server in broken:
-            with pytest.raises(NetworkError, match="the MCP server 'broken' cannot be used"):
+            with pytest.raises(NetworkError, match="the MCP server 'broken' cannot be used") as caught:
                 await finish(client.run(MODEL, "?", tools=[server]))
+            assert isinstance(caught.value, McpServerError)
+            assert caught.value.server == "broken"
         assert up.requests == []
+
+    staged(scene, play_agent("chat"))
+
+
+def small_server(name: str) -> McpServer:
+    """A server with the tools `find`, which says who found it, and `crash`, which ends the program."""
+    code = (
+        "import os, sys; from mcp.server import MCPServer; server = MCPServer('small', log_level='ERROR')\n"
+        "@server.tool()\ndef find() -> str:\n    return 'found by ' + sys.argv[1]\n"
+        "@server.tool()\ndef crash() -> str:\n    os._exit(3)\n"
+        "server.run('stdio')\n"
+    )
+    return McpServer.stdio(sys.executable, "-c", code, name, name=name, only=["find", "crash"])
+
+
+def test_names_that_two_servers_share_have_the_prefix_in_both() -> None:
+    async def scene(up: Upstream, client: Client) -> None:
+        run = await client.run(MODEL, "?", tools=[small_server("a"), small_server("b/c")])
+        names = [one["function"]["name"] for one in up.requests[0].json["tools"]]
+        assert names == ["a_find", "a_crash", "b_c_find", "b_c_crash"]
+        assert "found by b/c" in result_text(run.steps[0].results[0])
+        with pytest.raises(InputError, match=r"two have the name 'a_find', one of the server 'a'; McpServer\(name=…\)"):
+            await finish(client.run(MODEL, "?", tools=[small_server("a"), small_server("a")]))
+
+    staged(scene, reply("chat", call("b_c_find")), reply("chat", *text("done")))
+
+
+def test_a_server_that_breaks_off_during_a_call_is_named() -> None:
+    async def scene(_: Upstream, client: Client) -> None:
+        async with asyncio.timeout(LIMIT):
+            run = await client.run(MODEL, "?", tools=[small_server("small")])
+        for step in run.steps[:2]:
+            (result,) = step.results
+            assert result.failed
+            assert "the MCP server 'small' cannot be used" in result_text(result)
+        assert run.output == "done"
+
+    staged(scene, reply("chat", call("crash")), reply("chat", call("find", id="call_2")), reply("chat", *text("done")))
+
+
+def test_a_server_that_says_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock._client.mcp_servers._CONNECT_SECONDS", 0.5)
+
+    async def scene(_: Upstream, client: Client) -> None:
+        silent = McpServer.stdio(sys.executable, "-c", "import sys; sys.stdin.read()", name="silent")
+        with pytest.raises(McpServerError, match=r"'silent' cannot be used: it did not answer within 0\.5 seconds"):
+            await finish(client.run(MODEL, "?", tools=[silent]))
 
     staged(scene, play_agent("chat"))
 

@@ -15,7 +15,7 @@ from penstock import events as ev
 from penstock import request as rq
 from penstock._bridge import bridge, parser
 from penstock._engines.config import Account, Config
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._framing import WRITERS
 from penstock._messages.request_codecs import reader
 from penstock.client import Client, tool
@@ -120,7 +120,7 @@ def decode(protocol: str, data: bytes) -> rq.Turn:
     found: list[Any] = [json.loads(line) for line in lines]
     assert [one["type"] for one in found].count("start") == 1
     assert found[-1]["type"] == "finish", found[-1]
-    return fold([msgspec.convert(one, ev.AnyEvent) for one in found])[0]
+    return fold_all([msgspec.convert(one, ev.AnyEvent) for one in found])[0]
 
 
 @pytest.mark.parametrize("provider", ["chat", "anthropic", "gemini"])

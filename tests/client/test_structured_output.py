@@ -132,28 +132,6 @@ def test_the_way_is_chosen_from_data(case: str) -> None:
 # ── strict schemas ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
-@pytest.mark.parametrize("kind", [City, CityModel, CityStruct, CityDict, CITY_SCHEMA], ids=str)
-def test_strict_schemas_close_every_object(kind: Any, dialect: Literal["openai", "anthropic"]) -> None:
-    strict = tighten_schema(OutputType(kind).schema, dialect)
-    jsonschema.Draft202012Validator.check_schema(strict)
-    jsonschema.validate(msgspec.json.decode(GOOD), {**strict, "required": ["name", "people"]})
-    objects = [strict, *(one for one in strict.get("$defs", {}).values() if one.get("type") == "object")]
-    for one in objects:
-        assert one["additionalProperties"] is False
-        assert one["required"] == list(one["properties"])
-    assert "default" not in str(strict)
-    assert "minLength" not in [key for one in strict["properties"].values() for key in one]
-
-
-def test_what_a_vendor_does_not_support_is_described() -> None:
-    strict = tighten_schema(CITY_SCHEMA, "openai")
-    assert strict["properties"]["name"]["description"] == "(minLength: 2)"
-    ranged = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}, "required": ["a"]}
-    assert tighten_schema(ranged, "openai")["properties"]["a"] == {"type": "integer", "minimum": 1}
-    assert tighten_schema(ranged, "anthropic")["properties"]["a"] == {"type": "integer", "description": "(minimum: 1)"}
-
-
 @dataclass
 class Tree:
     name: str
@@ -176,7 +154,8 @@ def test_schemas_without_a_strict_form(case: str) -> None:
     form = plan.prepare(rq.Request("m")).settings.format
     assert form is not None
     assert (form.strict, form.schema) == (False, kind.schema)  # sent as it is, not strict
-    assert OutputPlan(kind, OutputFormat(way="schema", dialect="anthropic"), "claude", tools={}).way == "tool"
+    strict = OutputFormat(way="schema", dialect="anthropic", strict_only=True)
+    assert OutputPlan(kind, strict, "claude", tools={}).way == "tool"
 
 
 def test_a_recursive_type() -> None:

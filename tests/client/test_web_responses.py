@@ -92,6 +92,28 @@ def test_a_stream_in_any_protocol(framework: str, protocol: str) -> None:
         assert b"penstock" in found.content
 
 
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ({"x-trace": "7\r\nset-cookie: a=b"}, "headers=: the value of 'x-trace' has a line break at position 2"),
+        ({"x-trace": "7\x00"}, "headers=: the value of 'x-trace' has a control character at position 2"),
+        ({"x-trace\r\nset-cookie": "7"}, "headers=: .* is not a header name"),
+        ({"x trace": "7"}, "headers=: 'x trace' is not a header name"),
+        ({"": "7"}, "headers=: '' is not a header name"),
+        ({"Content-Length": "7"}, "headers=: the header 'Content-Length' is set by the HTTP library"),
+    ],
+)
+def test_headers_that_are_not_valid_are_refused(headers: dict[str, str], message: str) -> None:
+    source: Any
+    for source in (InputError("no such model"), None):  # the headers are checked before the source is used
+        with pytest.raises(InputError, match=message):
+            starlette_response(source, headers=headers)
+        with pytest.raises(InputError, match=message):
+            asyncio.run(django_response(source, headers=headers))
+        with pytest.raises(InputError, match=message):
+            sync_django_response(source, headers=headers)
+
+
 @each_framework
 def test_further_headers_are_sent(framework: str) -> None:
     with asking(framework, TEXT, headers={"x-trace": "7", "cache-control": "no-store"}) as (url, _):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock._engines.router import Router
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._http.request_options import RequestOptions
 from penstock._replay import play
 from penstock.request import Message, Request, Text
@@ -76,7 +76,7 @@ async def events(reply: ModelReply) -> list[AnyEvent]:
 
 
 async def turn(reply: ModelReply) -> Turn:
-    return fold(await events(reply))[0]
+    return fold_all(await events(reply))[0]
 
 
 def quick(**more: Any) -> RequestOptions:

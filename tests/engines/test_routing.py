@@ -33,15 +33,15 @@ BUSY = Reply.error("openai-chat", 503, "busy")
 
 def circuit_states(circuits: CircuitBreakers) -> dict[CircuitKey, str]:
     """The state of each stored circuit: `closed` after a few failures, `open`, or `trying`."""
-    now = circuits._clock()
+    now = circuits._clock()  # pyright: ignore[reportPrivateUsage]
 
     def describe(circuit: Any) -> str:
         if not circuit.opened:
             return "closed"
-        ends = circuit.opened_at + circuits._period(circuit, alternative=False)
+        ends = circuit.opened_at + circuits._period(circuit, alternative=False)  # pyright: ignore[reportPrivateUsage]
         return "open" if ends > now else "trying"
 
-    return {key: describe(circuit) for key, circuit in circuits._circuits.items()}
+    return {key: describe(circuit) for key, circuit in circuits._circuits.items()}  # pyright: ignore[reportPrivateUsage]
 
 
 def models_of(names: str) -> Request:
@@ -59,7 +59,7 @@ def test_the_next_provider_is_asked_and_the_record_says_why(caplog: pytest.LogCa
         bad, good = Upstream(BUSY), Upstream(Reply.of("anthropic", play("text")))
         async with bad, good:
             way = router({"openai": bad, "anthropic": good}, fallbacks={"openai/gpt-4o": ["anthropic/claude-x"]})
-            way._on_decision = seen.append
+            way.add_observer(seen.append)
             reply = await way.open(asking(), options=quick())
             got = await events(reply)
             assert sum(isinstance(event, Start) for event in got) == 1
@@ -111,7 +111,7 @@ def test_a_wait_that_is_asked_for_is_kept() -> None:
     async def scene() -> None:
         async with Upstream(Reply.rate_limit("openai-chat", retry_after=3), GOOD) as up:
             way = router(up)
-            way._sleep = sleep
+            way._sleep = sleep  # pyright: ignore[reportPrivateUsage]
             assert (await turn(await way.open(asking(), options=quick()))).text
             up.script(Reply.rate_limit("openai-chat", retry_after=600))
             with pytest.raises(RateLimited) as found:
@@ -254,7 +254,7 @@ def test_without_an_alternative_a_circuit_begins_with_a_second() -> None:
     circuits = CircuitBreakers(lambda: now[0], BreakerPolicy(failures=2, cool=10))
     circuits.record_failure(A, "server")
     circuits.record_failure(A, "server")
-    waits = []
+    waits: list[float] = []
     for _ in range(6):
         waits.append(circuits.closed_for(A))
         now[0] += waits[-1]

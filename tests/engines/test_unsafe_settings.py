@@ -36,8 +36,8 @@ SETTINGS = {
     'fields = { headers = { "a b" = "c" } }': "fields.headers: 'a b' is not a header name",
     'fields = { headers = { a = "sk-secret\\nc" } }': "fields.headers: the value of 'a' has a line break",
     'options = { headers = { a = "sk-secret\\nc" } }': "headers: the value of 'a' has a line break at position 10",
-    'options = { headers = { "Content-Length" = "0" } }': "the header 'Content-Length' is set by the HTTP client",
-    'options = { headers = { "transfer-encoding" = "chunked" } }': "'transfer-encoding' is set by the HTTP client",
+    'options = { headers = { "Content-Length" = "0" } }': "the header 'Content-Length' is set by the HTTP library",
+    'options = { headers = { "transfer-encoding" = "chunked" } }': "'transfer-encoding' is set by the HTTP library",
     'options = { proxy = "http://user:sk-secret@x\\r\\n:1" }': "proxy has a line break",
 }
 

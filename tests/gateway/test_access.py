@@ -192,7 +192,7 @@ def test_a_variable_that_is_not_set_is_an_error_at_once() -> None:
 
 
 def test_without_keys_only_this_machine_is_served() -> None:
-    everywhere: dict[str, Any] = {"host": "0.0.0.0"}  # noqa: S104
+    everywhere: dict[str, Any] = {"host": "0.0.0.0", "trusted_proxies": ()}  # noqa: S104
     access(**everywhere).admit(scope())
     access(**everywhere).admit(scope(client="::1"))
     access(**everywhere).admit(scope(client="::ffff:127.0.0.1"))
@@ -211,11 +211,11 @@ PROXIED: list[dict[str, Any]] = [
 @pytest.mark.parametrize("sign", PROXIED, ids=str)
 def test_a_request_through_a_proxy_is_not_local(sign: dict[str, Any]) -> None:
     """The proxy connects from this machine for somebody who may be anywhere."""
-    door = access(hosts=["gw.example.com"])
+    door = access(hosts=["gw.example.com"], trusted_proxies=())
     assert door.admit(scope()).sees == "all"
     assert refusal(door, scope(**sign)) == (401, "invalid_api_key")
     with pytest.raises(Refusal):
-        access(keys=KEYS, hosts=["gw.example.com"]).admit_metrics(scope(**sign))
+        access(keys=KEYS, hosts=["gw.example.com"], trusted_proxies=()).admit_metrics(scope(**sign))
 
 
 @pytest.mark.finding("SEC-5")
@@ -236,7 +236,7 @@ def test_nobody_is_local_behind_a_declared_proxy() -> None:
 
 @pytest.mark.parametrize(("metrics", "near", "far"), [("local", 200, 401), ("open", 200, 200), ("key", 401, 401)])
 def test_who_sees_the_metrics(metrics: Any, near: int, far: int) -> None:
-    door = access(host="0.0.0.0", keys=KEYS, metrics=metrics)  # noqa: S104
+    door = access(host="0.0.0.0", keys=KEYS, metrics=metrics, trusted_proxies=())  # noqa: S104
 
     def status(**given: Any) -> int:
         try:
@@ -273,3 +273,62 @@ def test_a_gateway_key_is_never_forwarded() -> None:
 
 def test_own_keys_are_not_forwarded_unless_said() -> None:
     assert access().admit(scope(x_api_key="sk-mine")) == Caller(sees="all")
+
+
+# ── trusted proxies ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.row("Q3")
+@pytest.mark.parametrize(
+    "table",
+    [{"keys": KEYS}, {"host": "192.0.2.1"}, {"hosts": ["gw.example.com"]}],
+    ids=["keys", "host", "name"],
+)
+def test_with_keys_or_a_public_name_nobody_is_local_until_the_proxies_are_named(table: dict[str, Any]) -> None:
+    """A proxy on this machine may leave no sign of the client."""
+    given = scope(method="GET")
+    with pytest.raises(Refusal):
+        access(**table).admit_metrics(given)
+    access(**table, trusted_proxies=()).admit_metrics(given)
+    access(**table, trusted_proxies=("10.0.0.0/8",)).admit_metrics(given)
+    with pytest.raises(Refusal):
+        access(**table, trusted_proxies=("127.0.0.0/8",)).admit_metrics(given)
+    with pytest.raises(Refusal):
+        access(**table, trusted_proxies=(), proxy=True).admit_metrics(given)
+    access().admit_metrics(given)
+
+
+FORWARDED: list[tuple[str, dict[str, str], str]] = [
+    ("192.0.2.7", {"x_forwarded_for": "203.0.113.5"}, "192.0.2.7"),  # anybody may write that
+    ("10.0.0.1", {}, "10.0.0.1"),
+    ("10.0.0.1", {"x_forwarded_for": "203.0.113.5"}, "203.0.113.5"),
+    ("::ffff:10.0.0.1", {"x_forwarded_for": "203.0.113.5"}, "203.0.113.5"),
+    ("10.0.0.1", {"x_forwarded_for": "1.1.1.1, 203.0.113.5, 10.0.0.2"}, "203.0.113.5"),  # the client wrote the first
+    ("10.0.0.1", {"x_forwarded_for": "203.0.113.5:4711"}, "203.0.113.5"),
+    ("10.0.0.1", {"x_forwarded_for": "[2001:db8::1]:4711"}, "2001:db8::1"),
+    ("10.0.0.1", {"x_forwarded_for": "203.0.113.5, unknown"}, "10.0.0.1"),
+    ("10.0.0.1", {"x_forwarded_for": "10.0.0.9"}, "10.0.0.1"),
+    ("10.0.0.1", {"x_forwarded_for": ", ,"}, "10.0.0.1"),
+    ("10.0.0.1", {"forwarded": 'for=1.1.1.1, for="[2001:db8::1]:47";proto=https;by=10.0.0.1'}, "2001:db8::1"),
+    ("10.0.0.1", {"forwarded": "proto=https;For=203.0.113.5"}, "203.0.113.5"),
+    ("10.0.0.1", {"forwarded": "for=203.0.113.5", "x_forwarded_for": "203.0.113.5"}, "203.0.113.5"),
+    ("10.0.0.1", {"forwarded": "for=1.1.1.1", "x_forwarded_for": "203.0.113.5"}, "10.0.0.1"),
+    ("10.0.0.1", {"x_forwarded_for": "1.1.1.1," * 5000 + "203.0.113.5"}, "203.0.113.5"),
+]
+
+
+@pytest.mark.row("Q3")
+@pytest.mark.parametrize(("peer", "headers", "client"), FORWARDED, ids=[str(i) for i in range(len(FORWARDED))])
+def test_forwarded_addresses_are_believed_from_trusted_proxies_only(
+    peer: str, headers: dict[str, str], client: str
+) -> None:
+    door = access(keys=KEYS, trusted_proxies=("10.0.0.0/8",))
+    assert door.client_address(scope(client=peer, **headers)) == client
+    assert access(keys=KEYS).client_address(scope(client=peer, **headers)) == peer
+
+
+def test_a_client_behind_a_trusted_proxy_is_never_local() -> None:
+    door = access(trusted_proxies=("127.0.0.1",))
+    assert refusal(door, scope()) == (401, "invalid_api_key")
+    assert refusal(door, scope(x_forwarded_for="127.0.0.1")) == (401, "invalid_api_key")
+    assert access(trusted_proxies=()).admit(scope()).sees == "all"

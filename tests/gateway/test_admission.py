@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from penstock._gateway.app import App
-from penstock._gateway.callers import ANONYMOUS, Caller, Refusal
+from penstock._gateway.callers import ANONYMOUS, Caller
 from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable, Key, Limit, Serve, StateTable
 from penstock._gateway.keys import hash_key
-from penstock._gateway.limits import CallerLimits
+from penstock._gateway.limits import rules_of
 from penstock._http.header_fields import UNIQUE_HEADERS, read_headers, repeated_header
 from penstock._input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
 from penstock._inspector.app import Inspector
@@ -21,7 +21,7 @@ from tests.gateway.gateway_thread import Running
 from tests.gateway.raw_upstream import exchange, request, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 KEY = "pk-one-11111111"
 KEYED = (b"x-penstock-key", KEY.encode())
@@ -30,14 +30,14 @@ EVIL = b"evil.example"
 
 
 @contextmanager
-def gateway(*, inspected: bool = False, **more: Any) -> Iterator[str]:
+def gateway(*, inspected: bool = False, **more: Any) -> Generator[str]:
     """The address of a gateway with one key, that plays packaged streams."""
     given: dict[str, Any] = {"keys": {"one": Key(hash=hash_key(KEY))}, **more}
     config = GatewayConfig(
         journal=JournalTable(path="memory"), state=StateTable(path="memory"), serve=Serve(pace=0.0), **given
     )
     app: Any = App(config, env={})
-    made = Running(app)
+    made: Any = Running(app)
     if inspected:
         made._server.config.app = Inspector(app)
     with made as running:
@@ -130,8 +130,11 @@ def test_who_asks_comes_before_what_is_asked(keyed: str, case: str, path: str) -
 
 @pytest.mark.finding("SEC-2")
 def test_what_needs_no_key_is_served_as_before(keyed: str) -> None:
-    for path in (b"/healthz", b"/readyz", b"/", b"/metrics"):
+    for path in (b"/healthz", b"/readyz", b"/"):
         assert status_of(exchange(keyed, request(path, method=b"GET"))) == 200
+    assert status_of(exchange(keyed, request(b"/metrics", method=b"GET"))) == 401  # a proxy may be on this machine
+    with gateway(access=AccessTable(trusted_proxies=())) as url:
+        assert status_of(exchange(url, request(b"/metrics", method=b"GET"))) == 200
     assert status_of(exchange(keyed, request(b"/healthz", method=b"GET", host=EVIL))) == 200
     assert status_of(exchange(keyed, request(b"/", method=b"GET", host=EVIL))) == 403
     wish = ((b"access-control-request-method", b"POST"), (b"access-control-request-headers", b"x-api-key, x-b"))
@@ -264,9 +267,8 @@ def test_a_second_secret_gives_no_second_limit() -> None:
 
 @pytest.mark.finding("SEC-8")
 def test_who_has_no_key_is_told_apart_by_the_provider_key() -> None:
-    limits = CallerLimits(lambda: 1e9)
     one, two = (Caller(tenant=f"{ANONYMOUS}:{name}", secret=name, limits=Limit(requests=1)) for name in "ab")
-    limits.take_slot(one)
-    limits.take_slot(two)
-    with pytest.raises(Refusal):
-        limits.take_slot(one)
+    assert [[rule.scope for rule in rules_of(who)] for who in (one, two)] == [
+        ["caller:anonymous:a"],
+        ["caller:anonymous:b"],
+    ]

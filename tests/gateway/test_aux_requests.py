@@ -82,7 +82,7 @@ def test_a_call_leaves_a_row(both: tuple[Running, Upstream], path: str, body: An
 def test_calls_are_counted_apart_from_turns(both: tuple[Running, Upstream]) -> None:
     running, _ = both
     post(f"{running.url}/v1/embeddings", json={**EMBED, "model": "openai-chat/counted"})
-    page = get(f"{running.url}/metrics").content
+    page = get(f"{running.url}/metrics", headers=AUTH).content
     assert figure(page, "penstock_calls_total", operation="embeddings", model="counted", status="finish") == 1
     assert figure(page, "penstock_tokens_total", model="counted", kind="input") == 7
     assert figure(page, "penstock_turns_total", model="counted") == 0
@@ -130,7 +130,7 @@ def test_whoever_is_not_let_in_is_in_the_journal() -> None:
         ]  # fmt: skip
         assert post(f"{running.url}/v1/embeddings", json=EMBED).status_code == 401
         assert (running.rows()[0].route, running.rows()[0].http) == ("/v1/embeddings", 401)
-        page = get(f"{running.url}/metrics").content
+        page = get(f"{running.url}/metrics", headers=AUTH).content
         assert figure(page, "penstock_refused_total", status="401", reason="invalid_api_key") == 2
         assert figure(page, "penstock_refused_total", status="413") == 1
         assert up.requests == []
@@ -144,7 +144,7 @@ def test_a_flood_of_refusals_is_a_handful_of_rows() -> None:
             post(f"{running.url}/v1/chat/completions", json=chat)
         for _ in range(MAX_CALLER_ROWS + 9):
             post(f"{running.url}/v1/chat/completions", json=chat, headers=AUTH)
-        page = get(f"{running.url}/metrics").content
+        page = get(f"{running.url}/metrics", headers=AUTH).content
         assert figure(page, "penstock_refused_total", status="401") == 20
         assert figure(page, "penstock_refused_total", status="429") == MAX_CALLER_ROWS + 7
         assert len(running.rows()) == MAX_ANONYMOUS_ROWS + 2 + MAX_CALLER_ROWS

@@ -42,7 +42,7 @@ def make_app(engine: Config) -> App:
 @pytest.fixture(scope="module")
 def gateways() -> Iterator[tuple[Running, Running]]:
     """Gateway A, and gateway B behind it."""
-    names: dict[str, str | list[str]] = {name: f"replay/{name}" for name in SCRIPTS}
+    names: dict[str, Any] = {name: f"replay/{name}" for name in SCRIPTS}
     with Running(make_app(Config(aliases=names))) as second:
         accounts = {
             name: Account(key="sk-second", models=SCRIPTS, **{**row, "base_url": row["base_url"].format(second.url)})

@@ -37,7 +37,19 @@ WRONG = [
     ("providers.a.base_url = 3", ":1: providers.a.base_url: expected str, found int"),
     ("providers = { a = { base_url = 'http://x' }, b = { base_url = 3 } }", ":1: providers.b.base_url: expected str"),
     ("[providers.nobody]\nkey = 'k'", ":1: providers.nobody: unknown provider 'nobody'"),
-    ("[aliases]\nfast = 3", ":2: aliases.fast: expected str | array, found int"),
+    ("[aliases]\nfast = 3", ":2: aliases.fast: expected str | object | array, found int"),
+    ("[aliases.fast]\ntargets = []", ":1: aliases.fast: targets: expected at least one model, found none"),
+    ("[aliases.fast]\ntargets = ['a/b']\nstrategy = 'fast'", ":3: aliases.fast.strategy: invalid enum value 'fast'; kn"),
+    ("[aliases.fast]\ntargets = ['a/b']\nstick = true", ":3: aliases.fast.stick: no such key; did you mean sticky?"),
+    ("[access]\n# a\ntrusted_proxies = ['10.0.0.7', '10.0.0.300/8']", ":3: access.trusted_proxies: [1]: expected an address"),
+    (
+        "[access]\ntrusted_proxies = ['10.1.2.3/8']",
+        ":2: access.trusted_proxies: [0]: expected a network without bits of a host, found '10.1.2.3/8': write 10.0.0.0/8",
+    ),
+    ("access.trusted_proxies = ['']", ":1: access.trusted_proxies: [0]: expected an address such as 10.0.0.7"),
+    ("[options]\nno_proxy = ['a.example', '10.0.0.0/33']", ":1: options: request options: no_proxy[1]: expected a host or a network"),
+    ("[providers.openai]\noptions = { no_proxy = 'h,a/b' }", ":2: providers.openai.options: request options: no_proxy[1]: "),
+    ("[providers.openai]\nkey_file = ['/a', 'b']", ":1: providers.openai: key_file[1]: expected an absolute path"),
     ("[options]\nproxy = 'ftp://x'", ":1: options: "),
     ("[options]\ntimeouts = { total = 0 }", ":1: options: "),
     ("[providers.openai]\noptions = { verify = 1 }", ":2: providers.openai.options: "),
@@ -140,6 +152,30 @@ _VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3).map(lambda rows: "[\n" + ",\n".join(map(str, rows)) + "\n]"),
     max_leaves=4,
 )
+
+
+@pytest.mark.row("Q1")
+def test_addresses_of_stores_come_from_the_file_or_the_environment_and_are_not_shown(tmp_path: Path) -> None:
+    env = {"PENSTOCK_DATA": str(tmp_path), "PENSTOCK_CONFIG": str(tmp_path / "penstock.toml")}
+    file = tmp_path / "penstock.toml"
+    file.write_text('[stores]\npostgres = "postgresql://me:hunter2@db/penstock"\nkeys_hold = 5.0\n')
+    more = {"PENSTOCK_POSTGRES_URL": "postgresql://other@db/x", "PENSTOCK_REDIS_URL": "redis://:hunter2@cache/0"}
+    stores = load_config(None, env | more).stores
+    assert (stores.postgres, stores.redis, stores.keys_hold) == (
+        "postgresql://me:hunter2@db/penstock",
+        "redis://:hunter2@cache/0",
+        5.0,
+    )
+    assert "hunter2" not in repr(stores)
+    for wrong in ("PENSTOCK_POSTGRES_URL", "PENSTOCK_REDIS_URL"):
+        file.write_text("")
+        with pytest.raises(InputError, match=wrong) as caught:
+            load_config(None, env | {wrong: "mysql://me:hunter2@db/x"})
+        assert "hunter2" not in str(caught.value)
+    file.write_text('[stores]\nredis = "http://me:hunter2@db/x"\n')
+    with pytest.raises(InputError, match=r"penstock.toml:\d: stores") as caught:
+        load_config(None, env)
+    assert "hunter2" not in str(caught.value)
 
 
 @given(st.dictionaries(_NAMES, st.dictionaries(_NAMES, _VALUES, max_size=3), max_size=4))

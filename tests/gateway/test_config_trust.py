@@ -44,15 +44,17 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no links a
 # What the setting decides, by its place in the file. Whoever adds a setting adds it here, or finds it refused.
 SENSITIVE = {
     "where a key, or a text, goes": (
-        "providers.*.key", "providers.*.env", "providers.*.base_url", "providers.*.like", "providers.*.settings.*",
+        "providers.*.key", "providers.*.key_file", "providers.*.keys", "providers.*.env", "providers.*.base_url", "providers.*.like", "providers.*.settings.*",
         "providers.*.fields.*", "options.headers.*", "options.extra_body.*", "options.proxy", "options.no_proxy",
         "options.ca_bundle", "options.client_certificate.cert", "options.client_certificate.key",
         "options.client_certificate.passphrase", "options.verify_ssl", "options.key",
     ),
     "who may connect": (
+        "serve.tls_cert", "serve.tls_key",
         "serve.host", "keys", "keys.*.hash", "keys.*.env", "keys.*.models", "keys.*.tenant", "keys.*.inspect",
-        "keys.*.note", "keys.*.created", "access.hosts", "access.origins", "access.keys", "access.keys_file",
-        "access.anonymous", "access.proxy", "access.metrics",
+        "keys.*.note", "keys.*.created", "keys.*.team", "keys.*.role", "keys.*.max_output", "keys.*.expires",
+        "keys.*.previous", "teams.*.models", "teams.*.note", "teams.*.created", "organisation.models", "access.hosts", "access.origins", "access.keys", "access.keys_file",
+        "access.anonymous", "access.proxy", "access.trusted_proxies", "access.metrics",
     ),
     "what this machine fetches, and whether content is logged": (
         "fetch.requests", "fetch.streams", "fetch.size", "fetch.seconds", "fetch.redirects", "fetch.files",
@@ -61,6 +63,15 @@ SENSITIVE = {
     "where data is written, and how long it is kept": (
         "journal.path", "journal.days", "journal.size", "record.path", "record.size", "record.total", "record.days",
         "state.path", "state.hours", "state.size",
+    ),
+    "which servers hold keys, limits and data": (
+        "stores.postgres", "stores.postgres_connections", "stores.postgres_timeout", "stores.redis", "stores.redis_timeout",
+        "stores.outage",
+        "stores.limits",
+        "stores.keys_hold",
+    ),
+    "which streams and answers are kept, and for whom": (
+        "resume.enabled", "resume.background_on_disconnect", "cache.aliases", "cache.keys", "cache.shared", "cache.path",
     ),
 }  # fmt: skip
 
@@ -91,7 +102,8 @@ def test_every_setting_is_either_harmless_or_known_to_be_sensitive() -> None:
     """A new setting is refused, and this test asks what it decides."""
     known = {tuple(path.split(".")) for paths in SENSITIVE.values() for path in paths}
     known |= {(*("providers", ANY), *path) for path in known if path[0] == "options"}
-    known |= {("keys", ANY, "limits", *path[1:]) for path in HARMLESS if path[0] == "limits"}
+    for table in (("keys", ANY), ("teams", ANY), ("organisation",)):
+        known |= {(*table, "limits", *path[1:]) for path in HARMLESS if path[0] == "limits"}
     assert set(EVERY) - HARMLESS - known == set()
     assert not known & HARMLESS
     assert set(EVERY) >= HARMLESS, "a harmless setting that does not exist"

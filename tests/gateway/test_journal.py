@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 import pytest
@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from penstock._gateway.config import GatewayConfig, JournalTable
 from penstock._gateway.journal import Journal
-from penstock._gateway.limits import CallerLimits
 from penstock._gateway.telemetry import Telemetry
 from penstock._store.journal import TRIM_INTERVAL, JournalEntry, JournalStore
 from penstock._store.journal_queries import JournalHistory
+from penstock._store.limit_store import LimitRule
 from penstock._store.sqlite import IN_MEMORY, connect
 from tests.gateway.loopback_server import START_LIMIT
 
@@ -30,11 +30,12 @@ NOW = time.time()
 
 def row(**more: Any) -> JournalEntry:
     given: dict[str, Any] = {"time": NOW, "key": "k", "provider": "openai", "model": "m", "finish": "stop"}
-    return JournalEntry(**{**given, "input": 10, "output": 5, "cost": 0.5, "ttft": 0.1, "duration": 1.0, **more})
+    given |= {"input": 10, "output": 5, "cost": 0.5, "ttft": 0.1, "duration": 1.0, **more}
+    return JournalEntry(**given)
 
 
 def rows_of(journal: Journal) -> JournalStore:
-    assert journal.rows is not None
+    assert isinstance(journal.rows, JournalStore)
     journal.flush()
     return journal.rows
 
@@ -83,10 +84,11 @@ def test_questions() -> None:
     first = rows.turns(limit=5)
     assert [number for number, _ in first] == [12, 11, 10, 9, 8]
     assert [number for number, _ in rows.turns(limit=2, before=8)] == [7, 6]
+    unknown: dict[str, Any] = {"1=1": "x"}
     with pytest.raises(ValueError, match="1=1"):
         rows.by("1=1")
     with pytest.raises(ValueError, match="1=1"):
-        rows.total(**{"1=1": "x"})  # type: ignore[arg-type]
+        rows.total(**unknown)
     journal.close()
 
 
@@ -167,18 +169,33 @@ def test_a_folder_that_cannot_be_written_is_said_and_done_without(
         open_in(tmp_path, path=str(taken / "x.sqlite"))
 
 
+KINDS: tuple[Literal["requests"], Literal["tokens"], Literal["cost"]] = ("requests", "tokens", "cost")
+
+
+def members(team: str) -> list[str]:
+    return ["k", "x"] if team == "t" else []
+
+
 def test_a_restart_forgives_no_daily_limit(tmp_path: Path) -> None:
     config = GatewayConfig(data=tmp_path)
     first = Telemetry(config, {})
-    first.add_turn(row())
-    first.add_turn(row(status="refused"))
-    first.add_turn(row(time=NOW - 86_400))
+    first.journal.write_row(row())
+    first.journal.write_row(row(status="refused"))
+    first.journal.write_row(row(time=NOW - 86_400))
     first.close()
-    second, limits = Telemetry(config, {}), CallerLimits(time.time)
-    second.seed(limits)
+    second = Telemetry(config, {})
+    past = {
+        (scope, kind): sum(amount for _, amount in second.read_past_usage(LimitRule(scope, kind, 86_400, 1), members))
+        for scope in ("org", "team:t", "key:k", "key:other")
+        for kind in KINDS
+    }
+    total = second.read_past_usage(LimitRule("key:k", "requests", 0, 1), members)
     second.close()
-    spent = limits._callers["k"]
-    assert (spent.day_requests, spent.day_tokens, spent.cost) == (1, 30, 1.0)
+    used = {"requests": 1, "tokens": 30, "cost": 1_000_000}
+    assert past == {(scope, kind): used[kind] for scope in ("org", "team:t", "key:k") for kind in KINDS} | {
+        ("key:other", kind): 0 for kind in KINDS
+    }
+    assert [amount for _, amount in total] == [2]
 
 
 # ── a real process ────────────────────────────────────────────────────────────────────────────────

@@ -18,8 +18,10 @@ from penstock._gateway import keys as keys_module
 from penstock._gateway.access import Access
 from penstock._gateway.callers import Refusal
 from penstock._gateway.config import AccessTable, GatewayConfig, Key
-from penstock._gateway.keys import PREFIX, VARIABLE, KeyFile, KeyRing, create_key, hash_key, open_key_file
+from penstock._gateway.key_editor import KeyEditor
+from penstock._gateway.keys import PREFIX, VARIABLE, KeyRing, create_key, hash_key
 from penstock._store import provider_keys
+from penstock._store.key_store import FileKeyStore
 from penstock.errors import InputError
 from tests.cli.command_runner import PROJECT, environment, inside
 from tests.gateway import process
@@ -41,10 +43,16 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys_module, "REFRESH_INTERVAL", 0.0)
 
 
+class KeyFile(KeyEditor):
+    """The keys in a folder, and their file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(FileKeyStore(path), "test")
+        self.path = path
+
+
 def key_file(folder: Path) -> KeyFile:
-    found = open_key_file(GatewayConfig(data=folder))
-    assert found is not None
-    return found
+    return KeyFile(folder / "keys.json")
 
 
 def access(folder: Path, env: dict[str, str] | None = None, **more: Any) -> Access:
@@ -81,7 +89,12 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     made_files = sorted(path.name for path in file.path.parent.iterdir())
-    assert made_files == ["keys.json", "keys.json.lock", "keys.json.required"]  # and no half-written one
+    assert made_files == [
+        "keys.json",
+        "keys.json.audit",
+        "keys.json.lock",
+        "keys.json.required",
+    ]  # and no half-written one
     assert all(path.stat().st_mode & 0o077 == 0 for path in file.path.parent.iterdir())
 
 
@@ -110,7 +123,7 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "keys.json").symlink_to(real)
     key_file(tmp_path).add("laptop", Key(hash=hash_key(ONE)))
     assert (tmp_path / "keys.json").is_symlink()
-    assert "laptop" in json.loads(real.read_bytes())
+    assert "laptop" in json.loads(real.read_bytes())["keys"]
 
 
 # ── the lock ──────────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +147,7 @@ def _commands(folder: Path, *words: list[str]) -> list[str]:
 @pytest.mark.parametrize("count", [8, 40])
 def test_parallel_adds_all_survive(tmp_path: Path, count: int) -> None:
     printed = _commands(tmp_path, *(["add", f"k{number}"] for number in range(count)))
-    kept = key_file(tmp_path).read()
+    kept = key_file(tmp_path).read().keys
     assert sorted(kept) == sorted(f"k{number}" for number in range(count))
     assert {key.hash for key in kept.values()} == {hash_key(secret) for secret in printed}
 
@@ -146,7 +159,7 @@ def test_a_revoke_beside_adds_is_not_lost(tmp_path: Path) -> None:
         key_file(tmp_path).add(f"old{number}", Key(hash=hash_key(f"old{number}")))
     words = [["revoke", f"old{number}"] for number in range(6)] + [["add", f"new{number}"] for number in range(6)]
     _commands(tmp_path, *words)
-    assert sorted(key_file(tmp_path).read()) == sorted(f"new{number}" for number in range(6))
+    assert sorted(key_file(tmp_path).read().keys) == sorted(f"new{number}" for number in range(6))
 
 
 @pytest.mark.finding("SEC-9")
@@ -164,7 +177,7 @@ def test_threads_that_add_and_revoke_lose_nothing(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(key_file(tmp_path).read()) == [f"{name}{number}" for name in "abcd" for number in range(1, 5)]
+    assert sorted(key_file(tmp_path).read().keys) == [f"{name}{number}" for name in "abcd" for number in range(1, 5)]
 
 
 @pytest.mark.finding("SEC-9")
@@ -189,7 +202,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         file.add("b", Key(hash=hash_key(TWO)))
-    assert list(file.read()) == ["a"]
+    assert list(file.read().keys) == ["a"]
     assert not list(tmp_path.glob(".keys.json.*"))
 
 
@@ -253,7 +266,7 @@ def test_a_damaged_file_that_is_repaired_opens_to_its_keys_again(
     file.add("only", Key(hash=hash_key(ONE)))
     whole, door = file.path.read_bytes(), access(tmp_path)
     file.path.write_bytes(b"{")
-    assert "the key file cannot be read (its content is not valid)" in message(door, x_api_key=ONE)
+    assert "the key store cannot be read (its content is not valid)" in message(door, x_api_key=ONE)
     assert "its keys are refused" in caplog.text
     file.path.write_bytes(whole)
     assert door.admit(scope(x_api_key=ONE)).key == "only"
@@ -349,7 +362,7 @@ def test_only_reset_brings_local_mode_back(tmp_path: Path) -> None:
     refused = keys(tmp_path, "reset", said=b"no\n")
     assert refused.returncode == 2
     assert b"say --yes" in refused.stderr
-    assert list(file.read()) == ["only"]
+    assert list(file.read().keys) == ["only"]
     assert keys(tmp_path, "reset", "--yes").returncode == 0
     assert not file.path.exists()
     assert access(tmp_path).admit(scope()).key == "anonymous"
@@ -384,7 +397,7 @@ def test_reset_asks_at_a_terminal(tmp_path: Path, typed: str, code: int) -> None
         os.close(parent)
         os.close(child)
     assert done.returncode == code, done.stderr
-    assert ("only" in key_file(tmp_path).read()) is (code == 1)
+    assert ("only" in key_file(tmp_path).read().keys) is (code == 1)
 
 
 def test_an_empty_list_says_that_the_gateway_stays_closed(tmp_path: Path) -> None:

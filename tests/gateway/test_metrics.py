@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock._gateway import metrics
-from penstock._gateway.metrics import Metrics
+from penstock._gateway.metrics import MAX_KEYS, Metrics
 from penstock._store.journal import JournalEntry
 from tests.gateway.client_requests import ask, get
 from tests.gateway.gateway_thread import gateway
@@ -37,11 +37,12 @@ def parsed(page: bytes) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 def row(**more: Any) -> JournalEntry:
-    given = {"time": 1.0, "protocol": "anthropic", "provider": "openai", "model": "m", "finish": "stop", "tries": 1}
-    return JournalEntry(**{**given, "duration": 3.0, "ttft": 0.2, "input": 10, "output": 5, "cost": 0.25, **more})
+    given: dict[str, Any] = {"time": 1.0, "protocol": "anthropic", "provider": "openai", "model": "m", "tries": 1}
+    given |= {"finish": "stop", "duration": 3.0, "ttft": 0.2, "input": 10, "output": 5, "cost": 0.25}
+    return JournalEntry(**(given | more))
 
 
-def figure(page: bytes, name: str, **labels: str) -> float:
+def figure(page: bytes, name: str, /, **labels: str) -> float:
     return sum(
         value
         for (metric, having), value in parsed(page).items()
@@ -156,3 +157,21 @@ def test_figures_of_others_are_asked_for_when_the_page_is() -> None:
     made.add_counters("decisions", lambda: values)
     values["retry", "timeout", "openai"] = 2.0
     assert figure(made.render(), "penstock_decisions_total", what="retry") == 2
+
+
+@pytest.mark.row("Q7")
+@pytest.mark.finding("DEF-15")
+def test_turns_tokens_and_costs_are_counted_by_key_and_team_within_bounds() -> None:
+    metrics = Metrics()
+    shared: dict[str, Any] = {"time": 1.0, "input": 2, "output": 3, "cost": 0.5}
+    for number in range(MAX_KEYS + 2):
+        metrics.count_turn(JournalEntry(key=f"key{number}", team="research", **shared))
+    metrics.count_turn(JournalEntry(time=1.0, key="key0", team="research", status="refused", fault="quota", http=429))
+    metrics.count_turn(JournalEntry(time=1.0))  # nobody was admitted
+    page = metrics.render().decode()
+    assert 'penstock_key_turns_total{key="key0",team="research",status="finish"} 1' in page
+    assert 'penstock_key_turns_total{key="key0",team="research",status="refused"} 1' in page
+    assert 'penstock_key_tokens_total{key="key0",team="research",kind="output"} 3' in page
+    assert 'penstock_key_cost_dollars_total{key="key0",team="research"} 0.5' in page
+    assert 'penstock_key_cost_dollars_total{key="other",team="other"} 1' in page
+    assert page.count("penstock_key_cost_dollars_total{") == MAX_KEYS + 1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._gateway import relay
 from penstock._messages.carried_state import state_rows, text_key
 from tests.support.case_loop import over
@@ -23,11 +23,11 @@ def test_it_folds_to_the_same_turn_but_for_its_words(case: Case) -> None:
     kept, events = relay.ReasoningCapture(), _one_turn(case)
     for event in events:
         kept.add([event])
-    found = fold(kept.events())
+    found = fold_all(kept.events())
     if kept.full:
         assert _mixed(events)
         return
-    wanted = fold(events)
+    wanted = fold_all(events)
     assert kept.text_key.key == text_key([part for part in wanted[0].parts if not getattr(part, "choice", 0)])
     assert state_rows(found[0].parts, "mark", kept.text_key) == state_rows(wanted[0].parts, "mark")
     assert [_plain(turn) for turn in found] == [_plain(turn) for turn in wanted]

@@ -20,8 +20,8 @@ import uvloop
 
 import penstock
 from penstock._engines.config import Account, Config
-from penstock._gateway.config import GatewayConfig, Key, Serve
-from penstock._gateway.keys import hash_key, open_key_file
+from penstock._gateway.config import Key, Serve
+from penstock._gateway.keys import hash_key
 from penstock._http.pool import DirectPool
 from penstock.testing import Reply
 from tests.faults import readers
@@ -32,6 +32,7 @@ from tests.gateway.gateway_thread import answer, gateway
 from tests.gateway.openresponses import LIMIT, until
 from tests.gateway.openresponses import socket as websocket
 from tests.gateway.test_faults import settled
+from tests.gateway.test_keys import key_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -83,7 +84,8 @@ def _name(one: Any) -> str:
 
 def is_idle(running: Running) -> bool:
     """Nothing of a turn is left, nor of its client's connection."""
-    return settled(running) and not running._server.server_state.connections and not running._server.server_state.tasks
+    server = running._server  # pyright: ignore[reportPrivateUsage]
+    return settled(running) and not server.server_state.connections and not server.server_state.tasks
 
 
 def left_by(running: Running, run: Callable[[], object]) -> dict[str, int]:
@@ -152,7 +154,7 @@ def test_errors_of_earlier_attempts_leave_nothing() -> None:
         services.upstream.router = services.upstream.router.renewed(
             Config(providers=accounts, retries=1, aliases={"both": ["first/text", "second/text"]})
         )
-        services.upstream.router._sleep = _no_sleep
+        services.upstream.router._sleep = _no_sleep  # pyright: ignore[reportPrivateUsage]
         assert left_by(running, lambda: exchange(running, "both")) == {}
         assert len(up.requests) == 8
 
@@ -172,7 +174,8 @@ def test_a_connection_that_is_given_up_while_it_is_made_leaves_nothing(run: Any)
         gc.freeze()
         for steps in range(20):
             at = (asyncio.get_running_loop(), "127.0.0.1", port, False, None)
-            task = asyncio.ensure_future(direct._connect(at, "127.0.0.1", port, None, LIMIT))
+            connect = direct._connect  # pyright: ignore[reportPrivateUsage]
+            task = asyncio.ensure_future(connect(at, "127.0.0.1", port, None, LIMIT))
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()
@@ -239,8 +242,7 @@ def test_a_client_that_leaves_leaves_nothing(upstream: str, *, stream: bool) -> 
 
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic"])
 def test_a_turn_whose_key_is_revoked_leaves_nothing(tmp_path: Path, client: str) -> None:
-    keys = open_key_file(GatewayConfig(data=tmp_path))
-    assert keys is not None
+    keys = key_file(tmp_path)
     names = ["dave", "eve"]
     for name in names:
         keys.add(name, Key(hash=hash_key(KEY + name)))
@@ -298,8 +300,7 @@ def test_a_refused_request_leaves_nothing(name: str) -> None:
 
 
 def test_a_request_without_a_known_key_leaves_nothing(tmp_path: Path) -> None:
-    keys = open_key_file(GatewayConfig(data=tmp_path))
-    assert keys is not None
+    keys = key_file(tmp_path)
     keys.add("eve", Key(hash=hash_key("pk-penstock-of-eve")))
     with gateway(data=tmp_path) as (running, up):
 

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock._gateway.config import FetchTable, read_config
+from penstock._gateway.config import read_config
+from penstock._gateway.config_tables import FetchTable
 from penstock._gateway.config_trust import is_harmless
 from penstock.testing import Reply
 from tests.gateway.client_requests import post

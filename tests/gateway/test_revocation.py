@@ -14,19 +14,18 @@ import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from penstock._gateway.config import GatewayConfig, Key, Serve
-from penstock._gateway.keys import hash_key, open_key_file
-from penstock._store import provider_keys
+from penstock._gateway.config import Key, Serve
+from penstock._gateway.keys import hash_key
 from tests.gateway.client_requests import ASKING
 from tests.gateway.gateway_thread import SERVERS, answer, gateway
 from tests.gateway.openresponses import LIMIT, asking, lawful, socket, until
+from tests.gateway.test_keys import KeyFile, key_file
 from tests.inspector.conftest import inspected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
-    from penstock._gateway.keys import KeyFile
     from penstock.testing import ReceivedRequest, Reply
 
 pytestmark = [pytest.mark.finding("SEC-4"), pytest.mark.slow]
@@ -47,15 +46,9 @@ def _scope(key: str) -> dict[str, Any]:
     return {"path": "/v1/responses", "headers": [(b"authorization", f"Bearer {key}".encode())]}
 
 
-def keys_in(folder: Path) -> KeyFile:
-    found = open_key_file(GatewayConfig(data=folder))
-    assert found is not None
-    return found
-
-
 @pytest.fixture
 def keys(tmp_path: Path) -> KeyFile:
-    file = keys_in(tmp_path)
+    file = key_file(tmp_path)
     file.add("dave", Key(hash=hash_key(DAVE), inspect="all"))
     file.add("eve", Key(hash=hash_key(EVE)))
     return file
@@ -72,7 +65,7 @@ def silent(seen: ReceivedRequest) -> Reply:
 
 
 @contextmanager
-def ends_within_a_second() -> Iterator[None]:
+def ends_within_a_second() -> Generator[None]:
     began = time.monotonic()
     yield
     assert time.monotonic() - began < SECOND + SLACK
@@ -217,11 +210,9 @@ def test_a_turn_on_a_websocket_ends_with_an_error_and_its_connection_is_closed(t
 
 def test_each_turn_of_a_websocket_is_let_in_anew(tmp_path: Path, keys: KeyFile) -> None:
     """What a key may use, and whose it is, counts from the next turn on."""
-    rows = {name: msgspec.to_builtins(key) for name, key in keys.read().items()}
     with gateway(data=tmp_path) as (running, _), socket(running.url, **bearer(DAVE)) as dave:
         assert dave.get_response(model="openai-chat/text", input="Hi.")["status"] == "completed"
-        rows["dave"] |= {"models": ["anthropic/*"], "tenant": "team", "limits": {"requests": 2}}
-        provider_keys.replace_file(keys.path, json.dumps(rows).encode())
+        keys.edit("dave", {"models": ["anthropic/*"], "tenant": "team", "limits": {"requests": 1}})
         until(lambda: running.app.services.access.admit(_scope(DAVE)).tenant == "team")
         assert dave.error(model="openai-chat/text", input="Hi.")["status"] == 403
         assert dave.get_response(model="anthropic/text", input="Hi.")["status"] == "completed"
@@ -239,7 +230,7 @@ def test_a_websocket_that_came_without_a_key_is_closed_by_the_first(tmp_path: Pa
     ):
         chunks = begun.iter_bytes()
         assert next(chunks)
-        keys_in(tmp_path).add("dave", Key(hash=hash_key(DAVE)))
+        key_file(tmp_path).add("dave", Key(hash=hash_key(DAVE)))
         with ends_within_a_second():
             assert closed(ws)[0] == 1008
         assert not up.requests[0].disconnected.is_set()  # a turn that was begun without a key may be finished
@@ -308,6 +299,6 @@ def test_a_feed_that_came_without_a_key_ends_with_the_first(tmp_path: Path) -> N
     ):
         feed = live.iter_lines()
         assert next(feed)
-        keys_in(tmp_path).add("dave", Key(hash=hash_key(DAVE)))
+        key_file(tmp_path).add("dave", Key(hash=hash_key(DAVE)))
         with ends_within_a_second():
             assert "requires a key" in "\n".join(feed)

@@ -11,10 +11,11 @@ import pytest
 
 from penstock import events as ev
 from penstock._gateway.config import Key
-from penstock._gateway.keys import KeyFile, hash_key
+from penstock._gateway.keys import hash_key
 from penstock.testing import Reply, scripted
 from tests.cli.command_runner import environment
 from tests.gateway.process import gateway
+from tests.gateway.test_keys import key_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ def answer(seen: ReceivedRequest) -> Reply:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_no_key_is_written_anywhere(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    KeyFile(tmp_path / "data" / "keys.json").add("filed", Key(hash=hash_key(FILED)))
+    key_file(tmp_path / "data").add("filed", Key(hash=hash_key(FILED)))
     with scripted(answer) as upstream:
         config = f"""
 [providers.one]

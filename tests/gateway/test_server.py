@@ -180,7 +180,7 @@ def test_a_taken_port_is_one_clear_line(base: str) -> None:
         [sys.executable, "-m", "penstock", "serve", "--port", port],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 2

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from penstock._engines.engine_interface import AttemptRecord
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.telemetry import SpanExporter, Telemetry
+from penstock._replay import play
 from penstock._store.journal import JournalEntry
 from penstock.testing import Reply, scripted
 from tests.gateway.process import gateway
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from opentelemetry.sdk.trace import ReadableSpan
@@ -26,16 +29,22 @@ ROW = JournalEntry(
 
 
 def span(row: JournalEntry, headers: dict[str, str] | None = None) -> ReadableSpan:
+    [made] = spans(row, headers)
+    return made
+
+
+def spans(
+    row: JournalEntry, headers: dict[str, str] | None = None, attempts: Sequence[AttemptRecord] = ()
+) -> Sequence[ReadableSpan]:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
     provider, exporter = TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    SpanExporter(provider).turn(row, headers)
+    SpanExporter(provider).turn(row, headers, attempts)
     provider.shutdown()
-    [made] = exporter.get_finished_spans()
-    return made
+    return exporter.get_finished_spans()
 
 
 def test_a_turn_is_a_span_with_its_times() -> None:
@@ -50,6 +59,48 @@ def test_a_turn_is_a_span_with_its_times() -> None:
     assert said["gen_ai.response.finish_reasons"] == ("stop",)
     assert "penstock.cost" not in said  # unknown is not nothing
     assert made.parent is None
+
+
+@pytest.mark.row("Q7")
+@pytest.mark.finding("DEF-15")
+def test_every_attempt_is_a_child_with_its_own_times() -> None:
+    first, second, turn = spans(
+        ROW,
+        attempts=[
+            AttemptRecord("openai", "gpt-5", 0.1, 0.4, 429, "rate-limit"),
+            AttemptRecord("gemini", "gemini-2.5-pro", 0.4, 0.5, 200),
+        ],
+    )
+    assert turn.name == "chat gemini-2.5-pro"
+    assert turn.context is not None
+    assert {one.parent.span_id for one in (first, second) if one.parent} == {turn.context.span_id}
+    assert [one.name for one in (first, second)] == ["attempt openai gpt-5", "attempt gemini gemini-2.5-pro"]
+    assert (first.start_time, first.end_time) == (1000_100_000_000, 1000_400_000_000)
+    assert (second.start_time, second.end_time) == (1000_400_000_000, 1002_000_000_000)  # until the stream ends
+    said: list[dict[str, Any]] = [dict(one.attributes or {}) for one in (first, second)]
+    assert [one["gen_ai.provider.name"] for one in said] == ["openai", "gcp.gemini"]
+    assert [one["http.response.status_code"] for one in said] == [429, 200]
+    assert [one.get("error.type") for one in said] == ["rate-limit", None]
+    assert [one["penstock.attempt"] for one in said] == [1, 2]
+    assert [one.status.is_ok for one in (first, second)] == [False, True]
+
+
+@pytest.mark.row("Q7")
+@pytest.mark.finding("DEF-15")
+@pytest.mark.parametrize("works", [True, False])
+def test_attempts_of_a_real_turn_are_exported(tmp_path: Path, works: bool) -> None:
+    """Also if no provider answers."""
+    refused = Reply.body(b'{"error":{"message":"later"}}', status=503)
+    answer = Reply.of("", play("text")) if works else refused
+    with scripted(refused, answer) as up, scripted(Reply.body(b"{}")) as collector:
+        config = f"retries = 1\n[providers.lab]\nbase_url = '{up.url}/v1'\nkey = 'k'\n"
+        with gateway(tmp_path, config, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url) as server:
+            body = {"model": "lab/m", "messages": [{"role": "user", "content": "?"}]}
+            reply = httpx.post(f"{server.base}/v1/chat/completions", json=body, timeout=60)
+            server.stop()
+        [sent] = collector.requests
+    assert reply.is_success is works
+    assert sent.body.count(b"attempt lab m") == sent.body.count(b"penstock.attempt") == 2
 
 
 def test_a_fault_is_an_error() -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock._gateway.config import JournalTable, StateTable
+from penstock._store.journal import JournalStore
+from penstock._store.sqlite_writer import SqliteWriter
 from tests.gateway.gateway_thread import gateway
 from tests.gateway.openresponses import ask, asking, named
 
@@ -30,8 +32,10 @@ def test_turns_go_on_while_nothing_can_be_written(tmp_path: Path, caplog: pytest
     )
     with gateway(named, journal=journal, state=state) as (running, _), asking(running.url) as http:
         services = running.app.services
-        assert services.journal.rows is not None
-        writers = [services.journal.rows._writer, services.telemetry.state._writer]
+        assert isinstance(services.journal.rows, JournalStore)
+        state_writer = services.telemetry.state._writer
+        assert isinstance(state_writer, SqliteWriter)
+        writers = [services.journal.rows._writer, state_writer]
         for writer in writers:
             writer.flush()
             writer.connection.execute(begin)

@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from penstock._gateway.config import JournalTable, StateTable
+from penstock._store.journal import JournalStore
+from penstock._store.sqlite_writer import SqliteWriter
 from penstock.testing import Reply
 from tests.gateway.gateway_thread import answer, gateway
 from tests.gateway.openresponses import ask, asking, named, socket, until
@@ -24,14 +26,21 @@ if TYPE_CHECKING:
     from tests.gateway.gateway_thread import Running
 
 
+def state_writer(running: Running) -> SqliteWriter:
+    """What writes the state of earlier turns."""
+    writer = running.app.services.telemetry.state._writer
+    assert isinstance(writer, SqliteWriter)
+    return writer
+
+
 class Probe:
     """Which threads run statements, by name. SQLite calls a trace callback in the thread that runs the statement."""
 
     def __init__(self, running: Running) -> None:
         self.seen: Counter[str] = Counter()
         services = running.app.services
-        assert services.journal.rows is not None
-        for writer in (services.telemetry.state._writer, services.journal.rows._writer):
+        assert isinstance(services.journal.rows, JournalStore)
+        for writer in (state_writer(running), services.journal.rows._writer):
             for connection in (writer.connection, writer._reader):
                 connection.set_trace_callback(self._note)
 
@@ -84,7 +93,7 @@ def test_a_request_that_nobody_has_answered_yet_costs_no_thread(tmp_path: Path) 
         asked = {"model": "anthropic/text", "input": "Hi.", "store": False}
         assert httpx.post(f"{running.url}/v1/responses", json=asked, timeout=30).status_code == 200
         assert probe.reads() == 0
-        assert running.app.services.telemetry.state._writer._readers is None
+        assert state_writer(running)._readers is None
 
 
 @pytest.mark.slow
@@ -185,12 +194,12 @@ def test_usage_and_the_inspector(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_state_that_cannot_be_read_stops_no_turn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with probed(tmp_path) as (running, _, _probe), asking(running.url) as http:
-        running.app.services.telemetry.state._writer.change(lambda database: database.execute("DROP TABLE reasoning"))
+        state_writer(running).change(lambda database: database.execute("DROP TABLE reasoning"))
         said = [USER, {"role": "assistant", "content": "3.2 m"}, USER]
         body = {"model": "openai-chat/text", "max_tokens": 99, "messages": said}
         assert httpx.post(f"{running.url}/v1/messages", json=body, timeout=30).status_code == 200
         assert "the state of earlier turns cannot be read" in caplog.text
-        running.app.services.telemetry.state._writer.change(lambda database: database.execute("DROP TABLE responses"))
+        state_writer(running).change(lambda database: database.execute("DROP TABLE responses"))
         reply = http.post(
             "/responses", json={"model": "anthropic/text", "input": "x", "previous_response_id": "resp_1"}
         )

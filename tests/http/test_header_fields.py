@@ -116,7 +116,7 @@ def test_a_refusal_names_the_place_and_not_the_value(case: str) -> None:
 @pytest.mark.parametrize("name", sorted(MANAGED))
 def test_what_frames_a_message_cannot_be_chosen(name: str) -> None:
     for spelt in (name, name.upper(), name.title()):
-        with pytest.raises(InputError, match="is set by the HTTP client"):
+        with pytest.raises(InputError, match="is set by the HTTP library"):
             check_header(spelt, "1")
 
 

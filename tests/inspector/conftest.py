@@ -8,7 +8,6 @@ event loop in this thread as long as it runs, and tests elsewhere need one of th
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,17 +20,15 @@ from penstock._inspector.api_router import StaticFiles
 from penstock._inspector.app import Inspector
 from penstock.testing import scripted
 from tests.gateway.gateway_thread import Running, answer, config
+from tests.support.browser import LIMIT, chromium
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from playwright.sync_api import Browser, BrowserContext, Page
 
     from penstock.testing import Upstream
 
-LIMIT = 10_000  # milliseconds that a step in the browser may take
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none"]
 SHOTS = os.environ.get("PENSTOCK_SHOTS", "")  # a folder: pictures are kept there, else nowhere
 
 
@@ -49,7 +46,7 @@ class Inspected(Running):
 
 
 @contextmanager
-def inspected(*replies: Any, env: Mapping[str, str] | None = None, at: str = "", **more: Any) -> Iterator[Inspected]:
+def inspected(*replies: Any, env: Mapping[str, str] | None = None, at: str = "", **more: Any) -> Generator[Inspected]:
     """A gateway with these replies behind it, or another upstream (`at`); options are those of the configuration."""
     with scripted(*(replies or (answer,))) as up:
         serve = more.pop("serve", Serve(pace=0.0))
@@ -92,18 +89,8 @@ def built() -> None:
 def browser(built: None) -> Iterator[Browser]:
     """The machine's own Chromium, without a window."""
     assert built is None
-    from playwright.sync_api import expect, sync_playwright
-
-    expect.set_options(timeout=LIMIT)
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip("Chromium is missing (apt-get install chromium)")
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=found, headless=True, args=FLAGS, timeout=30_000)
-        try:
-            yield made
-        finally:
-            made.close()
+    with chromium() as made:
+        yield made
 
 
 @pytest.fixture

@@ -28,7 +28,15 @@ MODEL = "openai/gpt-4o"
 
 
 def point(estimate: int, *, actual: int = 1000, **more: Any) -> JournalEstimate:
-    fields = {"time": 1.0, "model": MODEL, "factor": 1.0, "method": "estimated", "uncertain": "", "id": "a", **more}
+    fields: dict[str, Any] = {
+        "time": 1.0,
+        "model": MODEL,
+        "factor": 1.0,
+        "method": "estimated",
+        "uncertain": "",
+        "id": "a",
+        **more,
+    }
     return JournalEstimate(
         estimate=estimate, actual=actual, low=int(estimate * 0.9), high=int(estimate * 1.1), **fields
     )
@@ -147,6 +155,7 @@ def test_a_journal_of_an_older_version_is_read(tmp_path: Path) -> None:
     database = sqlite3.connect(path)
     for column in ("method", "uncertain"):
         database.execute(f"ALTER TABLE turns DROP COLUMN {column}")
+    database.execute("DROP TABLE schema_version")
     database.commit()
     database.close()
     rows = JournalStore(path, time.time)

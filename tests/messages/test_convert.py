@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock import events as ev
 from penstock import request as rq
 from penstock._bridge import encoding
-from penstock._fold import fold, unfold
+from penstock._fold import fold_all, unfold
 from penstock._messages.carried_state import remember
 from penstock._messages.convert import Converted, convert
 from penstock._messages.request_codecs import PROFILES, profile_of, reader, writer
@@ -173,7 +173,7 @@ def test_an_answer_finds_its_way_back() -> None:
     events: list[Any] = list(unfold(turn))
     for stage in made.restore.stages():
         events = [*stage.feed(events), *stage.finish()]
-    assert [(call.name, call.form, call.json) for call in fold(events)[0].calls] == [
+    assert [(call.name, call.form, call.json) for call in fold_all(events)[0].calls] == [
         ("fs.read", "json", "{}"),
         ("patch", "text", "*** Begin\n"),
     ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock import events as ev
 from penstock import request as rq
 from penstock._diagnostics import Diagnostics
-from penstock._fold import fold, unfold
+from penstock._fold import fold_all, unfold
 from penstock._markers import FREE_TEXT_KEY as CARRIED
 from penstock._messages.identifiers import fit_names, map_names
 from penstock._messages.request_codecs import PROFILES
@@ -56,7 +56,7 @@ def answered(back: dict[str, OriginalTool], *calls: rq.Call, protocol: str = "re
     for event in unfold(turn):
         out += stage.feed([event])
     out += stage.finish()
-    return [part for part in fold(out)[0].parts if isinstance(part, rq.Call)]
+    return [part for part in fold_all(out)[0].parts if isinstance(part, rq.Call)]
 
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────

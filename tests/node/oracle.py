@@ -127,7 +127,7 @@ class _Process:
     """One Node process. Jobs go in one at a time, so neither side ever waits for the other to drain a pipe."""
 
     def __init__(self, script: Script, ai: Version) -> None:
-        _installed(ai)
+        require_packages(f"ai{ai}")
         self._name = f"{script}.mjs --ai {ai}"
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
         self._jobs = 0
@@ -196,10 +196,11 @@ class _Process:
                 continue
 
 
-def _installed(ai: Version) -> None:
-    lock, stamp = HERE / f"ai{ai}" / "package-lock.json", HERE / f"ai{ai}" / "node_modules" / ".installed-lock.json"
+def require_packages(folder: str) -> None:
+    """Raise if the packages of a folder are not installed."""
+    lock, stamp = HERE / folder / "package-lock.json", HERE / folder / "node_modules" / ".installed-lock.json"
     if not NODE.exists() or not stamp.exists() or not filecmp.cmp(lock, stamp, shallow=False):
-        raise OracleError(f"the packages of ai@{ai} are not installed, or are out of date: run tests/node/setup.sh")
+        raise OracleError(f"the packages of {folder} are not installed, or are out of date: run tests/node/setup.sh")
 
 
 def _stream_job(job: StreamJob) -> Json:

@@ -40,7 +40,7 @@ fi
 
 PATH="$PWD/.node/bin:$PATH"
 export PATH
-for folder in ai4 ai5 ai6 ai7 genai; do
+for folder in ai4 ai5 ai6 ai7 genai pages; do
   # The stamp is the lockfile that was installed, written last: half an installation has none.
   stamp="$folder/node_modules/.installed-lock.json"
   if cmp -s "$folder/package-lock.json" "$stamp"; then

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import request as rq
 from penstock._engines.router import Router
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._messages.request_codecs import reader
 from penstock._replay import play
 from penstock.client import Client
@@ -33,7 +33,7 @@ ADDRESSES = {
 }
 T = TypeVar("T")
 TOOL = rq.Tool("read_gauge", "Reads a gauge.", {"type": "object", "properties": {"station": {"type": "string"}}})
-TURN = fold(play("tools"))[0]
+TURN = fold_all(play("tools"))[0]
 SYSTEM, QUESTION = "Be brief.", "How high is the water?"
 # What providers want to see, where that is not `authorization: Bearer KEY`.
 HEADERS = {"anthropic": "x-api-key", "azure": "api-key", "gemini": "x-goog-api-key"}
@@ -145,7 +145,7 @@ def test_chat_reaches_everyone(row: Provider, stream: bool, tmp_path: Path, stag
         router = Router(_config(row, up), env=stage.env(tmp_path))
         try:
             async with await router.open(_request(row, stream=stream)) as answer:
-                turn = fold([event async for event in answer])[0]
+                turn = fold_all([event async for event in answer])[0]
         finally:
             await router.aclose()
         return up.requests[0], turn
@@ -229,10 +229,10 @@ def test_filling_in_the_middle_reaches_everyone_who_has_it(row: Provider, stage:
         up = stage.says(Reply.of(place.answer or place.protocol, play("text")))
         async with Client(_config(row, up), env=ENV) as client:
             events = [event async for event in client.fim_stream(f"{row.name}/{MODEL}", "def f(", "return 1")]
-            return up.requests[0], fold(events)[0].text
+            return up.requests[0], fold_all(events)[0].text
 
     seen, text = stage.run(work())
-    assert text == fold(play("text"))[0].text
+    assert text == fold_all(play("text"))[0].text
     assert (seen.json["prompt"], seen.json["suffix"], seen.json["model"]) == ("def f(", "return 1", MODEL)
     if not place.base_url:
         _check_address(seen, row, "fim")
@@ -249,11 +249,11 @@ def test_models_that_live_elsewhere(row: Provider, tmp_path: Path, stage: Stage)
                 model = special.models[0].replace("*", "tide")
                 up = stage.says(Reply.of(special.endpoint.protocol, play("text")))
                 events = [event async for event in client.chat_stream(f"{row.name}/{model}", QUESTION)]
-                made.append((special, up.requests[-1], fold(events)[0].text))
+                made.append((special, up.requests[-1], fold_all(events)[0].text))
         return made
 
     for special, seen, text in stage.run(work()):
-        assert text == fold(play("text"))[0].text
+        assert text == fold_all(play("text"))[0].text
         assert set(seen.json) & set(special.endpoint.drop) == set()
         assert {name: seen.json[name] for name in special.endpoint.body} == special.endpoint.body
         assert {name: seen.headers[name] for name in special.endpoint.headers} == special.endpoint.headers

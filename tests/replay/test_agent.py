@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from penstock import request as rq
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._messages.request_codecs import reader, writer
 from penstock._replay import NATURAL, answer, find_script, paced, play
 from penstock._replay.tool_choice import write_example_input
@@ -56,7 +56,7 @@ def _asked(tools: list[rq.Tool], *more: rq.Message, **fields: Any) -> rq.Request
 @pytest.mark.row("G5")
 @pytest.mark.parametrize(("tools", "name", "sent"), SHELLS.values(), ids=SHELLS)
 def test_the_clients_own_shell_is_called(tools: list[rq.Tool], name: str, sent: dict[str, Any]) -> None:
-    turn = fold(answer(_asked(tools)))[0]
+    turn = fold_all(answer(_asked(tools)))[0]
     (call,) = turn.calls
     assert (call.name, json.loads(call.json)) == (name, sent)
     assert turn.finish is not None
@@ -68,12 +68,12 @@ def test_the_clients_own_shell_is_called(tools: list[rq.Tool], name: str, sent: 
 def test_the_result_is_repeated_in_every_protocol(protocol: str) -> None:
     """A whole round: asked, called, answered with the result, all as a client of that protocol would say it."""
     first = _asked([SHELLS["opencode"][0][0]])
-    (call,) = fold(answer(first, id="r1"))[0].calls
+    (call,) = fold_all(answer(first, id="r1"))[0].calls
     said = rq.Message("assistant", [call])
     result = rq.Message("tool", [rq.Result(call.id, call.name, [rq.Text("zebra-42")])])
     body = writer(protocol)(_asked(first.tools, said, result), None).body
     again = reader(protocol)({**body, "model": "replay/agent"})
-    turn = fold(answer(again, id="r2"))[0]
+    turn = fold_all(answer(again, id="r2"))[0]
     assert turn.text == "bash gave:\n\nzebra-42"
     assert turn.calls == []
 
@@ -81,24 +81,24 @@ def test_the_result_is_repeated_in_every_protocol(protocol: str) -> None:
 def test_a_failure_is_told_as_one() -> None:
     result = rq.Message("tool", [rq.Result("c", "bash", [rq.Json('{"code":1}')], failed=True)])
     said = rq.Message("assistant", [rq.Call("c", "bash", "{}")])
-    assert fold(answer(_asked([], said, result)))[0].text == 'bash failed with:\n\n{"code":1}'
+    assert fold_all(answer(_asked([], said, result)))[0].text == 'bash failed with:\n\n{"code":1}'
 
 
 def test_a_tool_of_free_text_gets_the_command() -> None:
-    turn = fold(answer(_asked([rq.Tool("shell", kind="custom")])))[0]
+    turn = fold_all(answer(_asked([rq.Tool("shell", kind="custom")])))[0]
     assert [(call.json, call.form) for call in turn.calls] == [("cat nonce.txt", "text")]
 
 
 def test_what_may_not_be_called_is_not() -> None:
     tools = SHELLS["Goose"][0]
-    assert fold(answer(_asked(tools, choice=rq.ToolChoice("none"))))[0].calls == []
-    (call,) = fold(answer(_asked(tools, choice=rq.ToolChoice("tool", ["developer__text_editor"]))))[0].calls
+    assert fold_all(answer(_asked(tools, choice=rq.ToolChoice("none"))))[0].calls == []
+    (call,) = fold_all(answer(_asked(tools, choice=rq.ToolChoice("tool", ["developer__text_editor"]))))[0].calls
     assert call.name == "developer__text_editor"
-    assert fold(answer(_asked([rq.Tool("web_search", kind="provider")])))[0].calls == []
+    assert fold_all(answer(_asked([rq.Tool("web_search", kind="provider")])))[0].calls == []
 
 
 def test_without_tools_it_talks() -> None:
-    turn = fold(answer(_asked([])))[0]
+    turn = fold_all(answer(_asked([])))[0]
     assert turn.text.startswith("Offer me a tool")
 
 
@@ -106,7 +106,7 @@ def test_scripts_close_the_loop() -> None:
     """The other packaged models answer a result too, and other names are refused."""
     result = rq.Message("tool", [rq.Result("c", "read_gauge", [rq.Text("3 m")])])
     said = rq.Message("assistant", [rq.Call("c", "read_gauge", "{}")])
-    turn = fold(answer(rq.Request("replay/tools", [said, result])))[0]
+    turn = fold_all(answer(rq.Request("replay/tools", [said, result])))[0]
     assert turn.text.startswith("Thank you: the result arrived")
     assert find_script("") == "text"
     for name in ("gpt-5", "replay/gpt-5"):
@@ -174,7 +174,7 @@ def test_what_a_user_typed_is_found_in_the_tag_that_a_client_puts_around_it(tag:
         f"<{tag} kind='x'>\n<attachment>`ls`</attachment>Run `cat nonce.txt` and tell me.\n</{tag}>\nUse `apply_patch`."
     )
     request = rq.Request("replay/agent", [rq.Message("user", [rq.Text(said)])], SHELLS["opencode"][0])
-    (call,) = fold(answer(request))[0].calls
+    (call,) = fold_all(answer(request))[0].calls
     assert json.loads(call.json)["command"] == "cat nonce.txt"
 
 
@@ -182,5 +182,5 @@ def test_a_tag_that_is_never_closed_is_no_tag() -> None:
     request = rq.Request(
         "m", [rq.Message("user", [rq.Text("<userRequest>Run `cat nonce.txt`.")])], SHELLS["opencode"][0]
     )
-    (call,) = fold(answer(rq.Request("replay/agent", request.messages, request.tools)))[0].calls
+    (call,) = fold_all(answer(rq.Request("replay/agent", request.messages, request.tools)))[0].calls
     assert json.loads(call.json)["command"] == "cat nonce.txt"

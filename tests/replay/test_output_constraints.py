@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._grammar import Guard
 from penstock._replay import answer, describe_scripts
 from penstock.events import TextDelta
@@ -28,7 +28,7 @@ def asked(model: str, **settings: Any) -> rq.Request:
 
 
 def turn(model: str, **settings: Any) -> rq.Turn:
-    return fold(answer(asked(model, **settings)))[0]
+    return fold_all(answer(asked(model, **settings)))[0]
 
 
 @pytest.mark.row("G5")
@@ -38,7 +38,7 @@ def test_any_wish_makes_a_lawful_answer_within_its_limit(model: str, most: int, 
     events = answer(request)
     guard = Guard(strict=True)
     assert [*guard.feed(events), *guard.finish()] == events
-    made = fold(events)[0]
+    made = fold_all(events)[0]
     assert made.usage is None or (made.usage.output or 0) <= most * choices
     if made.finish is not None:
         assert len(made.finish.others) in {0, choices - 1}

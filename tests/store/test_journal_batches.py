@@ -1,5 +1,6 @@
 """Rows written in one batch: each is stored once, a bad row does not affect others, and failures are retried."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import sqlite3
@@ -8,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._store.journal import BATCH_SIZES, JournalEntry, JournalStore
+from penstock._store.journal import BATCH_SIZES, JournalEntry, JournalRows, JournalStore
+from penstock._store.postgres import PostgresDatabase
+from penstock._store.postgres_stores import PostgresJournal
+from penstock._store.sqlite import IN_MEMORY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MANY = BATCH_SIZES[0]
@@ -21,12 +26,25 @@ def rows(tmp_path: Path) -> JournalStore:
     return JournalStore(tmp_path / "journal.sqlite", time.time, age=1e12, size=10**9)
 
 
-@pytest.mark.parametrize("count", [0, 1, 4, 5, MANY - 1, MANY, MANY + 1, 3 * MANY + 7, 700])
-def test_every_row_is_written_once(rows: JournalStore, count: int) -> None:
+@pytest.fixture(params=["file", "memory", "postgres"])
+def any_rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JournalRows]:
+    if request.param == "postgres":
+        database = PostgresDatabase(request.getfixturevalue("postgres_url"))
+        yield PostgresJournal(database, time.time, age=1e12, size=10**9)
+        database.close()
+        return
+    path = tmp_path / "journal.sqlite" if request.param == "file" else IN_MEMORY
+    yield JournalStore(path, time.time, age=1e12, size=10**9)
+
+
+@pytest.mark.row("Q1")
+@pytest.mark.parametrize("count", [0, 1, 5, MANY, MANY + 1, 3 * MANY + 7, 1200])
+def test_every_row_is_written_once(any_rows: JournalRows, count: int) -> None:
+    rows = any_rows
     for number in range(count):
         assert rows.add(JournalEntry(time=float(number), route=f"/{number}"))
     rows.flush()
-    assert sorted(turn.time for _, turn in rows.turns(limit=1000)) == [float(number) for number in range(count)]
+    assert sorted(turn.time for _, turn in rows.turns(limit=2000)) == [float(number) for number in range(count)]
     assert rows.waiting == 0
     rows.close()
 
@@ -49,10 +67,12 @@ def test_a_writer_that_is_done_before_the_caller_goes_on(rows: JournalStore, mon
     rows.close()
 
 
-def test_a_value_that_no_column_takes_costs_its_own_row(rows: JournalStore) -> None:
+@pytest.mark.row("Q1")
+def test_a_value_that_no_column_takes_costs_its_own_row(any_rows: JournalRows) -> None:
+    rows = any_rows
     for number in range(MANY):
-        bad = {7: {"input": 2**80}, 11: {"route": "\ud800"}}.get(number, {})
-        rows.add(JournalEntry(time=float(number), **bad))  # type: ignore[arg-type]
+        bad: dict[int, dict[str, Any]] = {7: {"input": 2**80}, 11: {"route": "\ud800"}, 12: {"route": "a\0b"}}
+        rows.add(JournalEntry(time=float(number), **bad.get(number, {})))
     rows.flush()
     assert {turn.time for _, turn in rows.turns(limit=1000)} == {float(n) for n in range(MANY)} - {7.0, 11.0}
     assert rows.lost == 2

@@ -1,9 +1,11 @@
-"""Key-value tables in SQLite: the same behaviour as the store in memory, also across a restart."""
+"""Key-value tables in SQLite and PostgreSQL: the same behaviour as the store in memory, also across a restart."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 
 from penstock._store import key_value as module
 from penstock._store.key_value import SqliteKeyValueTable
+from penstock._store.postgres import PostgresDatabase
+from penstock._store.postgres_stores import PostgresKeyValueTable
 from penstock._store.sqlite import IN_MEMORY
 from penstock._store.sqlite_writer import SqliteWriter
 from penstock.stores import Bounds, MemoryStore, ReasoningStore
@@ -18,6 +22,9 @@ from penstock.stores import Bounds, MemoryStore, ReasoningStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+pytestmark = pytest.mark.row("Q1:state")
 
 
 class Clock:
@@ -28,9 +35,17 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(scope="module")
-def writer() -> Iterator[SqliteWriter]:
-    made = SqliteWriter(IN_MEMORY)
+Writer: TypeAlias = SqliteWriter | PostgresDatabase
+Table: TypeAlias = SqliteKeyValueTable | PostgresKeyValueTable
+
+
+@pytest.fixture(scope="module", params=["memory", "file", "postgres"])
+def writer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Writer]:
+    made: Writer
+    if request.param == "postgres":
+        made = PostgresDatabase(request.getfixturevalue("postgres").url)
+    else:
+        made = SqliteWriter(tmp_path_factory.mktemp("store") / "x.sqlite" if request.param == "file" else IN_MEMORY)
     yield made
     made.close()
 
@@ -38,25 +53,38 @@ def writer() -> Iterator[SqliteWriter]:
 TABLES = count()
 
 
-def store(writer: SqliteWriter, **bounds: float) -> tuple[SqliteKeyValueTable, Clock]:
+def create_table(writer: Writer, clock: Clock, bounds: Bounds) -> Table:
+    name = f"t{os.getpid()}_{next(TABLES)}"
+    if isinstance(writer, SqliteWriter):
+        return SqliteKeyValueTable(writer, name, clock, bounds)
+
+    async def create(connection: Any) -> None:
+        await connection.execute(f"CREATE TABLE {name} (LIKE responses INCLUDING ALL)")
+
+    writer.transact(create)
+    return PostgresKeyValueTable(writer, name, clock, bounds)
+
+
+def store(writer: Writer, **bounds: Any) -> tuple[Table, Clock]:
     clock = Clock()
-    return SqliteKeyValueTable(writer, f"t{next(TABLES)}", clock, Bounds(**bounds)), clock  # type: ignore[arg-type]
+    return create_table(writer, clock, Bounds(**bounds)), clock
 
 
-def test_it_is_a_reasoning_store(writer: SqliteWriter) -> None:
+def test_it_is_a_reasoning_store(writer: Writer) -> None:
     kept: ReasoningStore = store(writer)[0]
     kept.put("t", {"a": b"1"})
     assert kept.get("t", ["a", "b"]) == {"a": b"1"}
 
 
-def test_what_is_not_written_yet_is_found_and_what_is_too(writer: SqliteWriter) -> None:
+def test_what_is_not_written_yet_is_found_and_what_is_too(writer: Writer) -> None:
     kept, _ = store(writer)
     kept.put("t", {"a": b"1", "b": b"2"})
     kept.put("t", {"a": b"3"})
     assert kept.get("t", ["a", "b"]) == {"a": b"3", "b": b"2"}
     writer.flush()
-    assert kept._fresh == {}
+    assert kept._fresh == {}  # pyright: ignore[reportPrivateUsage]
     assert kept.get("t", ["a", "b"]) == {"a": b"3", "b": b"2"}
+    assert asyncio.run(kept.aget("t", ["a", "b", "c"])) == {"a": b"3", "b": b"2"}
     kept.drop("t", ["a"])
     assert kept.get("t", ["a", "b"]) == {"b": b"2"}
     writer.flush()
@@ -64,7 +92,7 @@ def test_what_is_not_written_yet_is_found_and_what_is_too(writer: SqliteWriter) 
     assert len(kept) == 1
 
 
-def test_tenants_never_meet(writer: SqliteWriter) -> None:
+def test_tenants_never_meet(writer: Writer) -> None:
     kept, _ = store(writer)
     for tenant in ("one", "two", "", "one\0x"):
         kept.put(tenant, {"a": tenant.encode()})
@@ -76,7 +104,7 @@ def test_tenants_never_meet(writer: SqliteWriter) -> None:
     assert kept.get("one", ["a"]) == {"a": b"one"}
 
 
-def test_many_keys_at_once(writer: SqliteWriter) -> None:
+def test_many_keys_at_once(writer: Writer) -> None:
     kept, _ = store(writer)
     rows = {str(number): b"x" for number in range(1500)}
     kept.put("t", rows)
@@ -84,7 +112,7 @@ def test_many_keys_at_once(writer: SqliteWriter) -> None:
     assert kept.get("t", rows) == rows
 
 
-def test_the_tenant_idle_longest_makes_room_for_all(writer: SqliteWriter) -> None:
+def test_the_tenant_idle_longest_makes_room_for_all(writer: Writer) -> None:
     kept, clock = store(writer, total=40)
     for number, tenant in enumerate(("a", "b", "c")):
         clock.now += 100 * number
@@ -97,7 +125,7 @@ def test_the_tenant_idle_longest_makes_room_for_all(writer: SqliteWriter) -> Non
     assert [tenant for tenant in "abcd" if kept.get(tenant, ["k"])] == ["a", "c", "d"]
 
 
-def test_rows_grow_old(writer: SqliteWriter) -> None:
+def test_rows_grow_old(writer: Writer) -> None:
     kept, clock = store(writer, age=1000.0)
     kept.put("t", {"a": b"1", "b": b"2"})
     writer.flush()
@@ -126,7 +154,7 @@ def test_a_closed_writer_hides_nothing_that_was_never_kept(tmp_path: Path) -> No
     kept = SqliteKeyValueTable(made, "state", Clock())
     made.close()
     kept.put("t", {"a": b"1"})
-    assert kept._fresh == {}
+    assert kept._fresh == {}  # pyright: ignore[reportPrivateUsage]
 
 
 _STEPS = st.lists(
@@ -140,21 +168,21 @@ _STEPS = st.lists(
 
 @given(_STEPS, st.integers(1, 4), st.integers(1, 12))
 def test_it_forgets_what_the_store_in_memory_forgets(
-    writer: SqliteWriter, steps: list[tuple[str, str, object]], rows: int, size: int
+    writer: Writer, steps: list[tuple[str, str, Any]], rows: int, size: int
 ) -> None:
     clock = Clock()
     bounds = Bounds(rows=rows, size=size)
-    memory, kept = MemoryStore(clock, bounds), SqliteKeyValueTable(writer, f"t{next(TABLES)}", clock, bounds)
+    memory, kept = MemoryStore(clock, bounds), create_table(writer, clock, bounds)
     for what, tenant, said in steps:
         clock.now += module.TOUCH_INTERVAL + 1  # so that each use counts
         if what == "put":
             # One at a time: rows that come together have no order of their own on disk.
-            for key, value in said.items():  # type: ignore[attr-defined]
+            for key, value in said.items():
                 clock.now += 1
                 memory.put(tenant, {key: value})
                 kept.put(tenant, {key: value})
         else:
-            for key in said:  # type: ignore[attr-defined]
+            for key in said:
                 clock.now += module.TOUCH_INTERVAL + 1
                 memory.get(tenant, [key])
                 kept.get(tenant, [key])

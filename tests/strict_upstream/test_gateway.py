@@ -36,7 +36,7 @@ def start_gateway(url: str, upstream: str) -> Running:
     base = f"{url}/v1beta" if upstream == "gemini" else f"{url}/v1"
     account = Account(base_url=base, key="sk-strict", models=(DEFAULT_MODELS[upstream],), **PROVIDERS[upstream])
     target = f"up/{DEFAULT_MODELS[upstream]}"
-    names: dict[str, str | list[str]] = dict.fromkeys(DEFAULT_MODELS.values(), target)
+    names: dict[str, Any] = dict.fromkeys(DEFAULT_MODELS.values(), target)
     engine = Config(providers={"up": account}, aliases=names, retries=0)
     journal, state = JournalTable(path="memory"), StateTable(path="memory")
     return Running(App(GatewayConfig(engine=engine, serve=Serve(pace=0.0), journal=journal, state=state), env={}))

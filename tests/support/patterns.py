@@ -1,8 +1,8 @@
 """Every regular expression of the code base, with the methods that it is used by. A new one is found by itself.
 
 Expressions in the code are found by reading it (`re.compile` and the like with a constant), those of modules and classes
-by looking at them, those that are made of data by the factories below; one without a factory is an error. Those of the
-TypeScript sources are found by their literals, and read by Python, whose syntax is near enough.
+by looking at them, whether they are compiled yet or not, those that are made of data by the factories below; one without
+a factory is an error. Those of the TypeScript sources are found by their literals, and read by Python, whose syntax is near enough.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import penstock
+from penstock._lazy_patterns import LazyPattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -69,21 +70,27 @@ def _patterns(value: Any, depth: int = 3) -> Iterator[tuple[re.Pattern[Any], str
     """The expressions in a value, and the method where it is bound to one."""
     if isinstance(value, re.Pattern):
         yield value, ""
+    elif isinstance(value, LazyPattern):
+        yield compiled(value), ""
     elif isinstance(getattr(value, "__self__", None), re.Pattern):
-        yield value.__self__, _ALIKE.get(value.__name__, value.__name__)
-    elif depth and isinstance(value, tuple | list | set | frozenset):
-        for one in value:
+        name = str(value.__name__)
+        yield value.__self__, _ALIKE.get(name, name)
+    elif depth and isinstance(value, tuple | list | set | frozenset | dict):
+        inside: list[Any] = [*value, *(value.values() if isinstance(value, dict) else ())]
+        for one in inside:
             yield from _patterns(one, depth - 1)
-    elif depth and isinstance(value, dict):
-        for one in (*value.keys(), *value.values()):
-            yield from _patterns(one, depth - 1)
+
+
+def compiled(pattern: Any) -> re.Pattern[Any]:
+    """The expression itself of one that is compiled when it is first used."""
+    return re.compile(pattern.pattern, pattern.flags)
 
 
 # ── as text ───────────────────────────────────────────────────────────────────────────────────────
 
 
 _NAMED_USE = re.compile(rf"\.(?:{'|'.join(METHODS)})\b")
-_NAMED_CALL = re.compile(rf"\bre\.(?:{'|'.join(sorted(_CALLS))})\b")
+_NAMED_CALL = re.compile(rf"\b(?:re\.(?:{'|'.join(sorted(_CALLS))})|lazy_pattern)\b")
 
 
 def _sources(about: re.Pattern[str]) -> Iterator[tuple[Path, ast.Module]]:
@@ -107,23 +114,39 @@ def _usage() -> dict[tuple[str, str], set[str]]:
 
 
 def _is_call(node: ast.Call) -> bool:
-    """Whether it is `re.compile(…)` or the like."""
+    """Whether it is `re.compile(…)` or the like, or `lazy_pattern(…)`."""
     func = node.func
+    if isinstance(func, ast.Name):
+        return func.id == "lazy_pattern"
     return isinstance(func, ast.Attribute) and func.attr in _CALLS and getattr(func.value, "id", "") == "re"
 
 
-def _calls() -> Iterator[tuple[Path, ast.Call, str]]:
-    for path, tree in _sources(_NAMED_CALL):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_call(node):
-                yield path, node, node.func.attr
-
-
 def _in_calls() -> Iterator[tuple[str, str, re.Pattern[Any], str]]:
-    for path, node, attr in _calls():
-        first = node.args[0]
-        if isinstance(first, ast.Constant) and attr != "compile":
-            yield f"{path.relative_to(ROOT)}:{node.lineno}", "", re.compile(first.value), _ALIKE.get(attr, attr)
+    """Those with a constant. One that a function compiles, and may keep, is not seen as an object."""
+    for path, tree in _sources(_NAMED_CALL):
+        inner = _inside_functions(tree)
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or not _is_call(node) or not isinstance(node.args[0], ast.Constant):
+                continue
+            text: Any = node.args[0].value
+            attr = node.func.attr if isinstance(node.func, ast.Attribute) else "compile"
+            place = f"{path.relative_to(ROOT)}:{node.lineno}"
+            if attr != "compile":
+                yield place, "", re.compile(text), _ALIKE.get(attr, attr)
+            elif id(node) in inner:
+                for method in sorted(_ANY):
+                    yield place, "", re.compile(text, _flags(node)), method
+
+
+def _flags(node: ast.Call) -> int:
+    """The flags of a call of `re.compile` or `lazy_pattern`."""
+    given = [*node.args[1:], *(one.value for one in node.keywords)]
+    return int(eval(ast.unparse(given[0]), {"re": re})) if given else 0  # noqa: S307 — it is our own source
+
+
+def _inside_functions(tree: ast.Module) -> set[int]:
+    """The ids of the nodes inside functions."""
+    return {id(node) for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) for node in ast.walk(one)}
 
 
 def unnamed() -> set[str]:
@@ -133,7 +156,7 @@ def unnamed() -> set[str]:
     """
     found: set[str] = set()
     for path, tree in _sources(_NAMED_CALL):
-        inner = {id(call) for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) for call in ast.walk(one)}
+        inner = _inside_functions(tree)
         for node in ast.walk(tree):
             plain = not isinstance(node, ast.Call) or not _is_call(node) or isinstance(node.args[0], ast.Constant)
             if id(node) in inner and not plain:
@@ -156,7 +179,7 @@ def _clients() -> Iterable[re.Pattern[Any]]:
 def _tokens() -> Iterable[re.Pattern[Any]]:
     from penstock._tokens.families import load_tables
 
-    return [pattern for pattern, _ in load_tables()._patterns]
+    return [pattern for pattern, _ in load_tables()._patterns]  # pyright: ignore[reportPrivateUsage]
 
 
 def _identifier_rules() -> list[Any]:
@@ -187,19 +210,26 @@ def _namespace() -> Iterable[re.Pattern[Any]]:
     from penstock._transforms.tool_names import CallIdPrefix
 
     made = [CallIdPrefix(reserved=word) for word in sorted({"", *(row.reserved for row in PROFILES.values())})]
-    return [pattern for one in made for pattern in (one._plain, one._dashed)]
+    return [pattern for one in made for pattern in (one._plain, one._dashed)]  # pyright: ignore[reportPrivateUsage]
 
 
 def _aliases() -> Iterable[re.Pattern[Any]]:
-    from penstock._engines.model_resolution import _compile_pattern
+    from penstock._engines.model_resolution import _compile_pattern  # pyright: ignore[reportPrivateUsage]
 
     return [_compile_pattern(text) for text in ("claude-*", "*", "*-latest", "a*b*c*d", "*/gpt-*-mini")]
 
 
 def _thinking() -> Iterable[re.Pattern[Any]]:
-    from penstock._providers.thinking import _families
+    from penstock._providers.thinking import _families  # pyright: ignore[reportPrivateUsage]
 
     return [getattr(fits, "__self__") for rows in _families().values() for fits, _, _ in rows]  # noqa: B009
+
+
+def _vendor_errors() -> Iterable[re.Pattern[Any]]:
+    from penstock._vendor_errors import error_rules
+
+    rules = error_rules()
+    return map(compiled, (*rules.messages.values(), rules.quota, *rules.token_counts))
 
 
 FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
@@ -210,6 +240,8 @@ FACTORIES: dict[str, Callable[[], Iterable[re.Pattern[Any]]]] = {
     "_transforms/tool_names.py": _namespace,
     "_engines/model_resolution.py": _aliases,
     "_providers/thinking.py": _thinking,
+    "_vendor_errors.py": _vendor_errors,
+    "_lazy_patterns.py": list,  # where lazy ones are compiled: they are found where they are defined
     "_client/schema_check.py": list,  # patterns of a program's own JSON Schema; they see 10,000 characters at most
 }
 

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from penstock import events as ev
-from penstock._fold import fold
+from penstock._fold import fold_all
 from tests.oracles import samples
 from tests.support import run_streams as running
 from tests.support.stream_cases import Case, cases
@@ -48,7 +48,7 @@ def events(source: str, body: bytes, **options: Any) -> list[AnyEvent]:
 
 def turn(source: str, body: bytes, **options: Any) -> Turn:
     """The one turn of a stream."""
-    (only,) = fold(events(source, body, **options))
+    (only,) = fold_all(events(source, body, **options))
     return only
 
 

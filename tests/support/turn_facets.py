@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock import request as rq
-from penstock._fold import fold
+from penstock._fold import fold_all
 from tests.oracles.outcome import arguments
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def changed(before: Iterable[AnyEvent], after: Iterable[AnyEvent], *, settled: b
 
     `settled` leaves out what was only said on the way, and the order of what ran beside it.
     """
-    left, right = [facets(turn) for turn in fold(before)], [facets(turn) for turn in fold(after)]
+    left, right = [facets(turn) for turn in fold_all(before)], [facets(turn) for turn in fold_all(after)]
     if settled:
         for each in (*left, *right):
             each["results"] = sorted([row[:3] for row in each["results"] if not row[3]], key=repr)

@@ -207,12 +207,98 @@ def test_a_test_without_a_network(tmp_path: Path) -> None:
 
         def test_after():
             assert "connect" not in vars(socket.socket)
+            assert "guarded" not in socket.getaddrinfo.__qualname__
     """
     done = run_pytest(tmp_path, files={"test_app.py": tests})
     assert done.code == 1
     assert "4 passed, 2 errors" in done.text, done.text
-    assert "the test tried to connect to 192.0.2.1:443" in done.text
-    assert "the test tried to connect to 192.0.2.1:80" in done.text
+    assert "the test tried to reach 192.0.2.1:443" in done.text
+    assert "the test tried to reach 192.0.2.1:80" in done.text
+
+
+REMOTE_USES = {  # how a program reaches another machine: what is refused
+    "datagram.sendto(b'?', REMOTE)": "send to 192.0.2.1:53",
+    "datagram.sendto(b'?', 0, REMOTE)": "send to 192.0.2.1:53",
+    "datagram.sendmsg([b'?'], [], 0, REMOTE)": "send to 192.0.2.1:53",
+    "datagram.connect(REMOTE)": "connect to 192.0.2.1:53",
+    "datagram.connect_ex(REMOTE)": "connect to 192.0.2.1:53",
+    "socket.getaddrinfo('api.example.com', 443)": "look up api.example.com",
+    "socket.getaddrinfo(host=b'api.example.com', port=443)": "look up api.example.com",
+    "socket.gethostbyname('api.example.com')": "look up api.example.com",
+    "socket.gethostbyname_ex('api.example.com')": "look up api.example.com",
+    "socket.gethostbyaddr('192.0.2.1')": "look up 192.0.2.1",
+    "socket.getnameinfo(REMOTE, 0)": "look up 192.0.2.1",
+    "socket.create_connection(('api.example.com', 443))": "look up api.example.com",
+    "asyncio.run(open_endpoint(REMOTE))": "connect to 192.0.2.1:53",
+    "asyncio.run(open_endpoint(('api.example.com', 53)))": "look up api.example.com",
+    "asyncio.run(send_from_endpoint(REMOTE))": "send to 192.0.2.1:53",
+}
+NETWORK_TEST = """
+    import asyncio
+    import socket
+    import pytest
+
+    REMOTE = ("192.0.2.1", 53)
+
+    async def open_endpoint(address):
+        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            asyncio.DatagramProtocol, remote_addr=address
+        )
+        transport.close()
+
+    class Endpoint(asyncio.DatagramProtocol):
+        def error_received(self, error):
+            self.error = error
+
+    async def send_from_endpoint(address):
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.create_datagram_endpoint(Endpoint, local_addr=("127.0.0.1", 0))
+        transport.sendto(b"?", address)
+        transport.close()
+        raise protocol.error
+"""
+
+
+def test_datagrams_and_lookups_are_refused(tmp_path: Path) -> None:
+    tests = f"""{NETWORK_TEST}
+    @pytest.mark.parametrize(("use", "message"), {list(REMOTE_USES.items())!r})
+    def test_remote(penstock_no_network, use, message):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
+            with pytest.raises(OSError, match="a test must not " + message):
+                eval(use, globals(), dict(datagram=datagram))
+    """
+    done = run_pytest(tmp_path, files={"test_app.py": tests})
+    assert f"{len(REMOTE_USES)} passed, {len(REMOTE_USES)} errors" in done.text, done.text
+
+
+def test_datagrams_and_lookups_on_this_machine_work(tmp_path: Path) -> None:
+    tests = f"""{NETWORK_TEST}
+    def test_local(penstock_no_network):
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        ):
+            receiver.bind(("127.0.0.1", 0))
+            receiver.settimeout(30)
+            sender.sendto(b"1", receiver.getsockname())
+            sender.sendmsg([b"2"], [], 0, receiver.getsockname())
+            sender.connect(receiver.getsockname())
+            sender.send(b"3")
+            sender.sendmsg([b"4"])
+            assert [receiver.recv(9) for _ in range(4)] == [b"1", b"2", b"3", b"4"]
+            asyncio.run(open_endpoint(receiver.getsockname()))
+        first, second = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with first, second:
+            first.sendmsg([b"5"])
+            assert second.recv(9) == b"5"
+        assert socket.getaddrinfo("localhost", 80)
+        assert socket.getaddrinfo(None, 80)
+        assert socket.getaddrinfo("192.0.2.1", 80)  # no resolver is asked
+        assert socket.gethostbyname("127.0.0.1") == "127.0.0.1"
+    """
+    done = run_pytest(tmp_path, files={"test_app.py": tests})
+    assert "1 passed" in done.text, done.text
+    assert "error" not in done.text, done.text
 
 
 def test_help_and_markers(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from penstock import _protocols as protocols
 from penstock import request as rq
 from penstock._bridge import parser
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._replay import describe_scripts, iterate_wire_cases, play, wire
 from penstock.testing import encode_events, iterate_splits, media_type, split_at
 from tests.support.run_streams import decode
@@ -39,7 +39,7 @@ def test_every_script_in_every_protocol(protocol: str) -> None:
     for name, data, events in iterate_wire_cases(protocol):
         parse, decoder = parser("auto"), protocols.decoder(protocol)
         got = decoder.feed([*parse.feed([data]), *parse.finish()]) + decoder.finish()
-        turn, played = fold(got)[0], fold(events)[0]
+        turn, played = fold_all(got)[0], fold_all(events)[0]
         assert (turn.fault is None) == (played.fault is None), name
         if name not in UNSAID.get(protocol, ()):
             assert _said(turn) == _said(played), name
@@ -50,8 +50,8 @@ def test_every_script_in_every_protocol(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", SPOKEN)
 def test_every_script_as_one_body(protocol: str) -> None:
     for name in describe_scripts():
-        turn = fold(protocols.decoder(protocol).body(wire(name, protocol, stream=False)))[0]
-        played = fold(play(name))[0]
+        turn = fold_all(protocols.decoder(protocol).body(wire(name, protocol, stream=False)))[0]
+        played = fold_all(play(name))[0]
         assert (turn.fault is None) == (played.fault is None), name
         if name not in UNSAID.get(protocol, ()) and played.fault is None and name != "length":
             assert _said(turn) == _said(played), name
@@ -67,7 +67,7 @@ def test_however_it_is_cut(protocol: str) -> None:
         got = [event for piece in pieces for event in decoder.feed(parse.feed([piece]))]
         got += decoder.feed(parse.finish()) + decoder.finish()
         whole = whole or got
-        assert fold(got) == fold(whole)
+        assert fold_all(got) == fold_all(whole)
 
 
 def test_cuts_are_where_they_should_be() -> None:
@@ -87,4 +87,4 @@ def test_an_array_instead_of_events() -> None:
     """Gemini without `alt=sse`."""
     data = b"".join(encode_events("gemini", play("text"), framing="jsonarray"))
     assert data.startswith(b"[")
-    assert fold(decode("gemini", data))[0].text == fold(play("text"))[0].text
+    assert fold_all(decode("gemini", data))[0].text == fold_all(play("text"))[0].text

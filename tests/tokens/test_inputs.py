@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
-from penstock import convert, convert_messages, fold, unfold
+from penstock import convert, convert_messages, fold_all, unfold
 from penstock._fold import sum_usage
 from penstock._protocols import detect_protocol
 from penstock.errors import InputError
@@ -264,7 +264,7 @@ def test_a_sum_over_steps_teaches_nothing() -> None:
         adapter.last.usage,
         adapter.last.turn.usage,
         sum_usage(steps),
-        fold(unfold(adapter.last.turn))[0].usage,
+        fold_all(unfold(adapter.last.turn))[0].usage,
     ):
         assert seen is not None
         assert (type(seen), seen.input, seen.summed) == (Usage, 320, True)

@@ -1,7 +1,7 @@
 // Where the page is: `#/turn/ID?as=chat` and back. The address is the only state that outlives a reload.
 import { signal } from "@preact/signals";
 
-export const VIEWS = ["streams", "turn", "file", "usage", "tokens", "try"] as const;
+export const VIEWS = ["streams", "turn", "file", "usage", "tokens", "try", "keys"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface Route {

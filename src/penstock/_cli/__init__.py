@@ -12,6 +12,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from penstock._printable_text import printable
 from penstock._version import __version__
 
 if TYPE_CHECKING:
@@ -20,21 +21,22 @@ if TYPE_CHECKING:
 COMMANDS = {  # the module with the function `run_COMMAND`, and what the command does
     "translate": ("translate", "turn one protocol's stream into another's"),
     "convert": ("translate", "turn one protocol's request into another's"),
-    "inspect": ("inspect", "show a stream: its frames, what they mean, what comes of them"),
+    "inspect": ("inspect", "show a stream: its frames, their events, and the output for a client"),
     "tokens": ("tokens", "count a request's tokens, message by message"),
     "chat": ("chat", "ask any model, and watch it answer"),
     "models": ("models_and_providers", "list models: limits, prices, what they can do"),
-    "providers": ("models_and_providers", "list providers: what they speak, and whose key is there"),
+    "providers": ("models_and_providers", "list providers: their protocols, and which have a key"),
     "doctor": ("doctor", "tell what is configured and reachable, or explain a saved error"),
     "init": ("init", "write a commented penstock.toml, by questions or by options"),
     "serve": ("serve", "the gateway: any client to any model, and packaged streams with no key and no network"),
     "setup": ("setup", "store a provider's key, or point a coding agent at the gateway"),
-    "keys": ("keys_and_trust", "make, list, rotate, revoke and reset gateway keys"),
-    "trust": ("keys_and_trust", "let a penstock.toml of this folder decide where keys and data go"),
-    "usage": ("usage", "what was asked, and what it cost, from the gateway's journal"),
+    "keys": ("keys_and_teams", "make, list, edit, rotate, revoke and reset gateway keys"),
+    "teams": ("keys_and_teams", "make, list, edit and remove teams of gateway keys"),
+    "trust": ("trust", "let a penstock.toml of this folder decide where keys and data go"),
+    "usage": ("usage", "show requests, tokens and costs from the gateway's journal"),
     "record": ("recordings", "save a stream with its times, secrets removed"),
     "replay": ("recordings", "play recordings back, to a pipe or as a server"),
-    "completion": ("completion", "print a script that completes the words of penstock in your shell"),
+    "completion": ("completion", "print a script for your shell that completes commands and options"),
 }
 BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # the last two as a shell reports SIGINT and SIGPIPE
 EXAMPLES = """\
@@ -75,7 +77,7 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 def _print_error(program: str, message: str, *, kind: str, as_json: bool) -> None:
     if not as_json:
-        print(f"{program}: {message}", file=sys.stderr)
+        print(f"{program}: {printable(message)}", file=sys.stderr)
         return
     import json
 

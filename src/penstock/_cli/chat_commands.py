@@ -10,7 +10,7 @@ import msgspec
 
 from penstock._cli.chat_files import read_attachment
 from penstock._cli.common_options import print_message
-from penstock._cli.terminal import printable
+from penstock._printable_text import printable
 from penstock.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,12 +13,13 @@ from penstock._cli.chat_tools import ToolApproval, load_tools
 from penstock._cli.common_options import print_error
 from penstock._cli.event_printer import EventPrinter, style_text
 from penstock._cli.suggestions import suggest_model
-from penstock._cli.terminal import printable, wants_color
+from penstock._cli.terminal import wants_color
 from penstock._client.api import Client
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import resolve_targets
 from penstock._messages.convert import convert_request
 from penstock._messages.request_codecs import reader
+from penstock._printable_text import printable
 from penstock.errors import InputError, ProviderError
 from penstock.request import Message, Request, Text
 

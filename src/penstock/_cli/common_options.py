@@ -15,6 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock._printable_text import printable
+
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -176,7 +178,7 @@ def print_message(text: str) -> None:
     if _message_format["json"]:
         print_report({"note": text})
     else:
-        print(f"penstock: {text}", file=sys.stderr)
+        print(f"penstock: {printable(text)}", file=sys.stderr)
 
 
 def print_report(value: Any) -> None:
@@ -192,9 +194,9 @@ def print_error(error: Exception, exit_code: int, hint: str = "") -> None:
         found = {"type": type(error).__name__, "message": str(error), "exit_code": exit_code}
         print_report({"error": {**found, "hint": hint} if hint else found})
         return
-    print_message(str(error))
+    print_message(" ".join(str(error).split()))
     if hint:
-        print(f"  {hint}", file=sys.stderr)
+        print(f"  {printable(hint)}", file=sys.stderr)
 
 
 def load_config(options: Namespace) -> GatewayConfig:

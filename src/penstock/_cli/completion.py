@@ -11,7 +11,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock._cli import COMMANDS, create_parser
-from penstock._cli.terminal import print_json, printable
+from penstock._cli.terminal import print_json
+from penstock._printable_text import printable
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
@@ -175,12 +176,24 @@ def _stored_providers(_: str, __: str) -> Iterator[Candidate]:
 
 def _key_names(_: str, __: str) -> Iterator[Candidate]:
     from penstock._gateway.config import load_config
-    from penstock._gateway.keys import open_key_file
+    from penstock._gateway.keys import open_key_store
 
     try:
         config = load_config(None, os.environ)
-        file = open_key_file(config)
-        return map(Candidate, [*config.keys, *(file.read() if file is not None else ())])
+        store = open_key_store(config, os.environ)
+        return map(Candidate, [*config.keys, *(store.read().keys if store is not None else ())])
+    except (PenstockError, OSError):
+        return iter(())
+
+
+def _team_names(_: str, __: str) -> Iterator[Candidate]:
+    from penstock._gateway.config import load_config
+    from penstock._gateway.keys import open_key_store
+
+    try:
+        config = load_config(None, os.environ)
+        store = open_key_store(config, os.environ)
+        return map(Candidate, [*config.teams, *(store.read().teams if store is not None else ())])
     except (PenstockError, OSError):
         return iter(())
 
@@ -208,6 +221,7 @@ def _models(begin: str, _: str) -> Iterator[Candidate]:
 COMPLETERS: Mapping[str, Callable[[str, str], Iterator[Candidate]]] = {
     "framing": _framings,
     "key": _key_names,
+    "team": _team_names,
     "model": _models,
     "policy": _policies,
     "provider": _providers,

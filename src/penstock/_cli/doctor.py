@@ -27,6 +27,7 @@ from penstock._http.request_options import RequestOptions, Timeouts
 from penstock._http_errors import read_http_error
 from penstock._lenient_fields import as_object, get_integer
 from penstock._lenient_json import parse_lenient
+from penstock._printable_text import printable, printable_lines
 from penstock._redaction import redact, redact_headers
 from penstock._version import __version__
 from penstock.errors import InputError, PenstockError, ProviderError, explain, provider_error
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
+    from penstock._engines.config import Account
     from penstock._providers.registry import Provider
 
 PACKAGES = "aiohttp msgspec openai anthropic google-genai botocore google-auth uvloop rich".split()
@@ -53,13 +55,13 @@ def run_doctor(options: Namespace) -> int:
     if options.json:
         print_json(rows)
     else:
-        print(*_report_lines(rows), sep="\n")
+        print(*map(printable, _report_lines(rows)), sep="\n")
     return FAILED if any(row.get("ok") is False for row in rows["providers"]) else 0
 
 
 def _explain_error(error: ProviderError, *, as_json: bool) -> None:
     if not as_json:
-        print(explain(error))
+        print(printable_lines(explain(error)))
         return
     names = ("kind", "status", "message", "code", "request_id", "retry_after", "hint")
     known = {name: getattr(error, name, None) for name in names}
@@ -77,7 +79,7 @@ async def _check_all(router: Router, *, offline: bool) -> dict[str, Any]:
         "penstock": __version__,
         "python": platform.python_version(),
         "packages": _package_versions(),
-        "aliases": dict(router.config.aliases),
+        "aliases": {name: msgspec.to_builtins(alias) for name, alias in router.config.aliases.items()},
         "proxy": redact(proxy or "none"),
         "providers": list(checked),
     }
@@ -93,15 +95,22 @@ def _package_versions() -> dict[str, str]:
     return found
 
 
+def _describe_keys(account: Account, names: list[str]) -> str:
+    """Returns where the keys are: in the file, or in which variables."""
+    if account.key or account.keys:
+        return "in the configuration"
+    return ", ".join(names[: max(1, len(account.variables))]) or "none"
+
+
 async def _check_provider(router: Router, row: Provider, *, offline: bool) -> dict[str, Any]:
     account = router.config.account(row.name)
-    keys = [name for name in (account.env, *row.env) if name and router.env.get(name)]
+    keys = [name for name in (*account.variables, *row.env) if router.env.get(name)]
     if not keys and find_stored_key(row, account, router.env).key:
         keys = ["stored by penstock setup"]
     engine, who = choose_engine(row.name, router.config, router.env)
     state = {
         "name": row.name,
-        "key": "in the configuration" if account.key else ", ".join(keys[:1]) or "none",
+        "key": _describe_keys(account, keys),
         "engine": f"{engine} ({who})",
         "protocol": row.protocol,
     }

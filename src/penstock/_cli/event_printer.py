@@ -12,7 +12,8 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from penstock import events as ev
-from penstock._cli.terminal import printable, truncate, wants_color
+from penstock._cli.terminal import truncate, wants_color
+from penstock._printable_text import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,11 +70,11 @@ class EventPrinter:
             case ev.TextDelta() | ev.RefusalDelta():
                 self._switch_kind("text")
                 self.text += event.text
-                self._output.write(_printable_text(event.text))
+                self._output.write(printable_lines(event.text))
             case ev.ReasoningDelta() if self._color or self._output.isatty():
                 label = "" if self._color or self._open_kind == "thinking" else "(thinking) "
                 self._switch_kind("thinking")
-                self._output.write(style_text(label + _printable_text(event.text), "dim", on=self._color))
+                self._output.write(style_text(label + printable_lines(event.text), "dim", on=self._color))
             case ev.CallEnd() | ev.CallCut():
                 self._print_call(event)
             case ev.Result():
@@ -119,11 +120,6 @@ class EventPrinter:
 def format_call(name: str, json: str) -> str:
     """Returns a call as one line: its name and the beginning of its input."""
     return f"{printable(name)}({truncate(printable(json[: 4 * _MAX_INPUT]), _MAX_INPUT)})"
-
-
-def _printable_text(text: str) -> str:
-    """Returns the text without control characters that a terminal would obey, except line breaks and tabs."""
-    return "".join(char if char.isprintable() or char in "\n\t" else printable(char) for char in text)
 
 
 def style_text(text: str, style: str, *, on: bool) -> str:

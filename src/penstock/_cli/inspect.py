@@ -25,14 +25,15 @@ from penstock._cli.inspect_summary import StreamSummary, summary_lines
 from penstock._cli.inspect_table import InspectTable, print_breakdown
 from penstock._cli.inspect_trace import StepTracer, detect_source
 from penstock._cli.progress import show_progress
-from penstock._cli.terminal import Printer, StyledLine, create_printer, printable, replace_unencodable, wants_color
+from penstock._cli.terminal import Printer, StyledLine, create_printer, replace_unencodable, wants_color
 from penstock._framing import DETECTED
+from penstock._printable_text import printable
 from penstock._store.recordings import is_recording
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from penstock._cli.inspect_trace import StepHandler
     from penstock._framing.base import Frame
@@ -133,7 +134,11 @@ class StepJsonWriter:
 
     def __init__(self) -> None:
         self.summary = StreamSummary()
+        self.wants_steps = True
         self._held: list[str] | None = []
+
+    def on_skipped(self, frames: Sequence[Frame], events: Sequence[Any]) -> None:
+        raise AssertionError("every step is printed")  # pragma: no cover
 
     def on_frame(self, number: int, frame: Frame) -> None:
         self._write({"kind": "frame", "number": number, "cause": None, **_frame_fields(frame)})
@@ -195,7 +200,7 @@ def _print_json(stream: InspectedStream) -> None:
 def _print_table(stream: InspectedStream) -> None:
     replace_unencodable()
     options, rows = stream.options, KeptRows()
-    builder = RowBuilder(rows.add, everything=options.all)
+    builder = RowBuilder(rows.add, everything=options.all, kept=rows)
     tracer = stream.trace(builder)
     builder.finish()
     width = options.width or shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns

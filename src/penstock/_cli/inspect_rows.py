@@ -6,6 +6,7 @@ rows stay, so that memory does not grow with the stream.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,15 +16,16 @@ from penstock._cli.one_line_summary import FrameShortener, event_line, event_sty
 from penstock._cli.terminal import StyledLine, truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from penstock._framing.base import Frame
 
 MAX_RUN = 8
 """A run of more rows alike is folded to its first two and its last."""
-MAX_ROWS = 1_000
+MAX_ROWS = 500
 """The most rows at the beginning of the table; `MAX_LAST_ROWS` are shown of the end."""
 MAX_LAST_ROWS = 100
+MAX_EFFECTS = 200  # events of one frame that are shown
 MAX_FOLDED_TEXT = 1_200  # characters of a run's text that are kept; fewer are shown
 _LARGE = 4_096  # bytes of a frame, characters of an event: more is cut while the row waits
 _MAX_SPAN = 2_000  # characters of one value in a cut row
@@ -65,6 +67,7 @@ class FrameEvents:
     frame: Frame | None = None
     label: str = ""
     effects: list[EventOutputs] = field(default_factory=list[EventOutputs])
+    more: int = 0  # events that are counted only
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -175,6 +178,16 @@ class KeptRows:
             entry.shrink()
         (self.first if len(self.first) < MAX_ROWS else self._last).append(entry)
 
+    def skip(self, count: int) -> None:
+        """Counts rows that are not shown."""
+        self._count += count
+        self._last.clear()
+
+    @property
+    def is_full(self) -> bool:
+        """True if only the last rows of the stream are still needed."""
+        return len(self.first) >= MAX_ROWS
+
     @property
     def last(self) -> list[TableEntry]:
         return list(self._last)
@@ -185,16 +198,37 @@ class KeptRows:
 
 
 class RowBuilder:
-    """Builds rows from the steps of a trace, and learns what their frames repeat."""
+    """Builds rows from the steps of a trace, and learns what their frames repeat.
 
-    def __init__(self, hand_on: Callable[[TableEntry], None], *, everything: bool) -> None:
+    `kept`: the rows that are shown, if not all are. Once they are full, most steps are not needed.
+    """
+
+    def __init__(
+        self, hand_on: Callable[[TableEntry], None], *, everything: bool, kept: KeptRows | None = None
+    ) -> None:
         self.summary = StreamSummary()
         self.frames = FrameShortener()
         self.outputs = FrameShortener()
         self._folder = RowFolder(hand_on, everything=everything)
+        self._kept = kept
+        self._max_effects = sys.maxsize if everything else MAX_EFFECTS
         self._count = 0
         self._row: FrameEvents | None = None
         self._end = self._active = FrameEvents(0)  # the row of the event that came last
+
+    @property
+    def wants_steps(self) -> bool:
+        return self._kept is None or not self._kept.is_full
+
+    def on_skipped(self, frames: Sequence[Frame], events: Sequence[Any]) -> None:
+        self._close_row()
+        self._folder.close()
+        self._count += len(frames)
+        if self._kept is not None:
+            self._kept.skip(len(frames))
+        self.frames.check(frames)
+        for event in events:
+            self.summary.feed(event)
 
     def on_frame(self, _: int, frame: Frame) -> None:
         self._close_row()
@@ -204,13 +238,17 @@ class RowBuilder:
     def on_event(self, _: int, cause: int | None, event: Any) -> None:
         self.summary.feed(event)
         self._active = self._row if cause is not None and self._row is not None else self._end
-        self._active.effects.append(EventOutputs(event))
+        if len(self._active.effects) < self._max_effects:
+            self._active.effects.append(EventOutputs(event))
+        else:
+            self._active.more += 1
 
     def on_output(self, _: int, cause: int | None, frame: Frame) -> None:
-        self.outputs.learn(frame)
+        if self.outputs.is_searching:  # nothing is said about all outputs
+            self.outputs.learn(frame)
         if cause is None:  # not caused by an event
             self._end.effects.append(EventOutputs(outputs=[frame]))
-        else:
+        elif not self._active.more:
             self._active.effects[-1].outputs.append(frame)
 
     def finish(self) -> None:

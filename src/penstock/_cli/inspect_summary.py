@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock._cli.one_line_summary import quote_text
-from penstock._cli.terminal import StyledLine, printable, truncate
+from penstock._cli.terminal import StyledLine, truncate
 from penstock._fold import sum_usage
+from penstock._printable_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -168,9 +169,14 @@ class StreamSummary:
     def feed(self, event: Any) -> None:
         if type(event) is ev.Start:
             self._close_turn()
-            self._turn = TurnSummary(event)
+            if len(self._turns) < MAX_TURNS:
+                self._turn = TurnSummary(event)
+            else:
+                self._more_turns += 1
         elif self._turn is not None:
             self._turn.feed(event)
+        elif self._more_turns and type(event) is ev.Unknown:
+            self._unknown += 1
 
     def result(self, diagnostics: Iterable[Diagnostic]) -> Object:
         """Returns the summary as one object. `more_turns` is there only if turns were left out."""
@@ -186,10 +192,7 @@ class StreamSummary:
         if self._turn is None:
             return
         self._unknown += self._turn.unknown
-        if len(self._turns) < MAX_TURNS:
-            self._turns.append(self._turn.result())
-        else:
-            self._more_turns += 1
+        self._turns.append(self._turn.result())
         self._turn = None
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from penstock._cli.inspect_rows import FoldedRows, FrameEvents, TableEntry
 from penstock._cli.one_line_summary import FrameShortener, quote_text
-from penstock._cli.terminal import Bar, Cell, Column, Printer, StyledLine, printable, truncate
+from penstock._cli.terminal import Bar, Cell, Column, Printer, StyledLine, truncate
+from penstock._printable_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,6 +69,8 @@ class InspectTable:
             for output in self._leaving(effect.outputs, style):
                 yield TableRow(number, frame, event, output)
                 number, frame, event = "", [], []
+        if row.more:
+            yield TableRow("", [], [(f"{row.more:,} more events; --all shows them", "dim")])
 
     def _leaving(self, outputs: list[Frame], style: str) -> list[StyledLine]:
         return [[("→ ", style), *self._outputs.shorten(frame, style)] for frame in outputs] or [[]]

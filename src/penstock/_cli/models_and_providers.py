@@ -149,10 +149,13 @@ def _describe_key(row: Provider, env: Mapping[str, str], config: Config) -> str:
     from penstock._engines.credentials import find_stored_key
 
     account = config.account(row.name)
-    if account.key:
+    if account.key or account.keys:
         return "in the configuration"
-    if account.env:
-        return f"{account.env} is set" if env.get(account.env) else f"needs {account.env}"
+    if names := account.variables:
+        present = [name for name in names if env.get(name)]
+        return (
+            f"{', '.join(present)} {'are' if present[1:] else 'is'} set" if present else f"needs {' or '.join(names)}"
+        )
     if variable := next((name for name in row.env if env.get(name)), ""):
         return f"{variable} is set"
     stored = find_stored_key(row, account, env)

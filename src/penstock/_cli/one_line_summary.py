@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._cli.terminal import StyledLine, printable, truncate
+from penstock._cli.terminal import StyledLine, truncate
 from penstock._lenient_fields import as_object, get_list, get_text
 from penstock._lenient_json import parse_lenient
+from penstock._printable_text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock._framing.base import Frame
     from penstock.events import Event
@@ -108,9 +109,11 @@ class FrameShortener:
     def __init__(self) -> None:
         self._finder = ConstantFinder()
         self._begins: Counter[str] = Counter()
+        self._learned = 0
 
     def learn(self, frame: Frame) -> str:
         """Takes a frame of the stream. Returns its label."""
+        self._learned += 1
         payload = _parse(frame[1])
         label = frame[0].decode("utf-8", "replace") or get_text(as_object(payload), *_LABELS)
         self._finder.add(payload)
@@ -120,6 +123,19 @@ class FrameShortener:
                 self._begins[begin] += 1
         return label
 
+    @property
+    def is_searching(self) -> bool:
+        """True until enough frames are learned to know the values that they repeat."""
+        return self._learned < _SEARCHED
+
+    def check(self, frames: Sequence[Frame]) -> None:
+        """Takes frames of the stream that are not shown: they may refute what is said of every frame."""
+        for number, (_, data) in enumerate(frames):
+            if not self._finder.is_open:
+                self._finder.count += len(frames) - number
+                return
+            self._finder.add(_parse(data))
+
     @cached_property
     def _constant(self) -> dict[str, Any]:
         return self._finder.result()
@@ -128,7 +144,7 @@ class FrameShortener:
     def prefix(self) -> str:
         """What nearly all labels begin with, up to a dot: `response.`."""
         common, times = max(self._begins.items(), key=lambda row: row[1], default=("", 0))
-        return common if times >= max(self._finder.count * _NEARLY_ALL, 3) else ""
+        return common if times >= max(self._learned * _NEARLY_ALL, 3) else ""
 
     @property
     def constant_line(self) -> StyledLine:
@@ -198,6 +214,11 @@ class ConstantFinder:
         self._values: dict[str, Any] = {}
         self._varied: set[str] = set()
         self._candidates: list[tuple[str, list[str | int], Any]] | None = None  # path, its steps, value
+
+    @property
+    def is_open(self) -> bool:
+        """True if further payloads can change the result."""
+        return self._candidates is None or bool(self._candidates)
 
     def add(self, payload: Any) -> None:
         self.count += 1

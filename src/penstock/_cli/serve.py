@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict, replace
@@ -15,48 +18,176 @@ from penstock._engines.model_resolution import is_pattern, list_configured_provi
 from penstock._gateway import HOST, PORT, lifecycle, log_setup
 from penstock._gateway.access import Access
 from penstock._gateway.callers import is_loopback
+from penstock._gateway.config import check_workers
 from penstock._replay import describe_scripts
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from socket import socket
 
     from penstock._gateway.app import App
     from penstock._gateway.config import GatewayConfig
+    from penstock._gateway.worker_metrics import WorkerMetrics
+    from penstock._gateway.workers import WorkerLink
+    from penstock._http.server_tls import ServerCertificate
     from penstock._http.uvicorn_server import GatewayServer
 
 
 def run_serve(options: Namespace) -> int:
     """Listens until interrupted."""
     config = _command_line_overrides(options)(load_config(options))
+    check_workers(config.serve.workers)
     _check_trace(config)
     if options.check:
         return _check_config(config, as_json=options.json)
+    if config.serve.workers > 1:
+        return ServeWorkers(options, config).run()
+    _serve_app(config, lambda app, port, server: _on_ready(app, options, port, server))
+    return 0
+
+
+def _serve_app(
+    config: GatewayConfig,
+    on_ready: Callable[[App, int, GatewayServer], None],
+    bound: socket | None = None,
+    on_app: Callable[[App], object] = lambda _: None,
+) -> None:
+    """Serves in this process until a signal ends it."""
+    from penstock._gateway.access_log import AccessLog
     from penstock._gateway.app import App
     from penstock._gateway.byte_budget import websocket_protocol
     from penstock._http.uvicorn_server import listen
     from penstock._inspector.app import Inspector
 
+    certificate = load_tls(config)
     app: Any = App(config)
+    on_app(app)
     log_setup.setup_logging(config.log, lambda: app.services.secrets)
+    front, access_log = Inspector(app), config.serve.access_log
+    logged = AccessLog(front, access_log, app.services) if access_log != "off" else None
     LIVE.unchanging = True
     try:
         listen(
-            Inspector(app),
+            logged or front,
             config.serve,
-            lambda port, server: _on_ready(app, options, port, server),
+            lambda port, server: on_ready(app, port, server),
             websocket_protocol(app, config.serve),
             direct_send=config.features.direct_send,
+            bound=bound,
+            certificate=certificate,
         )
     finally:
         LIVE.unchanging = False
-    return 0
+        if logged is not None:
+            logged.close()
+
+
+def load_tls(config: GatewayConfig) -> ServerCertificate | None:
+    """Returns the certificate of a configuration; None without TLS. Raises if its files cannot be used."""
+    if not (config.serve.tls_cert or config.serve.tls_key):
+        return None
+    from penstock._http.server_tls import ServerCertificate
+
+    return ServerCertificate(config.serve.tls_cert, config.serve.tls_key)
+
+
+class ServeWorkers:
+    """`serve --workers N`: binds the address, and has N worker processes serve it."""
+
+    def __init__(self, options: Namespace, config: GatewayConfig) -> None:
+        self._options, self._config = options, config
+        self._metrics: WorkerMetrics | None = None
+        self.should_stop: Callable[[], bool] = _terminal_watcher()
+
+    def run(self) -> int:
+        """Serves until a signal ends it. Returns the exit code."""
+        from penstock._gateway.workers import Supervisor
+        from penstock._http.uvicorn_server import bind_socket
+
+        serve = self._config.serve
+        log_setup.setup_logging(self._config.log)
+        load_tls(self._config)  # so that its errors are said once
+        import_module("penstock._inspector.app")  # loads the gateway once, before the workers are forked
+        self._socket = bind_socket(serve.host, serve.port)
+        self._port = self._socket.getsockname()[1]
+        try:
+            return Supervisor(serve.workers, serve.drain, self, self._socket.close).run()
+        finally:
+            self._socket.close()
+
+    def on_ready(self, *, keyed: bool) -> None:
+        """All workers listen: prints the welcome text, once."""
+        _print_welcome(self._options, self._config, LIVE, self._port, keyed=keyed)
+
+    def check_reload(self) -> bool:
+        """Reads the configuration again, so that an invalid one is reported once. New workers use it."""
+
+        def apply(config: GatewayConfig) -> None:
+            _check_trace(config)
+            load_tls(config)
+            self._config = config
+            log_setup.setup_logging(config.log)
+
+        overrides = _command_line_overrides(self._options)
+        return lifecycle.Reloader(self._options.config, os.environ, apply, overrides, quiet=True).reload()
+
+    # ── in a worker ───────────────────────────────────────────────────────────────────────────────
+
+    def run_worker(self, link: WorkerLink) -> int:
+        """Serves until the parent says stop, or is gone."""
+        from penstock._gateway.worker_metrics import WorkerMetrics
+
+        def on_app(app: App) -> None:
+            self._metrics = WorkerMetrics(link.folder, link.number, app.services.metrics)
+
+        try:
+            _serve_app(self._config, partial(self._on_worker_ready, link), self._socket, on_app)
+        finally:
+            if self._metrics is not None:
+                self._metrics.close()
+        return 0
+
+    def _on_worker_ready(self, link: WorkerLink, app: App, _port: int, server: GatewayServer) -> None:
+        from penstock._gateway import workers
+
+        server.second_signal_forces = False
+        reloader = _reloader(app, self._options, server, quiet=True)
+        if link.number == 1:
+            lifecycle.log_problems(app.services.config, app.services.upstream.router.env)
+
+        def reload(*, report_problems: bool) -> None:
+            done = reloader.reload()
+            if done and report_problems:
+                lifecycle.log_problems(app.services.config, app.services.upstream.router.env)
+            link.report(workers.RELOADED if done else workers.NOT_RELOADED)
+
+        def obey() -> None:
+            order = os.read(link.orders, 1)
+            if order == workers.FORCE:
+                server.stop_now()
+            elif order in {workers.RELOAD, workers.RELOAD_LOUDLY}:
+                reload(report_problems=order == workers.RELOAD_LOUDLY)
+            else:  # an order to stop, or the end of the pipe: the parent is gone
+                server.should_exit = True
+            if not order:
+                asyncio.get_running_loop().remove_reader(link.orders)
+
+        asyncio.get_running_loop().add_reader(link.orders, obey)
+        reloader.reload_on_signal()
+        if self._metrics is not None:
+            self._metrics.start()
+        link.report(workers.READY_KEYED if app.services.access.keyed else workers.READY)
 
 
 def _check_config(config: GatewayConfig, *, as_json: bool) -> int:
     """Prints what cannot work. Returns the exit code."""
     problems = lifecycle.report_problems(config, LIVE)
+    try:
+        load_tls(config)
+    except InputError as error:
+        problems.append(str(error))
     if as_json:
         file = str(config.path) if config.path else None
         print_json({"file": file, "ok": not problems, "problems": problems})
@@ -75,7 +206,9 @@ def _check_trace(config: GatewayConfig) -> None:
 
 def _command_line_overrides(options: Namespace) -> Callable[[GatewayConfig], GatewayConfig]:
     """Returns a function that applies the command line to a configuration, also to one that is reloaded."""
-    serve = {"host": options.host, "port": options.port, "pace": 0.0 if options.full_speed else None}
+    names = ("host", "port", "workers", "tls_cert", "tls_key", "access_log")
+    serve: dict[str, Any] = {name: getattr(options, name) for name in names}
+    serve["pace"] = 0.0 if options.full_speed else None
     log = {"level": options.log, "form": "json" if options.log_json else None}
 
     def override(config: GatewayConfig) -> GatewayConfig:
@@ -92,29 +225,40 @@ def _command_line_overrides(options: Namespace) -> Callable[[GatewayConfig], Gat
 def _on_ready(app: App, options: Namespace, port: int, server: GatewayServer) -> None:
     """Starts to watch for reloads, then prints the welcome text."""
     config, env = app.services.config, app.services.env
-
-    def apply(config: GatewayConfig) -> None:
-        _check_trace(config)
-        app.services.reload(config)
-        log_setup.setup_logging(config.log, lambda: app.services.secrets)
-        lifecycle.log_problems(config, app.services.upstream.router.env)
-
     lifecycle.log_problems(config, app.services.upstream.router.env)
-    reloader = lifecycle.Reloader(options.config, os.environ, apply, _command_line_overrides(options))
+    reloader = _reloader(app, options, server)
     is_terminal_closed = _terminal_watcher()
 
     def on_hangup() -> None:
         """Handles SIGHUP: the terminal was closed, or a reload is requested."""
         if is_terminal_closed():
             server.should_exit = True
-        else:
-            reloader.reload()
+        elif reloader.reload():
+            lifecycle.log_problems(app.services.config, app.services.upstream.router.env)
 
     reloader.reload_on_signal(on_hangup)
     # Last: a program that reads this line may use everything above.
-    names, keyed = list_models(config, env), app.services.access.keyed
+    _print_welcome(options, config, env, port, keyed=app.services.access.keyed)
+
+
+def _reloader(app: App, options: Namespace, server: GatewayServer, *, quiet: bool = False) -> lifecycle.Reloader:
+    def apply(config: GatewayConfig) -> None:
+        _check_trace(config)
+        if server.certificate is not None and config.serve.tls_cert:
+            server.certificate.reload(config.serve.tls_cert, config.serve.tls_key)
+        app.services.reload(config)
+        log_setup.setup_logging(config.log, lambda: app.services.secrets)
+
+    return lifecycle.Reloader(options.config, os.environ, apply, _command_line_overrides(options), quiet=quiet)
+
+
+def _print_welcome(
+    options: Namespace, config: GatewayConfig, env: Mapping[str, str], port: int, *, keyed: bool
+) -> None:
+    names = list_models(config, env)
     if options.json:
-        base, file = base_url(config.serve.host, port), str(config.path) if config.path else None
+        base = base_url(config.serve.host, port, tls=bool(config.serve.tls_cert))
+        file = str(config.path) if config.path else None
         print_json({"url": base, "file": file, "needs_key": keyed, "models": names})
         sys.stdout.flush()
     else:
@@ -143,10 +287,10 @@ def _terminal_watcher() -> Callable[[], bool]:
 MAX_MODELS = 8
 
 
-def base_url(host: str, port: int) -> str:
+def base_url(host: str, port: int, *, tls: bool = False) -> str:
     """Returns the address for clients: a server that listens on all interfaces is reached by loopback too."""
     name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 — compared, not bound
-    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    return f"http{'s' if tls else ''}://{f'[{name}]' if ':' in name else name}:{port}"
 
 
 def list_models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
@@ -161,7 +305,7 @@ def welcome_text(
     config: GatewayConfig, port: int, names: Sequence[str], *, keyed: bool, env: Mapping[str, str] | None = None
 ) -> str:
     """Returns the lines that `penstock serve` prints when it listens. The address is in the first."""
-    base = base_url(config.serve.host, port)
+    base = base_url(config.serve.host, port, tls=bool(config.serve.tls_cert))
     model = next((name for name in names if not name.endswith("/…")), "replay/text")
     key = "YOUR_GATEWAY_KEY" if keyed else "YOUR_PROVIDER_KEY" if config.forward else "any"
     lines = [
@@ -213,6 +357,6 @@ def _access_warnings(config: GatewayConfig, *, keyed: bool) -> Iterator[str]:
         return
     add = f"`{find_command()} keys add NAME`"
     if config.access.anonymous:
-        yield f"Warning: whoever reaches this address can use it: {add} makes a key."
+        yield f"Warning: everybody who can reach this address can use it; {add} adds a key."
     elif not config.forward:
         yield f"Other machines are refused as long as there is no key: {add} makes one."

@@ -11,6 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from penstock._printable_text import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -20,7 +22,6 @@ StyledLine: TypeAlias = "list[Span]"
 _GAP = "  "
 _BAR = 32  # columns
 _UNLIMITED = 10_000  # columns of a pipe: nothing is cut there
-_SHOWN = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
 
 
 class Bar(NamedTuple):
@@ -40,13 +41,6 @@ class Column(NamedTuple):
     style: str = ""
     justify: str = "left"
     shrinks: bool = False
-
-
-def printable(text: str) -> str:
-    """Return the text on one line, without characters that a terminal would obey."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _SHOWN.get(char, "\N{REPLACEMENT CHARACTER}") for char in text)
 
 
 def truncate(text: str, length: int) -> str:

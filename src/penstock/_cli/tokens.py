@@ -19,6 +19,7 @@ from penstock._engines.model_resolution import find_alias, resolve_targets
 from penstock._gateway.config import data_path
 from penstock._gateway.token_estimators import FILE
 from penstock._lenient_json import parse_lenient
+from penstock._printable_text import printable
 from penstock._protocols import detect_protocol, reader
 from penstock._providers.models import max_input_tokens, model
 from penstock._store.tokens import TokenStore
@@ -261,7 +262,7 @@ def _print_fit(printer: terminal.Printer, fit: FitResult[Any], request: Request)
 
 
 def _shorten(about: str) -> str:
-    return terminal.truncate(terminal.printable(about), MAX_ABOUT)
+    return terminal.truncate(printable(about), MAX_ABOUT)
 
 
 def _describe_message(message: Message) -> str:

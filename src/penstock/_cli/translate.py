@@ -14,7 +14,7 @@ import msgspec
 
 from penstock._cli import common_options
 from penstock._cli.progress import show_progress
-from penstock._cli.terminal import printable
+from penstock._printable_text import printable
 from penstock.errors import InputError
 from penstock.events import Fault
 

@@ -11,10 +11,13 @@ import msgspec
 
 from penstock._cli import terminal
 from penstock._cli.common_options import load_config
-from penstock._cli.terminal import Bar, Cell, Column, Printer, printable
-from penstock._gateway.config import data_path
+from penstock._cli.terminal import Bar, Cell, Column, Printer
+from penstock._gateway.config import GatewayConfig, data_path
 from penstock._gateway.journal import FILE
-from penstock._store.journal import JournalEntry, JournalStore, UsageSum
+from penstock._printable_text import printable
+from penstock._store.journal import JournalEntry, JournalRows, JournalStore, UsageSum
+from penstock._store.postgres import PostgresDatabase
+from penstock._store.postgres_stores import PostgresJournal
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,15 +35,19 @@ MAX_SLICES = 40
 
 def run_usage(options: Namespace) -> int:
     """Reads the journal and prints its sums."""
-    with closing(JournalStore(_journal_path(options), time.time, read_only=True)) as journal:
+    config = load_config(options) if options.journal is None else None
+    if config is not None and config.stores.postgres and not config.journal.path:
+        with closing(PostgresDatabase(config.stores.postgres, timeout=config.stores.postgres_timeout)) as database:
+            _print_usage(PostgresJournal(database, time.time, read_only=True), options)
+        return 0
+    with closing(JournalStore(_journal_path(options.journal, config), time.time, read_only=True)) as journal:
         _print_usage(journal, options)
     return 0
 
 
-def _journal_path(options: Namespace) -> Path:
-    path: Path | None = options.journal
+def _journal_path(path: Path | None, config: GatewayConfig | None) -> Path:
     if path is None:
-        config = load_config(options)
+        config = config or GatewayConfig()
         path = data_path(config.journal.path, config.data, FILE)
     if not path.is_file():
         raise InputError(f"{path}: there is no journal yet; `penstock serve` writes one")
@@ -58,7 +65,7 @@ def parse_since(text: str, now: float) -> float:
         raise InputError(f"--since: expected a time such as 24h, 7d or 2026-11-01, found {text!r}") from None
 
 
-def _print_usage(journal: JournalStore, options: Namespace) -> None:
+def _print_usage(journal: JournalRows, options: Namespace) -> None:
     now = time.time()
     begin = parse_since(options.since, now)
     filters = {name: getattr(options, name) for name in FILTERS if getattr(options, name)}

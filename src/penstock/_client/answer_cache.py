@@ -20,7 +20,7 @@ from penstock._fold import unfold
 from penstock._providers.registry import Endpoint
 from penstock._store.response_cache import response_key
 from penstock.errors import InputError
-from penstock.events import Finish
+from penstock.events import Finish, ReasoningDelta, TextDelta
 from penstock.request import Turn
 
 if TYPE_CHECKING:
@@ -84,6 +84,34 @@ class StoredResponse:
         return []
 
 
+class PacedResponse(StoredResponse):
+    """The same, word by word: `pace` seconds lie between two words."""
+
+    def __init__(self, events: list[AnyEvent], pace: float) -> None:
+        super().__init__([piece for event in events for piece in _split_delta(event)])
+        self._pace = pace
+
+    async def read(self) -> ChunkEvents | None:
+        if not self._events:
+            return None
+        end = next((at for at, event in enumerate(self._events) if type(event) in _WORDS), len(self._events) - 1) + 1
+        events, self._events = self._events[:end], self._events[end:]
+        if self._events:
+            await asyncio.sleep(self._pace)
+        return b"", events
+
+
+_WORDS = frozenset({TextDelta, ReasoningDelta})
+
+
+def _split_delta(event: AnyEvent) -> list[AnyEvent]:
+    """Returns a delta of each word of a text."""
+    if not isinstance(event, TextDelta | ReasoningDelta):
+        return [event]
+    first, *rest = event.text.split(" ")
+    return [replace(event, text=text) for text in (first, *(f" {word}" for word in rest)) if text]
+
+
 class CachedReply(ModelReply):
     """The reply of a stored answer."""
 
@@ -91,8 +119,8 @@ class CachedReply(ModelReply):
 class AnswerCache:
     """Finds and stores answers. A cache that fails counts as empty: the call goes on."""
 
-    def __init__(self, store: ResponseCache, router: Router, tenant: str) -> None:
-        self._store, self._router, self._tenant = store, router, tenant
+    def __init__(self, store: ResponseCache, router: Router, tenant: str, pace: float = 0.0) -> None:
+        self._store, self._router, self._tenant, self._pace = store, router, tenant, pace
 
     async def key(self, call: TurnCall) -> str:
         """Returns the key of a call; empty if its answer cannot be cached."""
@@ -149,7 +177,9 @@ class AnswerCache:
         )
         decision = Decision("open", CACHE, "the response cache has the answer", stored.provider, stored.model, CACHE)
         record = DecisionLog(request.model, [decision])
-        return CachedReply(StoredResponse(list(unfold(turn))), upstream, record, CACHE)
+        events = list(unfold(turn))
+        source = PacedResponse(events, self._pace) if self._pace and request.stream else StoredResponse(events)
+        return CachedReply(source, upstream, record, CACHE)
 
     async def store(self, key: str, reply: ModelReply, turn: Turn | None) -> None:
         """Stores an answer, if it is complete."""

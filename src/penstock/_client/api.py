@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, runtime_checkable
 
 from penstock._client import embedding_formats
 from penstock._client import parameters as params
-from penstock._client.batch import DEFAULT_CONCURRENCY, Batch, BatchAsker, BatchRequest
+from penstock._client.batch_api import MapMethods
 from penstock._client.call_observer import ClientOperations, FetchedAnswer
-from penstock._client.embedding_batches import embed_batches, find_batch_size
 from penstock._client.embedding_formats import Embeddings, Ranking
+from penstock._client.parameter_values import COUNT, check_value, check_values
 from penstock._client.results import Answer, Stream
 from penstock._client.run_api import RunMethods
 from penstock._client.turn_calls import TurnCall, read_turn_call, take_options
 from penstock._engines.model_resolution import REPLAY, Target, list_configured_providers
-from penstock._engines.router import Router
 from penstock._http.request_options import RequestOptions
+from penstock._option_checks import TEXT
 from penstock._providers.model_lists import read_model_list
 from penstock._providers.models import Model
 from penstock._providers.models import models as built_in_models
@@ -38,12 +38,12 @@ from penstock.stores import MemoryStore
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._client.batch_progress import ProgressOption
     from penstock._client.costs import UsageTracker
     from penstock._engines.config import Config
     from penstock._engines.reply import ModelReply
+    from penstock._engines.router import Router
     from penstock._messages.options import ConvertOptions
     from penstock.stores import ReasoningStore
 
@@ -114,7 +114,7 @@ class LlmApi(Protocol):
     ) -> list[Model]: ...
 
 
-class Client(RunMethods):
+class Client(RunMethods, MapMethods):
     """`LlmApi` for every provider. Create one for a program: it keeps connections, tokens and the state of providers.
 
     `config` is a `Config`, a mapping or the path of a TOML file. `ClientParameters` describes the other parameters.
@@ -128,13 +128,13 @@ class Client(RunMethods):
     ) -> None:
         params.check_parameters("Client", parameters, params.ClientParameters, ("config",))
         router, store = parameters.get("router"), parameters.get("store")
-        self.router: Router = router or Router(config, env=parameters.get("env"))
+        self.router: Router = router or _create_router(config, parameters.get("env"))
         self._operations = ClientOperations(self.router, parameters)
         self.spending: UsageTracker = self._operations.spending
         self._options = RequestOptions.read(parameters.get("options"))
         kept = MemoryStore(time.monotonic) if store is None else store
         self._store: ReasoningStore | None = None if kept is False else kept
-        self._tenant = parameters.get("tenant", "")
+        self._tenant = parameters.get("tenant") or ""
         self._owns_router = router is None
         self._unclosed = False
 
@@ -245,23 +245,6 @@ class Client(RunMethods):
             call.request, call.operation, source=call.source, engine=call.engine, options=options, convert=convert
         )
 
-    def map(
-        self,
-        requests: Iterable[BatchRequest],
-        *,
-        model: str = "",
-        concurrency: int = DEFAULT_CONCURRENCY,
-        progress: ProgressOption = None,
-        return_errors: bool = False,
-        **parameters: Unpack[params.ChatParameters],
-    ) -> Batch:
-        """Asks many requests, `concurrency` at once. `await` it for a list of answers in the order of the requests.
-
-        A request is a `Request`, a body, or a question for `model`. `parameters` are those of `chat`, for all of them.
-        """
-        ask = BatchAsker(self.chat, model, parameters)
-        return Batch(ask, requests, concurrency=concurrency, progress=progress, return_errors=return_errors)
-
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────
 
     async def embed(
@@ -269,11 +252,14 @@ class Client(RunMethods):
     ) -> Embeddings:
         """Returns a vector for each text. More texts than a request may hold are sent in several requests."""
         params.check_parameters("embed", parameters, params.EmbedParameters, ("model", "texts"))
+        check_value("model", model, TEXT)
         fields: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
         given = fields.pop("input", None)
+        from penstock._client.embedding_batches import embed_batches, find_batch_limit  # noqa: PLC0415 — few programs
+
         inputs = embedding_formats.read_inputs(given if texts is None else texts)
-        size = find_batch_size(model, self.router, fields.pop("batch_size", None))
-        return await embed_batches(inputs, size, partial(self._embed, model, fields))
+        limit = find_batch_limit(model, self.router, fields.pop("batch_size", None))
+        return await embed_batches(inputs, limit, partial(self._embed, model, fields), model)
 
     async def _embed(self, model: str, fields: Mapping[str, Any], texts: Sequence[Any]) -> Embeddings:
         found = await self._fetch("embeddings", embedding_formats.EMBEDDINGS, model, (texts,), dict(fields))
@@ -289,6 +275,9 @@ class Client(RunMethods):
     ) -> Ranking:
         """Returns documents by how well they answer a query, the best first."""
         params.check_parameters("rerank", parameters, params.RerankParameters, ("model", "query", "documents"))
+        check_value("model", model, TEXT)
+        check_values({"query": query, "documents": documents, "top": top})
+        check_value("top_k", parameters.get("top_k"), COUNT)
         fields: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
         limits: list[int | None] = [top, fields.pop("top_n", None), fields.pop("top_k", None)]
         top, inputs = next(filter(None, limits), None), list(documents)
@@ -331,6 +320,7 @@ class Client(RunMethods):
         If a provider cannot be reached, its built-in list is used; if it is named, its error is raised.
         """
         params.check_parameters("list_models", parameters, params.ListModelsParameters, ("provider",))
+        check_value("provider", provider)
         fields: dict[str, Any] = {name: value for name, value in parameters.items() if value is not None}
         chat = bool(fields.pop("chat", False))
         options, _ = take_options(fields, self._options)
@@ -353,3 +343,10 @@ class Client(RunMethods):
         self._unclosed = self._owns_router
         _, data, _ = await self.router.fetch(target, "models", lambda _target, _shape: {}, options=options)
         return read_model_list(row, embedding_formats.decode_answer(data), chat=chat)
+
+
+def _create_router(config: Any, env: Mapping[str, str] | None) -> Router:
+    """Returns the router of a client. Its modules are imported with the first client, not with the class."""
+    from penstock._engines.router import Router  # noqa: PLC0415 — a fifth of the time that the import of `Client` took
+
+    return Router(config, env=env)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sized
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ _FIRST_PAUSE = 1.0  # seconds, if the provider does not say how long; doubled wi
 _STEPS = ("rate-limit", "overloaded")
 BatchRequest: TypeAlias = "str | Request | Mapping[str, Any]"
 _END = None
+T_co = TypeVar("T_co", covariant=True)  # of a result: an answer, or also an error
 
 
 class BatchItem(msgspec.Struct, frozen=True):
@@ -117,7 +118,7 @@ class BatchAsker:
         return await self._chat(self.model, request, **self._parameters)
 
 
-class Batch:
+class Batch(Generic[T_co]):
     """The results of `client.map`.
 
     `await` it for a list in the order of the requests, or iterate over it for each `BatchItem` as it finishes. Leaving
@@ -148,14 +149,15 @@ class Batch:
         self.progress: BatchProgress = BatchProgress(total=total)
         self._items: AsyncGenerator[BatchItem, None] | None = None
 
-    def __await__(self) -> Generator[Any, None, list[Any]]:
+    def __await__(self) -> Generator[Any, None, list[T_co]]:
         return self.results().__await__()
 
-    async def results(self) -> list[Any]:
+    async def results(self) -> list[T_co]:
         """Returns the answers in the order of the requests; with `return_errors`, also errors."""
         found: dict[int, Any] = {}
+        items = aiter(self)  # before `async with`: a second reader must not close the first one's
         async with self:
-            async for item in self:
+            async for item in items:
                 found[item.index] = item.error if item.error is not None else item.answer
         return [found[index] for index in sorted(found)]
 
@@ -191,7 +193,7 @@ class Batch:
                 if item is None:
                     running -= 1
                     continue
-                self._show(self.progress)
+                self._show(replace(self.progress))
                 if item.error is not None and (not self._return_errors or item.index < 0):
                     raise item.error
                 yield item

@@ -6,13 +6,18 @@ The gateway uses the same functions for its journal. Prices are dollars for a mi
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import astuple, replace
 
+from penstock._client.parameter_values import check_value
 from penstock._engines.model_resolution import best_pattern
-from penstock._lenient_fields import Object, get_integer, get_object, get_objects
+from penstock._http.request_options import find_json_problem
+from penstock._lenient_fields import as_object
+from penstock._printable_text import printable
+from penstock._protocols import MODULES, protocol
 from penstock._providers.models import model as model_of
 from penstock._providers.registry import ConfiguredPrices, Prices
 from penstock.errors import BudgetExceeded, InputError
@@ -87,6 +92,9 @@ class PricedTokens(NamedTuple):
     audio_output: int = 0
 
 
+_NO_PRICED_TOKENS = PricedTokens()
+
+
 def usage_cost(prices: Prices | None, usage: Usage | None, steps: Sequence[Usage] = ()) -> Cost | None:
     """Returns the cost of an answer; None if the usage or a price that it needs is unknown.
 
@@ -97,7 +105,7 @@ def usage_cost(prices: Prices | None, usage: Usage | None, steps: Sequence[Usage
     if usage.summed and steps and prices.tiers:
         costs = [usage_cost(prices, replace(step, summed=False)) for step in steps]
         return None if None in costs else sum_costs(costs)
-    rates = _choose_tier(prices, usage)
+    rates = choose_tier(prices, usage)
     details = read_priced_tokens(usage)
     cached, written, output = usage.cached or 0, usage.written or 0, usage.output or 0
     plain = max((usage.input or 0) - cached - written, 0)
@@ -121,9 +129,9 @@ def _amount(tokens: int, price: float | None, default: float = 0.0) -> float:
     return tokens * (default if price is None else price) / MILLION
 
 
-def _choose_tier(prices: Prices, usage: Usage) -> Prices:
+def choose_tier(prices: Prices, usage: Usage) -> Prices:
     """Returns the prices for the length of the prompt. A price that the tier lacks stays."""
-    if usage.summed:  # the length of no prompt is known
+    if usage.summed or not prices.tiers:  # of a sum, the length of no prompt is known
         return prices
     reached = [tier for tier in prices.tiers if (usage.input or 0) > tier.above]
     if not reached:
@@ -133,28 +141,19 @@ def _choose_tier(prices: Prices, usage: Usage) -> Prices:
     return replace(prices, **{name: value for name in names if (value := getattr(tier, name)) is not None})
 
 
-_OPENAI_DETAILS = {
-    "openai-chat": ("prompt_tokens_details", "completion_tokens_details"),
-    "responses": ("input_tokens_details", "output_tokens_details"),
-}
-
-
 def read_priced_tokens(usage: Usage) -> PricedTokens:
-    """Returns the tokens of one-hour cache entries and of audio, from the provider's own usage object."""
-    extra: Object = usage.extra or {}
-    if not extra:
-        return PricedTokens()
-    hour = get_integer(get_object(get_object(extra, "anthropic"), "cache_creation"), "ephemeral_1h_input_tokens") or 0
-    for row in get_objects(get_object(extra, "bedrock"), "cacheDetails"):
-        hour += (get_integer(row, "inputTokens") or 0) if row.get("ttl") == "1h" else 0
-    audio = [0, 0]
-    for protocol, names in _OPENAI_DETAILS.items():
-        for index, name in enumerate(names):
-            audio[index] += get_integer(get_object(get_object(extra, protocol), name), "audio_tokens") or 0
-    for index, name in enumerate(("promptTokensDetails", "candidatesTokensDetails")):
-        for row in get_objects(get_object(extra, "gemini"), name):
-            audio[index] += (get_integer(row, "tokenCount") or 0) if row.get("modality") == "AUDIO" else 0
-    return PricedTokens(hour, *audio)
+    """Returns the tokens of one-hour cache entries and of audio, from the provider's own usage object.
+
+    Each protocol knows the fields of its own object.
+    """
+    if not usage.extra:
+        return _NO_PRICED_TOKENS
+    counts: Counter[str] = Counter()
+    for name, details in usage.extra.items():
+        read = protocol(name).priced_tokens if name in MODULES else None
+        if read is not None:
+            counts.update(read(as_object(details)))
+    return PricedTokens(**counts)
 
 
 # ── prices ────────────────────────────────────────────────────────────────────────────────────────
@@ -202,6 +201,7 @@ class PriceList:
 def read_prices(given: Mapping[str, Any]) -> dict[str, Prices]:
     """Returns prices by the name or pattern of their models. The error of a wrong value names the model and field."""
     found: dict[str, Prices] = {}
+    check_value("prices", given)
     for name, value in given.items():
         if not name:
             raise InputError(f"prices: expected the name of a model or a pattern, found {name!r}")
@@ -213,6 +213,8 @@ def read_prices(given: Mapping[str, Any]) -> dict[str, Prices]:
         except msgspec.ValidationError as error:
             known = ", ".join(ConfiguredPrices.__struct_fields__)
             raise InputError(f"prices of {name!r}: {error}; dollars for a million tokens: {known}") from None
+        if problem := find_json_problem(msgspec.to_builtins(found[name])):
+            raise InputError(f"prices of {name!r}: expected dollars of at least 0, found {problem}")
     return found
 
 
@@ -243,8 +245,7 @@ class UsageTracker:
     """Counts calls, tokens and costs by provider and model. `budget`: dollars that may be spent."""
 
     def __init__(self, prices: PriceList, budget: float | None = None) -> None:
-        if budget is not None and not budget >= 0:
-            raise InputError(f"budget: expected dollars of at least 0, found {budget!r}")
+        check_value("budget", budget)
         self.by_model: dict[tuple[str, str], UsageTotals] = {}
         self.budget = budget
         self._prices = prices
@@ -282,7 +283,7 @@ class UsageTracker:
             text = (
                 "no price is known for %s/%s: its tokens are counted, but not in the budget; Client(prices=…) sets one"
             )
-            log.warning(text, provider, model)
+            log.warning(text, printable(provider), printable(model))
 
     def check_budget(self) -> None:
         """Raises `BudgetExceeded` if the budget is spent."""

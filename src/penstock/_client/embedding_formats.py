@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import struct
 from base64 import b64decode
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
 from penstock._client.costs import Cost, CostParts
+from penstock._client.parameter_values import check_value
 from penstock._engines.engine_interface import DecisionLog
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._lenient_fields import Object, as_object, as_objects, get_integer, get_list, get_object
+from penstock._option_checks import Option
 from penstock.errors import InputError, provider_error
 from penstock.events import Extra, Fault, Usage
 
@@ -77,11 +80,20 @@ def decode_answer(data: bytes) -> Any:
         raise provider_error(Fault("malformed", "the answer is no JSON")) from None
 
 
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, bytes | Mapping)
+
+
 def read_inputs(texts: Any) -> list[Any]:
     """Returns the texts to embed, or lists of tokens. A single one may come without a list."""
     if isinstance(texts, str):
         return [texts]
-    inputs: list[Any] = list(texts or ())
+    if texts is not None and not isinstance(texts, list | tuple):
+        check_value("texts", texts, Option("a text, a list of texts, or tokens", _is_sequence))
+    inputs: list[Any] = list(cast("Iterable[Any]", texts or ()))
+    for number, one in enumerate(inputs):
+        if not isinstance(one, str | int | list | tuple) or isinstance(one, bool):
+            raise InputError(f"texts[{number}]: expected a text or tokens, found {type(one).__name__}")
     if not inputs:
         raise InputError("texts: expected at least one text, found none")
     return [inputs] if isinstance(inputs[0], int) else inputs

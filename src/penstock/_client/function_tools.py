@@ -9,28 +9,36 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import operator
+import sys
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
+from math import isfinite
 from traceback import format_exception_only
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, get_type_hints, overload
+from types import FunctionType, SimpleNamespace
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast, get_type_hints, overload
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from penstock import request as rq
 from penstock._client.docstrings import read_docstring
+from penstock._client.parameter_values import SECONDS, check_value, check_values
 from penstock._client.value_types import InvalidValue, Schema, ValueType, is_pydantic_model, split_annotation
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._lenient_json import replace_surrogates
-from penstock.errors import InputError
+from penstock.errors import InputError, ToolError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool]
 _PART_TYPES = (rq.Text, rq.Json, rq.File, rq.Source, rq.Opaque)
 _KINDS = inspect.Parameter
+MAX_ITEMS = 10_000  # that a tool may yield
 
 
 class FunctionTool(Generic[P, R]):
@@ -48,15 +56,17 @@ class FunctionTool(Generic[P, R]):
         timeout: float | None = None,
         needs_approval: NeedsApproval = False,
     ) -> None:
+        if not callable(function):
+            raise InputError(f"tool: expected a function, found {type(function).__name__}")
+        check_values({"name": name, "description": description, "needs_approval": needs_approval})
+        check_value("timeout", timeout, SECONDS)
         self.function = function
         self.name: str = name or _function_name(function)
         self.timeout = timeout
         self.needs_approval = needs_approval
-        documented = read_docstring(inspect.getdoc(function))
-        self._parameters = FunctionParameters(function, self.name, documented.parameters)
-        self.definition: rq.Tool = rq.Tool(
-            self.name, description or documented.text, self._parameters.schema, "function"
-        )
+        described = describe_function(function, self.name)
+        self._parameters, text = described.parameters, description or described.text
+        self.definition: rq.Tool = rq.Tool(self.name, text, self._parameters.schema, "function")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -75,10 +85,10 @@ class FunctionTool(Generic[P, R]):
         if _is_async(function):
             result: Any = await function(*args, **kwargs)
         else:
-            result = await _call_in_thread(partial(function, *args, **kwargs))
+            result = await _call_in_thread(partial(_call_and_list, function, args, kwargs))
             if inspect.isawaitable(result):
                 result = await result
-        return write_result(result)
+        return write_result(await _list_async(result) if isinstance(result, AsyncIterator) else result)
 
 
 @overload
@@ -109,14 +119,15 @@ def tool(
 class FunctionParameters:
     """The parameters of a function: their JSON Schema, and the conversion of arguments."""
 
-    def __init__(self, function: Callable[..., Any], name: str, descriptions: Mapping[str, str]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], name: str, hints: Mapping[str, Any], descriptions: Mapping[str, str]
+    ) -> None:
         self._name = name
         self._signature = _signature(function, name)
         self._types: dict[str, ValueType] = {}
         self._open = False  # takes any further keyword
         self.schema: Schema = {"type": "object", "properties": {}}
         required: list[str] = []
-        hints = _type_hints(function, name)
         for parameter in self._signature.parameters.values():
             if parameter.kind is _KINDS.VAR_KEYWORD:
                 self._open = True
@@ -176,6 +187,48 @@ class FunctionParameters:
         return positional, rest
 
 
+class ToolDescription(NamedTuple):
+    """What a function's docstring and signature say, and what they were read from."""
+
+    source: tuple[Any, ...]
+    hints: dict[str, Any]
+    text: str
+    parameters: FunctionParameters
+
+
+_MAX_DESCRIPTIONS = 1000
+_DESCRIPTIONS: WeakKeyDictionary[FunctionType, ToolDescription] = WeakKeyDictionary()
+
+
+def describe_function(function: Callable[..., Any], name: str) -> ToolDescription:
+    """Returns the description of a function. A later run with the same function finds it made."""
+    source, hints = _description_source(function, name), _type_hints(function, name)
+    known = _DESCRIPTIONS.get(cast("FunctionType", function)) if source else None
+    if known is not None and known.hints == hints and all(map(operator.is_, known.source, source)):
+        return known
+    documented = read_docstring(inspect.getdoc(function))
+    parameters = FunctionParameters(function, name, hints, documented.parameters)
+    described = ToolDescription(source, hints, documented.text, parameters)
+    if len(_DESCRIPTIONS) >= _MAX_DESCRIPTIONS:
+        _DESCRIPTIONS.clear()
+    if source:
+        _DESCRIPTIONS[cast("FunctionType", function)] = described
+    return described
+
+
+def _description_source(function: Any, name: str) -> tuple[Any, ...]:
+    """Returns the objects that a description is read from; nothing if it cannot be kept.
+
+    A default that refers to the function would keep it alive. `functools.wraps` changes signatures by attributes.
+    """
+    if not isinstance(function, FunctionType) or vars(function):
+        return ()
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    if not all(one is None or isinstance(one, str | int | float) for one in defaults):
+        return ()
+    return (sys.intern(name), function.__code__, function.__doc__, function.__defaults__, *defaults)
+
+
 def read_json_object(json: str) -> dict[str, Any]:
     """Returns the input of a call. Raises `InvalidValue` if it is not a JSON object."""
     try:
@@ -188,7 +241,10 @@ def read_json_object(json: str) -> dict[str, Any]:
 
 
 def write_result(value: Any) -> list[rq.ResultPart]:
-    """Returns what a function returned as parts: text, JSON, files. Parts of `penstock.request` stay as they are."""
+    """Returns what a function returned as parts: text, JSON, files. Parts of `penstock.request` stay as they are.
+
+    Raises `ToolError` if the value has no JSON.
+    """
     if isinstance(value, str):
         return [rq.Text(replace_surrogates(value))]
     if isinstance(value, _PART_TYPES):
@@ -199,7 +255,59 @@ def write_result(value: Any) -> list[rq.ResultPart]:
         rows: list[Any] = list(cast("Any", value))
         if any(isinstance(one, (*_PART_TYPES, bytes)) for one in rows):
             return [part for one in rows for part in write_result(one)]
-    return [rq.Json(msgspec.json.encode(value, enc_hook=_to_json_value).decode())]
+    return [rq.Json(_encode_result(value))]
+
+
+def _encode_result(value: Any) -> str:
+    """Returns the JSON of a result. NaN and Infinity are refused: msgspec writes null for them."""
+    try:
+        data = msgspec.json.encode(value, enc_hook=_to_json_value)
+        is_finite = b"null" not in data or _is_finite(msgspec.to_builtins(value, enc_hook=_to_json_value))
+    except RecursionError:
+        raise ToolError("The result of the tool has no JSON: it is nested too deep, or holds itself.") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ToolError(f"The result of the tool has no JSON: {error}") from None
+    if not is_finite:
+        raise ToolError("The result of the tool has no JSON: it holds NaN or Infinity.")
+    return data.decode()
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    rows: Any = value
+    if isinstance(value, dict):
+        return all(map(_is_finite, rows.values()))
+    return not isinstance(value, list | tuple) or all(map(_is_finite, rows))
+
+
+def _call_and_list(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Calls a function. What a generator or another iterator yields becomes a list, in the same thread."""
+    result = function(*args, **kwargs)
+    return _list_items(result) if isinstance(result, Iterator) else result
+
+
+def _list_items(items: Any) -> list[Any]:
+    return _check_length(list(islice(items, MAX_ITEMS + 1)))
+
+
+async def _list_async(items: Any) -> list[Any]:
+    found: list[Any] = []
+    try:
+        async for item in items:
+            found.append(item)
+            if len(found) > MAX_ITEMS:
+                break
+    finally:
+        if hasattr(items, "aclose"):
+            await items.aclose()
+    return _check_length(found)
+
+
+def _check_length(items: list[Any]) -> list[Any]:
+    if len(items) > MAX_ITEMS:
+        raise ToolError(f"The tool yielded more than {MAX_ITEMS} items; it must yield fewer.")
+    return items
 
 
 async def _call_in_thread(function: Callable[[], Any]) -> Any:
@@ -236,22 +344,31 @@ async def _call_in_thread(function: Callable[[], Any]) -> Any:
 
 
 def _to_json_value(value: Any) -> Any:
-    if is_pydantic_model(type(value)):
+    """Returns an object of another library, or of the program, as msgspec can write it."""
+    given: Any = value
+    kind: Any = value.__class__
+    if is_pydantic_model(kind):
         return value.model_dump(mode="json")
-    return str(value)
+    if callable(getattr(kind, "tolist", None)):  # arrays and numbers of numpy and its relatives
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(given)
+    if kind.__str__ is not object.__str__ and not isinstance(value, BaseException):  # a path, an address, a fraction
+        return str(value)
+    if isinstance(value, Iterable):
+        return _list_items(given)
+    raise TypeError(f"found an object of type {kind.__name__}; return text, a dict, a list, a dataclass or a model")
 
 
 def _is_json_value(value: Any) -> bool:
-    try:
+    with suppress(TypeError, ValueError, RecursionError):
         msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+        return True
+    return False
 
 
 def _is_async(function: Any) -> bool:
-    method = type(function).__call__  # of an object with `async def __call__`
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
 
 
 def _function_name(function: Any) -> str:
@@ -273,7 +390,11 @@ def _type_hints(function: Any, name: str) -> dict[str, Any]:
     inner = getattr(function, "func", function)
     if not inspect.isroutine(inner):
         inner = inner.__call__
-    try:
-        return get_type_hints(inner, include_extras=True)
+    try:  # without the type of the result, which nobody needs and which may be known to type checkers only
+        rows = {one: kind for one, kind in inner.__annotations__.items() if one != "return"}
+        names: dict[str, Any] = getattr(inspect.unwrap(inner), "__globals__", {})
+        return get_type_hints(SimpleNamespace(__annotations__=rows), names, include_extras=True)
+    except AttributeError:  # a function without annotations, written in C
+        return {}
     except NameError as error:
         raise InputError(f"tool {name!r}: {error}; types of parameters must be defined in the module") from None

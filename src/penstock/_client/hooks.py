@@ -1,7 +1,7 @@
 """Hooks of a client: functions of the program that are called for each request, event, end and decision.
 
-A hook is a plain or an async function. It may look at what it gets, not change it. A hook that raises never breaks a
-call: the first error of each hook is logged as a warning with its traceback, later ones at debug level.
+A hook is a plain or an async function. It gets a copy: what it changes there changes no call. A hook that raises never
+breaks a call: the first error of each hook is logged as a warning with its traceback, later ones at debug level.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock._client.costs import Cost
 from penstock._client.results import Answer
@@ -45,6 +46,24 @@ class CallReport(msgspec.Struct, frozen=True, kw_only=True):
     duration: float = 0.0
     first_token: float | None = None
     record: DecisionLog | None = None
+
+
+def copy_data(value: Any) -> Any:
+    """Returns a copy of structs, lists and dicts that shares nothing that can be changed with the original.
+
+    Frozen structs with immutable fields, and objects of other kinds (exceptions), are not copied.
+    """
+    if isinstance(value, msgspec.Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        copies = {name: copy_data(one) for name, one in fields.items()}
+        is_frozen = value.__struct_config__.frozen and all(copies[name] is one for name, one in fields.items())
+        return value if is_frozen else replace(value, **copies)
+    rows: Any = value
+    if type(value) is dict:
+        return {name: copy_data(one) for name, one in rows.items()}
+    if type(value) is list:
+        return [copy_data(one) for one in rows]
+    return value
 
 
 HookResult: TypeAlias = "Awaitable[object] | object"
@@ -112,7 +131,7 @@ class ClientHooks:
         if hook is None:
             return None
         try:
-            return hook(value)
+            return hook(copy_data(value))
         except Exception:  # noqa: BLE001 — a hook must not break a call
             self._report(name)
             return None

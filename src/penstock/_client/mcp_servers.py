@@ -15,7 +15,8 @@ import msgspec
 
 from penstock import request as rq
 from penstock._client.function_tools import read_json_object
-from penstock.errors import MissingExtra, NetworkError, ToolError
+from penstock._client.parameter_values import SECONDS, check_value, check_values
+from penstock.errors import McpServerError, MissingExtra, ToolError
 from penstock.events import Fault
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock._client.function_tools import NeedsApproval
+    from penstock.events import FaultKind
 
 MAX_TOOLS = 1000  # of one server
 _CONNECT_SECONDS = 30.0
 _CLOSE_SECONDS = 10.0
+_CONNECTION_CODES = (-32000, -32001)  # of the package itself: the connection is closed, a request timed out
 
 
 class McpServer:
@@ -41,6 +44,8 @@ class McpServer:
         needs_approval: NeedsApproval = False,
         only: Sequence[str] | None = None,
     ) -> None:
+        check_values({"name": name, "needs_approval": needs_approval, "only": only})
+        check_value("timeout", timeout, SECONDS)
         self.name = name
         self.timeout = timeout
         self.needs_approval = needs_approval
@@ -61,6 +66,7 @@ class McpServer:
         only: Sequence[str] | None = None,
     ) -> McpServer:
         """Returns a server that is a program on this machine. `only`: the names of the tools that are offered."""
+        check_values({"command": command, "args": args, "env": env})
 
         async def enter(stack: AsyncExitStack) -> Any:
             mcp = _import_mcp()
@@ -84,6 +90,7 @@ class McpServer:
         only: Sequence[str] | None = None,
     ) -> McpServer:
         """Returns a server at an address, over streamable HTTP. `headers` may hold its key."""
+        check_values({"url": url, "headers": headers})
 
         async def enter(stack: AsyncExitStack) -> Any:
             transport = _import_mcp("mcp.client.streamable_http")
@@ -142,7 +149,7 @@ class McpTool:
         return read_json_object(json)
 
     async def run(self, arguments: Mapping[str, Any]) -> list[rq.ResultPart]:
-        result = await self._connection.session.call_tool(self._row.name, dict(arguments))
+        result = await self._connection.call(self._row.name, arguments)
         parts = [part for block in result.content for part in _read_block(block)]
         structured = getattr(result, "structured_content", None)
         if result.is_error:
@@ -171,7 +178,7 @@ class _McpConnection:
             await asyncio.wait_for(asyncio.shield(connection._ready), _CONNECT_SECONDS)
         except TimeoutError:
             await connection.aclose()
-            raise _failure(name, "it did not answer in time") from None
+            raise _failure(name, f"it did not answer within {_CONNECT_SECONDS:g} seconds", "timeout") from None
         except BaseException:
             await connection.aclose()
             raise
@@ -200,6 +207,18 @@ class _McpConnection:
             cursor = page.next_cursor
             if not cursor:
                 break
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+        """Calls a tool. Raises `McpServerError` if the server breaks off, before the call or during it."""
+        if self._task.done():
+            raise _failure(self._name, "the connection is closed")
+        try:
+            return await self.session.call_tool(tool, dict(arguments))
+        except Exception as error:
+            code = getattr(error, "code", None)  # of the server's errors; RuntimeError: a result that cannot be used
+            if code not in (None, *_CONNECTION_CODES) or isinstance(error, RuntimeError):
+                raise ToolError(str(error)) from None
+            raise _failure(self._name, f"it broke off during a call of {tool!r} ({_describe(error)})") from error
 
     async def aclose(self) -> None:
         """Ends the session and its program or connection."""
@@ -238,8 +257,8 @@ def _describe(error: BaseException) -> str:
     return type(first).__name__
 
 
-def _failure(name: str, why: str) -> NetworkError:
-    return NetworkError(Fault("network", f"the MCP server {name!r} cannot be used: {why}"))
+def _failure(name: str, why: str, kind: FaultKind = "network") -> McpServerError:
+    return McpServerError(name, Fault(kind, f"the MCP server {name!r} cannot be used: {why}"))
 
 
 def _import_mcp(module: str = "mcp") -> Any:

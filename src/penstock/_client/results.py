@@ -17,7 +17,7 @@ from penstock._engines.engine_interface import DecisionLog  # noqa: TC001 — ms
 from penstock._fold import Fold, unfold
 from penstock._input_limits import decode_deep
 from penstock._messages.carried_state import remember
-from penstock.errors import StreamFault, UnknownProtocol
+from penstock.errors import InputError, StreamFault, UnknownProtocol
 from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 from penstock.request import Turn
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from penstock._client.timeline import Timeline
     from penstock._engines.reply import ModelReply
     from penstock.stores import ReasoningStore
+
+
+BUSY = "somebody else is reading this: read it once, and share what was read"
 
 
 class Answer(Displayed, Turn):
@@ -108,29 +111,62 @@ class Stream(Displayed):
         self._fault: Fault | None = None  # of a request that got no answer
         self._fold = Fold()
         self._closed = False
+        self._reader: object = None  # who reads the events; one at a time
+        self._is_reading = False  # it waits for the next events now
 
     async def open(self) -> ModelReply:
         """Sends the request now. The reply has the status, the headers and the record of decisions."""
         if self.reply is None:
+            self._start_reading()
             try:
                 self.reply = await self._observer.send(self._send)
             except StreamFault as error:
                 self._fault = error.fault
                 raise
+            finally:
+                self._is_reading = False
         return self.reply
 
-    async def batches(self) -> AsyncGenerator[list[AnyEvent], None]:
+    def batches(self) -> AsyncGenerator[list[AnyEvent], None]:
         """Yields a list of events for each read: cheaper than one by one."""
-        reply = await self.open()
+        return self._read_all()
+
+    async def _read_all(self, *, takes_over: bool = False) -> AsyncGenerator[list[AnyEvent], None]:
+        """Yields all events that were not read. `takes_over`: a reader that was left in the middle does not count."""
+        if self._is_reading or (self._reader is not None and not takes_over):
+            raise InputError(BUSY)
+        reader = self._reader = object()
         try:
-            while (pair := await reply.read()) is not None:
-                if pair[1]:
-                    self._fold.feed(pair[1])
-                    if self._observer.sees_events:
-                        await self._observer.see_events(pair[1])
-                    yield pair[1]
+            reply = await self.open()
+            while (events := await self._read(reply, reader)) is not None:
+                if events:
+                    yield events
         finally:
-            await self.aclose()
+            if self._reader is reader:
+                self._reader = None
+                await self.aclose()
+
+    async def _read(self, reply: ModelReply, reader: object) -> list[AnyEvent] | None:
+        """Returns the next events; None at the end."""
+        if self._reader is not reader:
+            raise InputError(BUSY)
+        self._start_reading()
+        try:
+            pair = await reply.read()
+            if pair is None:
+                return None
+            if pair[1]:
+                self._fold.feed(pair[1])
+                if self._observer.sees_events:
+                    await self._observer.see_events(pair[1])
+            return pair[1]
+        finally:
+            self._is_reading = False
+
+    def _start_reading(self) -> None:
+        if self._is_reading:
+            raise InputError(BUSY)
+        self._is_reading = True
 
     async def __aiter__(self) -> AsyncGenerator[AnyEvent, None]:
         async for batch in self.batches():
@@ -154,7 +190,7 @@ class Stream(Displayed):
 
     async def turn(self) -> Answer:
         """Returns the complete answer, also if some of it was read before. Raises its fault, if any."""
-        async for _ in self.batches():
+        async for _ in self._read_all(takes_over=True):
             pass
         reply = await self.open()
         turn = self._fold.turns[0] if self._fold.turns else Turn()

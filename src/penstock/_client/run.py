@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import aclosing
@@ -24,9 +23,10 @@ from penstock._bridge import encoding
 from penstock._client import run_messages
 from penstock._client.costs import Cost, sum_costs
 from penstock._client.displayed import Displayed, load_display
-from penstock._client.results import Answer, Stream
+from penstock._client.hooks import copy_data
+from penstock._client.results import BUSY, Answer, Stream
 from penstock._client.run_events import EventMerger, fault_of_error
-from penstock._client.run_tools import Approve, PendingToolCall, ToolRunner, ToolSet, open_tools
+from penstock._client.run_tools import Approve, PendingToolCall, ToolRunner, ToolSet, end_of_pending, open_tools
 from penstock._client.spans import ToolSpanFactory, tool_span
 from penstock.errors import InputError, InvalidOutput, PenstockError, StreamFault
 from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 T_co = TypeVar("T_co", covariant=True)
 log = logging.getLogger("penstock.run")
-_CALL_WORDS = re.compile("tool|function", re.IGNORECASE)  # in a provider's finish reason
 
 
 class RunStep(msgspec.Struct):
@@ -99,6 +98,7 @@ class Run(Displayed, Generic[T_co]):
         self._invalid = 0  # how often the output was invalid
         self._error: Exception | None = None
         self._driver = self._drive()
+        self._reader: object = None  # who reads the events; one at a time
         self._aborted = False
         self._task: asyncio.Task[Any] | None = None  # that waits for the next events
 
@@ -108,19 +108,30 @@ class Run(Displayed, Generic[T_co]):
         return self._complete().__await__()
 
     async def _complete(self) -> Self:
-        while await self._next() is not None:
-            pass
+        if self._task is not None:
+            raise InputError(BUSY)
+        reader = self._reader = object()
+        try:
+            while await self._next(reader) is not None:
+                pass
+        finally:
+            self._reader = None
         if self._error is not None:
             raise self._error
         return self
 
     async def batches(self) -> AsyncGenerator[list[AnyEvent], None]:
         """Yields a list of events for each read: cheaper than one by one. Leaving the loop early closes the run."""
+        if self._reader is not None:
+            raise InputError(BUSY)
+        reader = self._reader = object()
         try:
-            while (batch := await self._next()) is not None:
+            while (batch := await self._next(reader)) is not None:
                 yield batch
         finally:
-            await self.aclose()
+            if self._reader is reader:
+                self._reader = None
+                await self.aclose()
 
     async def __aiter__(self) -> AsyncGenerator[AnyEvent, None]:
         async with aclosing(self.batches()) as batches:
@@ -209,13 +220,13 @@ class Run(Displayed, Generic[T_co]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _next(self) -> list[AnyEvent] | None:
+    async def _next(self, reader: object) -> list[AnyEvent] | None:
         """Returns the next events; None at the end. An abort cancels this wait as `asyncio.timeout` does."""
         if self._aborted:
             await self._driver.aclose()
             return self._end_by_abort()
-        if self._task is not None:
-            raise InputError("somebody else is reading this run")
+        if self._task is not None or self._reader is not reader:
+            raise InputError(BUSY)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 — a coroutine runs in a task
         self._task, cancels = task, task.cancelling()
@@ -309,7 +320,7 @@ class Run(Displayed, Generic[T_co]):
         answer = await stream.turn()
         self._messages.append(run_messages.assistant_message(answer, merger))
         calls = run_messages.client_calls(answer, merger)
-        is_cut = any(call.cut for call in calls) and _reached_limit(answer)
+        is_cut = any(call.cut for call in calls) and run_messages.reached_limit(answer)
         self.steps.append(RunStep(len(self.steps) + 1, answer, [] if is_cut else calls))
 
     async def _answer_calls(self, runner: ToolRunner) -> AsyncGenerator[list[AnyEvent]]:
@@ -356,7 +367,7 @@ class Run(Displayed, Generic[T_co]):
         """Returns how the run ends after this step; None if it goes on."""
         step, finish = self.steps[-1], self._merger.finish or Finish("stop")
         if self.pending or self._has_value:
-            return self._end_of_pending(finish)
+            return end_of_pending(self.pending, finish)
         is_over = not step.results and finish.reason != "pause"
         if is_over and self._output_plan is not None:
             text = self._take_output_text(self._output_plan, step.answer)
@@ -373,16 +384,11 @@ class Run(Displayed, Generic[T_co]):
             raise InvalidOutput(f"the run ended after {step.number} steps without an output", step.answer.text)
         return Finish("other", "max_steps")
 
-    def _end_of_pending(self, finish: Finish) -> Finish:
-        if any(not call.approval for call in self.pending):
-            return Finish("calls", finish.raw)
-        return Finish("other", "approval") if self.pending else Finish("stop")
-
     def _take_output_text(self, output: OutputPlan, answer: Answer) -> str:
         if answer.finish is not None and answer.finish.reason == "length":
             raise InvalidOutput("the output is incomplete: the answer reached the output limit", answer.text)
-        if not answer.text and answer.refusal:
-            raise InvalidOutput(f"the model declined: {answer.refusal}", "")
+        if answer.refused:
+            raise InvalidOutput(f"the model declined: {answer.refusal or answer.text}", answer.text)
         return self._take_output(output, answer.text)
 
     async def _is_stopped(self) -> bool:
@@ -390,11 +396,5 @@ class Run(Displayed, Generic[T_co]):
         if not callable(condition):
             names = [condition] if isinstance(condition, str) else condition
             return any(call.name in names for call in step.calls)
-        found = condition(self.steps)
+        found = condition(copy_data(self.steps))
         return bool(await found if inspect.isawaitable(found) else found)
-
-
-def _reached_limit(answer: Answer) -> bool:
-    """True if the output limit ended the answer. A provider that ends a call with invalid JSON says "tool_calls"."""
-    finish = answer.finish
-    return finish is not None and finish.reason == "length" and not _CALL_WORDS.search(finish.raw)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from penstock._client.run import Run, RunStep, StopWhen
     from penstock._client.run_tools import Approve, PendingToolCall
     from penstock._client.timeline import Timeline
+    from penstock._client.value_types import OutputOf
     from penstock._engines.router import Router
     from penstock._http.request_options import RequestOptions
     from penstock.events import Fault, Finish, Usage
@@ -89,6 +89,15 @@ class RunMethods:
         model: params.ChatInput = "",
         messages: params.Messages | None = None,
         *,
+        output: type[OutputOf[T]],
+        **parameters: Unpack[RunParameters],
+    ) -> Run[T]: ...
+    @overload
+    def run(
+        self,
+        model: params.ChatInput = "",
+        messages: params.Messages | None = None,
+        *,
         output: type[T],
         **parameters: Unpack[RunParameters],
     ) -> Run[T]: ...
@@ -126,7 +135,7 @@ class RunMethods:
         router = self.router
         return create_run(
             replace(call.request, stream=True),
-            lambda request: self._stream(dataclasses.replace(call, request=request)),
+            lambda request: self._stream(call._replace(request=request)),
             lambda name: resolve_targets(name, router.config, router.env),
             output,
             tools=tools,
@@ -161,6 +170,15 @@ class SyncRunMethods:
         output: None = None,
         **parameters: Unpack[RunParameters],
     ) -> SyncRun[str]: ...
+    @overload
+    def run(
+        self,
+        model: params.ChatInput = "",
+        messages: params.Messages | None = None,
+        *,
+        output: type[OutputOf[T]],
+        **parameters: Unpack[RunParameters],
+    ) -> SyncRun[T]: ...
     @overload
     def run(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +16,8 @@ from penstock._lenient_fields import as_object, get_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_CALL_WORDS = re.compile("tool|function", re.IGNORECASE)  # in a provider's finish reason
 
 
 def split_approvals(messages: Sequence[rq.Message]) -> tuple[list[rq.Message], list[rq.Call], list[rq.Result]]:
@@ -99,6 +102,12 @@ def client_calls(answer: rq.Turn, merger: EventMerger) -> list[rq.Call]:
     """Returns the calls of an answer that the client must run, with the ids of the run; cut ones, too."""
     found = [part for part in answer.parts if isinstance(part, rq.Call) and part.by == "client" and not part.choice]
     return [replace(part, id=merger.renamed(part.id)) for part in found]
+
+
+def reached_limit(answer: rq.Turn) -> bool:
+    """True if the output limit ended the answer. A provider that ends a call with invalid JSON says "tool_calls"."""
+    finish = answer.finish
+    return finish is not None and finish.reason == "length" and not _CALL_WORDS.search(finish.raw)
 
 
 def _history_part(part: rq.AnyPart, merger: EventMerger) -> rq.AnyPart:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, get_args, get_origin
 
 from penstock._aisdk import UI_STREAM
+from penstock._client.parameter_values import check_value
 from penstock._client.run import Run, RunPlan
 from penstock._client.structured_output import OutputPlan, OutputType
+from penstock._client.value_types import OutputOf
 from penstock._messages.request_codecs import reader
 from penstock._providers.output_formats import output_format
 from penstock.errors import InputError
@@ -45,6 +47,8 @@ def create_run(
 ) -> Run[Any]:
     """Returns a run. `send` opens one call of the model; `resolve` returns the targets of a model's name."""
     _check_settings(settings)
+    if get_origin(output) is OutputOf:
+        (output,) = get_args(output)
     kind = None if output is None or output is str else OutputType(output)
 
     def plan_output(found: ToolSet) -> OutputPlan | None:
@@ -62,9 +66,7 @@ def _check_settings(settings: RunSettings) -> None:
         number: Any = settings.get(name)
         if not isinstance(number, int) or isinstance(number, bool) or number < least:
             raise InputError(f"{name}: expected a whole number of at least {least}, found {number!r}")
-    seconds: Any = settings["tool_timeout"]
-    if seconds is not None and (not isinstance(seconds, int | float) or seconds <= 0):
-        raise InputError(f"tool_timeout: expected seconds above 0, found {seconds!r}")
+    check_value("tool_timeout", settings["tool_timeout"])
     approve: Any = settings["approve"]
     if approve is not None and not callable(approve):
         raise InputError(f"approve: expected a function, found {approve!r}")

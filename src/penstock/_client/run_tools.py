@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import re
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from traceback import format_exception_only
@@ -21,8 +23,10 @@ from penstock._client.function_tools import FunctionTool, read_json_object, writ
 from penstock._client.spans import ToolSpanFactory, tool_span
 from penstock._client.value_types import InvalidValue, ValueType, is_data_class
 from penstock._lenient_json import replace_surrogates
+from penstock._printable_text import printable
 from penstock._redaction import redact
-from penstock.errors import InputError, ToolError
+from penstock.errors import InputError, McpServerError, ToolError
+from penstock.events import Finish
 
 if TYPE_CHECKING:
     from penstock._client.function_tools import NeedsApproval
@@ -31,6 +35,7 @@ log = logging.getLogger("penstock.run")
 _SHOWN_CHARACTERS = 2000  # characters of an error that a model is shown
 _CANCEL_GRACE = 5.0  # seconds that cancelled tools may take to clean up
 DENIED = "The user denied this call."
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")  # characters that the names of tools cannot have
 
 
 class PendingToolCall(msgspec.Struct, frozen=True):
@@ -54,7 +59,18 @@ class PendingToolCall(msgspec.Struct, frozen=True):
 
     def answer(self, value: Any, *, failed: bool = False) -> rq.Message:
         """Returns the message with the call's result: text, a JSON value, a model, or parts."""
-        return rq.Message("tool", [rq.Result(self.id, self.name, write_result(value), failed=failed)])
+        try:
+            content = write_result(value)
+        except ToolError as error:
+            raise InputError(f"answer: {error}") from None
+        return rq.Message("tool", [rq.Result(self.id, self.name, content, failed=failed)])
+
+
+def end_of_pending(pending: Sequence[PendingToolCall], finish: Finish) -> Finish:
+    """Returns how a run ends with these calls; with none, it has its output."""
+    if any(not call.approval for call in pending):
+        return Finish("calls", finish.raw)
+    return Finish("other", "approval") if pending else Finish("stop")
 
 
 Decision: TypeAlias = bool | str  # a text is the reason of a refusal
@@ -144,11 +160,26 @@ async def open_tools(tools: Sequence[Any], definitions: Sequence[rq.Tool]) -> As
     for tool in (*definitions, *(tool for tool in tools if tool not in servers)):
         found.add(tool)
     async with AsyncExitStack() as stack:
+        listed: list[tuple[str, Any]] = []
         for server in cast("list[ToolServer]", servers):
-            listed: list[Any] = await stack.enter_async_context(server.connect())
-            for tool in listed:
-                found.add_runnable(tool.renamed(f"{server.name}_{tool.name}") if found.has(tool.name) else tool)
+            listed += [(server.name, tool) for tool in await stack.enter_async_context(server.connect())]
+        _add_server_tools(found, listed)
         yield found
+
+
+def _add_server_tools(found: ToolSet, listed: Sequence[tuple[str, Any]]) -> None:
+    """Adds tools with the names of their servers. A name that is not unique gets its server's name in front.
+
+    All tools of that name get it, so that a name does not depend on the order of the servers.
+    """
+    counts = Counter(tool.name for _, tool in listed)
+    for server, tool in listed:
+        name = tool.name
+        if found.has(name) or counts[name] > 1:
+            name = f"{_NOT_IN_NAMES.sub('_', server)}_{name}"
+        if found.has(name):
+            raise InputError(f"tools: two have the name {name!r}, one of the server {server!r}; McpServer(name=…)")
+        found.add_runnable(tool if name == tool.name else tool.renamed(name))
 
 
 class ToolRunner:
@@ -194,7 +225,7 @@ class ToolRunner:
         except InvalidValue as error:
             return _failure(call, f"Invalid arguments for {call.name}: {error}")
         if not approved:
-            pending = await self._ask(tool, call, arguments)
+            pending = await self._ask(tool, call)
             if pending is not None:
                 return pending
         async with self._limit:
@@ -204,16 +235,14 @@ class ToolRunner:
             finally:
                 self.durations[call.id] = time.monotonic() - started
 
-    async def _ask(
-        self, tool: RunnableTool, call: rq.Call, arguments: dict[str, Any]
-    ) -> rq.Result | PendingToolCall | None:
+    async def _ask(self, tool: RunnableTool, call: rq.Call) -> rq.Result | PendingToolCall | None:
         """Returns None if the call may be made; else the refusal, or what it waits for."""
         needed: Any = tool.needs_approval
         if callable(needed):
-            needed = needed(arguments)
+            needed = needed(tool.read_arguments(call.json))  # their own: what they change is not what the tool gets
         if not (await needed if inspect.isawaitable(needed) else needed):
             return None
-        pending = PendingToolCall(call.id, call.name, arguments, f"approval-{call.id}")
+        pending = PendingToolCall(call.id, call.name, tool.read_arguments(call.json), f"approval-{call.id}")
         if self._approve is None:
             return pending
         decision = self._approve(pending)
@@ -248,7 +277,10 @@ class ToolRunner:
             return rq.Result(call.id, call.name, task.result())
         if isinstance(error, ToolError):
             return _failure(call, str(error))
-        log.warning("tool %s failed", call.name, exc_info=error)
+        if isinstance(error, McpServerError):
+            log.warning("tool %s failed: %s", printable(call.name), printable(error.message))
+            return _failure(call, error.message)
+        log.warning("tool %s failed", printable(call.name), exc_info=error)
         return _failure(call, redact("".join(format_exception_only(error)).strip()))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from penstock._client.span_content import write_tool_content
+from penstock._providers.registry import find_provider
 from penstock._redaction import redact_cut
 from penstock._version import __version__
 from penstock.errors import ProviderError
@@ -29,26 +30,8 @@ if TYPE_CHECKING:
 SCOPE = "penstock"
 MAX_ATTRIBUTE = 500  # characters of a name or an attribute
 AttributeValue: TypeAlias = "str | bool | int | float | list[str]"
-# Our operation → the name in the conventions. They have none for rerank.
-OPERATION_NAMES = {
-    "chat": "chat",
-    "responses": "chat",
-    "completions": "text_completion",
-    "fim": "text_completion",
-    "embeddings": "embeddings",
-    "rerank": "rerank",
-}
-# Our name of a provider → its name in the conventions, if that differs.
-_PROVIDER_NAMES = {
-    "gemini": "gcp.gemini",
-    "vertexai": "gcp.vertex_ai",
-    "bedrock": "aws.bedrock",
-    "azure": "azure.ai.openai",
-    "mistral": "mistral_ai",
-    "moonshot": "moonshot_ai",
-    "xai": "x_ai",
-    "watsonx": "ibm.watsonx.ai",
-}
+# Our operations that the conventions name otherwise. They have no name for rerank.
+_OPERATION_NAMES = {"text_completion": ("completions", "fim"), "embeddings": ("embeddings",), "rerank": ("rerank",)}
 _REQUEST_ATTRIBUTES = {
     "max_output": "max_tokens",
     "temperature": "temperature",
@@ -71,9 +54,15 @@ _OUTPUT_TYPES = {"text": "text", "json": "json", "schema": "json"}
 _PORTS = {"http": 80, "https": 443}
 
 
+def operation_name(operation: str) -> str:
+    """Returns the name of an operation in the conventions. A turn in any protocol is a chat."""
+    return next((name for name, ours in _OPERATION_NAMES.items() if operation in ours), "chat")
+
+
 def provider_name(name: str) -> str:
     """Returns the name of a provider in the conventions."""
-    return _PROVIDER_NAMES.get(name, name)
+    found = find_provider(name)
+    return (found.telemetry_name if found is not None else "") or name
 
 
 def clean_attributes(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[str, AttributeValue]:
@@ -134,7 +123,7 @@ class CallSpan:
         self._first: float | None = None
         self._stream = request is not None and request.stream
         self.attributes: dict[str, Any] = {
-            "gen_ai.operation.name": OPERATION_NAMES.get(operation, operation),
+            "gen_ai.operation.name": operation_name(operation),
             "gen_ai.request.model": model,
             **server_attributes(url),
         }

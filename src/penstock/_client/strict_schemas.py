@@ -1,12 +1,13 @@
 """JSON Schemas in the form that vendors take for structured output, and the way back.
 
-A strict schema closes every object and requires all of its properties; one that was optional may be null instead. What
-a vendor does not support is removed and said in the description. The answer is checked against the type afterwards.
+A strict schema closes every object. Most vendors want all of its properties to be required; one that was optional may
+be null instead. What a vendor does not support is removed and said in the description. The answer is checked against
+the type afterwards. Sources are in the table `_DIALECTS`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from penstock._client.value_types import as_list
 from penstock._lenient_fields import as_object
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from penstock._client.value_types import Schema
     from penstock._providers.output_formats import Dialect
 
-_SIZES = ("minLength", "maxLength", "minProperties", "maxProperties", "uniqueItems")
-_RANGES = tuple("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems pattern".split())
-# Keywords that are moved into the description.
-# https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
-# https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
-_DESCRIBED: dict[str, tuple[str, ...]] = {"openai": _SIZES, "anthropic": (*_SIZES, *_RANGES)}
+_LENGTHS = ("minLength", "maxLength")
+_COUNTS = ("minItems", "maxItems")
+_OBJECT_SIZES = ("minProperties", "maxProperties", "uniqueItems")
+_NUMBERS = tuple("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split())
+_SIZES = (*_LENGTHS, *_OBJECT_SIZES)
+_RANGES = (*_NUMBERS, *_COUNTS, "pattern")
 _STRUCTURE = "type description enum const anyOf items properties required additionalProperties $ref $defs format"
 _KEPT = frozenset((*_STRUCTURE.split(), *_RANGES))
 _FORMATS = frozenset("date-time time date duration email hostname ipv4 ipv6 uuid".split())
@@ -29,22 +30,78 @@ _DEPTH = 64
 _NULL: dict[str, Any] = {"type": "null"}
 
 
+class DialectRules(NamedTuple):
+    """What an API takes as a schema. `described`: keywords that are moved into the description."""
+
+    described: tuple[str, ...] = _SIZES
+    formats: frozenset[str] = _FORMATS
+    all_required: bool = True  # an optional property is required, and may be null
+    closed: bool = True  # every object says that it has no other properties
+    unions: bool = True  # anyOf
+    type_lists: bool = True  # `type` may be a list; if not, it is written as anyOf
+    recursive: bool = True
+    nonempty: bool = False  # minItems of 0 and 1 stay, whatever `described` says
+    needs_required: bool = False  # every object has a required property
+    max_optional: int = 0  # properties that are not required, in the whole schema; 0 is no limit
+    max_unions: int = 0
+
+
+_DIALECTS: dict[str, DialectRules] = {
+    # https://platform.openai.com/docs/guides/structured-outputs#supported-schemas, as quoted in
+    # https://github.com/pydantic/pydantic-ai/pull/2420
+    "openai": DialectRules(),
+    # "Unsupported type-specific keywords": https://learn.microsoft.com/azure/ai-foundry/openai/how-to/structured-outputs
+    "azure": DialectRules((*_SIZES, *_RANGES), frozenset()),
+    # https://docs.x.ai/developers/model-capabilities/text/structured-outputs, as quoted in
+    # https://github.com/openclaw/openclaw/pull/32080
+    "xai": DialectRules((*_SIZES, *_COUNTS)),
+    # https://inference-docs.cerebras.ai/capabilities/structured-outputs#schema-limitations
+    "cerebras": DialectRules(type_lists=False),
+    # https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
+    # Keywords: https://github.com/anthropics/anthropic-sdk-python/blob/main/src/anthropic/lib/_parse/_transform.py
+    # Numbers, as the API's error has them: https://github.com/vercel/ai/pull/17268
+    "anthropic": DialectRules(
+        (*_SIZES, *_RANGES),
+        _FORMATS | {"uri"},
+        all_required=False,
+        recursive=False,
+        nonempty=True,
+        max_optional=24,
+        max_unions=16,
+    ),
+    # https://docs.cohere.com/docs/structured-outputs#unsupported-schema-features
+    "cohere": DialectRules(
+        (*_SIZES, *_RANGES),
+        frozenset({"date-time", "uuid", "date", "time"}),
+        all_required=False,
+        closed=False,
+        unions=False,
+        type_lists=False,
+        needs_required=True,
+    ),
+}
+
+
 class NotStrict(Exception):  # noqa: N818 — caught inside the package
-    """The schema has no strict form: it holds an open object, or a value of any type."""
+    """The schema has no strict form: it holds an open object, a value of any type, or what the API does not take."""
 
 
 def tighten_schema(schema: Schema, dialect: Dialect) -> Schema:
     """Returns the strict form of a schema. Raises `NotStrict`."""
-    if dialect == "anthropic" and _is_recursive(schema):
+    rules = _DIALECTS.get(dialect, DialectRules(()))
+    if not rules.recursive and _is_recursive(schema):
         raise NotStrict("a schema that refers to itself")
-    tightened = _Tightener(dialect).tighten(schema)
-    defs = {name: _Tightener(dialect).tighten(row) for name, row in schema.get("$defs", {}).items()}
+    tightener = _Tightener(rules)
+    tightened = tightener.tighten(schema)
+    defs = {name: tightener.tighten(row) for name, row in schema.get("$defs", {}).items()}
+    tightener.check_numbers()
     return {**tightened, "$defs": defs} if defs else tightened
 
 
 class _Tightener:
-    def __init__(self, dialect: Dialect) -> None:
-        self._described = _DESCRIBED.get(dialect, ())
+    def __init__(self, rules: DialectRules) -> None:
+        self._rules = rules
+        self._optional = self._unions = 0
 
     def tighten(self, schema: Any) -> Schema:
         if not isinstance(schema, dict) or not schema:
@@ -52,21 +109,33 @@ class _Tightener:
         found = _flatten(cast("Schema", schema))
         if "$ref" in found:
             return {"$ref": found["$ref"]}  # vendors refuse anything beside a reference
-        kept = {key: value for key, value in found.items() if key in _KEPT and key not in self._described}
-        notes = [f"{key}: {found[key]}" for key in self._described if key in found]
-        if found.get("format") not in _FORMATS and "format" in found:
-            notes.append(f"format: {kept.pop('format')}")
-        if notes:
-            kept["description"] = f"{found.get('description', '')} ({', '.join(notes)})".strip()
-        kept.pop("$defs", None)
+        if not self._rules.type_lists and isinstance(found.get("type"), list):
+            return self.tighten(_split_types(found))
+        kept = self._keep_supported(found)
         if "anyOf" in kept:
             kept["anyOf"] = [self.tighten(one) for one in kept["anyOf"]]
         elif not {"type", "enum", "const"} & set(kept):
             raise NotStrict("a value of any type")
+        if "anyOf" in kept or isinstance(kept.get("type"), list):
+            self._unions += 1
         if "array" in _types(kept):
             kept["items"] = self.tighten(found.get("items"))
         if "object" in _types(kept):
             self._close_object(kept, found)
+        return kept
+
+    def _keep_supported(self, found: Schema) -> Schema:
+        """Returns the keywords that the API takes. The others are said in the description."""
+        described = [key for key in self._rules.described if key in found]
+        if self._rules.nonempty and found.get("minItems") in (0, 1):
+            described.remove("minItems")
+        kept = {key: value for key, value in found.items() if key in _KEPT and key not in described}
+        notes = [f"{key}: {found[key]}" for key in described]
+        if "format" in found and found["format"] not in self._rules.formats:
+            notes.append(f"format: {kept.pop('format')}")
+        if notes:
+            kept["description"] = f"{found.get('description', '')} ({', '.join(notes)})".strip()
+        kept.pop("$defs", None)
         return kept
 
     def _close_object(self, kept: Schema, found: Schema) -> None:
@@ -76,9 +145,35 @@ class _Tightener:
             raise NotStrict("an object of any keys")
         required = set(found.get("required", ()))
         properties = {name: self.tighten(row) for name, row in found.get("properties", {}).items()}
-        kept["properties"] = {name: row if name in required else _nullable(row) for name, row in properties.items()}
-        kept["required"] = list(properties)
-        kept["additionalProperties"] = False
+        if self._rules.all_required:
+            properties = {name: row if name in required else _nullable(row) for name, row in properties.items()}
+            required = set(properties)
+        kept["properties"] = properties
+        kept["required"] = [name for name in properties if name in required]
+        self._optional += len(properties) - len(kept["required"])
+        if self._rules.needs_required and not kept["required"]:
+            raise NotStrict("an object without a required property")
+        kept.pop("additionalProperties", None)
+        if self._rules.closed:
+            kept["additionalProperties"] = False
+
+    def check_numbers(self) -> None:
+        """Raises `NotStrict` if the schema has more unions or optional properties than the API takes."""
+        rules = self._rules
+        if self._unions and not rules.unions:
+            raise NotStrict("a value of several types")
+        if (rules.max_unions and self._unions > rules.max_unions) or (
+            rules.max_optional and self._optional > rules.max_optional
+        ):
+            raise NotStrict("too many optional properties, or values of several types")
+
+
+def _split_types(schema: Schema) -> Schema:
+    """Returns a schema with a list of types as one with `anyOf`."""
+    rest = {key: value for key, value in schema.items() if key not in ("type", "description", "$defs")}
+    rows = [_NULL if kind == "null" else {**rest, "type": kind} for kind in _types(schema)]
+    text = {"description": schema["description"]} if "description" in schema else {}
+    return {"anyOf": rows, **text}
 
 
 def _flatten(schema: Schema) -> Schema:

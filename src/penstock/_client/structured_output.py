@@ -85,7 +85,7 @@ class OutputPlan:
         try:
             self._schema, self._strict = tighten_schema(self._kind.schema, row.dialect), True
         except NotStrict:
-            if row.dialect == "anthropic":  # it takes strict schemas only
+            if row.strict_only:
                 self.way = "tool"
 
     def prepare(self, request: rq.Request) -> rq.Request:

@@ -13,17 +13,15 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from penstock._client.api import Client
-from penstock._client.batch import DEFAULT_CONCURRENCY
+from penstock._client.batch_api import SyncMapMethods
 from penstock._client.displayed import Displayed
 from penstock._client.run_api import SyncRunMethods
 from penstock.events import TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Mapping, Sequence
 
     from penstock._client import parameters as params
-    from penstock._client.batch import BatchRequest
-    from penstock._client.batch_progress import ProgressOption
     from penstock._client.costs import Cost, UsageTracker
     from penstock._client.embedding_formats import Embeddings, Ranking
     from penstock._client.results import Answer, Stream
@@ -222,7 +220,7 @@ class SyncStream(Displayed):
         self.close()
 
 
-class SyncClient(SyncRunMethods):
+class SyncClient(SyncRunMethods, SyncMapMethods):
     """`Client` without `await`: the same parameters, methods and results. Streams are `SyncStream`s.
 
     Close it with `close`, or use it as a context manager.
@@ -237,6 +235,9 @@ class SyncClient(SyncRunMethods):
         self._thread = LoopThread()
 
     def _runner(self) -> tuple[Client, LoopThread]:
+        return self.client, self._thread
+
+    def _mapper(self) -> tuple[Client, LoopThread]:
         return self.client, self._thread
 
     @property
@@ -330,27 +331,6 @@ class SyncClient(SyncRunMethods):
     ) -> SyncStream:
         """Yields the text between a prefix and a suffix, as events."""
         return SyncStream(self.client.fim_stream(model, prefix, suffix, **parameters), self._thread)
-
-    def map(
-        self,
-        requests: Iterable[BatchRequest],
-        *,
-        model: str = "",
-        concurrency: int = DEFAULT_CONCURRENCY,
-        progress: ProgressOption = None,
-        return_errors: bool = False,
-        **parameters: Unpack[params.ChatParameters],
-    ) -> list[Any]:
-        """Asks many requests, `concurrency` at once. Returns the answers in the order of the requests."""
-        batch = self.client.map(
-            requests,
-            model=model,
-            concurrency=concurrency,
-            progress=progress,
-            return_errors=return_errors,
-            **parameters,
-        )
-        return self._thread.run(batch.results())
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from penstock import events as ev
+from penstock._aisdk import SDK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +33,6 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_SDK = "aisdk"  # where a call of a run says that the run answers it
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
@@ -217,7 +217,7 @@ class Timeline:
 
     def _open_call(self, event: ev.CallStart) -> None:
         row = TimelineRow("call", Excerpt(CALL_CHARACTERS), event.name)
-        if event.by == "provider" and not (event.extra or {}).get(_SDK, {}).get("sdk"):
+        if event.by == "provider" and not (event.extra or {}).get(SDK, {}).get("sdk"):
             row.notes.append("run by the provider")
         self._calls[event.id] = self._open[event.index] = self._add_row(row)
 

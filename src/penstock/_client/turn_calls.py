@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from penstock._client import parameters as params
 from penstock._http.request_options import RequestOptions
+from penstock._markers import MARK_START, protect_text
 from penstock._messages.options import OPTIONS
 from penstock._messages.request_codecs import reader
 from penstock._option_checks import check_options
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from penstock._messages.options import ConvertOptions
 
 
-@dataclass(frozen=True, slots=True)
-class TurnCall:
+class TurnCall(NamedTuple):
     """One turn to send, with everything that was decided before. `source`: the protocol of the caller's side."""
 
     request: Request
@@ -199,6 +198,8 @@ def _read_body(body: dict[str, Any], row: TurnOperation) -> Request:
     if row.content == "messages" and isinstance(body.get("messages"), str):
         body["messages"] = [{"role": "user", "content": body["messages"]}]
     _check_tools(body.get("tools"))
+    if isinstance(body.get(row.content), list):
+        body[row.content] = [_protect_result(item) for item in body[row.content]]
     mixed = {name: body[name] for name in (row.content, "tools") if _is_mixed(body.get(name))}
     request = reader(row.protocol)({**body, **{name: list[Any]() for name in mixed}})
     if row.content in mixed:  # a system message may come from another field of the body
@@ -207,6 +208,25 @@ def _read_body(body: dict[str, Any], row: TurnOperation) -> Request:
     if "tools" in mixed:
         request = replace(request, tools=list(_read_mixed_list(mixed["tools"], row, "tools")))
     return request
+
+
+_RESULT_FIELDS = {"tool": "content", "function": "content", "function_call_output": "output"}  # role or type → field
+
+
+def _protect_result(item: Any) -> Any:
+    """Returns a tool's result whose words are taken for nothing but words. A program says otherwise that it failed."""
+    if type(item) is not dict:
+        return item
+    message = cast("dict[str, Any]", item)
+    field = _RESULT_FIELDS.get(str(message.get("role") or message.get("type")), "")
+    content: Any = message.get(field) if field else None
+    if isinstance(content, str) and content.startswith(MARK_START):
+        return {**message, field: protect_text(content)}
+    if isinstance(content, list) and content and isinstance(content[0], dict):
+        first, *rest = cast("list[dict[str, Any]]", content)
+        if isinstance(first.get("text"), str) and first["text"].startswith(MARK_START):
+            return {**message, field: [{**first, "text": protect_text(first["text"])}, *rest]}
+    return message
 
 
 def _check_tools(tools: Any) -> None:

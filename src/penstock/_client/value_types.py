@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeAlias, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -28,6 +28,16 @@ _TYPE_DEPTH = 8
 
 class InvalidValue(Exception):  # noqa: N818 — it says what is wrong with a value; it is caught inside the package
     """A value does not fit a type. The message names each place that is wrong."""
+
+
+T = TypeVar("T")
+
+
+class OutputOf(Generic[T]):
+    """A type that is not a class, for `output=`: `OutputOf[Literal["yes", "no"]]`, `OutputOf[int | None]`.
+
+    Type checkers know `run.output` then. They cannot tell the type of a bare `Literal[…]` or union: it is `Any`.
+    """
 
 
 class ValueType:

@@ -26,6 +26,7 @@ from penstock._client.response_stream import (
     SyncResponseStream,
     build_error,
 )
+from penstock._http.header_fields import check_headers
 from penstock._input_limits import NestingError, decode_bounded
 from penstock.errors import BadRequest, InputError, PenstockError, TooDeep
 
@@ -79,11 +80,12 @@ def starlette_response(
 ) -> Response:
     """Returns the response of Starlette or FastAPI that streams an answer; for an error, its HTTP error.
 
-    The request is sent when the response is: its status is known then. `headers` are further headers; `keep_alive`:
-    seconds of silence before a comment is sent; `options` go to the protocol's encoder.
+    The request is sent when the response is: its status is known then. `headers` are further headers, checked first;
+    `keep_alive`: seconds of silence before a comment is sent; `options` go to the protocol's encoder.
     """
     from penstock._client.starlette_responses import AnswerResponse, ErrorResponse  # noqa: PLC0415 — needs Starlette
 
+    check_headers(headers or {}, "headers=")
     if isinstance(source, PenstockError):
         return ErrorResponse(build_error(source, protocol), headers)
     return AnswerResponse(ResponseStream(source, protocol, keep_alive, options), headers)
@@ -101,6 +103,7 @@ async def django_response(
 
     Waits for the first chunk, because that decides on the status. The arguments are those of `starlette_response`.
     """
+    check_headers(headers or {}, "headers=")
     if isinstance(source, PenstockError):
         return _django_error(source, protocol, headers)
     stream = ResponseStream(source, protocol, keep_alive, options)
@@ -116,6 +119,7 @@ def sync_django_response(
     **options: Any,
 ) -> Any:
     """Returns Django's response for a view without `async`, under WSGI: of a `SyncStream`, a `SyncRun`, or an error."""
+    check_headers(headers or {}, "headers=")
     if isinstance(source, PenstockError):
         return _django_error(source, protocol, headers)
     stream = SyncResponseStream(source, protocol, options)

@@ -11,7 +11,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
@@ -289,14 +288,12 @@ class _GoogleResponse(NamedTuple):
     data: bytes
 
 
-@dataclass
 class _GoogleTransport:
     """The transport of google-auth: sends its requests with `fetch`, from the thread that google-auth runs in."""
 
-    fetch: Fetch
-    loop: asyncio.AbstractEventLoop
-    transport_error: type[Exception]
-    error: Exception | None = None
+    def __init__(self, fetch: Fetch, loop: asyncio.AbstractEventLoop, transport_error: type[Exception]) -> None:
+        self.fetch, self.loop, self.transport_error = fetch, loop, transport_error
+        self.error: Exception | None = None
 
     def __call__(
         self, url: str, method: str = "GET", body: bytes | str | None = None, headers: Any = None, **_: Any

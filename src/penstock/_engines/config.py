@@ -5,6 +5,7 @@ base_url = "http://localhost:9000/v1"
 
 [aliases]
 fast = ["groq/llama-3.3-70b-versatile", "openai/gpt-5-mini"]
+wide = { targets = [{ model = "openai/gpt-5", weight = 3 }, "azure/gpt-5"], strategy = "weighted" }
 
 `PENSTOCK_ENGINE_<PROVIDER>` wins over `PENSTOCK_ENGINE`, and both win over the file.
 """
@@ -12,19 +13,22 @@ fast = ["groq/llama-3.3-70b-versatile", "openai/gpt-5-mini"]
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import tomllib
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from penstock._engines.environ import KEY_FILES
 from penstock._engines.failure_policy import BreakerPolicy
 from penstock._http.header_fields import check_headers, check_key, check_text, check_url
 from penstock._http.request_options import RequestOptions
+from penstock._lazy_patterns import lazy_pattern
 from penstock._option_checks import read_toml
 from penstock._providers.registry import (
     COMPATIBLE,
@@ -41,19 +45,26 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GATEWAY_TABLES = frozenset("serve keys limits access journal record state features fetch log".split())
+GATEWAY_TABLES = frozenset(
+    (
+        "serve keys teams organisation limits access journal record state stores prices features fetch resume cache log"
+    ).split()
+)
 """Tables of `penstock.toml` that only the gateway reads. Clients read the same file and ignore them."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The settings of a provider; with `base_url` and a new name, a custom provider.
 
-    `key` is the key itself; `env` names a variable that holds it. `models`: a list replaces the models that the
-    provider lists; a table adds facts about some of them.
+    `key` is the key itself; `env` names a variable that holds it, `key_file` a file. `keys`, or several names in `env`
+    or `key_file`, are used in turn.
+    `models`: a list replaces the models that the provider lists; a table adds facts about some of them.
     """
 
     key: str = ""
-    env: str = ""
+    keys: tuple[str, ...] = ()
+    key_file: str | tuple[str, ...] = ""
+    env: str | tuple[str, ...] = ""
     base_url: str = ""
     like: str = ""
     settings: dict[str, str] = {}
@@ -63,22 +74,74 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     fields: dict[str, Any] = {}  # of the provider's row, for a custom provider
 
     @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables in `env`."""
+        return (self.env,) * bool(self.env) if isinstance(self.env, str) else self.env
+
+    @property
+    def key_files(self) -> tuple[str, ...]:
+        """The paths in `key_file`."""
+        return (self.key_file,) * bool(self.key_file) if isinstance(self.key_file, str) else self.key_file
+
+    def configured_keys(self, env: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Returns where each configured key stands, which is no secret, and the key. Each key once."""
+        found = [("key", self.key), *((f"keys[{number}]", key) for number, key in enumerate(self.keys))]
+        found += [(name, KEY_FILES.read(path)) for name, path in _number_places("key_file", self.key_files)]
+        found += [(name, env.get(name, "")) for name in self.variables]
+        by_key = {key: place for place, key in reversed(found) if key}
+        return [(place, key) for place, key in found if by_key.get(key) == place]
+
+    @property
     def only_facts(self) -> bool:
         """True if only facts about models are given: the provider itself is not configured."""
         return isinstance(self.models, dict) and replace(self, models=()) == Account()
 
     def __repr__(self) -> str:
-        return f"Account(base_url={self.base_url!r}, key={MARK if self.key else ''!r}, engine={self.engine!r})"
+        key = MARK if self.key or self.keys else ""
+        return f"Account(base_url={self.base_url!r}, key={key!r}, engine={self.engine!r})"
 
     def __rich_repr__(self) -> Any:
         yield "base_url", self.base_url
 
 
+class AliasTarget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A target of an alias. With weight 0 it is asked only if the others cannot answer."""
+
+    model: str
+    weight: float = 1.0
+
+
+class Alias(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An alias with several targets. `sticky`: the turns of a conversation stay with one target; not with "order"."""
+
+    targets: tuple[str | AliasTarget, ...]
+    strategy: Literal["order", "weighted", "least-busy", "fastest"] = "order"
+    sticky: bool = True
+
+    def members(self) -> list[AliasTarget]:
+        """Returns the targets, each with its weight."""
+        return [AliasTarget(model=one) if isinstance(one, str) else one for one in self.targets]
+
+    def check(self) -> None:
+        """Raises if no target could be chosen."""
+        weights = [one.weight for one in self.members()]
+        if not weights:
+            raise InputError("targets: expected at least one model, found none")
+        wrong = next((weight for weight in weights if not 0 <= weight < math.inf), None)  # nan is neither
+        if wrong is not None:
+            raise InputError(f"targets: expected weights of at least 0, found {wrong:g}")
+        if not any(weights):
+            raise InputError("targets: all weights are 0; give at least one target a weight")
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The whole configuration. `aliases`: name → model or models, tried in order. `fallbacks`: model → next models."""
+    """The whole configuration. `fallbacks`: model → next models.
+
+    `aliases`: name → model, models that are tried in order, or targets with a strategy that chooses among them.
+    """
 
     providers: dict[str, Account] = {}
-    aliases: dict[str, str | list[str]] = {}
+    aliases: dict[str, str | list[str] | Alias] = {}
     fallbacks: dict[str, list[str]] = {}
     engine: str = ""
     retries: int | None = None  # per provider; None: as its row says
@@ -104,6 +167,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def check(self) -> None:
         """Raises errors that otherwise only the first request would show."""
         RequestOptions.read(self.options)
+        for name, alias in self.aliases.items():
+            try:
+                check_alias(alias)
+            except InputError as error:
+                raise InputError(f"aliases.{name}: {error}") from None
         for name, account in self.providers.items():
             try:
                 check_account(account, self.provider(name))
@@ -124,9 +192,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return name in self.providers or find_provider(name) is not None
 
 
+def check_alias(alias: str | list[str] | Alias) -> None:
+    """Raises if an alias has no target that can be chosen."""
+    if isinstance(alias, Alias):
+        alias.check()
+
+
 def check_account(account: Account, row: Provider) -> None:
     """Raises if a setting is not valid in a URL or header. The message names the setting."""
     check_key(account.key, "key")
+    for place, path in _number_places("key_file", account.key_files):
+        if not Path(path).expanduser().is_absolute():
+            raise InputError(f"{place}: expected an absolute path, found {path!r}")
+    for number, key in enumerate(account.keys):
+        check_key(key, f"keys[{number}]")
+        if not key:
+            raise InputError(f"keys[{number}]: expected a key, found nothing")
     if account.base_url:
         check_template_url(account.base_url, "base_url")
     for name, value in account.settings.items():
@@ -137,6 +218,11 @@ def check_account(account: Account, row: Provider) -> None:
         check_headers({credential.header: f"{credential.prefix}key"}, "fields.credentials")
 
 
+def _number_places(name: str, values: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Returns where each value of a setting stands: `key_file`, or `key_file[0]` and so on if there are several."""
+    return [(f"{name}[{number}]" if len(values) > 1 else name, value) for number, value in enumerate(values)]
+
+
 def check_template_url(url: str, where: str) -> None:
     """Raises unless a URL is valid once its settings (`{region}`) are filled in."""
     check_text(url, where, ascii_only=False)
@@ -144,7 +230,7 @@ def check_template_url(url: str, where: str) -> None:
         check_url(_SETTING.sub("x", url), where)
 
 
-_SETTING = re.compile(r"\{\+?[a-z_]+\}")
+_SETTING = lazy_pattern(r"\{\+?[a-z_]+\}")
 _DEFAULT_ACCOUNT = Account()
 _provider_cache: dict[tuple[str, str, str, bytes], Provider] = {}  # custom providers, by their configuration
 _MAX_CACHED = 1000

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock._engines import model_resolution as resolution
-from penstock._engines.config import ENGINE_VARIABLE, ENGINES, Config, engine_variable, is_engine_name
+from penstock._engines.config import ENGINE_VARIABLE, ENGINES, Account, Alias, Config, engine_variable, is_engine_name
 from penstock._engines.credentials import find_stored_key
 from penstock._providers.registry import Provider, providers
 from penstock._providers.urls import fill_template
@@ -51,7 +51,9 @@ def find_missing_keys(config: Config, env: Mapping[str, str]) -> list[ConfigProb
     for name in configured:
         missing = describe_missing_key(config.provider(name), config, env)
         if missing:
-            keys = ("providers", name, *(["env"] if config.account(name).env else []))
+            account = config.account(name)
+            setting = ["key_file"] if account.key_file else ["env"] if account.env else []
+            keys = ("providers", name, *setting)
             problems.append(ConfigProblem(keys, missing))
     for name in config.aliases:
         try:
@@ -67,11 +69,13 @@ def find_missing_keys(config: Config, env: Mapping[str, str]) -> list[ConfigProb
 def describe_missing_key(row: Provider, config: Config, env: Mapping[str, str]) -> str:
     """Returns which key a provider lacks; empty if it has one or needs none."""
     account = config.account(row.name)
-    if account.key or (account.env and env.get(account.env)):
+    if account.configured_keys(env):
         return ""
     stored = find_stored_key(row, account, env)
-    if account.env:
-        return "" if stored.key else stored.refusal or f"{account.env} is not set: {row.name} needs it as its key"
+    if files := " or ".join(account.key_files):
+        return "" if stored.key else stored.refusal or f"{files} holds no key: {row.name} needs it"
+    if names := " or ".join(account.variables):
+        return "" if stored.key else stored.refusal or f"{names} is not set: {row.name} needs it as its key"
     if row.engine != "native" or stored.key or any(env.get(name) for name in row.env):
         return ""
     rows = row.credentials
@@ -99,8 +103,9 @@ def _check_engines(config: Config, env: Mapping[str, str]) -> Iterator[ConfigPro
 
 
 def _check_accounts(config: Config, env: Mapping[str, str]) -> Iterator[ConfigProblem]:
-    """Yields URLs whose settings are neither configured nor in the environment."""
+    """Yields URLs whose settings are neither configured nor in the environment, and keys that are missing or twice."""
     for name, account in config.providers.items():
+        yield from _check_several_keys(name, account, env)
         row = config.provider(name)
         if row.name != name:
             yield ConfigProblem(
@@ -112,14 +117,29 @@ def _check_accounts(config: Config, env: Mapping[str, str]) -> Iterator[ConfigPr
             yield ConfigProblem(("providers", name), str(error))
 
 
+def _check_several_keys(name: str, account: Account, env: Mapping[str, str]) -> Iterator[ConfigProblem]:
+    """Yields variables of a list that are not set while others are, and keys that are given twice."""
+    places = [place for place, _ in account.configured_keys(env)]
+    for variable in account.variables:
+        if variable not in places and places:
+            reason = (
+                "is not set: the other keys are used" if not env.get(variable) else "holds a key that is given twice"
+            )
+            yield ConfigProblem(("providers", name, "env"), f"{variable} {reason}")
+    if len(set(account.keys)) < len(account.keys):
+        yield ConfigProblem(("providers", name, "keys"), "a key is given twice: it is used as one")
+
+
 def _check_names(config: Config, env: Mapping[str, str], table: str) -> Iterator[ConfigProblem]:
     """Yields aliases and fallbacks that resolve to no model."""
-    rows: Mapping[str, str | list[str]] = getattr(config, table)
+    rows: Mapping[str, resolution.AnyAlias] = getattr(config, table)
     for name, given in rows.items():
         keys = (table, name)
         if table == "fallbacks" and not resolution.is_pattern(name):
             yield from _check_name(name, config, env, keys)
-        for one in [given] if isinstance(given, str) else given:
+        if isinstance(given, Alias):
+            yield from _check_strategy(given, keys)
+        for one in resolution.alias_targets(given):
             if resolution.is_pattern(one) and not resolution.is_pattern(name):
                 yield ConfigProblem(keys, f"{one!r} has a * that nothing fills in: {name!r} has none")
             elif resolution.is_pattern(one) and _matches_any_model(one, config, env):
@@ -127,6 +147,19 @@ def _check_names(config: Config, env: Mapping[str, str], table: str) -> Iterator
             else:
                 filled_in = (resolution.find_alias(_sample(name), {name: one}) or [one])[0]
                 yield from _check_name(filled_in, config, env, keys)
+
+
+def _check_strategy(alias: Alias, keys: tuple[str, ...]) -> Iterator[ConfigProblem]:
+    """Yields settings of an alias that have no effect."""
+    members = alias.members()
+    names = [one.model for one in members]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        yield ConfigProblem((*keys, "targets"), f"{twice!r} is named twice: it counts once; give it a weight instead")
+    if alias.strategy in {"order", "fastest"} and any(one.weight != 1 for one in members):
+        message = f'weights have no effect with strategy = "{alias.strategy}": write "weighted" or "least-busy"'
+        yield ConfigProblem((*keys, "targets"), message)
+    if len(members) == 1 and alias.strategy != "order":
+        yield ConfigProblem((*keys, "strategy"), "there is one target: a strategy needs several")
 
 
 def _check_name(name: str, config: Config, env: Mapping[str, str], keys: tuple[str, ...]) -> Iterator[ConfigProblem]:

@@ -5,15 +5,19 @@ Plain values and two Protocols; no I/O. The record is on the result, in the log,
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock._diagnostics import Diagnostic
 from penstock._http.request_options import RequestOptions
 from penstock._messages.context_trimming import Cleared
 from penstock._providers.registry import Endpoint, Provider
+from penstock._redaction import redact
 from penstock.request import Request
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 # configured one is used · retry: the same provider again · fallback: the next provider or endpoint · skip: the circuit
 # breaker is open · give-up: no more attempts · open: a response began
 DecisionKind: TypeAlias = Literal["route", "operation", "engine", "retry", "fallback", "skip", "give-up", "open"]
+log = logging.getLogger("penstock.routing")
 INFO_KINDS = frozenset({"engine", "retry", "fallback", "skip", "give-up"})
 
 
@@ -38,12 +43,31 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     wait: float = 0.0
 
 
+class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt at a provider, by the monotonic clock. It ends with an error, or when the answer begins.
+
+    `status` is the provider's, 0 if it has sent none. `error` is the kind of its error; empty if it answered.
+    """
+
+    provider: str
+    model: str
+    start: float
+    end: float
+    status: int = 0
+    error: str = ""
+
+
 class DecisionLog(msgspec.Struct, omit_defaults=True):
-    """All decisions of one request, in order. `tries` counts the attempts."""
+    """All decisions of one request, in order. `tries` counts the attempts.
+
+    `key`: where the key of the last attempt is configured, if the provider has several.
+    """
 
     asked: str
     decisions: list[Decision] = []
     tries: int = 0
+    key: str = ""
+    attempts: list[AttemptRecord] = []
 
     def total_wait(self) -> float:
         """Returns the seconds of all waits before retries."""
@@ -52,6 +76,29 @@ class DecisionLog(msgspec.Struct, omit_defaults=True):
     def lines(self) -> list[str]:
         """Returns one line for each decision."""
         return [f"{one.what}: {one.why}" for one in self.decisions]
+
+
+class DecisionRecorder:
+    """Adds decisions to the record of a request, to the counters and to the log, and tells those who observe them.
+
+    `counts` holds the number of decisions by kind, code and provider.
+    """
+
+    def __init__(self, on_decision: Callable[[Decision], None] | None = None) -> None:
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        self.observers: list[Callable[[Decision], None]] = [] if on_decision is None else [on_decision]
+
+    def add(self, record: DecisionLog, decision: Decision) -> None:
+        """Adds a decision."""
+        level = logging.DEBUG
+        if decision.what in INFO_KINDS:  # these quote errors, which may hold secrets; the others hold names only
+            decision, level = replace(decision, why=redact(decision.why)), logging.INFO
+        record.decisions.append(decision)
+        self.counts[decision.what, decision.code, decision.provider] += 1
+        if log.isEnabledFor(level):
+            log.log(level, "%s %s: %s: %s", decision.provider or "-", record.asked, decision.what, decision.why)
+        for observer in self.observers:
+            observer(decision)
 
 
 ChunkEvents: TypeAlias = "tuple[bytes, list[AnyEvent]]"

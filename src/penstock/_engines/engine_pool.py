@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock._engines.config import Config, choose_engine
-from penstock._engines.credentials import AuthCache, RequestSigner
+from penstock._engines.credentials import AuthCache, KeyRotation, RequestSigner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from penstock._engines.engine_interface import Engine, UpstreamRequest
     from penstock._engines.request_plan import RequestPlan
@@ -20,10 +21,16 @@ _ENGINES = {"native": "NativeEngine", "sdk": "SdkEngine", "replay": "ReplayEngin
 class EnginePool:
     """Creates each engine on first use, and keeps it with its connections. Keeps the tokens that sign requests."""
 
-    def __init__(self, config: Config, env: Mapping[str, str], by_name: dict[str, Engine]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        env: Mapping[str, str],
+        by_name: dict[str, Engine],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.by_name = by_name
         self._config, self._env = config, env
-        self._auth = AuthCache(config, env)
+        self._auth = AuthCache(config, env, clock)
 
     def get(self, name: str) -> Engine:
         """Returns an engine by its name."""
@@ -51,14 +58,40 @@ class EnginePool:
             return self.get("native"), f"native in place of {name}, which {setting} wishes for: {problem}"
         return engine, ""
 
-    def sign(self, upstream: UpstreamRequest, plan: RequestPlan) -> None:
-        """Gives a request its signer. The plan keeps the signer, because tokens are used until they expire."""
+    def sign(self, upstream: UpstreamRequest, plan: RequestPlan) -> str:
+        """Gives a request its signer. The plan keeps the signer, because tokens are used until they expire.
+
+        Returns where the key is configured, if the provider has several; else nothing.
+        """
         if upstream.provider.engine != "native":
-            return
-        signer = plan.signer
+            return ""
+        place, signer = "", plan.signer
         if signer is None:
-            signer = plan.signer = RequestSigner(self._auth.get(upstream), upstream.options, self.get("native"))
+            rotation = None if upstream.options.key else self.rotation(upstream.provider.name)
+            if rotation is None:
+                signer = plan.signer = RequestSigner(self._auth.get(upstream), upstream.options, self.get("native"))
+            else:
+                number = rotation.take(upstream.model)
+                place, signer = rotation.places[number], self._key_signer(upstream, plan, rotation, number)
         upstream.sign, upstream.secrets, upstream.same_signature = signer, signer.secrets(), signer.same_signature
+        return place
+
+    def rotation(self, provider: str) -> KeyRotation | None:
+        """Returns the keys of a provider that has several; else None."""
+        return self._auth.rotation(provider)
+
+    def _key_signer(
+        self, upstream: UpstreamRequest, plan: RequestPlan, rotation: KeyRotation, number: int
+    ) -> RequestSigner:
+        """Returns the signer of one of several keys. Prepared request heads hold the key, so each key has its own."""
+        key = rotation.keys[number]
+        found = plan.key_signers.get(key)
+        if found is None:
+            auth = self._auth.get(upstream, key.reveal())
+            found = plan.key_signers[key] = (RequestSigner(auth, upstream.options, self.get("native")), {})
+        if upstream.request_heads is plan.template.request_heads:
+            upstream.request_heads = found[1]
+        return found[0]
 
     async def aclose(self) -> None:
         """Closes all connections."""

@@ -5,12 +5,22 @@ Stored keys have names that no variable has (`stored_name`). Any other mapping c
 
 from __future__ import annotations
 
+import logging
 import os
+import stat
+import sys
+import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from penstock._http.header_fields import check_key
 from penstock._providers.registry import STORED
-from penstock._store.provider_keys import StoredKeyWatcher
+from penstock._store.provider_keys import CHECK_INTERVAL, StoredKeyWatcher, file_stamp
+from penstock.errors import InputError
+
+MAX_KEY_FILE_BYTES = 64 * 1024
+log = logging.getLogger("penstock.keys")
 
 
 class ProcessEnvironment(Mapping[str, str]):
@@ -57,6 +67,69 @@ class ProcessEnvironment(Mapping[str, str]):
 LIVE = ProcessEnvironment()
 
 
+class KeyFileCache:
+    """The keys in the files that `key_file` names. A file that changes is read again.
+
+    An empty file keeps the last key: some programs truncate a file before they write it. A missing one has no key.
+    """
+
+    def __init__(self) -> None:
+        self.version: int = 0  # increases with every change
+        self._keys: dict[str, tuple[tuple[int, ...], str]] = {}  # path → times of the file, key
+        self._next_check = 0.0
+
+    def read(self, path: str) -> str:
+        """Returns the key in a file; empty if it cannot be read, which is logged."""
+        self.refresh()
+        if path not in self._keys:
+            self._load(path)
+        return self._keys[path][1]
+
+    def refresh(self) -> None:
+        """Looks for changes, at most every `CHECK_INTERVAL` seconds."""
+        if not self._keys or time.monotonic() < self._next_check:
+            return
+        self._next_check = time.monotonic() + CHECK_INTERVAL
+        for path, (stamp, _) in list(self._keys.items()):
+            if file_stamp(Path(path).expanduser()) != stamp:
+                self._load(path)
+
+    def _load(self, path: str) -> None:
+        file, before = Path(path).expanduser(), self._keys.get(path, ((), ""))[1]
+        stamp, key = file_stamp(file), ""
+        try:
+            key = _read_key(file) or before
+        except (OSError, InputError) as error:
+            log.warning("the key file %s is not used: %s", file, getattr(error, "strerror", None) or error)
+        else:
+            warn_if_readable(file)
+        self._keys[path] = (stamp, key)
+        self.version += key != before
+
+
+def _read_key(file: Path) -> str:
+    with file.open("rb") as opened:
+        data = opened.read(MAX_KEY_FILE_BYTES + 1)
+    if len(data) > MAX_KEY_FILE_BYTES:
+        raise InputError(f"it has more than {MAX_KEY_FILE_BYTES} bytes, and a key has fewer")
+    try:
+        key = data.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise InputError("expected a key as text") from None
+    check_key(key, "the content")
+    return key
+
+
+def warn_if_readable(file: Path) -> None:
+    """Logs a warning if other users of this machine can read a file with a key."""
+    mode = stat.S_IMODE(file.stat().st_mode) if sys.platform != "win32" else 0
+    if mode & 0o077:
+        log.warning("others on this machine can read the key file %s (mode %03o): chmod 600 prevents it", file, mode)
+
+
+KEY_FILES = KeyFileCache()
+
+
 class EnvironmentChanges:
     """Detects changes of an environment. The process's own always counts, because it names the proxies."""
 
@@ -72,12 +145,13 @@ class EnvironmentChanges:
     def any(self) -> bool:
         """Returns True if something changed since the last call."""
         LIVE.refresh_stored_keys()
-        if self._same_variables() and self._seen == (self._given, self._stored):
+        KEY_FILES.refresh()
+        if self._same_variables() and self._seen == (self._given, self._stored, KEY_FILES.version):
             return False
         _ = LIVE.stored  # reads the keys again if the data folder is another one
         variables = dict(self._process)
         self._names, self._values = list(variables), list(variables.values())
-        self._seen = (dict(self._given), dict(self._stored))
+        self._seen = (dict(self._given), dict(self._stored), KEY_FILES.version)
         return True
 
     def _same_variables(self) -> bool:

@@ -3,37 +3,39 @@
 There is one circuit for each provider, model and credential. It opens after consecutive failures that are the
 provider's fault, and lets a single request through after a while: after `cool` seconds if there is a fallback, else
 after `first` seconds, doubled each time that request fails. The retry budget limits retries to a share of the requests,
-so that retries do not overload a provider that recovers. Nothing here waits.
+so that retries do not overload a provider that recovers. Nothing here waits. `TargetPublisher` tells other processes of
+open circuits; theirs are adopted until a request of this process succeeds.
 
 Many OpenAI-compatible servers have no `/responses`: `MissingEndpoints` remembers such servers.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock._engines.emulation import UNSUPPORTED
+from penstock._lazy_patterns import lazy_pattern
 from penstock._lenient_fields import as_object, get_object, get_text
 from penstock._vendor_errors import HTTP, normalize_code
+from penstock.errors import ProviderError, provider_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    from penstock._engines.engine_interface import UpstreamRequest
+    from penstock._engines.engine_interface import DecisionLog, UpstreamRequest
     from penstock._providers.registry import Provider, Retry
-    from penstock.errors import ProviderError
 
 ALTERNATIVE_OPERATIONS: dict[str, str] = {"responses": "chat"}  # operation → the one to use if its endpoint is missing
 MISSING_SECONDS = 3600.0  # seconds
 _STATUSES = frozenset({404, 405})
 # Error codes and types that add nothing to the status, unlike `model_not_found` and `previous_response_not_found`.
 _BARE = frozenset({"", "notfound", "notfounderror", "methodnotallowed", "invalidrequesterror", "unknownurl"})
-_MODEL = re.compile(r"(?i)\bmodels?\b")
+_MODEL = lazy_pattern(r"(?i)\bmodels?\b")
 
 
 def is_missing_endpoint(error: ProviderError) -> bool:
@@ -72,6 +74,8 @@ PROVIDER_FAULTS = frozenset({"server", "overloaded", "timeout", "network", "trun
 # Kinds whose messages may be quoted: the others are penstock's, or may quote another client's answer.
 _QUOTED = frozenset({"server", "overloaded"})
 _QUOTE = 300  # characters
+_MAX_SUMMARY = 2_000  # characters of an error about several targets
+SILENT_SECONDS = 60.0  # that others hear of an open circuit beyond its time, if no request tries it
 MAX_CIRCUITS = 1_000  # remembered at most: clients choose the names of models
 
 
@@ -98,6 +102,31 @@ class CircuitKey(NamedTuple):
         return cls(provider, model, hash(key) if key else 0)
 
 
+class SharedCircuit(NamedTuple):
+    """A circuit that is open in another process. `streak` identifies openings without a success between."""
+
+    streak: str
+    opened: int  # how often in this streak
+    age: float  # seconds since it opened last
+    left: float  # seconds until the other process counts as silent
+
+
+class TargetPublisher(Protocol):
+    """Tells other processes about the targets of the configured keys. All methods return at once."""
+
+    def publish_cool_down(self, key: CircuitKey, seconds: float, why: str, *, stated: bool) -> None:
+        """Tells that a target is avoided for so many seconds. `stated`: it refused and gave the time."""
+        ...
+
+    def publish_circuit(self, key: CircuitKey, streak: int, opened: int, seconds: float) -> None:
+        """Tells that a circuit has opened. The notice ends after so many seconds."""
+        ...
+
+    def withdraw_circuit(self, key: CircuitKey) -> None:
+        """Tells that a circuit has closed."""
+        ...
+
+
 class _Circuit(msgspec.Struct):
     """A circuit with failures, or whose retry budget is not full. Healthy circuits are not stored."""
 
@@ -107,6 +136,9 @@ class _Circuit(msgspec.Struct):
     opened_at: float = 0.0
     probing: bool = False  # the single request of an open circuit is under way
     last_message: str = ""  # the provider's last error message
+    streak: int = 0  # the number of the openings since the last success
+    adopted: str = ""  # the streak of another process, if this process has seen no failure of its own
+    adopted_until: float = 0.0  # until then the other process says so
 
 
 class CircuitBreakers:
@@ -115,7 +147,11 @@ class CircuitBreakers:
     def __init__(self, clock: Callable[[], float], policy: BreakerPolicy | None = None) -> None:
         self._clock = clock
         self._policy = policy or BreakerPolicy()
+        self.shared: TargetPublisher | None = None
         self._circuits: OrderedDict[CircuitKey, _Circuit] = OrderedDict()
+        self._streaks = 0
+        self._others: Mapping[CircuitKey, Sequence[SharedCircuit]] = {}
+        self._refuted: dict[CircuitKey, frozenset[str]] = {}  # streaks of others in spite of which a request succeeded
 
     def _get_or_create(self, key: CircuitKey) -> _Circuit:
         found = self._circuits.get(key)
@@ -144,6 +180,14 @@ class CircuitBreakers:
         circuit.probing = True
         return 0.0
 
+    def seconds_left(self, key: CircuitKey) -> float:
+        """Returns as `closed_for` where there is a fallback, but allows no request."""
+        circuit = self._circuits.get(key)
+        if circuit is None or not circuit.opened:
+            return 0.0
+        left = circuit.opened_at + self._policy.cool - self._clock()
+        return self._policy.cool if left <= 0 and circuit.probing else max(0.0, left)
+
     def last_message(self, key: CircuitKey) -> str:
         """Returns the provider's last error message, if any."""
         return self._circuits[key].last_message if key in self._circuits else ""
@@ -152,6 +196,7 @@ class CircuitBreakers:
         """Closes the circuit and refills its retry budget."""
         circuit = self._circuits.get(key)
         if circuit is not None:
+            self._note_closed(key, circuit)
             tokens = circuit.tokens + self._policy.share
             if tokens >= self._policy.reserve:
                 del self._circuits[key]
@@ -163,6 +208,7 @@ class CircuitBreakers:
         """Counts a failure that the provider causes. Any other error shows that the provider answers."""
         if kind not in PROVIDER_FAULTS:
             if circuit := self._circuits.get(key):
+                self._note_closed(key, circuit)
                 circuit.failed = circuit.opened = 0
                 circuit.probing = False
             return
@@ -170,9 +216,51 @@ class CircuitBreakers:
         circuit.failed += 1
         circuit.last_message = message[:_QUOTE] if kind in _QUOTED else ""
         if circuit.probing or (circuit.failed >= self._policy.failures and not circuit.opened):
-            circuit.opened += 1
-            circuit.opened_at = self._clock()
+            self._open(key, circuit)
         circuit.probing = False
+
+    def _open(self, key: CircuitKey, circuit: _Circuit) -> None:
+        if not circuit.opened or circuit.adopted:
+            self._streaks += 1
+            circuit.streak, circuit.adopted = self._streaks, ""
+        circuit.opened += 1
+        circuit.opened_at = self._clock()
+        if self.shared is not None and not key.credential:
+            self.shared.publish_circuit(key, circuit.streak, circuit.opened, self._policy.cool + SILENT_SECONDS)
+
+    def _note_closed(self, key: CircuitKey, circuit: _Circuit) -> None:
+        """Tells the others that a circuit closes. What others have opened stays open for them, but not here."""
+        if key in self._others:
+            self._refuted[key] = frozenset(one.streak for one in self._others[key])
+        if circuit.adopted:
+            circuit.adopted = ""
+        elif circuit.opened and self.shared is not None and not key.credential:
+            self.shared.withdraw_circuit(key)
+
+    def adopt(self, others: Mapping[CircuitKey, Sequence[SharedCircuit]]) -> None:
+        """Opens the circuits that other processes have opened, and closes those that they have closed.
+
+        A circuit that failures of this process opened stays as it is.
+        """
+        now, self._others = self._clock(), others
+        self._refuted = {key: streaks for key, streaks in self._refuted.items() if key in others}
+        for key, circuit in self._circuits.items():
+            published = {one.streak for one in others.get(key, ())}
+            if circuit.adopted and circuit.adopted not in published and now < circuit.adopted_until:
+                circuit.failed = circuit.opened = 0
+                circuit.probing, circuit.adopted = False, ""
+        for key, found in others.items():
+            refuted = self._refuted.get(key, frozenset())
+            latest = min((one for one in found if one.streak not in refuted), key=lambda one: one.age, default=None)
+            if latest is not None:
+                self._adopt_circuit(self._get_or_create(key), latest, now)
+
+    def _adopt_circuit(self, circuit: _Circuit, other: SharedCircuit, now: float) -> None:
+        is_own = circuit.opened and not circuit.adopted
+        if is_own or (circuit.adopted == other.streak and circuit.opened >= other.opened):
+            return
+        circuit.opened, circuit.opened_at = other.opened, now - other.age
+        circuit.adopted, circuit.adopted_until = other.streak, now + other.left
 
     def record_cancelled(self, key: CircuitKey) -> None:
         """Ends a cancelled request, which shows neither success nor failure."""
@@ -224,6 +312,10 @@ class RetryWait(msgspec.Struct, frozen=True):
 class RouteObserver(Protocol):
     """Is told what the router does for a turn."""
 
+    def route_begins(self, record: DecisionLog) -> None:
+        """Called first. The router adds to the record, also if no provider answers."""
+        ...
+
     def request_built(self, upstream: UpstreamRequest) -> None:
         """Called before each attempt. The request is not signed yet: headers may be added."""
         ...
@@ -243,6 +335,31 @@ def is_transient(error: ProviderError, policy: Retry) -> bool:
 def may_fall_back(error: ProviderError) -> bool:
     """True if another provider may succeed."""
     return error.kind in FALLBACK_KINDS or error.code == UNSUPPORTED
+
+
+# Of several failed targets, the error of the kind that stands first is raised: what passes by itself comes first.
+_CLEAREST = "rate-limit overloaded timeout server network truncated malformed quota auth permission not-found".split()
+
+
+def summarize_failures(name: str, errors: Sequence[ProviderError], skipped: Sequence[str]) -> ProviderError:
+    """Returns one error for an alias none of whose targets answered. `skipped`: why others were not asked."""
+
+    def rank(error: ProviderError) -> int:
+        return _CLEAREST.index(error.kind) if error.kind in _CLEAREST else len(_CLEAREST)
+
+    clearest = min(errors, key=rank)
+    waits = [error.retry_after for error in errors if error.retry_after is not None]
+    reasons = "; ".join(dict.fromkeys([*map(str, errors), *skipped]))
+    fault = replace(
+        clearest.fault,
+        message=f"no target of {name} answered: {reasons}"[:_MAX_SUMMARY],
+        retry_after=min(waits, default=None),
+        extra=None,  # the vendor's body tells of one target alone
+    )
+    *earlier, last = errors
+    return provider_error(
+        fault, provider=clearest.provider, model=clearest.model, headers=clearest.headers, attempts=[*earlier, last]
+    )
 
 
 def compute_retry_delay(error: ProviderError, tries: int, policy: Retry, chance: Callable[[], float]) -> float | None:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
+from penstock._engines.config import Alias
 from penstock._http.header_fields import check_text
 from penstock._input_limits import MAX_MODEL_NAME
 from penstock._providers.model_identity import identify
@@ -33,12 +35,35 @@ DEFAULT_STREAM = "text"  # the packaged stream for requests that name no model
 _MAX_ALIAS_DEPTH = 8  # aliases of aliases
 
 
+class TargetPool(msgspec.Struct, frozen=True):
+    """The alias whose strategy chooses among several targets."""
+
+    name: str
+    strategy: str
+    sticky: bool
+
+
 class Target(msgspec.Struct, frozen=True):
-    """A provider and a model's name there; `why` says how the name was resolved."""
+    """A provider and a model's name there; `why` says how the name was resolved.
+
+    `pool`: the alias that chooses among its targets by their weights; None: targets are tried in order. `chosen_by`:
+    the code of the choice, if one was made.
+    """
 
     provider: Provider
     model: str
     why: str
+    weight: float = 1.0
+    pool: TargetPool | None = None
+    chosen_by: str = ""
+
+
+class _Candidate(NamedTuple):
+    """A name without aliases, on its way to become a target."""
+
+    name: str
+    weight: float = 1.0
+    pool: TargetPool | None = None
 
 
 def resolve_targets(name: str, config: Config, env: Mapping[str, str]) -> list[Target]:
@@ -48,30 +73,48 @@ def resolve_targets(name: str, config: Config, env: Mapping[str, str]) -> list[T
     check_text(name, "model: the name", ascii_only=False, limit=MAX_MODEL_NAME)
     targets: dict[tuple[str, str], Target] = {}
     for one in _expand_aliases(name, config, _MAX_ALIAS_DEPTH):
-        target = _resolve(one, config, env)
+        target = _resolve(one.name, config, env)
+        if one.pool is not None:
+            target = replace(target, weight=one.weight, pool=one.pool)
         targets.setdefault((target.provider.name, target.model), target)
     return list(targets.values())
 
 
-def _expand_aliases(name: str, config: Config, depth: int, before: frozenset[str] = frozenset()) -> Iterable[str]:
+def _expand_aliases(
+    name: str, config: Config, depth: int, before: frozenset[str] = frozenset()
+) -> Iterable[_Candidate]:
     """Yields a name with its aliases resolved, then its fallbacks. `before`: the names that led here."""
     if depth == 0:
         raise InputError(f"aliases: {name!r} leads round in a circle")
     path = before | {name}
-    found = find_alias(name, config.aliases)
-    for one in [name] if found is None else found:
+    found = _find_members(name, config.aliases)
+    for one in [_Candidate(name)] if found is None else found:
         # A target is looked up among exact names only: `"*" = "up/m"` must not match its own target.
-        if one == name or one not in config.aliases:
+        if one.name == name or one.name not in config.aliases:
             yield one
+            continue
+        inner = _expand_aliases(one.name, config, depth - 1, path)
+        if one.pool is None:
+            yield from inner
         else:
-            yield from _expand_aliases(one, config, depth - 1, path)
-    for one in find_alias(name, config.fallbacks) or ():
+            yield _require_single(one, list(inner))
+    for following in find_alias(name, config.fallbacks) or ():
         # A fallback's own fallbacks do not count, unless it is an alias. `"*" = ["backup"]` matches `backup` itself,
         # and two aliases may be each other's fallbacks: each is tried once.
-        if one not in config.aliases:
-            yield one
-        elif one not in path:
-            yield from _expand_aliases(one, config, depth - 1, path)
+        if following not in config.aliases:
+            yield _Candidate(following)
+        elif following not in path:
+            yield from _expand_aliases(following, config, depth - 1, path)
+
+
+def _require_single(member: _Candidate, found: list[_Candidate]) -> _Candidate:
+    """Returns the one name that a member of a pool leads to."""
+    if len(found) > 1:
+        pool = member.pool.name if member.pool is not None else ""
+        raise InputError(
+            f"aliases.{pool}: {member.name!r} leads to several models; a strategy chooses among single ones: name them"
+        )
+    return member._replace(name=found[0].name)
 
 
 def _resolve_no_name(config: Config, env: Mapping[str, str]) -> Target:
@@ -86,9 +129,9 @@ def _resolve(name: str, config: Config, env: Mapping[str, str]) -> Target:
     if slash and rest and config.has(who):
         row = config.provider(who)
         if row.engine == REPLAY:
-            from penstock._replay import find_script  # noqa: PLC0415 — it reads the packaged streams
+            from penstock._replay import check_model  # noqa: PLC0415 — it reads the packaged streams
 
-            find_script(name)
+            check_model(name)
         configured = row.name in config.providers or row.configured(env)
         if not row.local and not configured and not any(one.optional for one in row.credentials):
             listing = [one for one in list_configured_providers(config, env) if name in list_known_models(one, config)]
@@ -182,14 +225,36 @@ def is_pattern(name: str) -> bool:
     return WILDCARD in name
 
 
-def find_alias(name: str, aliases: Mapping[str, str | list[str]]) -> list[str] | None:
+AnyAlias: TypeAlias = str | list[str] | Alias
+
+
+def find_alias(name: str, aliases: Mapping[str, AnyAlias] | Mapping[str, list[str]]) -> list[str] | None:
     """Returns the targets of the alias that matches a name, exactly or by pattern; None if none does."""
+    found = _find_members(name, aliases)
+    return None if found is None else [one.name for one in found]
+
+
+def alias_targets(alias: AnyAlias) -> list[str]:
+    """Returns the names that an alias leads to, as they are configured."""
+    if isinstance(alias, Alias):
+        return [one.model for one in alias.members()]
+    return [alias] if isinstance(alias, str) else list(alias)
+
+
+def _find_members(name: str, aliases: Mapping[str, AnyAlias] | Mapping[str, list[str]]) -> list[_Candidate] | None:
+    """Returns the targets of the alias that matches a name, with their pool; None if none does."""
     pattern = name if name in aliases else best_pattern(name, tuple(aliases))
     if not pattern:
         return None
-    found = aliases[pattern]
-    targets = [found] if isinstance(found, str) else list(found)
-    return targets if pattern == name else [_fill_wildcards(name, pattern, one) for one in targets]
+    found: AnyAlias = aliases[pattern]
+    names = alias_targets(found)
+    if pattern != name:
+        names = [_fill_wildcards(name, pattern, one) for one in names]
+    if not isinstance(found, Alias) or found.strategy == "order" or len(names) == 1:
+        return [_Candidate(one) for one in names]
+    pool = TargetPool(pattern, found.strategy, found.sticky)
+    weights = [one.weight for one in found.members()]
+    return [_Candidate(one, weight, pool) for one, weight in zip(names, weights, strict=True)]
 
 
 def best_pattern(name: str, patterns: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock._messages.context_trimming import estimate_request
-from penstock._replay import FULL, NATURAL, answer, describe_scripts, paced
+from penstock._replay import FULL, NATURAL, answer, describe_scripts, paced, vectors
 from penstock.events import AnyEvent, Fault, Start
 from penstock.request import Request
 
@@ -39,6 +39,12 @@ class ReplayEngine:
         return ReplaySource(paced(events, pace if job.stream else FULL))
 
     async def fetch(self, job: UpstreamRequest) -> tuple[Mapping[str, str], bytes]:
+        if job.operation == "embeddings":
+            vectors.check_model(job.model, vectors.EMBED)
+            return {}, vectors.answer_embeddings(job.body)
+        if job.operation == "rerank":
+            vectors.check_model(job.model, vectors.RANK)
+            return {}, vectors.answer_ranking(job.body)
         rows = [{"id": name, "object": "model", "name": about} for name, about in describe_scripts().items()]
         return {}, msgspec.json.encode({"object": "list", "data": rows})
 

@@ -7,6 +7,7 @@ and `batches` cost no await for each event.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -15,13 +16,13 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock._fold import Fold
-from penstock._http_errors import redact_fault
+from penstock._http_errors import rate_limit_reset, redact_fault
 from penstock._redaction import redact_headers
 from penstock._text_runs import expand_runs
 from penstock.errors import ProviderError, provider_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from penstock._codec import Decoder
     from penstock._diagnostics import Diagnostic
@@ -65,6 +66,14 @@ class ModelReply:
         self._source, self._job = source, job
         self._held: deque[ChunkEvents] = deque()
         self._over = False
+        self._on_end: Callable[[], None] | None = None
+
+    def hold(self, on_end: Callable[[], None]) -> None:
+        """Calls a function when the reply is over: now if it is, else at its end or when it is closed."""
+        if self._over:
+            on_end()
+        else:
+            self._on_end = on_end
 
     async def begin(self) -> None:
         """Reads up to the first content. Raises a fault before it, so that the request can be sent again."""
@@ -109,6 +118,7 @@ class ModelReply:
             return b"", self._observe(self._source.end_with(error.fault))
         if pair is None:
             self._over = True
+            self._release()
             return None
         return pair[0], self._observe(pair[1])
 
@@ -206,6 +216,7 @@ class ModelReply:
         if isinstance(last, ev.Fault):
             last = redact_fault(last, self.secrets)
         self.end, self._over = last, True
+        self._release()
         self._source.complete()
         return [*events[:index], last]
 
@@ -215,6 +226,10 @@ class ModelReply:
     def headers(self) -> Mapping[str, str]:
         """The headers of the response, without secrets."""
         return redact_headers(self._source.headers, self.secrets)
+
+    def seconds_to_limit_reset(self) -> float | None:
+        """Returns when a rate limit resets of which nothing is left, as the headers say; None if there is none."""
+        return rate_limit_reset(self._source.headers, time.time())
 
     @property
     def server_url(self) -> str:
@@ -251,11 +266,21 @@ class ModelReply:
         """The diagnostics of the request, and of the answer so far."""
         return [*self._job.diagnostics, *self._source.diagnostics]
 
+    def add_diagnostic(self, row: Diagnostic) -> None:
+        """Adds a diagnostic about the way that the request took."""
+        self._job.diagnostics = [*self._job.diagnostics, row]
+
     async def aclose(self) -> None:
         """Closes the reply. If it is not complete, its connection is closed at once."""
         if self.end is None:
             self._over = True
+            self._release()
             await self._source.aclose()
+
+    def _release(self) -> None:
+        if self._on_end is not None:
+            self._on_end()
+            self._on_end = None
 
     async def __aenter__(self) -> Self:
         return self

@@ -8,15 +8,15 @@ the stored state of earlier turns.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock._diagnostics import Diagnostic
 from penstock._engines import emulation
+from penstock._engines.auth import Secret
 from penstock._engines.credentials import RequestSigner
 from penstock._engines.engine_interface import UpstreamRequest
 from penstock._engines.environ import EnvironmentChanges
@@ -30,12 +30,12 @@ from penstock._providers.urls import endpoint_url, fill_template
 from penstock._request_profile import FileSupport, IdentifierRule, Profile
 from penstock.errors import InputError, ProviderError, provider_error
 from penstock.events import Fault
-from penstock.file_fetch import FetchLimits, fetch_files
 
 if TYPE_CHECKING:
     from penstock._engines.config import Account, Config
     from penstock._engines.failure_policy import RouteObserver
     from penstock._providers.registry import Endpoint, Provider
+    from penstock.file_fetch import FetchLimits
     from penstock.request import Request
 
 _SHAPES: dict[str, Any] = {"ids": IdentifierRule, "names": IdentifierRule, "holding": FileSupport}
@@ -54,13 +54,15 @@ class RequestPlan(msgspec.Struct, kw_only=True):
     """What all requests for a model and operation share. `template` is copied for each request.
 
     `operation_reason` says why another operation than the requested one is used, if so. `convert` holds the options
-    that the provider's row gives the converter. The router fills in `signer` and `engine_choice` when needed.
+    that the provider's row gives the converter. The router fills in `signer` and `engine_choice` when needed; for a
+    provider with several keys `key_signers`: of each key, with the request heads that it signs.
     """
 
     template: UpstreamRequest
     operation_reason: str = ""
     convert: ConvertOptions = {}
     signer: RequestSigner | None = None
+    key_signers: dict[Secret, tuple[RequestSigner, dict[Any, Any]]] = {}
     engine_choice: tuple[str, str] | None = None
 
 
@@ -231,8 +233,7 @@ def request_profile(row: Provider, protocol: str) -> Profile:
     return replace(base, **{**fields, "provider": row.name, "options": row.names, "quirks": quirks})
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedRequest:
+class RoutedRequest(NamedTuple):
     """A turn as the router gets it: the request, and what holds for each attempt.
 
     `run` does slow work elsewhere, such as in a thread. `files` fetches files that are given by URL.
@@ -281,6 +282,8 @@ class UrlFileFetcher:
         if not self._used:
             return request
         if self._fetched is None:
+            from penstock.file_fetch import fetch_files  # noqa: PLC0415 — few programs fetch files
+
             self._fetched, diagnostics = await fetch_files(request, limits=self._limits)
             self._diagnostics = list(diagnostics)
         return self._fetched

@@ -5,7 +5,6 @@ Each framing has a parser and a writer, which are stages. They know neither prot
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from penstock._framing.aws_eventstream import (
 from penstock._framing.base import BOM, LIMIT, Frame, Parser, WebSocketParser, WebSocketWriter, Writer
 from penstock._framing.json_frames import JsonArrayParser, JsonArrayWriter, NdjsonParser, NdjsonWriter
 from penstock._framing.sse import GoogleSseWriter, SseParser, SseWriter
+from penstock._lazy_patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,8 +45,8 @@ _TYPES = {
 _BLANK = b" \t\r\n" + BOM
 _PRELUDE_START = (b"\x00", b"\x01")  # the length of an AWS message begins so
 _EVENTS = (b"data:", b"event:")  # the usual start of a stream
-_FIRST_LINE = re.compile(rb"(?:data|event|id|retry|):|data[\r\n]")
-_LATER_LINE = re.compile(rb"[\r\n](?:data|event):")  # after an unknown line, as in a stream that was joined late
+_FIRST_LINE = lazy_pattern(rb"(?:data|event|id|retry|):|data[\r\n]")
+_LATER_LINE = lazy_pattern(rb"[\r\n](?:data|event):")  # after an unknown line, as in a stream that was joined late
 
 
 @lru_cache(100)

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock._framing.base import BOM, LIMIT, BaseParser, Frame, FrameRun, StatelessWriter
+from penstock._lazy_patterns import lazy_pattern
 from penstock.errors import FrameTooLarge
 
 if TYPE_CHECKING:
@@ -38,19 +39,19 @@ _find_common = re.compile(rb"(?:event: ?+(.*+)\n)?data: ?+(.++)\n\n++|(?s:.++)")
 # the memory that a repeated group takes.
 _COMMENTS = rb"(?::.*+\n\n?+){0,99}"
 _ID = rb"(?:id: ?+(.++)\n)?"
-_find_fuller = re.compile(
+_FULLER = lazy_pattern(
     _COMMENTS + _ID + rb"(?:event: ?+(.*+)\n)?data: ?+(.++)\n" + _ID + rb"\n++" + _COMMENTS + rb"|(?s:.++)"
-).findall
+)
 
 _EVENT, _DATA = b"event: ", b"data: "
 _AFTER = len(_DATA)
 _NAME = slice(len(_EVENT), -len(_DATA) - 1)  # of what stands before the data, if that is an `event` line and `data: `
 _HEADED, _BARE = b"event: %b\ndata: %b\n\n", b"data: %b\n\n"
 _LF, _CR, _NUL = b"\n\r\0"  # as numbers: `_CR in text` is several times as fast as `b"\r" in text`
-_BLANK_LINES = re.compile(rb"\n\n+")
-_LINE_END = re.compile(rb"\r\n|\n|\r")
-_ERROR = re.compile(rb'\{\s*"error"\s*:')
-_BARE_ERROR = re.compile(rb"^\{.*\n\n", re.MULTILINE)
+_BLANK_LINES = lazy_pattern(rb"\n\n+")
+_LINE_END = lazy_pattern(rb"\r\n|\n|\r")
+_ERROR = lazy_pattern(rb'\{\s*"error"\s*:')
+_BARE_ERROR = lazy_pattern(rb"^\{.*\n\n", re.MULTILINE)
 _LONGEST_RETRY = 15  # digits; longer numbers are not plausible delays, and int() refuses thousands of digits
 
 
@@ -164,7 +165,7 @@ class SseParser(BaseParser):
         return frames if not frames or frames[-1][1] else self._parse_fuller(text)
 
     def _parse_fuller(self, text: bytes) -> list[Frame]:
-        found: list[tuple[bytes, bytes, bytes, bytes]] = _find_fuller(text)
+        found: list[tuple[bytes, bytes, bytes, bytes]] = _FULLER.findall(text)
         if not found[-1][2] or _NUL in text:
             return self._parse_lines(text)
         for before, _, _, after in reversed(found):

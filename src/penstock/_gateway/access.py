@@ -11,11 +11,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from penstock._gateway import callers
-from penstock._gateway.callers import Caller, make_refusal
-from penstock._gateway.keys import REFRESH_INTERVAL, KeyRing, hash_key
+from penstock._gateway.callers import Caller, TrustedProxies, make_refusal
+from penstock._gateway.keys import REFRESH_INTERVAL, KeyMatch, KeyRing, hash_key
 from penstock._http.header_fields import read_headers, repeated_header, response_header
 from penstock._input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
+from penstock._store.key_records import UNLIMITED, Team
 from penstock.events import Fault
 
 if TYPE_CHECKING:
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
 MAX_KNOWN_HOSTS = 100
 _NOT_LOCAL = (
     "no gateway keys are set up, so only programs on this machine that connect to localhost, without a proxy, are "
-    "served; `penstock keys add NAME` makes a key"
+    "served; `penstock keys add NAME` makes a key. If serve.host or access.hosts is public, access.trusted_proxies "
+    "must name the proxies, or be [] where there is none"
 )
 _WEBVIEWS = frozenset({"vscode-webview", "vscode-file", "app", "tauri"})  # local programs, not web pages
 
@@ -48,8 +52,12 @@ class Access:
         self._allowed_hosts: set[str] = set()  # values of Host that were allowed
         self._hosts = frozenset(name.lower() for name in (*config.access.hosts, config.serve.host))
         self.origins: frozenset[str] = frozenset(origin.lower().rstrip("/") for origin in config.access.origins)
-        self._anonymous_caller = Caller(limits=config.limits)
-        self._local_caller = Caller(limits=config.limits, sees="all")
+        self.proxies: TrustedProxies = TrustedProxies(config.access.trusted_proxies or ())
+        self._is_public = any(not callers.is_loopback(name) for name in self._hosts)
+        self._anonymous_caller = Caller(
+            limits=config.limits, organisation_limits=config.organisation.limits or UNLIMITED
+        )
+        self._local_caller = replace(self._anonymous_caller, sees="all")
 
     @property
     def keyed(self) -> bool:
@@ -71,7 +79,8 @@ class Access:
         if caller.key_hash:
             if self.ring.holds(caller.key, caller.key_hash):
                 return None
-            reason = f"the gateway key {caller.key!r} was revoked"
+            expired = self.ring.has_expired(caller.key, caller.key_hash)
+            reason = f"the gateway key {caller.key!r} {'has expired' if expired else 'was revoked'}"
         elif open_ended and self.ring.required:
             reason = "this gateway now requires a key; connect again with one"
         else:
@@ -97,6 +106,25 @@ class Access:
         headers, open_to = read_headers(scope["headers"]), self._config.access.metrics
         free = open_to == "open" or (open_to == "local" and self._is_local(scope, headers))
         self.admit(scope, headers, key=not free)
+
+    def admit_admin(self, scope: Scope, headers: Mapping[str, str], *, write: bool) -> Caller:
+        """Return the caller of an admin request, or raise a refusal. There is no local mode, and no key in the URL."""
+        self.admit(scope, headers, key=False)
+        callers.check_own_page(headers)
+        sent = callers.read_keys(scope, headers)
+        sent.pop("?key", None)
+        match = next(filter(None, map(self.ring.find, sent.values())), None)
+        if match is None:
+            reason = "the admin API needs a gateway key with the role admin or viewer, and none that is valid was sent"
+            raise make_refusal(
+                401, "auth", f"{reason}; `penstock keys add NAME --admin` makes one", code="invalid_api_key"
+            )
+        if match.key.role == "user" or (write and match.key.role != "admin"):
+            need = "admin" if write else "viewer or admin"
+            advice = f"`penstock keys edit {match.name} --role admin` gives it"
+            reason = f"the key {match.name!r} has the role {match.key.role}, and this needs {need}; {advice}"
+            raise make_refusal(403, "permission", reason, code="role_not_allowed")
+        return self._keyed_caller(match, {})
 
     # ── browsers ──────────────────────────────────────────────────────────────────────────────────
 
@@ -168,17 +196,35 @@ class Access:
             return self._keyless_caller(scope, headers, sent)
         match = next(filter(None, map(self.ring.find, sent.values())), None)
         if match is None:
+            expired = next(filter(None, map(self.ring.find_expired, sent.values())), None)
+            if expired is not None:
+                raise make_refusal(401, "auth", _explain_expired_key(expired.name), code="key_expired")
             raise make_refusal(401, "auth", self._explain_unknown_key(bool(sent)), code="invalid_api_key")
-        name, key, hashed = match
         rest = {header: value for header, value in sent.items() if self.ring.find(value) is None}
+        return self._keyed_caller(match, self._forwarded_key(headers, rest))
+
+    def _keyed_caller(self, match: KeyMatch, forwarded: dict[str, Any]) -> Caller:
+        name, key, organisation = match.name, match.key, self.ring.organisation
+        team = self.ring.find_team(key.team) if key.team else Team()
+        if team is None:
+            reason = (
+                f"the team {key.team!r} of the key {name!r} does not exist; `penstock teams add {key.team}` makes it"
+            )
+            raise make_refusal(403, "permission", reason, code="team_not_found")
         return Caller(
             key=name,
             tenant=key.tenant or name,
             models=key.models,
+            shared_models=tuple(models for models in (team.models, organisation.models) if "*" not in models),
             limits=key.limits or self._config.limits,
+            team=key.team,
+            team_limits=team.limits or UNLIMITED,
+            organisation_limits=organisation.limits or UNLIMITED,
+            role=key.role,
+            max_output=key.max_output,
             sees=key.inspect,
-            key_hash=hashed,
-            **self._forwarded_key(headers, rest),
+            key_hash=match.hash,
+            **forwarded,
         )
 
     def _explain_unknown_key(self, given: bool) -> str:  # noqa: FBT001 — whether a key was sent
@@ -200,11 +246,22 @@ class Access:
         if not forwarded:
             return self._local_caller if local else self._anonymous_caller
         tenant = f"{callers.ANONYMOUS}:{hash_key(forwarded['secret'])[7:23]}"
-        return Caller(tenant=tenant, limits=self._config.limits, sees="all" if local else "own", **forwarded)
+        return replace(self._local_caller if local else self._anonymous_caller, tenant=tenant, **forwarded)
 
     def _is_local(self, scope: Scope, headers: Mapping[str, str]) -> bool:
-        """Return whether a local program sent the request. Never true behind a proxy."""
-        return not self._config.access.proxy and callers.is_local_caller(scope, headers)
+        """Return whether a local program sent the request. Never true behind a proxy.
+
+        With keys, or where others can reach the gateway, a proxy may run on this machine that leaves no sign. Then
+        nobody is local until `access.trusted_proxies` names the proxies.
+        """
+        table = self._config.access
+        if table.proxy or (table.trusted_proxies is None and (self._is_public or self.ring.required)):
+            return False
+        return callers.is_local_caller(scope, headers) and not self.proxies.trusts(callers.peer_address(scope))
+
+    def client_address(self, scope: Scope) -> str:
+        """Return the address of the client: the peer, or what a trusted proxy says; empty for a socket file."""
+        return self.proxies.client_address(scope)
 
     def _forwarded_key(self, headers: Mapping[str, str], sent: Mapping[str, str]) -> dict[str, Any]:
         """Return what is forwarded to the provider. `x-penstock-key` is never forwarded: it is the gateway's."""
@@ -215,6 +272,13 @@ class Access:
         callers.check_key(name, secret, ascii_only=True)
         passed = {name: headers[name] for name in theirs if name in headers}
         return {"forward": passed or {callers.AUTHORIZATION: f"Bearer {secret}"}, "secret": secret}
+
+
+def _explain_expired_key(name: str) -> str:
+    advice = (
+        f"`penstock keys edit {name} --expires 90d` extends it, and `penstock keys rotate {name}` gives it a new secret"
+    )
+    return f"the gateway key {name!r} has expired; {advice}"
 
 
 _PRIVATE_NETWORK = (b"access-control-allow-private-network", b"true")

@@ -9,17 +9,28 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock._gateway import error_responses, routes
+from penstock._gateway.admin_api import AdminApi, is_admin_path
+from penstock._gateway.admin_openapi import describe_api
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.endpoints import ClientEndpoint, Headers, IncomingRequest
+from penstock._gateway.endpoints.resumed_streams import continue_stream
 from penstock._gateway.journal import AuxRequest
 from penstock._gateway.lifecycle import LoopWatchdog, preload
 from penstock._gateway.request_body import read_request_body
 from penstock._gateway.routes import Handler, Route
 from penstock._gateway.services import Services
+from penstock._gateway.stream_resume import LAST_EVENT_ID, read_event_id
 from penstock._gateway.turn import ActiveTurn
 from penstock._gateway.websocket import WebSocketServer
 from penstock._http.direct_response import ResponseChannel, find_channel
-from penstock._http.response_writer import CancellableTask, DisconnectWatch, EventStream, ResponseWriter, end_with_error
+from penstock._http.response_writer import (
+    NO_CONTENT,
+    CancellableTask,
+    DisconnectWatch,
+    EventStream,
+    ResponseWriter,
+    end_with_error,
+)
 from penstock._input_limits import MAX_PATH
 from penstock._protocols import DEFAULT
 from penstock.errors import PenstockError
@@ -57,6 +68,7 @@ class App:
         self._keeps_services = services is not None
         self.services: Services = services or Services(config, env=env)
         self._sockets = WebSocketServer(self.services)
+        self._admin = AdminApi(self.services, describe_api)
         self._watchdog = LoopWatchdog(self.services.config.log.blocked)
         self.services.metrics.add_counters("loop_blocked", lambda: {(): self._watchdog.blocks})
 
@@ -72,6 +84,9 @@ class App:
         """Admit a request, then route it. A refused request is routed only to find the protocol of its error."""
         incoming = IncomingRequest(scope)
         incoming.path = routes.mounted_path(scope)
+        if is_admin_path(incoming.path):
+            await self._admin.serve(incoming, scope, receive, send)
+            return
         if "origin" in incoming.headers:
             send = self._with_cors(scope, send)
         if routes.is_public_page(incoming):
@@ -139,9 +154,11 @@ class App:
             if fault is not None:
                 status, body, headers = error_responses.error_response(endpoint.protocol, fault)
                 await out.send_response(status, body, headers)
+            elif LAST_EVENT_ID in incoming.headers and read_event_id(incoming) is not None:
+                make = continue_stream
             elif (make := await self._find_handler(endpoint.find_alternative, incoming, gone)) is None:
                 with self.services.revocations.guard(incoming.caller, gone.cancel_with):
-                    await ActiveTurn(self.services, endpoint, incoming, out).run(gone)
+                    await ActiveTurn(self.services, endpoint, incoming, out, watch=gone).run(gone)
         except asyncio.CancelledError:
             if not gone.absorb_cancellation():
                 raise
@@ -233,6 +250,8 @@ class App:
             fault, why = error_responses.fault_from_error(error), error
         else:
             more: Headers = incoming.aux_request.headers if incoming.aux_request is not None else ()
+            if isinstance(body, bytes) and not body:
+                return NO_CONTENT, body, more
             return 200, body, (error_responses.JSON, *more)
         if incoming.aux_request is not None:
             incoming.aux_request.set_fault(fault, why)
@@ -253,6 +272,7 @@ class App:
                 self.services.stopped = False
                 engine_config = self.services.upstream.router.config
                 preload(engine_config, self.services.env, routes.client_protocols())  # nothing is served yet
+                self.services.start()
                 self._watchdog.start()
             if message["type"] == "lifespan.shutdown":
                 self._watchdog.stop()

@@ -1,6 +1,6 @@
 """Background responses: each is a turn in its own task, and clients may follow its stream.
 
-The stream is held in memory until the turn has ended; then the response is stored.
+The stream is written into the log of streams (`stream_resume`); when the turn has ended, the response is stored.
 """
 
 from __future__ import annotations
@@ -8,58 +8,38 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from penstock._framing.sse import KEEP_ALIVE
 from penstock._http.response_writer import BODY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
+
+    from penstock._store.stream_log import LogWriter
 
 MAX_RESPONSES = 200  # running at once
-MAX_BYTES = 32 * 2**20  # of one stream; a longer one is cancelled
 END_TIMEOUT = 1.0  # seconds for turns that were ended with an error
 CANCEL_TIMEOUT = 5.0  # seconds for cancelled turns
 
 
 class BackgroundResponse:
-    """A running response. Setting `cancel_event` cancels it; `response` is its current state."""
+    """A running response. Setting `cancel_event` cancels it; `response` is its current state; `writer` its log."""
 
     def __init__(self, response: dict[str, Any]) -> None:
         self.response = response
         self.cancel_event: asyncio.Event = asyncio.Event()
-        self.ended: bool = False
         self.task: asyncio.Task[None] | None = None
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._changed = asyncio.Condition()
+        self.writer: LogWriter | None = None
 
     async def send(self, message: Any) -> None:
-        """Replace ASGI's `send`: hold the chunks."""
+        """Replace ASGI's `send`: write the chunks into the log. A response that is too long for it is cancelled."""
         data: bytes = message.get("body", b"") if message["type"] == BODY else b""
-        if data and not data.startswith(b":"):  # keep-alives are not stored
-            async with self._changed:
-                self._chunks.append(data)
-                self._size += len(data)
-                self._changed.notify_all()
-        if self._size > MAX_BYTES:
+        if data and data != KEEP_ALIVE and self.writer is not None and not self.writer.append(data):
             self.cancel_event.set()
 
-    async def end(self) -> None:
+    def end(self) -> None:
         """Mark the stream as complete."""
-        async with self._changed:
-            self.ended = True
-            self._changed.notify_all()
-
-    async def follow(self) -> AsyncIterator[bytes]:
-        """Yield all chunks, past and future."""
-        position = 0
-        while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self.ended or len(self._chunks) > position)  # noqa: B023 — waited for here
-                chunks = self._chunks[position:]
-            if not chunks:
-                return
-            position += len(chunks)
-            for chunk in chunks:
-                yield chunk
+        if self.writer is not None:
+            self.writer.finish()
 
 
 class BackgroundResponses:
@@ -88,7 +68,7 @@ class BackgroundResponses:
             try:
                 await work(live)
             finally:
-                await live.end()
+                live.end()
 
         self._live[key] = live
         live.task = asyncio.get_running_loop().create_task(run())

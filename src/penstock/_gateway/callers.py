@@ -6,17 +6,17 @@ import ipaddress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from penstock._gateway.config import Limit
 from penstock._http.header_fields import KEY_HEADERS, InvalidHeaderError, check_text
-from penstock.errors import StreamFault
+from penstock._store.key_records import UNLIMITED, Limit, Role
+from penstock.errors import InputError, StreamFault
 from penstock.events import Fault, FaultKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Iterable, Mapping, MutableMapping
 
 
 GATEWAY_KEY_HEADER = "x-penstock-key"  # a gateway key, beside a provider's key in another header
@@ -28,6 +28,9 @@ _PROXY_HEADERS = frozenset(
     "via x-client-ip x-cluster-client-ip x-envoy-external-address x-original-host x-original-url x-real-ip".split()
 )
 _FORWARDED = "x-forwarded"  # -for, -host, -proto, -port, -prefix, -server …
+_OWN_SITE = frozenset({"", "none", "same-origin"})  # Sec-Fetch-Site: no browser, the address bar, our own page
+MAX_FORWARDED = 32  # addresses that are read
+_FORWARDED_LISTS = (b"x-forwarded-for", b"forwarded")
 _OLD_HTTP = frozenset({"0.9", "1.0"})
 
 
@@ -49,6 +52,10 @@ def make_refusal(
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who sent a request. `key` names the gateway key, `tenant` owns its state, `models` are patterns that it may use.
 
+    `shared_models` are the patterns of its team and of the organisation: a model must match one of each. `limits` are
+    of the key, `team_limits` of all keys of its team, `organisation_limits` of all keys. `max_output`: tokens of an
+    answer; 0 is the model's maximum.
+
     `forward` are the headers with the caller's own provider key and `secret` is that key; both are empty unless the
     configuration forwards keys. `sees`: whose turns it may inspect. `key_hash` is the hash of the gateway key, which
     distinguishes a revoked key from a new one of the same name; empty for callers without a key.
@@ -57,7 +64,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ANONYMOUS
     tenant: str = ANONYMOUS
     models: tuple[str, ...] = ("*",)
-    limits: Limit = Limit()
+    shared_models: tuple[tuple[str, ...], ...] = ()
+    limits: Limit = UNLIMITED
+    team: str = ""
+    team_limits: Limit = UNLIMITED
+    organisation_limits: Limit = UNLIMITED
+    role: Role = "user"
+    max_output: int = 0
     forward: dict[str, str] = {}
     secret: str = ""
     sees: Literal["own", "all"] = "own"
@@ -65,7 +78,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_use(self, *models: str) -> bool:
         """Return whether the caller may use a model under one of these names."""
-        return "*" in self.models or any(fnmatchcase(model, pattern) for model in models for pattern in self.models)
+        return _match_any(self.models, models) and all(_match_any(patterns, models) for patterns in self.shared_models)
 
     def check_model(self, *models: str) -> None:
         """Raise if the caller may not use a model under any of these names."""
@@ -78,6 +91,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     def __rich_repr__(self) -> Any:
         yield "key", self.key
+
+
+def _match_any(patterns: tuple[str, ...], models: tuple[str, ...]) -> bool:
+    return "*" in patterns or any(fnmatchcase(model, pattern) for model in models for pattern in patterns)
 
 
 def read_keys(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> dict[str, str]:
@@ -129,6 +146,84 @@ def is_proxied(scope: MutableMapping[str, Any], headers: Mapping[str, str]) -> b
     if scope.get("http_version") in _OLD_HTTP or not _PROXY_HEADERS.isdisjoint(headers):
         return True
     return _FORWARDED in " ".join(headers) and any(name.startswith(_FORWARDED) for name in headers)
+
+
+def peer_address(scope: MutableMapping[str, Any]) -> str:
+    """Return the address that a connection comes from; empty for a socket file."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+class TrustedProxies:
+    """The reverse proxies whose `X-Forwarded-For` or `Forwarded` is believed. Those of anybody else are not read."""
+
+    def __init__(self, networks: Iterable[str]) -> None:
+        self._networks = [parse_network(network, f"[{number}]") for number, network in enumerate(networks)]
+
+    def trusts(self, address: str) -> bool:
+        """Return whether an address is one of the proxies."""
+        found = parse_ip(address) if self._networks else None
+        if isinstance(found, ipaddress.IPv6Address):
+            found = found.ipv4_mapped or found
+        return found is not None and any(found in network for network in self._networks)
+
+    def client_address(self, scope: MutableMapping[str, Any]) -> str:
+        """Return the address of the client. Each proxy appends the peer that it saw, so addresses are read backwards.
+
+        If both headers are there and differ, the proxy set only one of them, and nobody knows which: neither counts.
+        """
+        peer = peer_address(scope)
+        if not self.trusts(peer):
+            return peer
+        lists = {name: _read_forwarded(scope, name) for name in _FORWARDED_LISTS}
+        found = {self._last_stranger(addresses) or peer for addresses in lists.values() if addresses}
+        return found.pop() if len(found) == 1 else peer
+
+    def _last_stranger(self, addresses: list[str]) -> str:
+        """Return the last address that is not a proxy's; empty if it is not an address, or if there is none."""
+        for address in reversed(addresses):
+            if not self.trusts(address):
+                return address if parse_ip(address) is not None else ""
+        return ""
+
+
+def parse_network(text: str, place: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Return a network. Raises `InputError` if the text is not one; `place` is where it stands."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise InputError(f"{place}: {_network_error(text)}") from None
+
+
+def _network_error(text: str) -> str:
+    """Return what is wrong with a network that cannot be read, and what it should be."""
+    try:
+        fix = f"write {ipaddress.ip_network(text, strict=False)}, or {text.partition('/')[0]} for that one address"
+    except ValueError:
+        return f"expected an address such as 10.0.0.7 or a network such as 10.0.0.0/8 or fd00::/8, found {text!r}"
+    return f"expected a network without bits of a host, found {text!r}: {fix}"
+
+
+def _read_forwarded(scope: MutableMapping[str, Any], name: bytes) -> list[str]:
+    """Return the last addresses of `X-Forwarded-For` or `Forwarded`, which may be sent in several lines."""
+    text = b",".join(value for header, value in scope["headers"] if header == name).decode("latin-1")
+    items = [item.strip() for item in text.split(",")[-MAX_FORWARDED:]] if text else []
+    if name == b"forwarded":
+        pairs = ([pair.strip() for pair in item.split(";")] for item in items)
+        items = [next((pair[4:] for pair in item if pair[:4].lower() == "for="), "") for item in pairs]
+    return [parse_host(item.strip('"')) for item in items]
+
+
+def check_own_page(headers: Mapping[str, str]) -> None:
+    """Raise if a page sends the request that does not come from the gateway itself."""
+    origin = headers.get("origin", "").lower()
+    try:
+        own = urlsplit(origin).netloc == headers.get("host", "").lower() if origin else True
+    except ValueError:
+        own = False
+    if not own or headers.get("sec-fetch-site", "") not in _OWN_SITE:
+        reason = "only a page of this gateway may use the admin API from a browser"
+        raise make_refusal(403, "permission", reason, code="origin_not_allowed")
 
 
 def parse_host(host: str) -> str:

@@ -173,7 +173,7 @@ class ModelCatalogue:
         return found
 
     def _find_limit(self, name: str, max_output: int | None) -> InputLimit:
-        targets = self._find_targets(name)
+        targets = self.find_targets(name)
         if not targets:
             return InputLimit("", "", 0)
         target = targets[0]
@@ -207,7 +207,7 @@ class ModelCatalogue:
 
     def is_known(self, name: str) -> bool:
         """Return whether a name resolves to a provider."""
-        return bool(self._find_targets(name))
+        return bool(self.find_targets(name))
 
     def is_listed(self, provider: str, model: str) -> bool:
         """Return whether a model is in the last list, in the packaged table, or a packaged stream."""
@@ -226,7 +226,7 @@ class ModelCatalogue:
             config = self._upstream.router.config
             self._configured = {(name, one) for name, account in config.providers.items() for one in account.models}
             for name in (*config.aliases, *config.fallbacks):
-                self._configured |= {(target.provider.name, target.model) for target in self._find_targets(name)}
+                self._configured |= {(target.provider.name, target.model) for target in self.find_targets(name)}
         return (provider, model) in self._configured
 
     def lacks_keys(self) -> bool:
@@ -237,7 +237,8 @@ class ModelCatalogue:
     def _targets(self, name: str) -> list[Target]:
         return resolution.resolve_targets(name, self._upstream.router.config, self._upstream.env)
 
-    def _find_targets(self, name: str) -> list[Target]:
+    def find_targets(self, name: str) -> list[Target]:
+        """Return all targets of a name; none if it is unknown."""
         try:
             return self._targets(name)
         except InputError:

@@ -151,13 +151,9 @@ class Passthrough:
     def fail(self, fault: Fault) -> bytes:
         """Return the fault in the protocol's error form, to follow what the provider has sent."""
         self._ended = True
-        pipe = encode_frames(self._turn_request)
-        start = self._start if isinstance(self._start, Start) else Start()
-        name = self._turn_request.protocol  # marks the start as this protocol's own: the client has its id
-        pipe.feed([replace(start, extra={name: {}, **(start.extra or {})})])
-        encoded: list[Frame] = [*pipe.feed([fault]), *pipe.finish()]
         self._buffer.clear()
-        return b"".join(WRITERS[self._turn_request.framing]().feed(_continue_numbers(encoded, self._last)))
+        start = self._start if isinstance(self._start, Start) else None
+        return encode_late_error(self._turn_request, fault, start, self._last)
 
     def finish(self) -> bytes:
         """Return an unfinished frame that only lacks its blank line, and the protocol's last frame if the answer is
@@ -248,6 +244,16 @@ class Passthrough:
             except sse.UnredactableError:
                 self.withheld += 1
         return b"".join(redacted)
+
+
+def encode_late_error(turn_request: TurnRequest, fault: Fault, start: Start | None = None, last: bytes = b"") -> bytes:
+    """Return a fault in the protocol's error form, to follow frames that were sent before. `last` are the last ones."""
+    pipe = encode_frames(turn_request)
+    start = start or Start()
+    name = turn_request.protocol  # marks the start as this protocol's own: the client has its id
+    pipe.feed([replace(start, extra={name: {}, **(start.extra or {})})])
+    encoded: list[Frame] = [*pipe.feed([fault]), *pipe.finish()]
+    return b"".join(WRITERS[turn_request.framing]().feed(_continue_numbers(encoded, last)))
 
 
 def _continue_numbers(frames: list[Frame], last: bytes) -> list[Frame]:

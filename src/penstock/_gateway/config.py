@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from penstock._engines.config import Config, check_account
+from penstock._client.costs import read_prices
+from penstock._engines.config import Config, check_account, check_alias
 from penstock._gateway import HOST, PORT
+from penstock._gateway.callers import TrustedProxies
+from penstock._gateway.config_tables import CacheTable, FetchTable, PricesTable, ResumeTable
+from penstock._gateway.config_tables import ConfigTable as _ConfigTable
 from penstock._gateway.config_trust import TrustStore, check_trust
 from penstock._gateway.toml_locations import TomlLocations, locate_error
 from penstock._http.request_options import RequestOptions
@@ -22,6 +26,9 @@ from penstock._input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MA
 from penstock._option_checks import read_toml
 from penstock._providers.models import Model, Policy, max_input_tokens
 from penstock._store.data_folder import data_folder
+from penstock._store.key_records import UNLIMITED, Organisation, Team, check_name, check_patterns
+from penstock._store.key_records import Key as Key  # noqa: PLC0414 — exported
+from penstock._store.key_records import Limit as Limit  # noqa: PLC0414 — exported
 from penstock._store.sqlite import IN_MEMORY
 from penstock.errors import InputError
 
@@ -30,12 +37,11 @@ if TYPE_CHECKING:
 
 FILE = "penstock.toml"
 MIB = 2**20
+MAX_WORKERS = 256
 _MAX_DEPTH = 64  # tables and lists within each other; the deepest setting needs six
+_POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+_REDIS_SCHEMES = ("redis://", "rediss://", "unix://", "valkey://", "valkeys://")
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-class _ConfigTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A table of the file. An unknown key is an error."""
 
 
 class Serve(_ConfigTable, frozen=True):
@@ -56,40 +62,18 @@ class Serve(_ConfigTable, frozen=True):
     websocket_bytes: int = MAX_WEBSOCKET_BYTES  # of requests in flight on one WebSocket
     websocket_total: int = MAX_WEBSOCKET_TOTAL_BYTES  # of requests and remembered turns of all WebSockets
     websocket_age: float = 86_400.0  # after which a WebSocket is closed between two requests; 0: never
-
-
-class Limit(_ConfigTable, frozen=True):
-    """What one key may use; 0 is no limit. Tokens are what providers report, input and output together."""
-
-    requests: int = 0  # a minute
-    tokens: int = 0  # a minute
-    concurrent: int = 0
-    day_requests: int = 0
-    day_tokens: int = 0
-    day_cost: float = 0.0  # dollars
-
-
-class Key(_ConfigTable, frozen=True):
-    """A gateway key: its hash, as `penstock keys` prints it, or the variable that holds it. `tenant`: whose it is.
-
-    `inspect`: whose turns it sees in the inspector, those of its tenant or all.
-    """
-
-    hash: str = ""
-    env: str = ""
-    models: tuple[str, ...] = ("*",)
-    tenant: str = ""
-    inspect: Literal["own", "all"] = "own"
-    limits: Limit | None = None
-    note: str = ""
-    created: str = ""
+    workers: int = 1  # processes that answer requests
+    tls_cert: str = ""  # file of the certificate and those that signed it; empty: no TLS
+    tls_key: str = ""  # file of its key; empty: in the same file
+    access_log: Literal["off", "common", "json"] = "off"  # a line for each request, on standard output
 
 
 class AccessTable(_ConfigTable, frozen=True):
     """Who may come in. `keys`: with "forward" the client's own key is passed on to the provider.
 
     `hosts`: names the server answers to besides this machine's own. `origins`: pages that may ask it from a browser.
-    `proxy`: a reverse proxy is in front, so no caller counts as a program on this machine.
+    `proxy`: a reverse proxy is in front, so no caller counts as a program on this machine. `trusted_proxies`: addresses
+    of reverse proxies whose X-Forwarded-For and Forwarded are believed; an empty list says that there is none.
     """
 
     hosts: tuple[str, ...] = ()
@@ -98,6 +82,7 @@ class AccessTable(_ConfigTable, frozen=True):
     keys_file: str = ""  # where `penstock keys` keeps them; empty: with the data
     anonymous: bool = False  # other machines may ask without any key
     proxy: bool = False
+    trusted_proxies: tuple[str, ...] | None = None
     metrics: Literal["local", "open", "key"] = "local"  # who sees /metrics without a key: this machine, all, nobody
 
 
@@ -126,6 +111,31 @@ class StateTable(_ConfigTable, frozen=True):
     size: int = 256 * MIB
 
 
+class StoresTable(_ConfigTable, frozen=True):
+    """Servers that several gateways share. Without them everything is in files and memory. Times in seconds.
+
+    `postgres` (or PENSTOCK_POSTGRES_URL): keys, teams, journal, stored responses, state, factors. `redis` (or
+    PENSTOCK_REDIS_URL): limits, circuit breakers, response cache, resumable streams. URLs may contain passwords.
+    """
+
+    postgres: str = ""
+    postgres_connections: int = 8  # of one process, at most
+    postgres_timeout: float = 10.0  # for one statement
+    redis: str = ""
+    redis_timeout: float = 1.0  # for one call to count limits, after which Redis counts as away
+    limits: Literal["auto", "memory", "sqlite"] = "auto"  # without Redis; "auto": a file only for several processes
+    outage: Literal["fail-closed", "fail-open"] = "fail-closed"  # what limits do while their store is away
+    keys_hold: float = 60.0  # that known keys hold while PostgreSQL is away
+
+    def __repr__(self) -> str:
+        """Print no URL: it may contain a password."""
+        return f"StoresTable(postgres={'[set]' if self.postgres else ''!r}, redis={'[set]' if self.redis else ''!r})"
+
+    def __rich_repr__(self) -> Any:
+        yield "postgres", bool(self.postgres)
+        yield "redis", bool(self.redis)
+
+
 class FeaturesTable(_ConfigTable, frozen=True):
     """Optional behaviour of the gateway."""
 
@@ -134,25 +144,11 @@ class FeaturesTable(_ConfigTable, frozen=True):
     strict: bool = False  # refuse requests with 400 if a setting cannot be converted
     estimates: bool = True  # compare estimates with providers' counts for a sample of turns
     max_input: Policy = "reserve-output"  # how long a prompt may be, as lists of models say it
+    clamp_output: bool = True  # send the output limit that was reserved to the provider
     assumed_context: int = 128_000  # of models whose window is unknown, for editors that need a number
     fast_path: bool = True  # text frames that match the last one are decoded without parsing JSON
     direct_http: bool = True  # upstream requests use our own HTTP/1.1 connections; false: aiohttp's
     direct_send: bool = True  # responses are written past ASGI; false: by uvicorn's `send`
-
-
-class FetchTable(_ConfigTable, frozen=True):
-    """Fetching of files that are given by their address. Only public addresses of http and https are asked.
-
-    `requests`: "needed" fetches for providers that take no addresses, "all" for every provider. `streams`: files of
-    answers become data for VS Code clients. Sizes in bytes, times in seconds.
-    """
-
-    requests: Literal["off", "needed", "all"] = "off"
-    streams: bool = False
-    size: int = 20 * MIB  # of one file
-    seconds: float = 15.0  # for one file, redirects included
-    redirects: int = 3
-    files: int = 32  # of one request, and of one stream
 
 
 class Log(_ConfigTable, frozen=True):
@@ -170,13 +166,19 @@ class ConfigFile(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     serve: Serve = Serve()
     # "forward" is short for access.keys.
     keys: dict[str, Key] | Literal["forward"] = msgspec.field(default_factory=dict[str, Key])
-    limits: Limit = Limit()
+    teams: dict[str, Team] = msgspec.field(default_factory=dict[str, Team])
+    organisation: Organisation = Organisation()
+    limits: Limit = UNLIMITED
     access: AccessTable = AccessTable()
     journal: JournalTable = JournalTable()
     record: RecordTable = RecordTable()
     state: StateTable = StateTable()
+    stores: StoresTable = StoresTable()
+    prices: PricesTable = PricesTable()
     features: FeaturesTable = FeaturesTable()
     fetch: FetchTable = FetchTable()
+    resume: ResumeTable = ResumeTable()
+    cache: CacheTable = CacheTable()
     log: Log = Log()
 
     def __repr__(self) -> str:
@@ -195,13 +197,19 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     engine: Config = Config()
     serve: Serve = Serve()
     keys: dict[str, Key] = {}
-    limits: Limit = Limit()
+    teams: dict[str, Team] = {}
+    organisation: Organisation = Organisation()
+    limits: Limit = UNLIMITED
     access: AccessTable = AccessTable()
     journal: JournalTable = JournalTable()
     record: RecordTable = RecordTable()
     state: StateTable = StateTable()
+    stores: StoresTable = StoresTable()
+    prices: PricesTable = PricesTable()
     features: FeaturesTable = FeaturesTable()
     fetch: FetchTable = FetchTable()
+    resume: ResumeTable = ResumeTable()
+    cache: CacheTable = CacheTable()
     log: Log = Log()
     path: Path | None = None
     data: Path | None = None
@@ -242,7 +250,15 @@ def load_config(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
         result = _build_config(Path(FILE).read_bytes(), Path(FILE), TrustStore(data))
     else:
         result = GatewayConfig()
-    return msgspec.structs.replace(result, data=data)
+    return msgspec.structs.replace(result, data=data, stores=_with_environment(result.stores, env))
+
+
+def _with_environment(stores: StoresTable, env: Mapping[str, str]) -> StoresTable:
+    """Return the stores with URLs from the environment where the file has none."""
+    postgres = stores.postgres or env.get("PENSTOCK_POSTGRES_URL", "")
+    redis = stores.redis or env.get("PENSTOCK_REDIS_URL", "")
+    _check_stores(postgres, redis)
+    return msgspec.structs.replace(stores, postgres=postgres, redis=redis)
 
 
 def read_config(text: str, path: Path) -> GatewayConfig:
@@ -297,11 +313,44 @@ def data_path(configured: str, data: Path | None, name: str) -> Path:
     return Path(configured).expanduser() if configured or data is None else data / name
 
 
+def _check_keys(config: GatewayConfig, place: TomlLocations) -> None:
+    for table, records in (("keys", config.keys), ("teams", config.teams)):
+        for name, record in records.items():
+            with place.locate_errors(table, name):
+                check_name(name)
+                check_patterns(record.models)
+    for name, key in config.keys.items():
+        with place.locate_errors("keys", name):
+            if bool(key.hash) == bool(key.env):
+                raise InputError("expected either `hash`, as `penstock keys add` makes it, or `env`, a variable's name")
+        for hashed in (key.hash, *(one.hash for one in key.previous)):
+            with place.locate_errors("keys", name, "hash"):
+                if hashed and not _HASH.fullmatch(hashed):
+                    raise InputError("expected sha256: and 64 hexadecimal digits, never the key itself")
+
+
+def _check_stores(postgres: str, redis: str) -> None:
+    """Raise for a URL of another kind. The message does not show it: it may contain a password."""
+    if postgres and not postgres.startswith(_POSTGRES_SCHEMES):
+        raise InputError("stores.postgres or PENSTOCK_POSTGRES_URL: expected a URL such as postgresql://user@host/name")
+    if redis and not redis.startswith(_REDIS_SCHEMES):
+        raise InputError("stores.redis or PENSTOCK_REDIS_URL: expected a URL such as redis://host:6379/0")
+
+
+def check_workers(count: int) -> None:
+    """Raise if a gateway cannot have so many workers."""
+    if not 1 <= count <= MAX_WORKERS:
+        raise InputError(f"expected a number of workers from 1 to {MAX_WORKERS}, found {count}")
+
+
 def _check_config(config: GatewayConfig, place: TomlLocations) -> None:
     """Raise for errors that the first request would otherwise find."""
     engine = config.engine
     with place.locate_errors("options"):
         RequestOptions.read(engine.options)
+    for name, alias in engine.aliases.items():
+        with place.locate_errors("aliases", name):
+            check_alias(alias)
     for name, account in engine.providers.items():
         with place.locate_errors("providers", name):
             check_account(account, engine.provider(name))
@@ -309,17 +358,29 @@ def _check_config(config: GatewayConfig, place: TomlLocations) -> None:
             RequestOptions.read(account.options)
     with place.locate_errors("features", "max_input"):
         max_input_tokens(Model(id="", provider=""), config.features.max_input)
-    for name, key in config.keys.items():
-        with place.locate_errors("keys", name):
-            if bool(key.hash) == bool(key.env):
-                raise InputError("expected either `hash`, as `penstock keys add` makes it, or `env`, a variable's name")
-        with place.locate_errors("keys", name, "hash"):
-            if key.hash and not _HASH.fullmatch(key.hash):
-                raise InputError("expected sha256: and 64 hexadecimal digits, never the key itself")
+    _check_keys(config, place)
+    with place.locate_errors("prices", "models"):
+        read_prices(msgspec.to_builtins(config.prices.models))
+    with place.locate_errors("prices", "flat"):
+        read_prices({"flat": msgspec.to_builtins(config.prices.flat)} if config.prices.flat is not None else {})
+    with place.locate_errors("prices", "unknown"):
+        if config.prices.unknown == "flat" and config.prices.flat is None:
+            raise InputError('"flat" needs `prices.flat`, for example { input = 5, output = 15 }')
+    with place.locate_errors("access", "trusted_proxies"):
+        TrustedProxies(config.access.trusted_proxies or ())
     with place.locate_errors("serve", "port"):
         if not 0 <= config.serve.port <= 65_535:  # noqa: PLR2004
             raise InputError(f"expected a port from 0 to 65535, found {config.serve.port}")
-    for table in ("serve", "limits", "journal", "record", "state", "features", "fetch", "log"):
+    with place.locate_errors("serve", "tls_key"):
+        if config.serve.tls_key and not config.serve.tls_cert:
+            raise InputError("expected serve.tls_cert beside it: the file of the certificate")
+    with place.locate_errors("serve", "workers"):
+        check_workers(config.serve.workers)
+    with place.locate_errors("stores"):
+        _check_stores(config.stores.postgres, config.stores.redis)
+        if config.stores.postgres_connections < 1 or not config.stores.redis_timeout:
+            raise InputError("expected postgres_connections of at least 1, and a redis_timeout above 0")
+    for table in ("serve", "journal", "record", "state", "stores", "features", "fetch", "resume", "cache", "log"):
         for name, value in msgspec.structs.asdict(getattr(config, table)).items():
             with place.locate_errors(table, name):
                 if isinstance(value, int | float) and not 0 <= value < math.inf:  # nan is neither

@@ -21,7 +21,7 @@ from msgspec.structs import fields, replace
 
 from penstock._gateway.config import GatewayConfig, data_path
 from penstock._redaction import redact, redact_cut
-from penstock._store.journal import JournalEntry, JournalStore
+from penstock._store.journal import JournalEntry, JournalRows, JournalStore
 from penstock._store.sqlite import IN_MEMORY
 from penstock.errors import ProviderError
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock._engines.engine_interface import DecisionLog
     from penstock._gateway.endpoints import Headers, IncomingRequest
     from penstock._gateway.limits import LimitSlot
+    from penstock._store.postgres import PostgresDatabase
     from penstock._tokens.estimate import Estimate
     from penstock.events import Fault, Usage
 
@@ -45,17 +46,29 @@ log = logging.getLogger("penstock.journal")
 class Journal:
     """Writes rows of turns. `rows` queries them; None if the journal is off."""
 
-    def __init__(self, rows: JournalStore | None, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, rows: JournalRows | None, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self.rows = rows
         self._secrets = secrets
 
     @classmethod
-    def open(cls, config: GatewayConfig, secrets: Callable[[], Iterable[str]] = tuple) -> Journal:
-        """Open the journal of a configuration. If the default file cannot be written, rows are kept in memory."""
+    def open(
+        cls,
+        config: GatewayConfig,
+        secrets: Callable[[], Iterable[str]] = tuple,
+        database: PostgresDatabase | None = None,
+    ) -> Journal:
+        """Open the journal of a configuration: in `database`, else in a file.
+
+        If the default file cannot be written, rows are kept in memory.
+        """
         if config.journal.path == "off":
             return cls(None)
         path = data_path(config.journal.path, config.data, FILE)
         age, size = config.journal.days * DAY, config.journal.size
+        if database is not None and not config.journal.path:
+            from penstock._store.postgres_stores import PostgresJournal  # noqa: PLC0415 — most gateways need none
+
+            return cls(PostgresJournal(database, time.time, age=age, size=size), secrets)
         try:
             return cls(JournalStore(path, time.time, age=age, size=size), secrets)
         except OSError as error:
@@ -253,11 +266,6 @@ class AuxRequest:
             **more,
         )
 
-    def release_slot(self, cost: float) -> None:
-        """Free the slot of the caller's limits."""
-        if self.slot is not None:
-            self.slot.release(self.usage, cost)
-
 
 def refused_row(incoming: IncomingRequest, protocol: str, http: int, fault: Fault) -> JournalEntry:
     """Return the journal row of a request that was not admitted."""
@@ -268,7 +276,9 @@ def refused_row(incoming: IncomingRequest, protocol: str, http: int, fault: Faul
 def request_columns(incoming: IncomingRequest) -> dict[str, Any]:
     """Return the columns of a row that describe the client's request. A request that was not admitted has no caller."""
     duration, caller = time.monotonic() - incoming.started, incoming.caller
-    columns: dict[str, Any] = {"key": caller.key, "tenant": caller.tenant} if caller is not None else {}
+    columns: dict[str, Any] = {}
+    if caller is not None:
+        columns = {"key": caller.key, "tenant": caller.tenant, "team": caller.team}
     return columns | {
         "time": time.time() - duration,
         "duration": duration,

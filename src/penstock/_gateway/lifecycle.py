@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from penstock._engines import model_resolution as resolution
 from penstock._engines.config_problems import ConfigProblem, find_problems
-from penstock._gateway.config import GatewayConfig, Key, load_config
-from penstock._gateway.keys import open_key_file
+from penstock._gateway.config import GatewayConfig, load_config
+from penstock._gateway.keys import open_key_store
 from penstock._gateway.request_body import build_types
 from penstock._gateway.toml_locations import TomlLocations
 from penstock._protocols import MODULES, request_module
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from penstock._engines.config import Config
+    from penstock._store.key_records import Key
 
 log = logging.getLogger("penstock.gateway")
 _NATIVE = ("aiohttp", "penstock._engines.native")
@@ -70,13 +71,17 @@ log_reload = logging.getLogger("penstock.reload")
 
 @dataclass(eq=False)
 class Reloader:
-    """Reloads the configuration file. Running requests keep theirs. `overrides` applies the command line."""
+    """Reloads the configuration file. Running requests keep theirs. `overrides` applies the command line.
+
+    `quiet`: another process logs that it was reloaded.
+    """
 
     path: Path | None
     env: Mapping[str, str]
     apply: Callable[[GatewayConfig], None]
     overrides: Callable[[GatewayConfig], GatewayConfig] = lambda config: config
     count: int = 0  # reloads that took effect
+    quiet: bool = False
 
     def reload(self) -> bool:
         """Reload now. Returns False and keeps the old configuration if the file is invalid."""
@@ -87,7 +92,8 @@ class Reloader:
             log_reload.error("the configuration was not reloaded, the old one stays: %s", error)  # noqa: TRY400
             return False
         self.count += 1
-        log_reload.warning("the configuration was reloaded from %s", config.path or "nowhere: there is no file")
+        level = logging.DEBUG if self.quiet else logging.WARNING
+        log_reload.log(level, "the configuration was reloaded from %s", config.path or "nowhere: there is no file")
         return True
 
     def reload_on_signal(self, on_signal: Callable[[], object] | None = None) -> bool:
@@ -228,11 +234,16 @@ def _key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[Con
 
 
 def _stored_key_problems(config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:
-    """Yield the same problems of keys in the key file."""
-    file = open_key_file(config)
-    for name, key in file.read().items() if file is not None else ():
-        for reason in _useless_patterns(key, config, env):
-            yield f"{file.path if file else ''}: the key {name!r}: {reason}"
+    """Yield the same problems of keys in the key store."""
+    store = open_key_store(config, env)
+    if store is None:
+        return
+    try:
+        for name, key in store.read().keys.items():
+            for reason in _useless_patterns(key, config, env):
+                yield f"{store.location}: the key {name!r}: {reason}"
+    finally:
+        store.close()
 
 
 def _useless_patterns(key: Key, config: GatewayConfig, env: Mapping[str, str]) -> Iterator[str]:

@@ -1,137 +1,376 @@
-"""Limits of callers: requests and tokens per minute, concurrent requests, and daily requests, tokens and cost.
+"""Limits of callers: organisation, team and key, over any number of gateway processes that share a store.
 
-Tokens are known only afterwards: a caller may exceed its limit once, and then waits until the usage has decayed.
-The clock is a parameter. No IO.
+A request reserves the most that it may use before it is sent (`usage_bounds`), and settles with what it did use when it
+has ended. Without limits nothing is reserved. While the store is away, `stores.outage` decides.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import asyncio
+import logging
+import math
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from itertools import count
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from penstock._gateway.callers import ANONYMOUS, Caller, make_refusal
-from penstock._gateway.config import Limit
+from penstock._gateway.callers import ANONYMOUS, Caller, Refusal, make_refusal
+from penstock._gateway.config import GatewayConfig, data_path
+from penstock._store.key_records import UNLIMITED, Limit
+from penstock._store.limit_delivery import LeaseKeeper
+from penstock._store.limit_store import (
+    RELEASED,
+    RESERVATION_SECONDS,
+    Amounts,
+    LimitRefusal,
+    LimitRule,
+    LimitStore,
+    MemoryLimitStore,
+    StoreUnavailable,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Generator, Sequence
 
-    from penstock.events import Usage
+    from penstock._gateway.endpoints import Headers
 
-MINUTE, DAY = 60.0, 86_400.0
-MIN_REQUEST_COST = 0.01  # the budget that a request needs
-TOLERANCE = 1e-6  # for rounding errors
-UNLIMITED = Limit()
-MAX_CALLERS = 10_000  # whose usage is remembered
+    ReadPast = Callable[[LimitRule], Sequence[tuple[float, int]]]
+
+MINUTE, DAY, WEEK, MONTH, TOTAL = 60, 86_400, 7 * 86_400, 30 * 86_400, 0
+MICRO = 1_000_000  # micro-dollars of a dollar
+FILE = "limits.sqlite"
+OUTAGE_RETRY = 1.0  # seconds after which a request may be sent again while the store is away
+USAGE_BATCH = 200  # rules whose usage is read in one call of the store
+_PERIODS = {MINUTE: "a minute", DAY: "a day", WEEK: "a week", MONTH: "a month", TOTAL: "in total"}
+_WINDOWS = {"": MINUTE, "day_": DAY, "week_": WEEK, "month_": MONTH, "total_": TOTAL}
+_HEADER_KINDS = ("requests", "tokens")  # as OpenAI names them
+log = logging.getLogger("penstock.limits")
 
 
-class CallerUsage(msgspec.Struct):
-    """The usage of one caller. `day` is the day number of the daily figures."""
+# ── rules ─────────────────────────────────────────────────────────────────────────────────────────
 
-    at: float
-    day: int
-    open: int = 0
-    requests: float = 0.0  # of the last minute, decaying
-    tokens: float = 0.0
-    day_requests: int = 0
-    day_tokens: int = 0
-    cost: float = 0.0
+
+def rules_of(caller: Caller) -> tuple[LimitRule, ...]:
+    """Return the rules that apply to a caller: of the organisation, of its team, of its key."""
+    key, team, organisation = caller.limits, caller.team_limits, caller.organisation_limits
+    if key is UNLIMITED and team is UNLIMITED and organisation is UNLIMITED:  # most callers: as fast as possible
+        return ()
+    # Usage is counted by gateway key. Callers without one are distinguished by their provider key.
+    scope = f"key:{caller.key}" if caller.key != ANONYMOUS else f"caller:{caller.tenant}"
+    return (*scope_rules("org", organisation), *scope_rules(f"team:{caller.team}", team), *scope_rules(scope, key))
+
+
+@lru_cache(4096)
+def scope_rules(scope: str, limit: Limit) -> tuple[LimitRule, ...]:
+    """Return the rules of the organisation, a team or a key."""
+    rules: list[LimitRule] = []
+    if limit.concurrent:
+        rules.append(LimitRule(scope, "concurrent", 0, limit.concurrent))
+    for prefix, window in _WINDOWS.items():
+        if most := getattr(limit, f"{prefix}requests"):
+            rules.append(LimitRule(scope, "requests", window, most))
+        if most := getattr(limit, f"{prefix}tokens"):
+            rules.append(LimitRule(scope, "tokens", window, most))
+        if most := getattr(limit, f"{prefix}cost", 0.0):
+            rules.append(LimitRule(scope, "cost", window, round(most * MICRO)))
+    return tuple(rules)
+
+
+def describe_scope(scope: str) -> str:
+    """Return whom a rule limits, for a message."""
+    kind, _, name = scope.partition(":")
+    if kind == "org":
+        return "the organisation"
+    return "a caller without a key" if kind == "caller" else f"the {kind} {name!r}"
+
+
+def describe_rule(rule: LimitRule) -> str:
+    """Return a limit and its unit, for a message."""
+    if rule.kind == "concurrent":
+        return f"{rule.most} requests at once"
+    unit = "dollars" if rule.kind == "cost" else rule.kind
+    return f"{_format_amount(rule, rule.most)} {unit} {_PERIODS.get(rule.window, f'in {rule.window} s')}"
+
+
+def _format_amount(rule: LimitRule, amount: int) -> str:
+    return f"{amount / MICRO:.6f}".rstrip("0").rstrip(".") if rule.kind == "cost" else str(amount)
+
+
+# ── reservations ──────────────────────────────────────────────────────────────────────────────────
+
+
+class UsageBound(msgspec.Struct, frozen=True):
+    """The most that a request may use: tokens, and micro-dollars for each part."""
+
+    input: int = 0
+    output: int = 0
+    input_cost: int = 0
+    output_cost: int = 0
+
+    @property
+    def amounts(self) -> Amounts:
+        """The amounts to reserve."""
+        return Amounts(1, self.input + self.output, self.input_cost + self.output_cost)
 
 
 @dataclass(slots=True, eq=False)
 class LimitSlot:
-    """A slot of a running request. `leave` frees it; a second call does nothing."""
+    """The place of a running request. `rules` limit it; `bound` is what it has reserved.
 
-    _limits: CallerLimits
-    _spent: CallerUsage
+    `decisions` are lines for the journal, `headers` for the response. `release` frees it; a second call does nothing.
+    """
+
+    limits: CallerLimits
+    caller: Caller
+    rules: tuple[LimitRule, ...] = ()
+    id: str = ""
+    bound: UsageBound | None = None
+    decisions: tuple[str, ...] = ()
+    headers: Headers = ()
     _left: bool = False
 
-    def release(self, usage: Usage | None = None, cost: float = 0.0) -> None:
+    @property
+    def is_limited(self) -> bool:
+        """Whether rules or an output limit apply to the request."""
+        return bool(self.rules or self.caller.max_output)
+
+    def counts(self, *kinds: str) -> bool:
+        """Return whether one of these kinds is limited."""
+        return any(rule.kind in kinds for rule in self.rules)
+
+    @contextmanager
+    def released_on_error(self) -> Generator[None]:
+        """Free the slot if the reservation fails or is cancelled."""
+        try:
+            yield
+        except BaseException:
+            self.release(RELEASED)
+            raise
+
+    async def reserve(self, bound: UsageBound) -> None:
+        """Reserve the most that the request may use, or raise the refusal."""
+        await self.limits.reserve(self, bound)
+
+    def release(self, amounts: Amounts | None = None) -> None:
+        """Free the slot, and settle with what the request has used."""
         if not self._left:
             self._left = True
-            tokens = (usage.input or 0) + (usage.output or 0) if usage is not None else 0
-            self._limits.release_slot(self._spent, tokens, cost)
+            self.limits.release_slot(self, amounts or Amounts())
 
 
 class CallerLimits:
-    """The usage of all callers. `clock`: seconds since the epoch. `most`: open requests of all callers together."""
+    """Reserves and settles for all requests of this process. `max_open`: open requests of all callers together.
 
-    def __init__(self, clock: Callable[[], float], max_open: int = 0) -> None:
-        self.max_open = max_open
+    `outage`: what happens while the store is away. `read_past` returns the usage of a rule before it was first seen
+    here, as pairs of time and amount; it may block.
+    """
+
+    def __init__(
+        self,
+        store: LimitStore,
+        max_open: int = 0,
+        *,
+        outage: Literal["fail-closed", "fail-open"] = "fail-closed",
+        read_past: ReadPast | None = None,
+    ) -> None:
+        self.store: LimitStore = store
+        self.max_open: int = max_open
+        self.outage: Literal["fail-closed", "fail-open"] = outage
         self.open: int = 0
-        self._clock = clock
-        self._callers: OrderedDict[str, CallerUsage] = OrderedDict()
+        self.unchecked: int = 0  # requests that were let in while the store was away
+        self._read_past = read_past
+        self._seeded: set[tuple[str, str, int]] = set()  # scope, kind and window of rules
+        self._seeding = asyncio.Lock()
+        self._ids = count(1)
+        self._settlements: set[asyncio.Task[None]] = set()
+        self._in_memory = isinstance(store, MemoryLimitStore)
+        # Nobody outlives a store in memory: its leases need no frequent renewal.
+        lease = {"lease": float(RESERVATION_SECONDS), "interval": RESERVATION_SECONDS / 6} if self._in_memory else {}
+        self._leases = LeaseKeeper(store, **lease)
 
-    def seed(self, key: str, requests: int, tokens: int, cost: float) -> None:
-        """Set what a key has used today, from the journal."""
-        spent = self._usage_of(key)
-        spent.day_requests, spent.day_tokens, spent.cost = requests, tokens, cost
-
-    def take_slot(self, caller: Caller, model: str = "") -> LimitSlot:
-        """Take a slot for one request, or raise a refusal with the time to wait."""
+    def take_slot(self, caller: Caller, id: str = "") -> LimitSlot:
+        """Take a slot for one request. Raises if too many requests are open."""
         if self.max_open and self.open >= self.max_open:
             raise make_refusal(503, "overloaded", f"{self.open} requests are open already", retry_after=1.0)
-        # By gateway key. Callers without one are distinguished by their provider key.
-        spent = self._usage_of(caller.tenant if caller.key == ANONYMOUS else caller.key)
-        self._check(caller.limits, spent, caller.key)
-        spent.open += 1
-        spent.requests += 1
-        spent.day_requests += 1
         self.open += 1
-        return LimitSlot(self, spent)
+        rules = rules_of(caller)
+        return LimitSlot(self, caller, rules, f"{id}.{next(self._ids)}" if rules else "")
 
-    def release_slot(self, spent: CallerUsage, tokens: int, cost: float) -> None:
-        spent.open -= 1
+    async def reserve(self, slot: LimitSlot, bound: UsageBound) -> None:
+        """Reserve for a slot that has rules, or raise the refusal. `bound` is set unless nothing was reserved."""
+        try:
+            await self._seed(slot.rules)
+            refusal = await self.store.reserve(slot.id, slot.rules, bound.amounts, self._leases.lease)
+        except StoreUnavailable as error:
+            refusal = None
+            if self.outage == "fail-closed":
+                slot.bound = bound
+                raise outage_refusal() from error
+            self.unchecked += 1
+            slot.decisions += ("limit: let in without a check, because the store of limits is away",)
+        except BaseException:  # whether the reservation was made is unknown
+            slot.bound = bound
+            raise
+        if refusal is not None:
+            raise build_refusal(refusal, bound)
+        slot.bound = bound
+        self._leases.add(slot.id)
+        if self._in_memory:
+            slot.headers = await self._rate_headers(slot.rules)
+
+    def release_slot(self, slot: LimitSlot, amounts: Amounts) -> None:
+        """Free a slot. The settlement is delivered by a task, because a turn may end while it is cancelled."""
         self.open -= 1
-        spent.tokens += tokens
-        spent.day_tokens += tokens
-        spent.cost += cost
-
-    def _usage_of(self, name: str) -> CallerUsage:
-        now = self._clock()
-        spent = self._callers.get(name)
-        if spent is None:
-            spent = self._callers[name] = CallerUsage(now, int(now // DAY))
-            self._drop_idle_caller()
-        self._callers.move_to_end(name)
-        if spent.day != int(now // DAY):
-            spent.day, spent.day_requests, spent.day_tokens, spent.cost = int(now // DAY), 0, 0, 0.0
-        return spent
-
-    def _drop_idle_caller(self) -> None:
-        """Drop the caller that was idle longest. Callers with open requests stay."""
-        if len(self._callers) > MAX_CALLERS:
-            idle = next((name for name, spent in self._callers.items() if not spent.open), None)
-            if idle is not None:
-                del self._callers[idle]
-
-    def _check(self, limit: Limit, spent: CallerUsage, key: str) -> None:
-        now = self._clock()
-        if limit == UNLIMITED:
-            spent.at = now
+        if slot.bound is None:  # nothing was reserved
             return
-        gone, spent.at = max(now - spent.at, 0.0), now
-        spent.requests = max(spent.requests - gone * limit.requests / MINUTE, 0.0)
-        spent.tokens = max(spent.tokens - gone * limit.tokens / MINUTE, 0.0)
-        tomorrow = (spent.day + 1) * DAY - now
-        requests, tokens = spent.requests + 1, spent.tokens + 1
-        # Limit, usage with one more request, and seconds until that is allowed.
-        rows = (
-            ("requests at once", limit.concurrent, spent.open + 1, 1.0),
-            ("requests a minute", limit.requests, requests, _seconds_until_allowed(requests, limit.requests)),
-            ("tokens a minute", limit.tokens, tokens, _seconds_until_allowed(tokens, limit.tokens)),
-            ("requests a day", limit.day_requests, spent.day_requests + 1, tomorrow),
-            ("tokens a day", limit.day_tokens, spent.day_tokens + 1, tomorrow),
-            ("dollars a day", limit.day_cost, spent.cost + MIN_REQUEST_COST, tomorrow),
-        )
-        over = [(wait, f"{most:g} {what}") for what, most, used, wait in rows if most and used > most + TOLERANCE]
-        if over:
-            wait, reason = max(over)
-            reason = f"the key {key!r} has used its {reason}; try again in {max(wait, 1):.0f} s"
-            raise make_refusal(429, "rate-limit", reason, code="rate_limit_exceeded", retry_after=max(wait, 0.001))
+        self._leases.discard(slot.id)
+        settlement = self.store.settle_reservation(slot.id, amounts)
+        if self._in_memory:
+            _finish_now(settlement)
+            return
+        task = asyncio.get_running_loop().create_task(settlement, name="penstock-settlement")
+        self._settlements.add(task)
+        task.add_done_callback(self._settlements.discard)
+
+    async def usage(self, rules: Sequence[LimitRule]) -> list[int]:
+        """Return what is used of each rule now, in few calls of the store."""
+        used: list[int] = []
+        for at in range(0, len(rules), USAGE_BATCH):
+            part = tuple(rules[at : at + USAGE_BATCH])
+            await self._seed(part)
+            used += await self.store.usage(part)
+        return used
+
+    async def aclose(self) -> None:
+        """Deliver what waits, and close the store."""
+        if self._settlements:
+            await asyncio.wait(self._settlements)
+        await self._leases.aclose()
+        await self.store.aclose()
+
+    async def _seed(self, rules: tuple[LimitRule, ...]) -> None:
+        """Charge what the journal knows of rules that are new to this process. Only for a store in memory."""
+        store, read_past = self.store, self._read_past
+        if read_past is None or not isinstance(store, MemoryLimitStore):
+            return
+        long = [(rule, (rule.scope, rule.kind, rule.window)) for rule in rules if _is_seeded(rule)]
+        if self._seeded.issuperset([name for _, name in long]):
+            return
+        async with self._seeding:
+            for rule, name in long:
+                if name not in self._seeded:
+                    for at, amount in await asyncio.to_thread(self._read_usage, read_past, rule):
+                        store.add_usage(rule, amount, at)
+                    self._seeded.add(name)
+
+    def _read_usage(self, read_past: ReadPast, rule: LimitRule) -> Sequence[tuple[float, int]]:
+        try:
+            return read_past(rule)
+        except Exception:  # requests are limited from now on all the same
+            log.exception("the usage of %s before the start cannot be read from the journal", rule.scope)
+            return ()
+
+    async def _rate_headers(self, rules: tuple[LimitRule, ...]) -> Headers:
+        """Return the headers of the rules with the least left, under the names of OpenAI.
+
+        https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
+        """
+        shown = [rule for rule in rules if rule.kind in _HEADER_KINDS]
+        used = await self.store.usage(shown) if shown else []
+        result: list[tuple[bytes, bytes]] = []
+        for kind in _HEADER_KINDS:
+            left = [(max(rule.most - use, 0), rule) for rule, use in zip(shown, used, strict=True) if rule.kind == kind]
+            if left:
+                least, rule = min(left, key=lambda one: one[0])
+                result += _rate_header(kind, rule, least)
+        return tuple(result)
 
 
-def _seconds_until_allowed(used: float, limit: int) -> float:
-    return (used - limit) * MINUTE / limit if limit else 0.0
+def _is_seeded(rule: LimitRule) -> bool:
+    """Return whether the journal is asked for a rule. Callers with any provider key are too many to remember."""
+    known = not rule.scope.startswith("caller:") or rule.scope == f"caller:{ANONYMOUS}"
+    return known and rule.kind != "concurrent" and rule.window != MINUTE
+
+
+def _rate_header(kind: str, rule: LimitRule, left: int) -> Headers:
+    """Return the headers of one rule. What is used now counts for a whole window: that is when the limit is full."""
+    values = {"limit": str(rule.most), "remaining": str(left)}
+    if rule.window:
+        values["reset"] = _format_duration(rule.window)
+    return tuple((f"x-ratelimit-{name}-{kind}".encode(), value.encode()) for name, value in values.items())
+
+
+def _format_duration(seconds: int) -> str:
+    """`90` → `1m30s`."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{f'{hours}h' * bool(hours)}{f'{minutes}m' * bool(hours or minutes)}{rest}s"
+
+
+def _finish_now(work: Coroutine[object, None, None]) -> None:
+    """Run a coroutine that does not wait."""
+    with suppress(StopIteration):
+        work.send(None)
+        work.close()
+
+
+# ── refusals ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def build_refusal(refusal: LimitRefusal, bound: UsageBound) -> Refusal:
+    """Return a 429 that says which limit of whom is reached, by how much, and when or how the request gets through."""
+    rule, used, wait = refusal.rule, refusal.used, refusal.retry_after
+    whom, limit = describe_scope(rule.scope), describe_rule(rule)
+    if rule.kind == "concurrent":
+        reason = f"{whom} has {used} of its {limit} open"
+    else:
+        reason = f"{whom} has used {_format_amount(rule, used)} of its {limit}{_describe_request(rule, bound)}"
+    if math.isfinite(wait):
+        reason = f"{reason}; try again in {max(wait, 1):.0f} s"
+        return make_refusal(429, "rate-limit", reason, code="rate_limit_exceeded", retry_after=max(wait, 0.001))
+    reason = f"{reason}; waiting does not help: {_advise(rule, bound)}"
+    return make_refusal(429, "quota", reason, code="insufficient_quota")
+
+
+def _describe_request(rule: LimitRule, bound: UsageBound) -> str:
+    tokens = f"{bound.input} input and {bound.output} output"
+    if rule.kind == "tokens":
+        return f", and this request may use {bound.input + bound.output} ({tokens})"
+    if rule.kind == "cost":
+        most = _format_amount(rule, bound.input_cost + bound.output_cost)
+        return f", and this request may cost {most} ({tokens} tokens)"
+    return ""
+
+
+def _advise(rule: LimitRule, bound: UsageBound) -> str:
+    asked = bound.amounts.cost if rule.kind == "cost" else bound.amounts.tokens
+    if rule.kind in ("tokens", "cost") and asked > rule.most and bound.output:
+        return "set a lower output limit in the request, or `max_output` of the key"
+    return "the limit must be raised"
+
+
+def outage_refusal() -> Refusal:
+    """Return a 503: the store of limits is away."""
+    reason = "limits cannot be checked just now, because their store is away; send the request again"
+    return make_refusal(503, "overloaded", reason, code="limits_unavailable", retry_after=OUTAGE_RETRY)
+
+
+# ── the store ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def open_limit_store(config: GatewayConfig) -> LimitStore:
+    """Return the store of a configuration: Redis, else SQLite for several processes, else memory."""
+    if config.stores.redis:
+        from penstock._store.redis_limits import RedisLimitStore  # noqa: PLC0415 — an extra
+
+        return RedisLimitStore(config.stores.redis, timeout=config.stores.redis_timeout)
+    choice = config.stores.limits
+    shared = choice == "sqlite" or (choice == "auto" and config.serve.workers > 1)
+    if not shared or config.data is None:
+        return MemoryLimitStore()
+    from penstock._store.sqlite_limits import SqliteLimitStore  # noqa: PLC0415 — only for several processes
+
+    return SqliteLimitStore(data_path("", config.data, FILE))

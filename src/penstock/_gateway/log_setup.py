@@ -23,6 +23,7 @@ from penstock._bridge import parser
 from penstock._gateway import client_stream
 from penstock._grammar import Guard
 from penstock._pipeline import Pipe
+from penstock._printable_text import printable
 from penstock._redaction import redact_cut
 from penstock._stream_trace import BodyParser, Tracer, TraceStep
 from penstock._vscode_stream import LINE_CHARACTERS, TRACE, describe
@@ -62,7 +63,7 @@ class _TextFormatter(logging.Formatter):
         return [*lines[:_MAX_STACK_LINES], f"… [{more} more lines]", *lines[-_MAX_STACK_LINES:]] if more > 0 else lines
 
     def redact_line(self, text: str) -> str:
-        return redact_cut(text, _MAX_LINE, self._secrets()).replace("\r", "␍").replace("\n", "⏎")
+        return printable(redact_cut(text, _MAX_LINE, self._secrets()))
 
 
 class _JsonFormatter(_TextFormatter):

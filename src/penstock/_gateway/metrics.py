@@ -9,7 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter as Tally
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import msgspec
 
 from penstock._gateway import read_tables
 from penstock._redaction import redact_cut
@@ -23,6 +25,7 @@ AUX_OPERATIONS = frozenset({"embeddings", "rerank", "count"})  # operations that
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 MAX_SERIES = 1_000  # of one metric, for listed models and other labels
 MAX_OPEN_SERIES = 100  # of one metric and provider, for unlisted models
+MAX_KEYS = 500  # gateway keys with labels of their own
 BATCH_SIZE = 100  # turns that are counted together
 TTFT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 DURATION_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -49,8 +52,7 @@ _OTHER: ModelLabel = (OTHER, SeriesBudget.CONFIGURED)
 class CounterMetric:
     """A counter with labels."""
 
-    def __init__(self, name: str, help_text: str, labels: Labels = ()) -> None:
-        self.name, self._help, self._labels = name, help_text, labels
+    def __init__(self, labels: Labels = ()) -> None:
         self._model = labels.index("model") if "model" in labels else -1
         self._provider = labels.index("provider") if "provider" in labels else -1
         self._values: dict[Labels, float] = {}
@@ -71,36 +73,71 @@ class CounterMetric:
             return labels
         return tuple([OTHER if self._model in {position, -1} else one for position, one in enumerate(labels)])
 
-    def render_lines(self) -> Iterable[str]:
-        yield from _metric_header(self.name, self._help, "counter")
-        for labels, value in sorted(self._values.items()):
-            yield f"{self.name}{_format_labels(self._labels, labels)} {_format_number(value)}"
+    @property
+    def values(self) -> dict[Labels, float]:
+        """The value of each series."""
+        return self._values
 
 
 class HistogramMetric:
     """A histogram with labels."""
 
-    def __init__(self, name: str, help_text: str, bounds: tuple[float, ...], labels: Labels = ()) -> None:
-        self.name, self._help, self._bounds, self._labels = name, help_text, bounds, labels
-        self._values: dict[Labels, tuple[list[int], list[float]]] = {}
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.values: dict[Labels, HistogramValue] = {}
 
     def add(self, labels: Labels, value: float) -> None:
-        if labels not in self._values and len(self._values) >= MAX_SERIES // 10:
-            labels = (OTHER,) * len(self._labels)
-        counts, total = self._values.setdefault(labels, ([0] * (len(self._bounds) + 1), [0.0]))
-        counts[bisect_left(self._bounds, value)] += 1
-        total[0] += value
+        if labels not in self.values and len(self.values) >= MAX_SERIES // 10:
+            labels = (OTHER,) * len(labels)
+        found = self.values.get(labels)
+        if found is None:
+            found = self.values[labels] = HistogramValue([0] * (len(self._bounds) + 1))
+        found.counts[bisect_left(self._bounds, value)] += 1
+        found.total += value
 
-    def render_lines(self) -> Iterable[str]:
-        yield from _metric_header(self.name, self._help, "histogram")
-        names = (*self._labels, "le")
-        for labels, (counts, total) in sorted(self._values.items()):
-            running = 0
-            for bound, count in zip((*map(_format_number, self._bounds), "+Inf"), counts, strict=True):
-                running += count
-                yield f"{self.name}_bucket{_format_labels(names, (*labels, bound))} {running}"
-            yield f"{self.name}_sum{_format_labels(self._labels, labels)} {_format_number(total[0])}"
-            yield f"{self.name}_count{_format_labels(self._labels, labels)} {running}"
+
+class HistogramValue(msgspec.Struct):
+    """One series of a histogram: how many values fell into each bucket, and their sum."""
+
+    counts: list[int]
+    total: float = 0.0
+
+
+class MetricsSnapshot(msgspec.Struct):
+    """The numbers of one process, or of several. Names are those of `tables.toml`."""
+
+    counters: dict[str, dict[Labels, float]] = {}
+    histograms: dict[str, dict[Labels, HistogramValue]] = {}
+    gauges: dict[str, float] = {}
+    levels: dict[str, dict[Labels, float]] = {}  # gauges with labels, of what processes share
+
+    def add(self, other: MetricsSnapshot, gauges: Callable[[str], bool] = lambda _: True) -> None:
+        """Add the numbers of another process. `gauges` says which gauges are added."""
+        for name, series in other.counters.items():
+            values = self.counters.setdefault(name, {})
+            for labels, value in series.items():
+                values[labels] = values.get(labels, 0.0) + value
+        for name, histogram in other.histograms.items():
+            found = self.histograms.setdefault(name, {})
+            for labels, one in histogram.items():
+                before = found.get(labels) or HistogramValue([0] * len(one.counts))
+                counts = [a + b for a, b in zip(before.counts, one.counts, strict=True)]
+                found[labels] = HistogramValue(counts, before.total + one.total)
+        for name, value in other.gauges.items():
+            if gauges(name):
+                self.gauges[name] = self.gauges.get(name, 0.0) + value
+        for name, series in other.levels.items():
+            values = self.levels.setdefault(name, {})
+            for labels, value in series.items():
+                values[labels] = max(values.get(labels, 0.0), value)
+
+
+class SharedNumbers(Protocol):
+    """The numbers of other processes of the same gateway."""
+
+    def add_peers(self, own: MetricsSnapshot) -> MetricsSnapshot:
+        """Return the sum of this process's numbers and those of the others."""
+        ...
 
 
 class Metrics:
@@ -108,17 +145,14 @@ class Metrics:
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self.models: ModelLabels = ModelLabels(secrets)
-        self._counters = {
-            name: CounterMetric(f"penstock_{name}_total", row["help"], tuple(row["labels"]))
-            for name, row in read_tables()["counters"].items()
-        }
-        self._ttft = HistogramMetric("penstock_ttft_seconds", "Time to the first content.", TTFT_BUCKETS, ("provider",))
-        self._duration = HistogramMetric(
-            "penstock_turn_seconds", "Time of whole turns.", DURATION_BUCKETS, ("provider",)
-        )
+        self._counters = {name: CounterMetric(tuple(row["labels"])) for name, row in read_tables()["counters"].items()}
+        self._ttft, self._duration = HistogramMetric(TTFT_BUCKETS), HistogramMetric(DURATION_BUCKETS)
+        self.shared: SharedNumbers | None = None  # set if the gateway has several processes
         self._gauges: dict[str, Callable[[], float]] = {}
         self._external: dict[str, Callable[[], Mapping[Labels, float]]] = {}
+        self._levels: dict[str, Callable[[], Mapping[Labels, float]]] = {}
         self._ended: list[JournalEntry] = []  # not counted yet
+        self._keys: dict[tuple[str, str], tuple[str, str]] = {}  # labels of key and team
         self.open_streams: int = 0
         self.add_gauge("open_streams", lambda: self.open_streams)
 
@@ -129,6 +163,10 @@ class Metrics:
     def add_counters(self, name: str, values: Callable[[], Mapping[Labels, float]]) -> None:
         """Add counters of `tables.toml` that are counted elsewhere, such as the router's decisions."""
         self._external[name] = values
+
+    def add_levels(self, name: str, values: Callable[[], Mapping[Labels, float]]) -> None:
+        """Add gauges with labels of `tables.toml`. Of several workers, the highest value is shown."""
+        self._levels[name] = values
 
     def count_refusal(self, status: int, reason: str) -> None:
         """Count a refused request."""
@@ -147,6 +185,8 @@ class Metrics:
 
     def _count_row(self, row: JournalEntry) -> None:
         counters, reason = self._counters, row.finish or row.fault
+        if row.key:
+            self._count_key(row)
         if row.status == "refused":
             self.count_refusal(row.http, reason)
             return
@@ -168,22 +208,77 @@ class Metrics:
         if row.ttft is not None:
             self._ttft.add((row.provider,), row.ttft)
 
-    def render(self) -> bytes:
-        """Render the page."""
+    def _count_key(self, row: JournalEntry) -> None:
+        """Count a turn for its gateway key. Operators choose their names; the number of series is bounded anyway."""
+        counters, own = self._counters, self._keys.get((row.key, row.team))
+        if own is None:
+            own = (OTHER, OTHER)
+            if len(self._keys) < MAX_KEYS:
+                own = self._keys[row.key, row.team] = self.models.redact(row.key), self.models.redact(row.team)
+        counters["key_turns"].add((*own, row.status), budget=SeriesBudget.CONFIGURED)
+        for kind in ("input", "output"):
+            if count := getattr(row, kind):
+                counters["key_tokens"].add((*own, kind), count, SeriesBudget.CONFIGURED)
+        if row.cost:
+            counters["key_cost_dollars"].add(own, row.cost, SeriesBudget.CONFIGURED)
+
+    def snapshot(self) -> MetricsSnapshot:
+        """Return all numbers as they are now."""
         self._count_ended()
-        lines, tables = list[str](), read_tables()
-        metrics: list[CounterMetric | HistogramMetric] = [*self._counters.values(), self._ttft, self._duration]
-        for metric in metrics:
-            lines += metric.render_lines()
-        for name, value in self._gauges.items():
-            header = _metric_header(f"penstock_{name}", tables["gauges"][name], "gauge")
-            lines += [*header, f"penstock_{name} {_format_number(value())}"]
-        for name, values in self._external.items():
-            row, full_name = tables["external_counters"][name], f"penstock_{name}_total"
-            lines += _metric_header(full_name, row["help"], "counter")
-            for labels, count in sorted(values().items()):
-                lines.append(f"{full_name}{_format_labels(tuple(row['labels']), labels)} {_format_number(count)}")
-        return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+        counters = {name: metric.values for name, metric in self._counters.items()}
+        counters |= {name: dict(values()) for name, values in self._external.items()}
+        histograms = {"ttft_seconds": self._ttft.values, "turn_seconds": self._duration.values}
+        levels = {name: dict(values()) for name, values in self._levels.items()}
+        return MetricsSnapshot(counters, histograms, {name: value() for name, value in self._gauges.items()}, levels)
+
+    def render(self) -> bytes:
+        """Render the page: the numbers of all processes."""
+        own = self.snapshot()
+        return render_snapshot(self.shared.add_peers(own) if self.shared is not None else own)
+
+
+_BUCKETS = {"ttft_seconds": TTFT_BUCKETS, "turn_seconds": DURATION_BUCKETS}
+
+
+def render_snapshot(snapshot: MetricsSnapshot) -> bytes:
+    """Render numbers in Prometheus' text format."""
+    tables, lines = read_tables(), list[str]()
+    counters, external = tables["counters"], tables["external_counters"]
+    for name in (name for name in counters if name in snapshot.counters):
+        lines += _counter_lines(name, counters[name], snapshot.counters[name])
+    for name, series in snapshot.histograms.items():
+        lines += _histogram_lines(name, tables["histograms"][name], series)
+    for name, value in snapshot.gauges.items():
+        header = _metric_header(f"penstock_{name}", tables["gauges"][name], "gauge")
+        lines += [*header, f"penstock_{name} {_format_number(value)}"]
+    for name, levels in snapshot.levels.items():
+        lines += _series_lines(f"penstock_{name}", tables["levels"][name], levels, "gauge")
+    for name in (name for name in snapshot.counters if name not in counters):
+        lines += _counter_lines(name, external[name], snapshot.counters[name])
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def _counter_lines(name: str, row: Mapping[str, Any], series: Mapping[Labels, float]) -> Iterable[str]:
+    return _series_lines(f"penstock_{name}_total", row, series, "counter")
+
+
+def _series_lines(full_name: str, row: Mapping[str, Any], series: Mapping[Labels, float], kind: str) -> Iterable[str]:
+    names = tuple(row["labels"])
+    yield from _metric_header(full_name, row["help"], kind)
+    for labels, value in sorted(series.items()):
+        yield f"{full_name}{_format_labels(names, labels)} {_format_number(value)}"
+
+
+def _histogram_lines(name: str, row: Mapping[str, Any], series: Mapping[Labels, HistogramValue]) -> Iterable[str]:
+    full_name, names = f"penstock_{name}", tuple(row["labels"])
+    yield from _metric_header(full_name, row["help"], "histogram")
+    for labels, value in sorted(series.items()):
+        running = 0
+        for bound, count in zip((*map(_format_number, _BUCKETS[name]), "+Inf"), value.counts, strict=True):
+            running += count
+            yield f"{full_name}_bucket{_format_labels((*names, 'le'), (*labels, bound))} {running}"
+        yield f"{full_name}_sum{_format_labels(names, labels)} {_format_number(value.total)}"
+        yield f"{full_name}_count{_format_labels(names, labels)} {running}"
 
 
 def _metric_header(name: str, about: str, kind: str) -> list[str]:
@@ -237,4 +332,8 @@ class ModelLabels:
             if not (listed or answered):
                 return _OTHER
             budget = SeriesBudget.LISTED if listed and answered else SeriesBudget.OPEN
-        return redact_cut(model, _MAX_LABEL_LENGTH, self._secrets()), budget
+        return self.redact(model), budget
+
+    def redact(self, text: str) -> str:
+        """Return a text as a label: short, and without secrets."""
+        return redact_cut(text, _MAX_LABEL_LENGTH, self._secrets())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import events as ev
 from penstock._http.response_writer import BODY, ResponseWriter
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent
 
 
+class EventCapture(Protocol):
+    """What sees the events of an answer."""
+
+    def add(self, events: Sequence[Any]) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class StreamRelay:
     """Relays one stream. `capture`, `observer`, `recording` and `answer` see each read.
@@ -43,7 +49,7 @@ class StreamRelay:
     observer: Any
     recording: RecordingSession | None
     files: RemoteFiles | None = None
-    answer: ReplyCapture | None = None
+    answer: EventCapture | None = None
     _unsent: bytes = b""  # encoded, not yet written
     _ended: bool = False
 
@@ -188,10 +194,11 @@ class ReplyCapture:
     too long, or in which the provider ran tools: its count is not the prompt's.
     """
 
-    __slots__ = ("_events", "_reads", "_size", "full")
+    __slots__ = ("_events", "_reads", "_reasoning_bytes", "_size", "full")
 
     def __init__(self) -> None:
         self._reads: list[Sequence[Any]] = []
+        self._reasoning_bytes = 0
         self._events: list[ev.AnyEvent] = []
         self._size = 0
         self.full: bool = False
@@ -200,6 +207,14 @@ class ReplyCapture:
         self._reads.append(events)
         if len(self._reads) > MAX_READS:
             self._compact()
+
+    def count_bytes(self) -> int | None:
+        """Return the bytes of all texts, reasoning and calls; None if the answer was too long to capture."""
+        self._compact()
+        if self.full:
+            return None
+        texts = [getattr(event, "text", "") or getattr(event, "json", "") for event in self._events]
+        return self._reasoning_bytes + sum(len(text.encode()) for text in texts if isinstance(text, str))
 
     def events(self) -> list[ev.AnyEvent]:
         """Return the events of the answer without reasoning and files; none if nothing is captured."""
@@ -225,6 +240,8 @@ class ReplyCapture:
                 self._add_text(index, texts)
                 texts, index = [], -1
                 self._add_event(event)
+            elif kind is ev.ReasoningDelta:
+                self._reasoning_bytes += len(event.text.encode())
         self._add_text(index, texts)
         if self.full or self._size > MAX_ANSWER:
             self.full, self._events = True, []

@@ -26,6 +26,7 @@ from penstock._gateway.endpoints import (
     models,
     ollama,
     responses,
+    resumed_streams,
     stored_responses,
     turn_endpoints,
     vscode,
@@ -237,6 +238,8 @@ def find_resource_handler(method: str, path: str) -> tuple[Handler | None, dict[
     """Return the handler of a model or stored response, and its parameters."""
     if path.startswith(stored_responses.PREFIX):
         return _response_handler(method, path)
+    if path.startswith(resumed_streams.CHAT_PREFIX):
+        return _chat_handler(method, path)
     for prefix, answer in _MODEL_HANDLERS.items():
         if method == "GET" and path.startswith(prefix):
             return answer, {"model": path.removeprefix(prefix)}
@@ -247,6 +250,14 @@ def _response_handler(method: str, path: str) -> tuple[Handler | None, dict[str,
     id, _, what = path.removeprefix(stored_responses.PREFIX).partition("/")  # noqa: A001 — as the protocol calls it
     make = stored_responses.ROUTES.get((method, what))
     return (Handler("responses", make), {"response": id}) if make is not None and id else (None, {})
+
+
+def _chat_handler(method: str, path: str) -> tuple[Handler | None, dict[str, str]]:
+    """The id of a chat may contain anything, also the suffix."""
+    rest = path.removeprefix(resumed_streams.CHAT_PREFIX)
+    chat = rest.removesuffix(resumed_streams.CHAT_SUFFIX)
+    make = resumed_streams.ROUTES.get(method) if chat and chat != rest else None
+    return (Handler("uistream", make), {"chat": chat}) if make is not None else (None, {})
 
 
 READ_METHODS = frozenset({"GET", "HEAD"})
@@ -292,7 +303,7 @@ def _build_page(
         return 200, services.metrics.render(), ((b"content-type", CONTENT_TYPE),)
     if incoming.path == "/":
         services.access.admit(scope, key=False)
-        return 200, _home_page(incoming.headers.get("host", "localhost")).encode(), _HTML
+        return 200, _home_page(f"{scope['scheme']}://{incoming.headers.get('host', 'localhost')}").encode(), _HTML
     return None
 
 
@@ -310,10 +321,10 @@ def _readiness_page(services: Services) -> tuple[int, bytes, Headers]:
     return 200, b'{"status":"ready"}', _JSON
 
 
-def _home_page(host: str) -> str:
+def _home_page(address: str) -> str:
     rows = "".join(
         f"<tr><td><code>replay/{escape(name)}</code></td><td>{escape(about)}</td></tr>"
         for name, about in describe_scripts().items()
     )
     page = files("penstock._gateway").joinpath("home.html").read_text(encoding="utf-8")
-    return Template(page).substitute(rows=rows, address=escape(f"http://{host}"))
+    return Template(page).substitute(rows=rows, address=escape(address))

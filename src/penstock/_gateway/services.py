@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import _delta_templates as delta_templates
-from penstock._engines.environ import live, stored_keys
+from penstock._engines.environ import KEY_FILES, live, stored_keys
 from penstock._engines.router import Router
 from penstock._gateway.access import Access, Revocations
 from penstock._gateway.background_responses import BackgroundResponses
@@ -24,28 +24,34 @@ from penstock._gateway.catalogue import ModelCatalogue
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.error_responses import SHUTTING_DOWN, error_status
 from penstock._gateway.journal import AuxRequest, refused_row
-from penstock._gateway.limits import CallerLimits, LimitSlot
+from penstock._gateway.limit_usage import LimitGauges, LimitScope, list_scopes
+from penstock._gateway.limits import CallerLimits, LimitSlot, open_limit_store
 from penstock._gateway.log_setup import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, TraceLog, log_trace
 from penstock._gateway.request_body import ConversionThread
+from penstock._gateway.stream_resume import StreamResume
 from penstock._gateway.telemetry import Telemetry
 from penstock._gateway.token_estimates import TurnEstimates
 from penstock._gateway.token_estimators import LimitWarning, TokenEstimators
+from penstock._gateway.turn_cache import TurnCache
 from penstock._gateway.upstream import GatewayUpstream, engine_config
+from penstock._gateway.usage_bounds import UsageBounds
 from penstock._http.direct_response import SMALL_BODY
 from penstock._providers.registry import ClientProfile, client, clients
 from penstock._redaction import is_secret_name
 from penstock._store.key_value import StoredResponses
+from penstock._store.postgres import password_of
 from penstock._store.recordings import RecordingHeader
 from penstock.errors import StreamFault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest
     from penstock._gateway.journal import Journal
     from penstock._gateway.metrics import Metrics
     from penstock._gateway.recordings import Recorder
     from penstock._http.response_writer import CancellableTask, ResponseWriter
+    from penstock._store.limit_store import LimitRule
     from penstock.events import Fault
     from penstock.request import Request
     from penstock.stores import ReasoningStore
@@ -74,19 +80,22 @@ class Services:
         self.revocations: Revocations = Revocations(self.access)
         self.websocket_bytes: ByteBudget = ByteBudget(self.config.serve.websocket_total)
         self.body_bytes: ByteBudget = ByteBudget(_body_total(self.config), SMALL_BODY)
-        self.limits: CallerLimits = CallerLimits(time.time, self.config.serve.streams)
         self.telemetry: Telemetry = telemetry or Telemetry(self.config, self.env, lambda: self.secrets)
         self.journal: Journal = self.telemetry.journal
         self.metrics: Metrics = self.telemetry.metrics
+        self.limits: CallerLimits = self._open_limits()
         self.recorder: Recorder = self.telemetry.recorder
         self.reasoning_store: ReasoningStore = self.telemetry.state.reasoning
         self.response_store: StoredResponses = StoredResponses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
         self.background: BackgroundResponses = BackgroundResponses()
+        self.resume: StreamResume = StreamResume(self.config)
         self.conversion_thread: ConversionThread = ConversionThread()
         upstream = GatewayUpstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
         self.upstream: GatewayUpstream = upstream
+        self.cache: TurnCache = TurnCache(self.config, upstream)
         self.catalogue: ModelCatalogue = ModelCatalogue(self.upstream)
-        self.estimators: TokenEstimators = TokenEstimators(self.config)
+        self.estimators: TokenEstimators = TokenEstimators(self.config, self.telemetry.database)
+        self.bounds: UsageBounds = UsageBounds(self.upstream, self.catalogue, self.estimators)
         self.estimates: TurnEstimates = TurnEstimates(self.config, self.estimators, self.journal.rows)
         self.active: set[CancellableTask] = set()  # requests that are not answered yet
         self.closing: asyncio.Event = asyncio.Event()  # the server accepts no more requests
@@ -94,29 +103,56 @@ class Services:
         self.ready: bool = True
         self.watch: Any = None  # the inspector, while it shows turns live
         self._secrets: tuple[dict[str, str], tuple[str, ...]] | None = None  # stored provider keys, all secrets
+        self._key_files = KEY_FILES.version
         self._warned_of_trace = False
         self._clients: dict[tuple[str, ...], ClientProfile] = {}
         self._client_headers = tuple({name for row in clients().values() for name in row.headers})
-        self.telemetry.seed(self.limits)
+        self.limit_gauges: LimitGauges = LimitGauges(self.limits, self.list_limits, self.metrics.models.redact)
         self._register_metrics()
+
+    def list_limits(self) -> Iterator[LimitScope]:
+        """Yield everybody who has limits."""
+        return list_scopes(self.access.ring, self.config)
+
+    def _open_limits(self) -> CallerLimits:
+        def read_past(rule: LimitRule) -> list[tuple[float, int]]:
+            return self.telemetry.read_past_usage(rule, self.access.ring.team_keys)
+
+        store, config = open_limit_store(self.config), self.config
+        return CallerLimits(store, config.serve.streams, outage=config.stores.outage, read_past=read_past)
 
     def _register_metrics(self) -> None:
         metrics, upstream = self.metrics, self.upstream
         metrics.add_gauge("body_bytes", lambda: self.body_bytes.used)
         metrics.add_gauge("background", lambda: len(self.background))
+        metrics.add_gauge("limits_lost", lambda: self.limits.store.lost)
+        metrics.add_gauge("limits_unchecked", lambda: self.limits.unchecked)
+        metrics.add_gauge("limits_hidden", lambda: self.limit_gauges.hidden)
+        metrics.add_levels("limit_used", self.limit_gauges.used)
+        metrics.add_levels("limit_most", self.limit_gauges.most)
         metrics.add_gauge("circuits_open", lambda: float(upstream.router.breakers.open_count()))
+        metrics.add_gauge("cooling_targets", lambda: float(upstream.router.deployments.cooling_count()))
         metrics.add_counters("unlearned_turns", lambda: {(): self.estimates.dropped})
         metrics.add_counters("decisions", lambda: {(*key,): count for key, count in upstream.router.counts.items()})
         metrics.models.configured, metrics.models.listed = self.catalogue.is_configured, self.catalogue.is_listed
 
     # ── start and end ─────────────────────────────────────────────────────────────────────────────
 
+    def start(self) -> None:
+        """Begin what runs in the background, on the running loop."""
+        self.upstream.start()
+        self.limit_gauges.refresh()
+
     async def aclose(self) -> None:
         """Close everything. All journal rows are written."""
         self.ready = False
         self.end_answers()
         await self.background.aclose()
-        await self.upstream.router.aclose()
+        await self.resume.aclose()
+        await self.cache.aclose()
+        await self.upstream.aclose()
+        await self.limit_gauges.aclose()
+        await self.limits.aclose()
         self.telemetry.throttle.flush()
         await asyncio.to_thread(self._close_stores)
 
@@ -126,21 +162,27 @@ class Services:
         self.estimates.close()
         self.estimators.close()
         self.telemetry.close()
+        self.access.ring.close()
 
     def end_answers(self) -> None:
         """End every unfinished answer with an error in its client's protocol, because the server stops."""
         self.stopped = True
+        self.resume.stop()
         for request in list(self.active):
             request.cancel_with(SHUTTING_DOWN)
 
     def reload(self, config: GatewayConfig) -> None:
         """Use another configuration from the next request on. Listening addresses and storage paths stay."""
         self.access.reload(config)
-        self.limits.max_open = config.serve.streams
+        self.limits.max_open, self.limits.outage = config.serve.streams, config.stores.outage
         self.websocket_bytes.limit = config.serve.websocket_total
         self.body_bytes.limit = _body_total(config)
-        self.config = replace(config, journal=self.config.journal, record=self.config.record, state=self.config.state)
+        old = self.config
+        stores = replace(config.stores, postgres=old.stores.postgres, redis=old.stores.redis)
+        self.config = replace(config, journal=old.journal, record=old.record, state=old.state, stores=stores)
         self.upstream.reload(self.config)
+        self.resume.reload(self.config)
+        self.cache.reload(self.config)
         self._secrets = None
         self.estimates.enabled = config.features.estimates
         self.metrics.models.clear()
@@ -151,11 +193,13 @@ class Services:
         """Secrets that are known by value. They are redacted in everything that is written."""
         stored = stored_keys(self.env)
         # Cached: the environment is large, and a row is written for every turn.
-        if self._secrets is None or stored != self._secrets[0]:
+        if self._secrets is None or stored != self._secrets[0] or KEY_FILES.version != self._key_files:
+            self._key_files = KEY_FILES.version
             accounts = self.config.engine.providers.values()
-            keys = [account.key or self.env.get(account.env, "") for account in accounts]
+            keys = [key for account in accounts for _, key in account.configured_keys(self.env)]
             keys += [value for name, value in self.env.items() if is_secret_name(name)]
             keys += stored.values()
+            keys += [password_of(url) for url in (self.config.stores.postgres, self.config.stores.redis)]
             known = (*self.access.ring.secrets, *(key for key in keys if len(key) >= MIN_SECRET_LENGTH))
             self._secrets = (dict(stored), known)
         return self._secrets[1]
@@ -172,13 +216,28 @@ class Services:
         incoming.client = self._find_client(incoming.headers)
         incoming.services = self
 
-    def take_slot(self, incoming: IncomingRequest, model: str) -> LimitSlot:
-        """Take a slot of the caller's limits for a request, or raise the refusal."""
+    async def reserve_turn(self, incoming: IncomingRequest, request: Request) -> LimitSlot:
+        """Take a slot for a turn, and reserve what it may use if the caller is limited; or raise the refusal."""
+        slot = self._take_slot(incoming, request.model)
+        if slot.is_limited:
+            with slot.released_on_error():
+                await self.bounds.reserve_turn(slot, incoming, request)
+        return slot
+
+    async def reserve_texts(self, incoming: IncomingRequest, model: str, texts: list[Any]) -> LimitSlot:
+        """Do the same for a request that is not a turn, and has these texts as its input."""
+        slot = self._take_slot(incoming, model)
+        if slot.is_limited:
+            with slot.released_on_error():
+                await self.bounds.reserve_texts(slot, incoming, model, texts)
+        return slot
+
+    def _take_slot(self, incoming: IncomingRequest, model: str) -> LimitSlot:
         if self.stopped:
             raise StreamFault(SHUTTING_DOWN)
         caller: Caller = incoming.caller
         caller.check_model(model)
-        return self.limits.take_slot(caller, model)
+        return self.limits.take_slot(caller, incoming.id)
 
     def warn_of_limit(self, incoming: IncomingRequest, request: Request, out: ResponseWriter) -> LimitWarning | None:
         """Estimate a prompt that may be near its model's input limit. Most are far from it: then return None."""
@@ -191,7 +250,9 @@ class Services:
         """Count and journal a request that was not admitted."""
         status = error_status(fault, protocol)
         self.metrics.count_refusal(status, fault.code or fault.kind)
-        self.telemetry.throttle.write_row(refused_row(incoming, protocol, status, fault))
+        row = refused_row(incoming, protocol, status, fault)
+        self.telemetry.throttle.write_row(row)
+        incoming.log_row(row)
 
     def _find_client(self, headers: dict[str, str]) -> ClientProfile:
         key = tuple([headers.get(name, "") for name in self._client_headers])
@@ -232,8 +293,11 @@ class Services:
         """Journal a request that was not a turn, and free its slot."""
         aux_request: AuxRequest = incoming.aux_request
         row = aux_request.journal_row(incoming, http, size)
-        aux_request.release_slot(row.cost or 0.0)
-        self.telemetry.add_turn(row, incoming.headers, throttle=aux_request.is_throttled)
+        if aux_request.slot is not None:
+            usage = self.bounds.aux_usage(aux_request.slot, aux_request.usage, aux_request.fault)
+            self.bounds.settle_slot(aux_request.slot, usage, row.provider, row.model)
+        self.telemetry.add_turn(row, incoming, aux_request.record, throttle=aux_request.is_throttled)
+        incoming.log_row(row)
         if self.watch is not None:
             self.watch.on_journal_row(row)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from penstock._fold import fold
+from penstock._fold import fold_all
 from penstock._store.journal_queries import JournalHistory
 from penstock._tokens.hidden_additions import has_hidden_context, list_uncounted_fields
 from penstock.errors import PenstockError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock._gateway.relay import ReplyCapture
     from penstock._gateway.token_estimators import TokenEstimators
     from penstock._store.journal import JournalEntry as Row
-    from penstock._store.journal import JournalStore
+    from penstock._store.journal import JournalRows
     from penstock._tokens.estimate import Estimate, HybridTokenEstimator
     from penstock.request import Part, Request, Turn
 
@@ -72,7 +72,7 @@ class TurnEstimates:
         self,
         config: GatewayConfig,
         estimators: TokenEstimators,
-        rows: JournalStore | None,
+        rows: JournalRows | None,
         interval: float = MIN_INTERVAL,
     ) -> None:
         self.on_estimate: Callable[[Row], None] | None = None
@@ -171,7 +171,7 @@ class TurnEstimates:
         row, events = turn.row, turn.answer.events()
         if not events or (not self.enabled and self._closed_at is None) or has_hidden_context(turn.request):
             return
-        answer = fold(events)[0]
+        answer = fold_all(events)[0]
         estimator = self._estimators.find(row.tenant)
         if not self._is_sampled(turn) or any(step.step > 1 for step in answer.steps):  # a sum is not the prompt's count
             estimator.calibrate(turn.request, answer, row.model, row.provider, learn=False)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from penstock._gateway.catalogue import InputLimit
     from penstock._gateway.endpoints import Headers
     from penstock._http.response_writer import ResponseWriter
+    from penstock._store.postgres import PostgresDatabase
+    from penstock._store.postgres_stores import PostgresFactors
     from penstock._store.tokens import TokenStore
     from penstock._tokens.estimate import Estimate, HybridTokenEstimator
     from penstock.request import Request
@@ -49,11 +51,13 @@ log = logging.getLogger("penstock.tokens")
 class TokenEstimators:
     """Creates the estimators and runs counts. The store is opened at first use; in memory if it cannot be."""
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(self, config: GatewayConfig, database: PostgresDatabase | None = None) -> None:
+        self._database = database  # of the factors
         self._path: Path = data_path("", config.data, FILE)
         self._lock = threading.Lock()  # for `_estimators` and `_store`
         self._estimators: OrderedDict[str, HybridTokenEstimator] = OrderedDict()
         self._store: TokenStore | None = None
+        self._factors: PostgresFactors | None = None
         self._pools: dict[bool, ThreadPoolExecutor] = {}  # for large and for small requests
         self._large: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by tenant
 
@@ -98,16 +102,24 @@ class TokenEstimators:
         from penstock._tokens.estimate import HybridTokenEstimator  # noqa: PLC0415 — need only after the first turn
 
         store = self._store = self._store or self._open_store()
-        estimator = HybridTokenEstimator(counts=store, learned=store.factors, tenant=tenant, prompts=MAX_ROWS)
+        factors = store.factors if self._database is None else self._open_factors(self._database)
+        estimator = HybridTokenEstimator(counts=store, learned=factors, tenant=tenant, prompts=MAX_ROWS)
         estimator.cache = CountCache(store, tenant, MAX_ROWS)
         return estimator
 
+    def _open_factors(self, database: PostgresDatabase) -> PostgresFactors:
+        from penstock._store.postgres_stores import PostgresFactors  # noqa: PLC0415 — an extra
+
+        self._factors = self._factors or PostgresFactors(database)
+        return self._factors
+
     def _open_store(self) -> TokenStore:
+        from penstock._store.migrations import NewerSchemaError  # noqa: PLC0415 — as it is first needed
         from penstock._store.tokens import TokenStore  # noqa: PLC0415 — as it is first needed
 
         try:
             return TokenStore(self._path, timeout=LOCK_TIMEOUT, required=False)
-        except OSError as error:
+        except (OSError, NewerSchemaError) as error:
             log.warning("token counts are kept in memory only: %s", error)
             return TokenStore(IN_MEMORY)
 

@@ -143,6 +143,9 @@ def _find_failing_key(keys: tuple[str, ...], raw: dict[str, Any], type: Any) -> 
 
 def _explain_error(keys: tuple[str, ...], what: str, type: Any) -> tuple[tuple[str, ...], str]:
     unknown = _UNKNOWN.fullmatch(what)
+    field, colon, reason = what.partition(": ")
+    if colon and field in _field_names(type, keys):  # a record that checks its own values names the field
+        return (*keys, field), reason
     if unknown is None:
         words = _known_words(type, keys) if what.startswith(_NO_WORD) else ""
         return keys, what[:1].lower() + what[1:].replace(", got ", ", found ").replace("`", "") + words

@@ -1,7 +1,7 @@
 """One turn: opens a request at a provider and writes the answer to the client, one write for each read.
 
-However a turn ends, the upstream connection is released and the turn is journaled once. Internal turns have no HTTP
-client: WebSocket turns, background responses, the gateway's own requests. Only their `send` and `receive` differ.
+However a turn ends, the upstream connection is released and the turn is journaled once. `internal_turn` has turns
+without an HTTP client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock._gateway.client_stream import Passthrough, Translation, can_pass_t
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest
 from penstock._gateway.journal import request_columns
 from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, ReplyCapture, StreamRelay
-from penstock._http.response_writer import BODY, DisconnectWatch, ResponseWriter
+from penstock._http.response_writer import DisconnectWatch, ResponseWriter, write_timeout
 from penstock._http_errors import redact_fault
 from penstock._messages import foreign_state
 from penstock._messages.carried_state import encrypted_rows, remember
@@ -31,13 +31,16 @@ from penstock._store.journal import JournalEntry as Row
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
-    from penstock._engines.engine_interface import UpstreamRequest
+    from penstock._client.answer_cache import CachedReply
+    from penstock._engines.engine_interface import DecisionLog, UpstreamRequest
     from penstock._engines.failure_policy import RetryWait
     from penstock._engines.reply import ModelReply
     from penstock._gateway.limits import LimitSlot
     from penstock._gateway.recordings import RecordingSession
     from penstock._gateway.services import Services
+    from penstock._gateway.stream_resume import StreamTap
     from penstock._gateway.token_estimators import LimitWarning
+    from penstock._gateway.turn_cache import CachedTurn
     from penstock._media import RemoteFiles
     from penstock._messages.context_trimming import Cleared
 
@@ -65,12 +68,17 @@ class ActiveTurn:
     first_content: float = 0.0  # seconds from the request to the first content
     passthrough: bool = False
     relay: StreamRelay | None = None
+    decisions: DecisionLog | None = None  # of the router, also if no provider answers
     writer: Translation | Passthrough | None = None
     slot: LimitSlot | None = None
     recording: RecordingSession | None = None
     observer: Any = None  # sees every read: the inspector, the trace log
     warning: LimitWarning | None = None  # set if the prompt may be near the model's input limit
-    answer: ReplyCapture | None = None  # the answer, for the token estimator
+    answer: ReplyCapture | None = None  # the answer, for the token estimator and for limits
+    usage: ev.Usage | None = None  # what a limited turn has used
+    watch: DisconnectWatch | None = None  # of a client over HTTP, whose stream can be kept
+    tap: StreamTap | None = None  # keeps the stream
+    cached: CachedTurn | None = None  # the response cache for this turn
     _capture: ReasoningCapture | None = None
     _ciphertexts: CiphertextCapture | None = None
 
@@ -104,25 +112,25 @@ class ActiveTurn:
             self.out.stop_keep_alives()
             if self.reply is not None:
                 await self.reply.aclose()
+            if self.tap is not None:
+                self.tap.close(self.fault)
             self._finish()
 
     async def _answer(self) -> None:
         services, incoming = self.services, self.incoming
         read = await incoming.offload(lambda: self.endpoint.read(incoming))
         turn_request = self.turn_request = read if isinstance(read, TurnRequest) else await read
-        if turn_request.wrap_send is not None:
-            self.out.wrap_send(turn_request.wrap_send)
         turn_request.request.model = turn_request.request.model or services.catalogue.default_model
-        self.slot = services.take_slot(incoming, turn_request.request.model)
+        self._wrap_send(turn_request)
+        hit = await self._find_cached(turn_request)
         self.recording = services.record(incoming, turn_request)
         self.observer = services.observe(self)
         self.warning = services.warn_of_limit(incoming, turn_request.request, self.out)
         if turn_request.request.stream:
-            self.out.prepare_stream(turn_request.framing, (*turn_request.headers, *self._id_header()))
-        reply = self.reply = await services.upstream.open(incoming, turn_request, self)
+            self.out.prepare_stream(turn_request.framing, (*turn_request.headers, *self._own_headers()))
+        reply = self.reply = hit or await services.upstream.open(incoming, turn_request, self)
         if self.warning is not None:
             await self.warning.wait()
-        self.answer = ReplyCapture() if services.estimates.enabled else None
         incoming.release_body()  # it is converted and sent; a long answer must not block the budget
         if self.recording is not None:
             self.recording.set_reply(reply, turn_request.protocol)
@@ -131,10 +139,7 @@ class ActiveTurn:
         self.first_content = time.monotonic() - incoming.started
         if reply.cleared is not None:
             await self._send_notice(reply.cleared)
-        if reply.protocol != turn_request.protocol:
-            self._capture = ReasoningCapture()
-        elif reply.protocol == foreign_state.PROTOCOL:
-            self._ciphertexts = CiphertextCapture()
+        self._start_captures(turn_request, reply)
         if turn_request.request.stream:
             services.metrics.open_streams += 1
             try:
@@ -145,6 +150,37 @@ class ActiveTurn:
         else:
             await self._send_body(turn_request, reply)
             self._remember()
+        if self.cached is not None:
+            await self.cached.store(reply)
+
+    async def _find_cached(self, turn_request: TurnRequest) -> CachedReply | None:
+        """Return the stored answer to an equal request, which costs nothing. Without one, reserve the turn."""
+        cached = self.cached = self.services.cache.begin(self.incoming, turn_request)
+        if cached is not None:
+            self.incoming.caller.check_model(turn_request.request.model)
+            await cached.find()
+            self.out.late_headers = cached.header
+            if cached.hit is not None:
+                return cached.hit
+        self.slot = await self.services.reserve_turn(self.incoming, turn_request.request)
+        return None
+
+    def _wrap_send(self, turn_request: TurnRequest) -> None:
+        """Wrap `send` for those who need the bytes of the answer: the log of streams, the endpoint."""
+        if self.watch is not None:
+            self.tap = self.services.resume.tap(self.incoming, turn_request, self.watch)
+        if self.tap is not None:
+            self.out.wrap_send(self.tap.wrap_send)
+        if turn_request.wrap_send is not None:
+            self.out.wrap_send(turn_request.wrap_send)
+
+    def _start_captures(self, turn_request: TurnRequest, reply: ModelReply) -> None:
+        limited = self.slot is not None and self.slot.bound is not None
+        self.answer = ReplyCapture() if limited or (self.services.estimates.enabled and not self._is_hit) else None
+        if reply.protocol != turn_request.protocol:
+            self._capture = ReasoningCapture()
+        elif reply.protocol == foreign_state.PROTOCOL:
+            self._ciphertexts = CiphertextCapture()
 
     # ── answer ────────────────────────────────────────────────────────────────────────────────
 
@@ -153,7 +189,8 @@ class ActiveTurn:
         self.passthrough = isinstance(writer, Passthrough)
         files = None if self.passthrough else self.services.upstream.stream_files(turn_request)
         capture = self._capture or self._ciphertexts
-        self.relay = StreamRelay(reply, writer, self.out, capture, self.observer, self.recording, files, self.answer)
+        answer = self.answer if self.cached is None else self.cached.capture(self.answer)
+        self.relay = StreamRelay(reply, writer, self.out, capture, self.observer, self.recording, files, answer)
         await self.relay.run()
         self._log_file_problems(files)
 
@@ -166,8 +203,9 @@ class ActiveTurn:
             if self.observer is not None:
                 self.observer.on_read(pair)
         data = b"".join(raw)
-        if self.answer is not None:
-            self.answer.add(events)
+        answer = self.answer if self.cached is None else self.cached.capture(self.answer)
+        if answer is not None:
+            answer.add(events)
         if self.recording is not None and reply.raw:
             self.recording.add_chunk(data)
         if isinstance(reply.end, ev.Fault):
@@ -185,14 +223,19 @@ class ActiveTurn:
         if self.recording is not None and not reply.raw:
             self.recording.add_chunk(body)
         await self.out.send_response(
-            200, body, (error_responses.JSON, *turn_request.headers, *self._id_header(), *self.out.late_headers)
+            200, body, (error_responses.JSON, *turn_request.headers, *self._own_headers(), *self.out.late_headers)
         )
+
+    def route_begins(self, record: DecisionLog) -> None:
+        """Keep the record of attempts for the turn's spans."""
+        self.decisions = record
 
     def request_built(self, upstream: UpstreamRequest) -> None:
         """Forward the client's headers to the provider, and name conversion losses in a response header."""
         forward_headers(upstream, self.incoming.headers)
         losses = ((b"x-penstock-losses", ",".join(upstream.losses[:MAX_LOSSES]).encode()),) if upstream.losses else ()
-        self.out.late_headers = (*losses, *self._warning_header())
+        cached = self.cached.header if self.cached is not None else ()
+        self.out.late_headers = (*losses, *cached, *self._warning_header())
         if upstream.diagnostics and log.isEnabledFor(logging.DEBUG):
             for row in upstream.diagnostics:
                 log.debug("%s: %s: %s", self.incoming.id, row.code, row.message)
@@ -215,8 +258,9 @@ class ActiveTurn:
                 self.observer.on_notice(payload)
             await self.out.write(b"".join(WRITERS[turn_request.framing]().feed([(b"", payload)])))
 
-    def _id_header(self) -> tuple[tuple[bytes, bytes], ...]:
-        return ((b"x-request-id", self.incoming.id.encode()),)
+    def _own_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        limits = self.slot.headers if self.slot is not None else ()
+        return ((b"x-request-id", self.incoming.id.encode()), *limits)
 
     def _warning_header(self) -> tuple[tuple[bytes, bytes], ...]:
         return self.warning.headers if self.warning is not None else ()
@@ -240,7 +284,7 @@ class ActiveTurn:
             await self.out.end(unsent + writer.fail(fault) + writer.finish())
         else:
             self.status, body, headers = error_responses.error_response(protocol, fault)
-            await self.out.send_response(self.status, body, (*headers, *self._id_header(), *self._warning_header()))
+            await self.out.send_response(self.status, body, (*headers, *self._own_headers(), *self._warning_header()))
 
     def _fails_in_stream(self, protocol: str, fault: ev.Fault) -> bool:
         """Return whether the client's vendor sends this error inside a stream. If so, add the error headers."""
@@ -254,7 +298,7 @@ class ActiveTurn:
         if self.reply is not None:
             await self.reply.aclose()
         with suppress(TimeoutError, OSError):
-            async with asyncio.timeout(END_TIMEOUT):
+            async with write_timeout(END_TIMEOUT):
                 await self._refuse(fault)
 
     def _remember(self) -> None:
@@ -275,14 +319,18 @@ class ActiveTurn:
 
     def _finish(self) -> None:
         """Journal the turn, and free its slot."""
-        row, services, reply = self.journal_row(), self.services, self.reply
+        services, reply = self.services, self.reply
+        if self.slot is not None and self.slot.bound is not None:
+            self.usage = services.bounds.turn_usage(self.slot, reply, self.fault, self.answer)
+        row = self.journal_row()
         if row.malformed:
             log.warning("%s: %d malformed frames from %s were left out", row.request_id, row.malformed, row.provider)
         if self.slot is not None:
-            self.slot.release(reply.usage if reply is not None else None, row.cost or 0.0)
+            services.bounds.settle_slot(self.slot, self.usage, row.provider, row.model)
         if self.recording is not None:
             self.recording.close()
-        services.telemetry.add_turn(row, self.incoming.headers, throttle=self.slot is None)
+        services.telemetry.add_turn(row, self.incoming, self.decisions, throttle=self.slot is None and not self._is_hit)
+        self.incoming.log_row(row)
         if self.turn_request is not None and reply is not None and self.answer is not None:
             services.estimates.add_turn(self.turn_request.request, self.answer, reply, row)
         if self.observer is not None:
@@ -320,16 +368,23 @@ class ActiveTurn:
             **fields,
         )
 
+    @property
+    def _is_hit(self) -> bool:
+        """Whether the answer came from the response cache."""
+        return self.cached is not None and self.cached.hit is not None
+
     def _reply_fields(self, reply: ModelReply) -> dict[str, Any]:
         """Return the columns of the journal that describe the provider's reply."""
-        usage, prices = reply.usage or ev.Usage(), self.services.upstream.price_list
+        used = ev.Usage() if self._is_hit else self.usage or reply.usage
+        usage, prices = used or ev.Usage(), self.services.upstream.price_list
+        decisions = [*(self.slot.decisions if self.slot is not None else ()), *reply.record.lines()]
         return {
             "provider": reply.provider,
             "model": reply.model,
             "engine": reply.engine,
             "upstream": reply.protocol,
             "tries": reply.record.tries,
-            "decisions": "\n".join(reply.record.lines()),
+            "decisions": "\n".join(decisions),
             "ttft": self.first_content,
             "input": usage.input,
             "output": usage.output,
@@ -337,59 +392,9 @@ class ActiveTurn:
             "written": usage.written,
             "reasoning": usage.reasoning,
             "exact": usage.exact,
-            "cost": prices.dollars(reply.provider, reply.model, reply.usage),
+            "cost": 0.0 if self._is_hit else prices.dollars(reply.provider, reply.model, used),
         }
 
 
 def _has_state(event: ev.AnyEvent) -> bool:
     return type(event) is ev.Opaque or bool(getattr(event, "extra", None))
-
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest
-
-    Send = Callable[[Any], Awaitable[None]]
-
-
-async def run_internal_turn(
-    endpoint: ClientEndpoint,
-    incoming: IncomingRequest,
-    send: Send,
-    off: asyncio.Event | None = None,
-    *,
-    begun: bool = False,
-) -> ActiveTurn:
-    """Run a turn until it ends or `off` is set. `begun`: errors are sent inside the stream from the start."""
-    serve = incoming.services.config.serve
-    watched = off or asyncio.Event()
-
-    async def receive() -> dict[str, Any]:
-        await watched.wait()
-        return {"type": "http.disconnect"}
-
-    gone = DisconnectWatch(receive)
-    try:
-        out = ResponseWriter(send, gone, keep_alive=serve.ping if off is not None else 0, stuck_limit=serve.write)
-        out.started = begun
-        turn = ActiveTurn(incoming.services, endpoint, incoming, out)
-        with incoming.services.revocations.guard(incoming.caller, gone.cancel_with):
-            await turn.run(gone)
-    finally:
-        gone.close()
-    return turn
-
-
-class ResponseCollector:
-    """Replaces a connection and collects the status and body of an answer."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.body = b""
-
-    async def send(self, message: Any) -> None:
-        if message["type"] == BODY:
-            self.body += message["body"]
-        else:
-            self.status = message["status"]

@@ -11,13 +11,17 @@ from msgspec.structs import replace
 
 from penstock._client.api import Client
 from penstock._client.costs import PriceList
+from penstock._client.turn_calls import TurnCall
 from penstock._engines.config import Account, Config
 from penstock._engines.model_resolution import REPLAY
 from penstock._engines.request_plan import UrlFileFetcher
+from penstock._engines.shared_targets import SharedTargets
 from penstock._gateway.endpoints import LARGE_BODY, IncomingRequest, TurnRequest
 from penstock._http.request_options import RequestOptions
 from penstock._media import RemoteFiles
 from penstock._protocols import protocol
+from penstock._providers.registry import Prices
+from penstock._store.redis_notices import RedisNotices
 from penstock.errors import InputError
 from penstock.file_fetch import Fetcher, FetchLimits
 
@@ -29,12 +33,36 @@ if TYPE_CHECKING:
     from penstock._engines.router import Router
     from penstock._gateway.callers import Caller
     from penstock._gateway.config import GatewayConfig
+    from penstock._gateway.config_tables import PricesTable
     from penstock._gateway.request_body import ConversionThread
     from penstock._messages.options import ConvertOptions
     from penstock.stores import ReasoningStore
 
+FREE = Prices(input=0.0, output=0.0)
+_COMPLETIONS = ("completions", "fim")
 MAX_RETRY_WAIT = 60.0  # seconds that all pauses before retries of a request may take, if the configuration sets none
 STRICT_HEADER = "x-penstock-strict"  # asks to refuse a request that cannot be converted without loss
+
+
+class GatewayPrices(PriceList):
+    """The prices of models in a gateway. `table`: prices of its own, and the policy for models without a price."""
+
+    def __init__(self, config: Config, table: PricesTable) -> None:
+        super().__init__(config, table.models)
+        self._table = table
+
+    def limit_prices(self, provider: str, model: str) -> Prices | None:
+        """Return the prices that a limit of cost counts with; None if there are none and the policy is to refuse."""
+        found = self.prices(provider, model)
+        if found is None and (provider == REPLAY or self._table.unknown == "free"):
+            return FREE
+        return found
+
+    def _find(self, provider: str, model: str) -> Prices | None:
+        found = super()._find(provider, model)
+        if found is not None and not found.input is found.output is None:
+            return found
+        return self._table.flat if self._table.unknown == "flat" and provider != REPLAY else None
 
 
 class GatewayUpstream:
@@ -43,7 +71,7 @@ class GatewayUpstream:
     config: GatewayConfig
     router: Router
     client: Client
-    price_list: PriceList
+    price_list: GatewayPrices
 
     def __init__(
         self,
@@ -57,6 +85,24 @@ class GatewayUpstream:
         self._store, self._threads = store, threads
         self._apply_config(config, router)
         self.fetch_limits: FetchLimits = fetch_limits(config)
+        self._notices = self._share_targets(config.stores.redis) if config.stores.redis else None
+
+    def _share_targets(self, url: str) -> RedisNotices:
+        """Share cool-downs and open circuits with other replicas."""
+        notices = RedisNotices(url)
+        notices.on_change = SharedTargets(notices, lambda: self.router).adopt
+        return notices
+
+    def start(self) -> None:
+        """Begin what runs in the background, on the running loop."""
+        if self._notices is not None:
+            self._notices.start()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._notices is not None:
+            await self._notices.aclose()
+        await self.router.aclose()
 
     def reload(self, config: GatewayConfig) -> None:
         """Use another configuration from the next request on. Overrides of the fetch limits stay."""
@@ -67,7 +113,7 @@ class GatewayUpstream:
     def _apply_config(self, config: GatewayConfig, router: Router) -> None:
         self.config, self.router = config, router
         self.client = Client(router=router, tracing=False)  # the gateway has its own spans
-        self.price_list = PriceList(router.config)
+        self.price_list = GatewayPrices(router.config, config.prices)
         self._convert: ConvertOptions = {"store": self._store}
         if config.features.prompt_caching:
             self._convert["prompt_caching"] = True
@@ -78,21 +124,29 @@ class GatewayUpstream:
         self, incoming: IncomingRequest, turn_request: TurnRequest, watch: RouteObserver | None = None
     ) -> ModelReply:
         """Open a turn at a provider. Returns once the answer has begun; `watch` hears of retries before that."""
-        caller: Caller = incoming.caller
-        convert: ConvertOptions = {**self._convert, "tenant": caller.tenant}
-        if self._is_strict(incoming):
-            convert["strict"] = True
         fetch = self.config.fetch.requests
         return await self.router.open(
             turn_request.request,
             turn_request.operation,
             source=turn_request.source or turn_request.protocol,
-            convert=convert,
+            convert=self._convert_options(incoming),
             options=self.options(incoming),
             watch=watch,
             run=self._threads.run if len(incoming.raw) > LARGE_BODY else None,
             files=None if fetch == "off" else UrlFileFetcher(self.fetch_limits, fetch),
         )
+
+    def _convert_options(self, incoming: IncomingRequest) -> ConvertOptions:
+        convert: ConvertOptions = {**self._convert, "tenant": incoming.caller.tenant}
+        if self._is_strict(incoming):
+            convert["strict"] = True
+        return convert
+
+    def turn_call(self, incoming: IncomingRequest, turn_request: TurnRequest) -> TurnCall:
+        """Return a turn as the response cache knows it: chats of all protocols are one operation."""
+        operation = turn_request.operation if turn_request.operation in _COMPLETIONS else "chat"
+        options = self.options(incoming) or RequestOptions()
+        return TurnCall(turn_request.request, operation, "", options, "", self._convert_options(incoming))
 
     def stream_files(self, turn_request: TurnRequest) -> RemoteFiles | None:
         """Return what fetches files of an answer, for protocols that carry data and no addresses. Else None."""

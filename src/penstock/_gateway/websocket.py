@@ -248,6 +248,7 @@ class WebSocketConnection:
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in came.headers.items()]
         incoming = IncomingRequest({"method": "WEBSOCKET", "path": came.path, "query_string": b"", "headers": headers})
         incoming.client, incoming.services, incoming.raw = came.client, came.services, raw
+        incoming.access_entry = came.access_entry
         return incoming
 
     def _read(self, incoming: IncomingRequest) -> Object:

@@ -17,7 +17,7 @@ from penstock._gateway.client_stream import Translation
 from penstock._gateway.endpoints import ClientEndpoint, Headers, IncomingRequest, TurnRequest
 from penstock._gateway.endpoints.responses import ResponseSaver, build_turn_request, check_model, resolve_request
 from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, ResolvedInput
-from penstock._gateway.turn import run_internal_turn
+from penstock._gateway.internal_turn import run_internal_turn
 from penstock._http.response_writer import BODY
 from penstock._lenient_json import parse_lenient
 from penstock._store.key_value import ConversationPast

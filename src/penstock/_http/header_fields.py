@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from penstock._input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_REQUEST_HEAD
+from penstock._lazy_patterns import lazy_pattern
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++")
 _VALUE = re.compile(r"[\t -~]*+")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_OUTSIDE_ASCII = re.compile(r"[^\x00-\x7f]")
-_FIELD_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [\t -~\x80-\xff]*+\r\n")
+_CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
+_OUTSIDE_ASCII = lazy_pattern(r"[^\x00-\x7f]")
+_FIELD_LINE = lazy_pattern(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [\t -~\x80-\xff]*+\r\n")
 # Names in lower case, values without space around them.
 _VALID_LINES = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9a-z]++: (?![ \t])[\t -~]*+(?<![ \t])\r\n)*+")
 _LINE_BREAKS = frozenset("\r\n")
@@ -85,7 +86,7 @@ def check_header(name: str, value: str, where: str = "") -> None:
             f"{_prefix(where)}{name[:40]!r} is not a header name: letters, digits and '-' are expected"
         )
     if name.lower() in MANAGED:
-        raise InvalidHeaderError(f"{_prefix(where)}the header {name!r} is set by the HTTP client and cannot be chosen")
+        raise InvalidHeaderError(f"{_prefix(where)}the header {name!r} is set by the HTTP library and cannot be chosen")
     if len(value) <= MAX_HEADER_VALUE and _VALUE.fullmatch(value) and value == value.strip(" \t"):
         return
     place = f"{_prefix(where)}the value of {name!r}"

@@ -5,6 +5,8 @@ These are plain values. `proxy_and_tls` chooses the proxy of a URL and creates t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -17,7 +19,6 @@ from penstock.errors import InputError
 
 if TYPE_CHECKING:
     import inspect
-    from collections.abc import Mapping
 
 _CHOICES = frozenset({"environment", "none"})
 _EXPLICIT = "_explicit"
@@ -73,8 +74,9 @@ class Timeouts(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         for name, value in self.seconds_by_name().items():
-            if not value > 0:
-                raise InputError(f"timeouts.{name}: expected seconds greater than 0, found {value}")
+            seconds: Any = value
+            if type(seconds) not in (int, float) or not 0 < seconds < inf:
+                raise InputError(f"timeouts.{name}: expected seconds greater than 0, found {value!r}")
 
     def over(self, below: Timeouts) -> Timeouts:
         """Returns these timeouts; those that are not set are taken from `below`."""
@@ -100,6 +102,15 @@ class ClientCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         yield from (("cert", self.cert), ("key", self.key))
 
 
+def _check_network(rule: str, where: str) -> None:
+    from ipaddress import ip_network  # noqa: PLC0415 — few options name networks
+
+    try:
+        ip_network(rule, strict=False)
+    except ValueError:
+        raise InputError(f"{where}: expected a host or a network such as 10.0.0.0/8, found {rule!r}") from None
+
+
 class RequestOptions(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The options of a call. An option that is not set comes from the client, then from the default.
 
@@ -118,11 +129,20 @@ class RequestOptions(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_f
     key: str = ""  # replaces the provider's key
 
     def __post_init__(self) -> None:
+        for name, kind in _FIELD_KINDS.items():
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name}: expected {_KIND_NAMES[kind]}, found {type(getattr(self, name)).__name__}")
+        problem = find_json_problem(self.extra_body) if self.extra_body else ""
+        if problem:
+            raise InputError(f"extra_body: expected a mapping of JSON values, found {problem}")
         if self.proxy not in _CHOICES:
             if not self.proxy.lower().startswith(("http://", "https://")):
                 found = redact(self.proxy)
                 raise InputError(f"proxy: expected an http(s):// address, 'environment' or 'none', found {found!r}")
             check_url(self.proxy, "proxy")
+        for number, rule in enumerate(self.no_proxy):
+            if "/" in rule:
+                _check_network(rule, f"no_proxy[{number}]")
         check_headers(self.headers, "headers")
         check_key(self.key, "key")
 
@@ -131,7 +151,10 @@ class RequestOptions(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_f
         """Returns options from plain values. The error of a wrong value names its field."""
         if isinstance(value, RequestOptions):
             return value
-        fields = dict(value or {})
+        given: Any = value
+        if given is not None and not isinstance(given, Mapping):
+            raise InputError(f"options: expected RequestOptions or a mapping, found {type(given).__name__}")
+        fields: dict[str, Any] = dict(value or {})
         limits = as_object(fields.get("timeouts"))
         if _EXPLICIT in fields or _EXPLICIT in limits:
             raise InputError(f"request options: Object contains unknown field `{_EXPLICIT}`")
@@ -177,6 +200,38 @@ class RequestOptions(ExplicitFields, frozen=True, kw_only=True, forbid_unknown_f
         yield from self.without_secrets().items()
 
 
+_FIELD_KINDS: dict[str, type] = {
+    "headers": dict, "extra_body": dict, "timeouts": Timeouts, "proxy": str, "verify_ssl": bool, "key": str,
+}  # fmt: skip
+_KIND_NAMES = {dict: "a dict", Timeouts: "Timeouts", str: "a string", bool: "True or False"}
+
+
+def find_json_problem(value: Any) -> str:
+    """Returns what of a value JSON cannot hold, with its place; empty if there is nothing."""
+    try:
+        rows = list(_json_leaves(value, ""))
+    except RecursionError:
+        return "values that are nested too deep, or hold themselves"
+    return next((f"{problem} at {place or 'the top'}" for place, problem in rows if problem), "")
+
+
+def _json_leaves(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    rows: Any = value
+    if isinstance(value, Mapping):
+        for name, one in rows.items():
+            if not isinstance(name, str):
+                yield place, f"the key {name!r}"
+            yield from _json_leaves(one, f"{place}.{name}" if place else str(name))
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(rows):
+            yield from _json_leaves(one, f"{place}[{number}]")
+    elif isinstance(value, float) and not isfinite(value):
+        yield place, repr(value)
+    elif value is not None and not isinstance(value, _JSON_LEAVES):
+        yield place, f"an object of type {type(value).__name__}"
+
+
+_JSON_LEAVES = (str, int, float, bool, msgspec.Raw)
 T = TypeVar("T", bound=ExplicitFields)
 
 

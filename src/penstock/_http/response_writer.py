@@ -10,8 +10,8 @@ disconnect is reported by the channel or by ASGI's `http.disconnect`. The task c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -66,10 +66,11 @@ class CancellableTask:
 class DisconnectWatch(CancellableTask):
     """Cancels the current task when the client disconnects or stops reading. Call `close` at the end."""
 
-    __slots__ = ("_channel", "_waiter")
+    __slots__ = ("_channel", "_waiter", "on_leave")
 
     def __init__(self, receive: Receive, channel: ResponseChannel | None = None) -> None:
         super().__init__()
+        self.on_leave: Callable[[], None] | None = None  # called instead of a cancellation: the task goes on
         self._channel = channel
         self._waiter: asyncio.Task[None] | None = None
         if channel is not None:
@@ -83,7 +84,14 @@ class DisconnectWatch(CancellableTask):
         self._on_disconnect()
 
     def _on_disconnect(self) -> None:
-        self.cancel("the client has gone")
+        self.leave("the client has gone")
+
+    def leave(self, reason: str) -> None:
+        """The client gets nothing more: cancels the task, unless the task goes on without it."""
+        if self.on_leave is not None:
+            self.on_leave()
+        else:
+            self.cancel(reason)
 
     def ignore_disconnect(self) -> None:
         """Only the end of the response is left to send. Servers report that end as a disconnect."""
@@ -91,7 +99,7 @@ class DisconnectWatch(CancellableTask):
 
     def close(self) -> None:
         """Stops watching."""
-        self._finished = True
+        self._finished, self.on_leave = True, None
         if self._channel is not None:
             self._channel.on_disconnect = None
         if self._waiter is not None:
@@ -99,6 +107,7 @@ class DisconnectWatch(CancellableTask):
             self._waiter = None  # its exception has a traceback that refers to this object
 
 
+NO_CONTENT = 204  # has no body and no length: RFC 9110, section 8.6
 START = "http.response.start"
 BODY = "http.response.body"
 _SSE = b"text/event-stream; charset=utf-8"
@@ -109,6 +118,7 @@ KEEP_ALIVES = {"sse": KEEP_ALIVE, "sse+json": BLANK_LINES, "jsonarray": b"\n", "
 STREAM_HEADERS: Headers = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))
 ERROR_GAP = 0.05  # seconds between two chunks that a client must read separately: fetch() joins simultaneous ones
 ERROR_SECONDS = 0.5  # that a client has to read the error of a response that is aborted
+_TIMEOUT_STEPS = 5
 _TIMER_SLACK = 0.002  # seconds by which a timer may fire too early
 
 
@@ -159,7 +169,7 @@ class ResponseWriter:
         """Sends a complete response."""
         self.started = True
         self.body_size = len(body)
-        fields = [*headers, (b"content-length", b"%d" % len(body))]
+        fields = [*headers, (b"content-length", b"%d" % len(body))] if status != NO_CONTENT else [*headers]
         encode_response_headers(fields)
         await self.send({"type": START, "status": status, "headers": fields})
         self._watch.ignore_disconnect()
@@ -246,7 +256,7 @@ class ResponseWriter:
             if self._stuck_seconds >= self._stuck_limit:
                 self.stop_keep_alives()
                 self._keep_alive_task.cancel()
-                self._watch.cancel("the client has stopped reading")
+                self._watch.leave("the client has stopped reading")
             return
         self._keep_alive_task = self._loop.create_task(self._send_keep_alive())
         self._keep_alive_task.add_done_callback(self._on_keep_alive_sent)
@@ -264,13 +274,15 @@ class ResponseWriter:
 
 
 class EventStream(msgspec.Struct, frozen=True):
-    """A response of server-sent events that is not a turn: a stored stream, or one that runs in the background."""
+    """A response of server-sent events that is not a turn: a stored stream, or one that is followed."""
 
     chunks: AsyncIterator[bytes]
+    framing: str = "sse"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
     async def send_to(self, writer: ResponseWriter, headers: Headers) -> None:
         """Sends all chunks."""
-        writer.prepare_stream("sse", headers)
+        writer.prepare_stream(self.framing, (*self.headers, *headers))
         try:
             await writer.start()
             async for chunk in self.chunks:
@@ -282,6 +294,28 @@ class EventStream(msgspec.Struct, frozen=True):
             writer.stop_keep_alives()
 
 
+@asynccontextmanager
+async def write_timeout(seconds: float) -> AsyncGenerator[None]:
+    """A timeout for what a client must read. Time in which the event loop itself was blocked does not count."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def count_down(left: int) -> None:
+        nonlocal timer
+        if left:
+            timer = loop.call_later(seconds / _TIMEOUT_STEPS, count_down, left - 1)
+        else:
+            timeout.reschedule(loop.time())
+
+    async with asyncio.timeout(None) as timeout:
+        count_down(_TIMEOUT_STEPS)
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
 async def end_with_error(writer: ResponseWriter, status: int, body: bytes, headers: Headers) -> int:
     """Aborts a response:
 
@@ -289,7 +323,7 @@ async def end_with_error(writer: ResponseWriter, status: int, body: bytes, heade
     `ERROR_SECONDS` if the client does not read.
     """
     with suppress(TimeoutError, OSError):
-        async with asyncio.timeout(ERROR_SECONDS):
+        async with write_timeout(ERROR_SECONDS):
             if writer.started:
                 await writer.end(b"event: error\ndata: %b\n\n" % body)
             else:

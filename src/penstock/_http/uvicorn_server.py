@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from penstock._http.server_tls import ServerCertificate
+
 try:
     import uvicorn
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -154,17 +156,28 @@ class GatewayServer(uvicorn.Server):
         self._on_ready = on_ready
         self._drain = drain
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.second_signal_forces: bool = True  # a worker has a parent that tells it to
+        self.certificate: ServerCertificate | None = None  # of a server with TLS
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal starts the shutdown; a second one, of either kind, forces it."""
         again = self.should_exit
+        if again and not self.second_signal_forces:
+            return
         super().handle_exit(sig, frame)
         if again:
-            self.force_exit = True
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._call_app, "end_answers")
+            self.stop_now()
+
+    def stop_now(self) -> None:
+        """Stop without waiting for answers: they end with an error."""
+        self.should_exit = self.force_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._call_app, "end_answers")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.certificate is not None:
+            self.config.ssl = self.certificate.context
+            self.certificate.watch()
         await super().startup(sockets)
         # Modules loaded so far stay: the collector need not scan them, and runs less often for a turn's garbage.
         gc.collect()
@@ -187,6 +200,8 @@ class GatewayServer(uvicorn.Server):
         self.lifespan.shutdown = close_app_last
         await super().shutdown(sockets)
         timer.cancel()
+        if self.certificate is not None:
+            self.certificate.close()
         if self.force_exit:  # uvicorn does not close the application then
             await self._wait_for_tasks(FORCED_EXIT_SECONDS)
             with suppress(TimeoutError):
@@ -264,10 +279,16 @@ def listen(
     websocket: Any = "auto",
     *,
     direct_send: bool = True,
+    bound: socket.socket | None = None,
+    certificate: ServerCertificate | None = None,
 ) -> None:
-    """Serves an application until a signal ends it. Calls `on_ready` with the port when clients can connect."""
-    config = uvicorn_config(app, serve, websocket, direct_send=direct_send)
-    GatewayServer(config, on_ready, serve.drain).run(sockets=[bind_socket(serve.host, serve.port)])
+    """Serves an application until a signal ends it. Calls `on_ready` with the port when clients can connect.
+
+    `bound`: a socket to listen on, instead of a new one. `certificate`: connections use TLS.
+    """
+    server = GatewayServer(uvicorn_config(app, serve, websocket, direct_send=direct_send), on_ready, serve.drain)
+    server.certificate = certificate
+    server.run(sockets=[bound or bind_socket(serve.host, serve.port)])
 
 
 def bind_socket(host: str, port: int) -> socket.socket:

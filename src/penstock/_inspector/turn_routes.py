@@ -7,6 +7,7 @@ the gateway stops.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from penstock._inspector.file_inspector import FileRoutes, WorkerSlots
     from penstock._inspector.live_capture import LiveCaptures, TurnCapture, TurnListener
     from penstock._inspector.schemas import TurnRow
+    from penstock._store.journal import JournalEntry
 
 T = TypeVar("T")
 LIST_INTERVAL = 0.25  # seconds between two updates of the list
+JOURNAL_INTERVAL = 1.0  # seconds between two looks for turns of other workers
 TURN_INTERVAL = 0.05  # seconds between two updates of a turn
 MAX_INLINE_BYTES = 256 * 1024  # traced in the event loop: faster than starting a thread
 
@@ -127,6 +130,7 @@ class TurnFollower:
 
 DEFAULT_ROWS = 200
 MAX_ROWS = 1_000
+log = logging.getLogger("penstock.inspector")
 MAX_LISTENERS = 32  # at once
 DAY = 86_400.0
 
@@ -147,7 +151,11 @@ class TurnRoutes:
         if rows is None:
             return None
         self._services.journal.flush()
-        return query(JournalHistory(rows))
+        try:
+            return query(JournalHistory(rows))
+        except OSError as error:
+            log.warning("the journal cannot be read: %s", error)
+            raise make_refusal(503, "server", "the journal cannot be read just now", retry_after=1.0) from None
 
     def _respond(self, value: Any) -> ApiResponse:
         return ApiResponse(encode_redacted(value, self.secrets()))
@@ -166,7 +174,34 @@ class TurnRoutes:
             self._captures.remove_listener(listener)
             raise
         rows = {row.id: row for row in past} | {row.id: row for row in self._captures.running_rows(tenant)}
-        return EventStream(stream_turns(self._captures, listener, rows.values(), self.secrets))
+        stream = stream_turns(self._captures, listener, rows.values(), self.secrets)
+        if self._services.metrics.shared is not None:
+            stream = self._with_other_workers(stream, listener, tenant)
+        return EventStream(stream)
+
+    async def _with_other_workers(
+        self, stream: AsyncIterator[bytes], listener: TurnListener, tenant: str | None
+    ) -> AsyncIterator[bytes]:
+        """Adds the finished turns of other workers, which are in the journal only."""
+        task = asyncio.create_task(self._follow_journal(listener, tenant))
+        try:
+            async for event in stream:
+                yield event
+        finally:
+            task.cancel()
+
+    async def _follow_journal(self, listener: TurnListener, tenant: str | None) -> None:
+        def newest() -> list[tuple[int, JournalEntry]]:
+            return self._query(lambda history: history.page(limit=DEFAULT_ROWS, tenant=tenant)) or []
+
+        page = await self._work.run(newest)
+        while True:
+            last = page[0][0] if page else 0
+            await asyncio.sleep(JOURNAL_INTERVAL)
+            page = await self._work.run(newest)
+            for row in reversed([row for number, row in page if number > last]):
+                if row.request_id not in self._captures.captures:
+                    listener.on_turn(row.request_id, row.tenant, row)
 
     async def turns(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/turns`: a page of finished turns."""

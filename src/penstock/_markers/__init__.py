@@ -30,7 +30,9 @@ CARRIED_FEATURES: Mapping[str, str] = tomllib.loads(_CARRIED)  # feature → how
 MARK_START: Final = "<ps:"  # the start of every mark in a text
 FAILED_MARK: Final = "<ps:tool-failed/>"
 REFUSAL_MARK: Final = "<ps:refused/>"
+PLAIN_MARK: Final = "<ps:text/>"  # before a text that itself begins with a mark: it is text and nothing else
 NO_RESULT_MARK: Final = "<ps:no-result/>"
+PROTECTED_MARKS: Final = (FAILED_MARK, REFUSAL_MARK, PLAIN_MARK)
 EMPTY_MARK: Final = "<ps:empty/>"
 RESULT_FILE_MARK: Final = '<ps:tool-file n="{}"/>'
 ASSISTANT_FILE_MARK: Final = '<ps:made-file at="{}"/>'
@@ -45,6 +47,11 @@ RAW_INPUT_KEY = "ps:json"  # the text of an input that is not an object
 _FREE = "The whole input, as free text."
 _GRAMMAR = "The whole input, as free text that follows this {} grammar:\n{}"
 _HEAD, _MIDDLE = _GRAMMAR.split("{}")[:2]
+
+
+def protect_text(text: str) -> str:
+    """Returns the text so that no reader takes its first words for a mark. `extract_markers` restores it."""
+    return PLAIN_MARK + text if text.startswith(PROTECTED_MARKS) else text
 
 
 def is_countable(part: rq.AnyPart) -> bool:
@@ -148,19 +155,24 @@ def split_system_parts(parts: list[rq.AnyPart], seal: Extra) -> list[tuple[rq.Ro
 # ── restoring what marks stand for, after a request was read ──────────────────────────────
 
 
-def extract_markers(messages: list[rq.Message]) -> list[rq.Message]:
-    """Returns the messages with everything that a mark stands for restored; the same list if there is no mark."""
+def extract_markers(messages: list[rq.Message], *, failed: bool = True, refusals: bool = True) -> list[rq.Message]:
+    """Returns the messages with everything that a mark stands for restored; the same list if there is no mark.
+
+    `failed`, `refusals`: whether these marks count. They do not where the protocol has a field, because there its
+    writer never writes them, so they can only be the words of a tool or of a model.
+    """
+    extractor = _Extractor(failed=failed, refusals=refusals)
     text, result, size = rq.Text, rq.Result, len(MARK_START)  # local names: every part of every request passes here
     for message in messages:
         for part in message.parts:
             if type(part) is text:
                 if part.text[:size] == MARK_START:
-                    return _Extractor().extract(messages)
+                    return extractor.extract(messages)
             elif type(part) is result:
                 first = part.content[0] if part.content else None
                 has_mark = type(first) is text and first.text[:size] == MARK_START
                 if has_mark or part.call.startswith(PROVIDER_CALL_PREFIXES):
-                    return _Extractor().extract(messages)
+                    return extractor.extract(messages)
     return messages
 
 
@@ -170,7 +182,8 @@ class _Extractor:
     State: whether the next assistant message continues the last turn; the last turn that got its files back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, failed: bool, refusals: bool) -> None:
+        self._failed, self._refusals = failed, refusals
         self._messages: list[rq.Message] = []
         self._continues = False
         self._turn_with_files: rq.Message | None = None
@@ -187,13 +200,7 @@ class _Extractor:
         return self._messages
 
     def _add_turn(self, message: rq.Message) -> None:
-        mark = f"{REFUSAL_MARK}\n"
-        parts: list[rq.AnyPart] = [
-            replace(part, text=part.text.removeprefix(mark), refusal=True)
-            if type(part) is rq.Text and part.text.startswith(mark)
-            else part
-            for part in message.parts
-        ]
+        parts = [_restore_refusal(part, refusals=self._refusals) for part in message.parts]
         if self._continues:
             self._messages[-1].parts += parts
         else:
@@ -202,7 +209,9 @@ class _Extractor:
 
     def _add_results(self, message: rq.Message) -> None:
         """Moves a provider's results into the turn that holds their calls; all others stay."""
-        results = [_restore_failed(part) if type(part) is rq.Result else part for part in message.parts]
+        results = [
+            _restore_failed(part, failed=self._failed) if type(part) is rq.Result else part for part in message.parts
+        ]
         moved = [part for part in results if _is_provider_result(part) and type(part) is rq.Result]
         turn = self._last_turn()
         if turn is None or not moved:
@@ -296,10 +305,21 @@ def _numbered_files(message: rq.Message, mark_format: str) -> list[tuple[int, rq
     return found
 
 
-def _restore_failed(result: rq.Result) -> rq.Result:
+def _restore_refusal(part: rq.AnyPart, *, refusals: bool) -> rq.AnyPart:
+    mark = f"{REFUSAL_MARK}\n"
+    if not refusals or type(part) is not rq.Text or not part.text.startswith(MARK_START):
+        return part
+    if part.text.startswith(PLAIN_MARK):
+        return replace(part, text=part.text[len(PLAIN_MARK) :])
+    return replace(part, text=part.text[len(mark) :], refusal=True) if part.text.startswith(mark) else part
+
+
+def _restore_failed(result: rq.Result, *, failed: bool) -> rq.Result:
     first = result.content[0] if result.content else None
-    if type(first) is not rq.Text or not first.text.startswith(FAILED_MARK):
+    if not failed or type(first) is not rq.Text or not first.text.startswith((FAILED_MARK, PLAIN_MARK)):
         return result
+    if first.text.startswith(PLAIN_MARK):
+        return replace(result, content=[replace(first, text=first.text[len(PLAIN_MARK) :]), *result.content[1:]])
     text = first.text[len(FAILED_MARK) :].removeprefix("\n")
     content = [replace(first, text=text), *result.content[1:]] if text else result.content[1:]
     return replace(result, content=content, failed=True)

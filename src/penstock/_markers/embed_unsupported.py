@@ -37,7 +37,7 @@ def embed_markers(messages: list[rq.Message], support: NativeSupport, carry: Rep
 def _is_turn_supported(message: rq.Message, support: NativeSupport) -> bool:
     for part in message.parts:
         if type(part) is rq.Text:
-            if part.refusal and not support.refusals:
+            if not support.refusals and (part.refusal or part.text.startswith(marks.PROTECTED_MARKS)):
                 return False
         elif type(part) is rq.Call:
             if part.by == "provider" and _is_foreign_run(part, support.protocol):
@@ -62,9 +62,17 @@ def _is_foreign_run(part: rq.Call | rq.Result, protocol: str) -> bool:
 
 def _are_results_supported(message: rq.Message, support: NativeSupport) -> bool:
     for part in message.parts:  # a loop: a generator costs more than most messages hold
-        if type(part) is rq.Result and (_needs_failed_mark(part, support) or _must_move_files(part, support)):
+        if type(part) is rq.Result and (
+            _needs_failed_mark(part, support) or _must_move_files(part, support) or _looks_marked(part, support)
+        ):
             return False
     return True
+
+
+def _looks_marked(result: rq.Result, support: NativeSupport) -> bool:
+    """True if a reader of the protocol would take the tool's own words for a mark."""
+    first = result.content[0] if result.content else None
+    return not support.failed and type(first) is rq.Text and first.text.startswith(marks.PROTECTED_MARKS)
 
 
 def _needs_failed_mark(result: rq.Result, support: NativeSupport) -> bool:
@@ -133,6 +141,9 @@ class _Embedder:
         if _needs_failed_mark(part, self._support):
             self._carry("failed")
             return replace(part, content=_prepend_mark(content, marks.FAILED_MARK), failed=False)
+        first = content[0] if content else None
+        if _looks_marked(part, self._support) and type(first) is rq.Text:
+            content = [replace(first, text=marks.protect_text(first.text)), *content[1:]]
         return part if content is part.content else replace(part, content=content)
 
     def _move_result_file(self, part: rq.ResultPart) -> rq.ResultPart:
@@ -155,6 +166,8 @@ class _Embedder:
             elif type(part) is rq.Text and part.refusal and not self._support.refusals:
                 self._carry("refusal")
                 parts.append(replace(part, text=f"{marks.REFUSAL_MARK}\n{part.text}", refusal=False))
+            elif type(part) is rq.Text and not self._support.refusals:
+                parts.append(_protect(part))
             else:
                 parts.append(part)
         message = replace(message, parts=parts)
@@ -170,6 +183,11 @@ class _Embedder:
                 self._lose("encrypted")
             return messages
         return [message] if parts or not self._assistant_files else []
+
+
+def _protect(part: rq.Text) -> rq.Text:
+    text = marks.protect_text(part.text)
+    return part if text is part.text else replace(part, text=text)
 
 
 def _prepend_mark(content: Sequence[rq.ResultPart], mark: str) -> list[rq.ResultPart]:

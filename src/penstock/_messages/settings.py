@@ -6,11 +6,11 @@ target's protocol requires one, half of the model's maximum is sent, with a diag
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
+from penstock._lazy_patterns import lazy_pattern
 from penstock._providers.models import default_limit
 from penstock._request_writer import MIN_ANSWER_TOKENS, budget_for_effort, budget_within_limit, effort_for_budget
 
@@ -147,8 +147,8 @@ def changed_meaning(rows: Iterable[Diagnostic], requested: rq.Settings) -> tuple
     return (*names, "format") if loses_format else names
 
 
-_WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_CAMEL_CASE = re.compile(r"[a-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+")
+_WORD_BOUNDARY = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL_CASE = lazy_pattern(r"[a-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+")
 # Objects whose keys are chosen by the caller.
 _CALLER_NAMED = frozenset({"metadata", "schema", "input_schema", "parameters", "logit_bias", "headers"})
 

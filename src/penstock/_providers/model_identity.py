@@ -5,7 +5,6 @@ Only the spelling of ids is handled here; `models` has the capabilities. Makers 
 
 from __future__ import annotations
 
-import re
 import tomllib
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
@@ -13,20 +12,21 @@ from functools import cache, lru_cache
 import msgspec
 
 from penstock._diagnostics import read_package_text
+from penstock._lazy_patterns import lazy_pattern
 from penstock._providers.registry import providers
 
-_WRAPPED = re.compile(r"(?:.*/)?accounts/([^/]+)/models/(.+)|@(cf|hf)/(.+)")  # Fireworks; Cloudflare
-_PATHS = re.compile(r"(?:^|.*/)(?:publishers/([^/]+)/)?models/([^/]+)$")
-_DOTTED = re.compile(r"(?:(?:us|eu|apac|ap|jp|au|ca|sa|global|us-gov)\.)?([a-z0-9]+)\.(.+)")  # Bedrock
-_REVISION = re.compile(r"(?:-(v\d+))?:\d+(?::[0-9a-z]+)?$")  # Bedrock's: -v2:0, -v1:0:200k
+_WRAPPED = lazy_pattern(r"(?:.*/)?accounts/([^/]+)/models/(.+)|@(cf|hf)/(.+)")  # Fireworks; Cloudflare
+_PATHS = lazy_pattern(r"(?:^|.*/)(?:publishers/([^/]+)/)?models/([^/]+)$")
+_DOTTED = lazy_pattern(r"(?:(?:us|eu|apac|ap|jp|au|ca|sa|global|us-gov)\.)?([a-z0-9]+)\.(.+)")  # Bedrock
+_REVISION = lazy_pattern(r"(?:-(v\d+))?:\d+(?::[0-9a-z]+)?$")  # Bedrock's: -v2:0, -v1:0:200k
 # The version at the end of a name, the most telling first.
-_VERSION = re.compile(
+_VERSION = lazy_pattern(
     r"[-@_](?P<version>"
     r"(?:preview-|exp-)?20\d\d-?[01]\d-?[0-3]\d|(?:preview|exp)-\d\d-\d\d(?:\d\d)?|\d\d-20\d\d"  # days, months
     r"|2[3-9][01]\d|[01]\d[0-3]\d|00\d|latest|preview|exp|default|v\d+(?:\.\d+)?"  # 2411, 0613, 002, words
     r")$"
 )
-_DIGITS = re.compile(r"(?<=\d)\.(?=\d)")
+_DIGITS = lazy_pattern(r"(?<=\d)\.(?=\d)")
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock._providers.registry import Provider
 
 OutputWay: TypeAlias = Literal["schema", "tool", "json", "prompt"]
-Dialect: TypeAlias = Literal["openai", "anthropic", "any"]
+Dialect: TypeAlias = Literal["openai", "azure", "xai", "cerebras", "anthropic", "cohere", "any"]
 
 
 class OutputFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,6 +30,7 @@ class OutputFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     way: OutputWay
     dialect: Dialect = "any"
     with_tools: bool = True
+    strict_only: bool = False
     providers: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
     models: tuple[str, ...] = ()

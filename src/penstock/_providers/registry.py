@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from types import MappingProxyType
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from penstock._diagnostics import read_package_text
+from penstock._lazy_patterns import lazy_pattern
 from penstock._protocols import DEFAULT
-from penstock.errors import InputError
+from penstock.errors import InputError, closest_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ Object: TypeAlias = dict[str, Any]
 COMPATIBLE = "openai-compatible"  # the row that a custom provider is like
 STORED = "stored key: "  # before a provider's name: where an environment has the key that `penstock setup` stored
 _COMPARED = 64  # characters that are compared with the names of providers
-_FIELD = re.compile(r"\{([a-z_]+)\}")
+_FIELD = lazy_pattern(r"\{([a-z_]+)\}")
 _TRANSIENT = (408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529)
 
 
@@ -126,6 +126,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     names: tuple[str, ...] = ()  # its other names
     models: dict[str, ConfiguredModel] = {}  # facts of models that the configuration gives
     keys_url: str = ""  # the page where keys are created
+    telemetry_name: str = ""  # its name in OpenTelemetry's conventions, if it is another
     open_models: bool = False  # its list of models needs no key, so it does not check one
 
     def __hash__(self) -> int:
@@ -208,8 +209,8 @@ def find_provider(name: str) -> Provider | None:
 
 def _suggest_provider(name: str) -> str:
     """Returns a hint for a name that no provider has: the closest one, or where all are listed."""
-    near = get_close_matches(name[:_COMPARED].lower(), [*providers(), *_other_names()], 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = closest_name(name[:_COMPARED].lower(), [*providers(), *_other_names()])
+    hint = f"did you mean {near!r}? " if near else ""
     return f"{hint}`penstock providers` lists the {len(providers())} known ones; for any other give its URL"
 
 

@@ -5,21 +5,24 @@ The caller passes the settings that fill the templates: by name, and the environ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import msgspec
 
+from penstock._lazy_patterns import lazy_pattern
 from penstock._providers.registry import Endpoint, Provider, Setting
 from penstock.errors import InputError
 
+if TYPE_CHECKING:
+    import re
+
 _NO_SETTING = Setting()
-_FIELD = re.compile(r"\{(\+?)([a-z_]+)\}")
+_FIELD = lazy_pattern(r"\{(\+?)([a-z_]+)\}")
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~@")
 _PATH_SAFE = _SAFE | frozenset(b"/:")
-_HOST = re.compile(r"[A-Za-z0-9._-]*")
-_SLASHES = re.compile(r"[/\\]")
+_HOST = lazy_pattern(r"[A-Za-z0-9._-]*")
+_SLASHES = lazy_pattern(r"[/\\]")
 _MAX_DEPTH = 4  # settings that follow from settings
 
 

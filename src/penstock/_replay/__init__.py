@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock import events as ev
-from penstock._replay import agent
+from penstock._replay import agent, vectors
 from penstock._replay.scripts import describe_scripts, play, play_parts, scripts
 from penstock._replay.wire_encoding import encode_events
 from penstock.errors import InputError
@@ -27,6 +27,7 @@ __all__ = [
     "NATURAL",
     "Pace",
     "answer",
+    "check_model",
     "describe_scripts",
     "find_script",
     "iterate_wire_cases",
@@ -49,6 +50,12 @@ def find_script(model: str) -> str:
     if not model:
         return _DEFAULT
     raise InputError(f"no packaged model {model!r}; there are: {', '.join(PREFIX + one for one in describe_scripts())}")
+
+
+def check_model(model: str) -> None:
+    """Raises if there is no packaged model of this name."""
+    if model.removeprefix(PREFIX) not in (vectors.EMBED, vectors.RANK):
+        find_script(model)
 
 
 def answer(request: Request, *, id: str = "replay", created: int = 0, prompt_tokens: int = 0) -> list[AnyEvent]:

@@ -114,7 +114,7 @@ class ProviderEncoder(ABC):
     @classmethod
     def encode_body(cls, events: Sequence[ev.AnyEvent]) -> bytes:
         """Encodes the events as one body."""
-        turn = fold(events)[0]
+        turn = fold(events)
         return msgspec.json.encode(cls.error(turn.fault) if turn.fault else cls.body(turn))
 
     @classmethod

@@ -1,6 +1,7 @@
-"""The journal's table: one row for each turn in SQLite, limited in age and size, and sums over the rows.
+"""The journal's table: one row for each turn, limited in age and size, and sums over the rows.
 
-A `SqliteWriter` writes the rows; queries see the rows that are written.
+`JournalRows` is the interface: a queue of rows, and queries, which see the rows that are written. `JournalStore` keeps
+them in SQLite, in a file or in memory; `PostgresJournal` (`postgres_stores`) in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import msgspec
 from msgspec.structs import astuple
 
+from penstock._store.migrations import migrate_sqlite
 from penstock._store.sqlite import count_used_bytes
-from penstock._store.sqlite_writer import MAX_WAITING_JOBS, SqliteWriter, ensure_table
+from penstock._store.sqlite_writer import MAX_WAITING_JOBS, SqliteWriter
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from penstock._store.sqlite_writer import WriteJob
 
 TRIM_INTERVAL = 256  # rows between two checks of the bounds
 # Rows in a statement. SQLite releases the GIL for each statement, and taking it again is the expensive part.
@@ -69,12 +69,14 @@ class TurnFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JournalEntry(TurnFacts, frozen=True, kw_only=True, omit_defaults=True):
-    """One row of the journal. `bytes_in` and `bytes_out`: the client's request body, and what was sent to the client.
+    """One row of the journal. A new column needs a `Migration`. `bytes_in` and `bytes_out`: the client's request
+    body, and what was sent to the client.
 
     Requests that are not turns (embeddings, counts, refused callers) have a row too: see `operation`.
     """
 
     tenant: str = ""
+    team: str = ""  # of the key
     tries: int = 0
     decisions: str = ""  # one in a line
     status: TurnStatus = "finish"
@@ -91,22 +93,19 @@ class JournalEntry(TurnFacts, frozen=True, kw_only=True, omit_defaults=True):
     bytes_out: int = 0
 
 
-_TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL"}
 FIELDS = JournalEntry.__struct_fields__
-COLUMNS = ", ".join(FIELDS)
-_CREATE = (
-    "CREATE TABLE IF NOT EXISTS turns (id INTEGER PRIMARY KEY, time REAL NOT NULL, {columns});"
-    "CREATE INDEX IF NOT EXISTS turns_time ON turns (time);"
-    "CREATE INDEX IF NOT EXISTS turns_key ON turns (key, time)"
-)
+COLUMNS = ", ".join(f'"{name}"' if name == "user" else name for name in FIELDS)  # a reserved word in PostgreSQL
 _MARKS = f"({', '.join('?' * len(FIELDS))})"
 _INSERT = {
     many: f"INSERT INTO turns ({COLUMNS}) VALUES {', '.join([_MARKS] * many)}"  # noqa: S608 — our own names
     for many in BATCH_SIZES
 }
-JOURNAL_GROUPS = "key provider model client route protocol engine status fault asked tenant operation".split()
+JOURNAL_GROUPS = "key provider model client route protocol engine status fault asked tenant team operation".split()
+ESTIMATE_COLUMNS = ("estimate", "low", "high", "factor", "method", "uncertain")
+_ESTIMATES = ", ".join(f"{name} = ?" for name in ESTIMATE_COLUMNS)
+_SET_ESTIMATE = f"UPDATE turns SET {_ESTIMATES} WHERE time = ? AND request_id = ?"  # noqa: S608 — our own names
 CleanEntry: TypeAlias = Callable[[JournalEntry], JournalEntry]
-_Row: TypeAlias = tuple[object, ...]
+JournalRow: TypeAlias = tuple[object, ...]
 
 
 class UsageSum(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -132,42 +131,32 @@ class UsageSum(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.input + self.output
 
 
-_SUMS = """sum(coalesce(times, 1)), sum(status = 'fault'), sum(status = 'cancelled'),
-    sum((status = 'refused') * coalesce(times, 1)),
-    coalesce(sum(input), 0), coalesce(sum(output), 0), coalesce(sum(cached), 0), coalesce(sum(reasoning), 0),
-    coalesce(sum(cost), 0.0), sum(cost IS NULL AND (input IS NOT NULL OR output IS NOT NULL)), avg(ttft), avg(duration)
+# Both databases run the same queries. Sums of PostgreSQL are of another type unless they are cast.
+_SUMS = """CAST(sum(coalesce(times, 1)) AS BIGINT), count(*) FILTER (WHERE status = 'fault'),
+    count(*) FILTER (WHERE status = 'cancelled'),
+    CAST(sum(coalesce(times, 1)) FILTER (WHERE status = 'refused') AS BIGINT),
+    CAST(sum(input) AS BIGINT), CAST(sum(output) AS BIGINT), CAST(sum(cached) AS BIGINT),
+    CAST(sum(reasoning) AS BIGINT),
+    coalesce(sum(cost), 0.0), count(*) FILTER (WHERE cost IS NULL AND (input IS NOT NULL OR output IS NOT NULL)),
+    avg(ttft), avg(duration)
     FROM turns WHERE time >= ? AND time < ?"""
 _FOREVER = 1e12
 
 
-class JournalStore:
-    """The table, in a file or in memory. `age` in seconds, `size` in bytes. `read_only`: nothing is deleted.
+class JournalRows:
+    """A queue of rows before a table, and queries. `location` names the database in messages.
 
     `lost` counts the rows that were not written.
     """
 
-    def __init__(
-        self, path: Path, clock: Callable[[], float], *, age: float = 0, size: int = 0, read_only: bool = False
-    ) -> None:
-        self.path = path
+    slice_number = "CAST(time / ? AS INTEGER)"  # SQLite cuts
+
+    def __init__(self, location: str) -> None:
+        self.location = location
         self.lost: int = 0
-        self._writer = SqliteWriter(path, create=not read_only)
-        self.submit: Callable[[WriteJob], bool] = self._writer.submit
-        self._clock, self._age, self._size = clock, age, size
-        self._added = 0
-        max_values = self._writer.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # 999 before SQLite 3.32
-        self._batch_sizes = [many for many in BATCH_SIZES if many * len(FIELDS) <= max_values]
-        try:
-            self._create_table(create=not read_only)
-        except BaseException:
-            self._writer.close()
-            raise
-        if not read_only:
-            self._writer.submit(self._trim)
         self._entries: deque[tuple[JournalEntry, CleanEntry | None]] = deque()  # not converted yet
-        self._uncommitted: list[_Row] = []
+        self._uncommitted: list[JournalRow] = []
         self._scheduled = False  # the writer has a job that writes the entries
-        self._writer.on_failure = self._unschedule
 
     def add(self, row: JournalEntry, clean: CleanEntry | None = None) -> bool:
         """Writes a row soon. The writer's thread calls `clean` before. False: there is no room for it."""
@@ -182,16 +171,17 @@ class JournalStore:
         return len(self._entries) + len(self._uncommitted)
 
     def flush(self) -> None:
+        """Waits until the rows so far are written, or cannot be."""
         self._schedule()
-        self._writer.flush()
+        self._wait_for_writer()
 
     def close(self) -> None:
         """Writes the rows that wait. Rows that cannot be written are logged and counted as lost."""
         self._schedule()
-        self._writer.close()
+        self._close_writer()
         self._scheduled = False
         if self.waiting:
-            log.error("%s: %d rows were not written and are lost", self.path, self.waiting)
+            log.error("%s: %d rows were not written and are lost", self.location, self.waiting)
             self.lost += self.waiting
             self._entries.clear()
             self._uncommitted.clear()
@@ -199,25 +189,59 @@ class JournalStore:
     def _schedule(self) -> bool:
         if self._scheduled or not self.waiting:
             return True
-        self._scheduled = True  # before `submit`: `_write_entries` may reset it before `submit` returns
-        if self._writer.submit(self._write_entries):
+        self._scheduled = True  # before `submit`: the job may reset it before `submit` returns
+        if self._submit_entries():
             return True
         self._scheduled = False  # the writer is closed
         self.lost += len(self._entries)
         self._entries.clear()
         return False
 
-    def _create_table(self, *, create: bool) -> None:
-        columns = _column_types()
-        statements = _CREATE.format(columns=", ".join(f"{name} {columns[name]}" for name in columns if name != "time"))
-        if not ensure_table(self._writer, "turns", statements, columns, create=create):
-            raise InputError(f"{self.path}: there is no journal in this file: it has no table `turns`")
+    def _unschedule(self) -> None:
+        """The job failed: the next row schedules it again."""
+        self._scheduled = False
+
+    def _take_rows(self, many: int) -> list[JournalRow]:
+        """Takes entries from the queue and converts them."""
+        rows: list[JournalRow] = []
+        for _ in range(min(len(self._entries), many)):
+            rows += self._convert(*self._entries.popleft())
+        return rows
+
+    def _convert(self, row: JournalEntry, clean: CleanEntry | None) -> list[JournalRow]:
+        try:
+            return [astuple(row if clean is None else clean(row))]
+        except Exception:  # a bad row must not stop the journal
+            self.lost += 1
+            log.exception("%s: a row could not be cleaned, and is not written", self.location)
+            return []
+
+    # ── what a database implements ────────────────────────────────────────────────────────────────
+
+    def _submit_entries(self) -> bool:
+        """Has the writer write all entries soon. False: it is closed."""
+        raise NotImplementedError
+
+    def _wait_for_writer(self) -> None:
+        raise NotImplementedError
+
+    def _close_writer(self) -> None:
+        raise NotImplementedError
+
+    def read(self, query: str, values: JournalRow = ()) -> list[tuple[Any, ...]]:
+        """Returns the rows of a query, whose values are marked by `?`. Not for the event loop."""
+        raise NotImplementedError
+
+    def update(self, query: str, values: JournalRow) -> None:
+        """Runs a statement soon."""
+        raise NotImplementedError
+
+    def add_estimate(self, turn: JournalEntry) -> None:
+        """Adds the estimate to the row of a turn."""
+        values = [getattr(turn, name) for name in ESTIMATE_COLUMNS]
+        self.update(_SET_ESTIMATE, (*values, turn.time, turn.request_id))
 
     # ── queries ───────────────────────────────────────────────────────────────────────────────────
-
-    def read(self, query: str, values: _Row = ()) -> list[tuple[Any, ...]]:
-        """Returns the rows of any query."""
-        return self._writer.read(query, values)
 
     def turns(
         self, *, since: float = 0.0, until: float = _FOREVER, limit: int = 100, before: int | None = None, **same: str
@@ -248,14 +272,54 @@ class JournalStore:
     ) -> list[UsageSum]:
         """Returns sums by time slice; slices without a turn are left out."""
         where, values = _filter(same, without)
-        query = f"SELECT CAST(time / ? AS INTEGER), {_SUMS}{where} GROUP BY 1 ORDER BY 1 LIMIT 10000"
+        query = f"SELECT {self.slice_number}, {_SUMS}{where} GROUP BY 1 ORDER BY 1 LIMIT 10000"
         return [_sum("", float(row[0]) * step, row[1:]) for row in self.read(query, (step, since, until, *values))]
 
-    # ── in the writer's thread ────────────────────────────────────────────────────────────────────
 
-    def _unschedule(self) -> None:
-        """The job failed, for example because another process locked the file: the next row schedules it again."""
-        self._scheduled = False
+class JournalStore(JournalRows):
+    """The table in SQLite. `age` in seconds, `size` in bytes. `read_only`: nothing is deleted."""
+
+    def __init__(
+        self, path: Path, clock: Callable[[], float], *, age: float = 0, size: int = 0, read_only: bool = False
+    ) -> None:
+        super().__init__(str(path))
+        self.path = path
+        self._writer = SqliteWriter(path, create=not read_only)
+        self._clock, self._age, self._size = clock, age, size
+        self._added = 0
+        max_values = self._writer.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # 999 before SQLite 3.32
+        self._batch_sizes = [many for many in BATCH_SIZES if many * len(FIELDS) <= max_values]
+        try:
+            exists = self._writer.change(lambda opened: migrate_sqlite(opened, path, "journal", create=not read_only))
+        except BaseException:
+            self._writer.close()
+            raise
+        if not exists:
+            self._writer.close()
+            raise InputError(f"{path}: there is no journal in this file: it has no table `turns`")
+        if not read_only:
+            self._writer.submit(self._trim)
+        self._writer.on_failure = self._unschedule
+
+    def _submit_entries(self) -> bool:
+        return self._writer.submit(self._write_entries)
+
+    def _wait_for_writer(self) -> None:
+        self._writer.flush()
+
+    def _close_writer(self) -> None:
+        self._writer.close()
+
+    def read(self, query: str, values: JournalRow = ()) -> list[tuple[Any, ...]]:
+        return self._writer.read(query, values)
+
+    def update(self, query: str, values: JournalRow) -> None:
+        def job(database: sqlite3.Connection) -> None:
+            database.execute(query, values)
+
+        self._writer.submit(job)
+
+    # ── in the writer's thread ────────────────────────────────────────────────────────────────────
 
     def _write_entries(self, database: sqlite3.Connection) -> Callable[[], None]:
         """Writes all entries, and again the rows that were not committed."""
@@ -263,21 +327,10 @@ class JournalStore:
         uncommitted, self._uncommitted = self._uncommitted, []
         self._write_rows(database, uncommitted)
         while self._entries:
-            rows: list[_Row] = []
-            for _ in range(min(len(self._entries), TRIM_INTERVAL)):
-                rows += self._convert(*self._entries.popleft())
-            self._write_rows(database, rows)
+            self._write_rows(database, self._take_rows(TRIM_INTERVAL))
         return self._uncommitted.clear
 
-    def _convert(self, row: JournalEntry, clean: CleanEntry | None) -> list[_Row]:
-        try:
-            return [astuple(row if clean is None else clean(row))]
-        except Exception:  # a bad row must not stop the journal
-            self.lost += 1
-            log.exception("%s: a row could not be cleaned, and is not written", self.path)
-            return []
-
-    def _write_rows(self, database: sqlite3.Connection, rows: list[_Row]) -> None:
+    def _write_rows(self, database: sqlite3.Connection, rows: list[JournalRow]) -> None:
         """Writes rows, as many in a statement as possible. Checks the bounds from time to time."""
         self._uncommitted += rows
         start = 0
@@ -290,7 +343,7 @@ class JournalStore:
             self._added = 0
             self._trim(database)
 
-    def _insert(self, database: sqlite3.Connection, rows: list[_Row]) -> None:
+    def _insert(self, database: sqlite3.Connection, rows: list[JournalRow]) -> None:
         """Inserts rows. A value that SQLite does not take costs only its own row."""
         try:
             database.execute(_INSERT[len(rows)], (*chain.from_iterable(rows),))
@@ -312,14 +365,6 @@ class JournalStore:
             oldest = "DELETE FROM turns WHERE id IN (SELECT id FROM turns ORDER BY time LIMIT ?)"
             database.execute(oldest, (max(count // 10, 1),))
         database.execute("PRAGMA incremental_vacuum")
-
-
-def _column_types() -> dict[str, str]:
-    columns: dict[str, str] = {}
-    for field in msgspec.structs.fields(JournalEntry):
-        kinds = {field.type, *getattr(field.type, "__args__", ())}
-        columns[field.name] = next((name for kind, name in _TYPES.items() if kind in kinds), "TEXT")
-    return columns
 
 
 def _filter(same: dict[str, str], without: str = "") -> tuple[str, tuple[str, ...]]:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from penstock._store.journal import COLUMNS, JournalEntry, JournalStore, read_entry
+from penstock._store.journal import COLUMNS, JournalEntry, JournalRows, read_entry
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
 
@@ -20,7 +19,6 @@ UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
 MAX_ROWS = 200_000  # rows that sums are computed from
 _SEARCH_COLUMNS = """client asked model provider engine route protocol upstream key status finish fault fault_message
     request_id operation""".split()
-_ESTIMATE_COLUMNS = ("estimate", "low", "high", "factor", "method", "uncertain")
 _MATCHES = " OR ".join(f"{name} LIKE ? ESCAPE '\\'" for name in _SEARCH_COLUMNS)
 
 
@@ -56,7 +54,7 @@ class JournalEstimate(msgspec.Struct, gc=False):
 class JournalHistory:
     """Queries about finished turns. Some take a second: not for the event loop."""
 
-    def __init__(self, rows: JournalStore) -> None:
+    def __init__(self, rows: JournalRows) -> None:
         self._rows = rows
 
     def page(
@@ -102,14 +100,7 @@ class JournalHistory:
 
     def add_estimate(self, turn: JournalEntry) -> None:
         """Adds the estimate to the row of a turn."""
-
-        def job(database: sqlite3.Connection) -> None:
-            changes = ", ".join(f"{name} = ?" for name in _ESTIMATE_COLUMNS)
-            values = [getattr(turn, name) for name in _ESTIMATE_COLUMNS]
-            query = f"UPDATE turns SET {changes} WHERE time = ? AND request_id = ?"  # noqa: S608 — as above
-            database.execute(query, (*values, turn.time, turn.request_id))
-
-        self._rows.submit(job)
+        self._rows.add_estimate(turn)
 
 
 def _with_tenant(where: str, tenant: str | None) -> tuple[str, Sequence[str]]:

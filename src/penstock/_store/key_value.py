@@ -1,7 +1,8 @@
-"""Key-value tables in SQLite, by tenant, limited by `penstock.stores.Bounds`: reasoning state, stored responses.
+"""Key-value tables, by tenant, limited by `penstock.stores.Bounds`: reasoning state, stored responses.
 
-They work like the store in memory, but survive restarts. A `SqliteWriter` writes the rows; those that wait for it are
-also kept here. To read a row counts as a use of it.
+They work like the store in memory, but survive restarts. `SqliteKeyValueTable` is in SQLite, `PostgresKeyValueTable`
+(`postgres_stores`) in PostgreSQL. A writer writes the rows; those that wait for it are also kept here
+(`BufferedKeyValueTable`). To read a row counts as a use of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import msgspec
 
 from penstock._lenient_fields import Object, get_text
+from penstock._store.migrations import key_value_statements
 from penstock.stores import Bounds, ReasoningStore
 
 if TYPE_CHECKING:
@@ -26,11 +28,6 @@ CHECK_SHARE = 50  # a bound is checked after a fiftieth of it was written: a che
 _BATCH = 200  # keys in a query, and rows that are deleted at once
 _COUNTED_TENANTS = 10_000  # whose writes are counted
 log = logging.getLogger("penstock.store")
-_CREATE = """
-CREATE TABLE IF NOT EXISTS {table} (tenant TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,
-    used REAL NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (tenant, key));
-CREATE INDEX IF NOT EXISTS {table}_used ON {table} (tenant, used, size);
-CREATE INDEX IF NOT EXISTS {table}_age ON {table} (used)"""
 _QUERIES = {
     "get": "SELECT key, value, used FROM {table} WHERE tenant = ? AND used >= ? AND key IN ",
     "count": "SELECT count(*) FROM {table}",
@@ -45,36 +42,21 @@ _QUERIES = {
 }
 
 
-class SqliteKeyValueTable:
-    """One table. `clock` returns seconds since the epoch: rows are older than the process."""
+class BufferedKeyValueTable:
+    """What tables in databases have in common. `clock` returns seconds since the epoch: rows outlive the process."""
 
-    def __init__(
-        self, writer: SqliteWriter, table: str, clock: Callable[[], float], bounds: Bounds | None = None
-    ) -> None:
-        self._writer, self._clock = writer, clock
+    def __init__(self, clock: Callable[[], float], bounds: Bounds | None = None) -> None:
+        self._clock = clock
         self._bounds = bounds or Bounds()
-        self._sql = {name: query.format(table=table) for name, query in _QUERIES.items()}
         self._lock = threading.Lock()
         self._fresh: dict[tuple[str, str], bytes | None] = {}  # not written yet; None: deleted
-        self._since: dict[
-            str | None, tuple[int, int]
-        ] = {}  # rows and bytes written since the last check; None: of all tenants
-        writer.create(_CREATE.format(table=table))
+        # Rows and bytes written since the last check; None: of all tenants.
+        self._since: dict[str | None, tuple[int, int]] = {}
 
     def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
         """Returns the rows with these keys; unknown keys are left out. Reads the file: not for the event loop."""
         found, missing = self._split_keys(tenant, keys)
         return {**found, **self._read_all(tenant, missing)}
-
-    async def aget(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
-        """Does the same for the event loop: a thread reads the file. A file that cannot be read counts as empty."""
-        found, missing = self._split_keys(tenant, keys)
-        if missing:
-            try:
-                found.update(await self._writer.in_thread(lambda: self._read_all(tenant, missing)))
-            except sqlite3.Error as error:
-                log.error("%s: the state of earlier turns cannot be read: %s", self._writer.path, error)  # noqa: TRY400
-        return found
 
     def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
         """Stores rows; rows with the same keys are replaced. A row that is larger than a bound is not stored."""
@@ -86,11 +68,17 @@ class SqliteKeyValueTable:
         """Deletes rows."""
         self._change(tenant, dict.fromkeys(keys))
 
-    def __len__(self) -> int:
-        self._writer.flush()
-        return int(cast("int", self._writer.read(self._sql["count"])[0][0]))
+    # ── what a database implements ────────────────────────────────────────────────────────────────
 
-    # ── reading and writing ───────────────────────────────────────────────────────────────────────
+    def _read_all(self, tenant: str, keys: list[str]) -> dict[str, bytes]:
+        """Returns rows of the database. Not for the event loop."""
+        raise NotImplementedError
+
+    def _submit(self, tenant: str, rows: Mapping[str, bytes | None], now: float) -> bool:
+        """Writes rows soon, then calls `_remove_fresh`. None deletes a row. False: there is no room."""
+        raise NotImplementedError
+
+    # ── rows that are not written yet ─────────────────────────────────────────────────────────────
 
     def _split_keys(self, tenant: str, keys: Iterable[str]) -> tuple[dict[str, bytes], list[str]]:
         """Returns the rows that are not written yet, and the other keys."""
@@ -103,6 +91,55 @@ class SqliteKeyValueTable:
                 elif (value := self._fresh[tenant, key]) is not None:
                     found[key] = value
         return found, missing
+
+    def _change(self, tenant: str, rows: Mapping[str, bytes | None]) -> None:
+        with self._lock:
+            self._fresh.update({(tenant, key): value for key, value in rows.items()})
+        if not self._submit(tenant, rows, self._clock()):
+            self._remove_fresh(tenant, rows)
+
+    def _remove_fresh(self, tenant: str, rows: Mapping[str, bytes | None]) -> None:
+        """The file has these rows now. A newer value with the same key still waits."""
+        with self._lock:
+            for key, value in rows.items():
+                if self._fresh.get((tenant, key), b"") is value:
+                    del self._fresh[tenant, key]
+
+    def _due(self, whose: str | None, rows: int, size: int, most: int) -> bool:
+        """True if so much was written since the last check that a bound may be passed. The first call returns True."""
+        count, held = self._since.get(whose, (self._bounds.rows, most))
+        count, held = count + rows, held + size
+        due = count * CHECK_SHARE >= self._bounds.rows or held * CHECK_SHARE >= most
+        if len(self._since) > _COUNTED_TENANTS:
+            self._since.clear()
+        self._since[whose] = (0, 0) if due else (count, held)
+        return due
+
+
+class SqliteKeyValueTable(BufferedKeyValueTable):
+    """One table in SQLite."""
+
+    def __init__(
+        self, writer: SqliteWriter, table: str, clock: Callable[[], float], bounds: Bounds | None = None
+    ) -> None:
+        super().__init__(clock, bounds)
+        self._writer = writer
+        self._sql = {name: query.format(table=table) for name, query in _QUERIES.items()}
+        writer.create(";".join(key_value_statements(table)))
+
+    async def aget(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
+        """Does the same for the event loop: a thread reads the file. A file that cannot be read counts as empty."""
+        found, missing = self._split_keys(tenant, keys)
+        if missing:
+            try:
+                found.update(await self._writer.in_thread(lambda: self._read_all(tenant, missing)))
+            except sqlite3.Error as error:
+                log.error("%s: the state of earlier turns cannot be read: %s", self._writer.path, error)  # noqa: TRY400
+        return found
+
+    def __len__(self) -> int:
+        self._writer.flush()
+        return int(cast("int", self._writer.read(self._sql["count"])[0][0]))
 
     def _read_all(self, tenant: str, keys: list[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
@@ -124,24 +161,12 @@ class SqliteKeyValueTable:
             self._writer.submit(touch)
         return {str(key): bytes(cast("bytes", value)) for key, value, _ in rows}
 
-    def _change(self, tenant: str, rows: Mapping[str, bytes | None]) -> None:
-        now = self._clock()
-        with self._lock:
-            self._fresh.update({(tenant, key): value for key, value in rows.items()})
-
+    def _submit(self, tenant: str, rows: Mapping[str, bytes | None], now: float) -> bool:
         def job(database: sqlite3.Connection) -> Callable[[], None]:
             self._write(database, tenant, rows, now)
             return lambda: self._remove_fresh(tenant, rows)
 
-        if not self._writer.submit(job):
-            self._remove_fresh(tenant, rows)
-
-    def _remove_fresh(self, tenant: str, rows: Mapping[str, bytes | None]) -> None:
-        """The file has these rows now. A newer value with the same key still waits."""
-        with self._lock:
-            for key, value in rows.items():
-                if self._fresh.get((tenant, key), b"") is value:
-                    del self._fresh[tenant, key]
+        return self._writer.submit(job)
 
     # ── in the writer's thread ────────────────────────────────────────────────────────────────────
 
@@ -157,16 +182,6 @@ class SqliteKeyValueTable:
             self._shrink(database, tenant, self._bounds.size, self._bounds.rows)
         if self._due(None, len(rows), size, self._bounds.total):
             self._shrink_all(database)
-
-    def _due(self, whose: str | None, rows: int, size: int, most: int) -> bool:
-        """True if so much was written since the last check that a bound may be passed. The first call returns True."""
-        count, held = self._since.get(whose, (self._bounds.rows, most))
-        count, held = count + rows, held + size
-        due = count * CHECK_SHARE >= self._bounds.rows or held * CHECK_SHARE >= most
-        if len(self._since) > _COUNTED_TENANTS:
-            self._since.clear()
-        self._since[whose] = (0, 0) if due else (count, held)
-        return due
 
     def _shrink_all(self, database: sqlite3.Connection) -> None:
         """Deletes rows of the tenants that are idle longest, until the total size is within its bound."""

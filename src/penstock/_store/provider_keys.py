@@ -183,7 +183,7 @@ class StoredKeyWatcher:
             return
         self._next_check = now + CHECK_INTERVAL
         store = ProviderKeys.of(env)
-        stamp = _stamp(store.path)
+        stamp = file_stamp(store.path)
         if not moved and stamp == self._stamp:
             return
         self._folder_variables, self._stamp = variables, stamp
@@ -222,7 +222,8 @@ class StoredKeyWatcher:
             self.keys.update(fresh)
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
+def file_stamp(path: Path) -> tuple[int, ...]:
+    """Returns values that change with a file; empty if there is none."""
     try:
         found = path.stat()
     except OSError:

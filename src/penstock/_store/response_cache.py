@@ -11,8 +11,9 @@ import struct
 import threading
 import time
 from hashlib import sha256
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
@@ -36,6 +37,8 @@ _STAMP = struct.Struct(">d")  # before each value: when it was stored, in second
 # Fields of a request that do not change the answer.
 _UNUSED_FIELDS = ("stream", "usage", "diagnostics")
 _UNUSED_SETTINGS = ("metadata", "cache_key", "store")
+# How a client has written a request, kept under `_` for its own protocol: empty fields, ids, a text instead of a list.
+_SPELLING = frozenset("also read string head count streamed chat model".split())
 
 
 class MemoryCache:
@@ -52,7 +55,7 @@ class MemoryCache:
         rows: int = DEFAULT_ROWS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._ttl, self._clock = _check_bounds(ttl, size, rows), clock
+        self._ttl, self._clock = check_bounds(ttl, size, rows), clock
         self._store = MemoryStore(clock, Bounds(rows=rows, size=size, total=size, age=ttl))
         self._lock = threading.Lock()
 
@@ -85,7 +88,7 @@ class SqliteCache:
         rows: int = DEFAULT_ROWS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._ttl, self._clock = _check_bounds(ttl, size, rows), clock
+        self._ttl, self._clock = check_bounds(ttl, size, rows), clock
         self._writer = SqliteWriter(Path(path))
         try:
             bounds = Bounds(rows=rows, size=size, total=size, age=ttl)
@@ -119,10 +122,14 @@ class SqliteCache:
         self.close()
 
 
-def _check_bounds(ttl: float, size: int, rows: int) -> float:
+def check_bounds(ttl: float, size: int, rows: int) -> float:
+    """Returns the time to live. Raises if a bound is not a positive number."""
     for name, value in (("ttl", ttl), ("size", size), ("rows", rows)):
-        if not value > 0:
-            raise InputError(f"response cache: {name}: expected more than 0, found {value!r}")
+        number: Any = value
+        kinds = (int, float) if name == "ttl" else (int,)
+        if type(number) not in kinds or not 0 < number < inf:
+            expected = "seconds above 0" if name == "ttl" else "a whole number above 0"
+            raise InputError(f"response cache: {name}: expected {expected}, found {value!r}")
     return ttl
 
 
@@ -159,10 +166,13 @@ def _strip_request(fields: dict[str, Any]) -> None:
         fields.pop(name, None)
     for name in _UNUSED_SETTINGS:
         fields.get("settings", {}).pop(name, None)
+    _strip_spelling(fields)
     for tool in fields.get("tools", ()):
         tool.pop("cache", None)
+        _strip_spelling(tool)
     numbers: dict[str, str] = {}
     for message in fields.get("messages", ()):
+        _strip_spelling(message)
         for part in message.get("parts", ()):
             _strip_part(part, numbers)
 
@@ -170,9 +180,21 @@ def _strip_request(fields: dict[str, Any]) -> None:
 def _strip_part(part: dict[str, Any], numbers: dict[str, str]) -> None:
     part.pop("cache", None)
     part.pop("item", None)
+    _strip_spelling(part)
     ids = {"call": ("id",), "result": ("call",), "ask": ("call", "id")}.get(part["type"], ())
     for name in ids:
         if part.get(name):
             part[name] = numbers.setdefault(part[name], f"#{len(numbers)}")
     for inner in part.get("content", ()) if part["type"] == "result" else ():
         _strip_part(inner, numbers)
+
+
+def _strip_spelling(fields: dict[str, Any]) -> None:
+    """Removes how something was written, so that clients of all protocols have the same key."""
+    extra: dict[str, dict[str, Any]] = fields.pop("extra", None) or {}
+    for protocol, own in extra.items():
+        spelling = cast("dict[str, Any]", own.get("_") or {})
+        rest = {name: spelling[name] for name in spelling if name not in _SPELLING}
+        kept: dict[str, Any] = {**{name: own[name] for name in own if name != "_"}, **({"_": rest} if rest else {})}
+        if kept:
+            fields.setdefault("extra", {})[protocol] = kept

@@ -70,6 +70,11 @@ def connect(path: Path = IN_MEMORY, *, create: bool = True, timeout: float | Non
         time.sleep(_RETRY_DELAY)
 
 
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """Returns a connection that only reads. It can be opened while another connection holds the write lock."""
+    return sqlite3.connect(Path(os.path.realpath(path)).as_uri() + "?mode=ro", uri=True, timeout=LOCK_TIMEOUT)
+
+
 def _create_private(path: str) -> None:
     """Creates the file for its owner only, if it is missing. SQLite gives its other files the same permissions.
 

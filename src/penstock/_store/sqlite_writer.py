@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from penstock._store.sqlite import IN_MEMORY, WAL_SIZE, connect, error_code, is_damaged, open_error, repair_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     WriteJob: TypeAlias = Callable[[sqlite3.Connection], Callable[[], None] | None]
@@ -45,10 +45,11 @@ log = logging.getLogger("penstock.store")
 
 
 class SqliteWriter:
-    """Owns the writing connection of one database."""
+    """Owns the writing connection of one database. `gather`: seconds in which jobs are collected for a commit."""
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
+    def __init__(self, path: Path, *, create: bool = True, gather: float = GATHER_SECONDS) -> None:
         self.path = path
+        self._gather = gather
         self.connection: sqlite3.Connection = connect(path, create=create)
         self.refused: int = 0  # jobs, because too many waited
         self.failed: int = 0  # jobs
@@ -84,7 +85,7 @@ class SqliteWriter:
             self._jobs.append(job)
             self._submitted += 1
             if len(self._jobs) == 1:
-                self._due = time.monotonic() + GATHER_SECONDS
+                self._due = time.monotonic() + self._gather
                 self._condition.notify_all()
         return True
 
@@ -233,35 +234,6 @@ class SqliteWriter:
             log.warning("%s: the WAL could not be emptied: %s", self.path, error)
         finally:
             self.connection.execute("PRAGMA busy_timeout=0")
-
-
-def ensure_table(
-    writer: SqliteWriter, table: str, statements: str, columns: Mapping[str, str], *, create: bool
-) -> bool:
-    """Creates a table and adds the columns that it lacks (name → type). True if the table exists.
-
-    Without `create` a missing table is not created. Writes only if needed. Errors are an `OSError` that names the file.
-    """
-    known = writer.change(lambda database: column_names(database, table))
-    if not known and create:
-        writer.create(statements)
-        known = writer.change(lambda database: column_names(database, table))
-    if known and not columns.keys() <= known:
-        writer.change(lambda database: _add_columns(database, table, columns))
-    return bool(known)
-
-
-def column_names(database: sqlite3.Connection, table: str) -> set[str]:
-    """Returns the columns of a table; empty if there is no such table."""
-    return {str(row[1]) for row in database.execute(f"PRAGMA table_info({table})")}
-
-
-def _add_columns(database: sqlite3.Connection, table: str, columns: Mapping[str, str]) -> None:
-    """Adds the missing columns under the write lock: another process may add them at the same time."""
-    with database:
-        database.execute("BEGIN IMMEDIATE")
-        for name in sorted(columns.keys() - column_names(database, table)):
-            database.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
 
 
 def _inode(name: str) -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from penstock._store.data_folder import data_folder
+from penstock._store.migrations import migrate_sqlite
 from penstock._store.provider_keys import lock_file
 from penstock._store.sqlite import (
     IN_MEMORY,
@@ -27,7 +28,6 @@ from penstock._store.sqlite import (
     LockedDatabaseError,
     connect,
     is_damaged,
-    open_error,
 )
 
 if TYPE_CHECKING:
@@ -48,14 +48,6 @@ SIDECAR_SUFFIXES = ("-wal", "-shm")  # files that SQLite creates beside a databa
 # What goes first. Keys of prompts begin with `p`, others are hexadecimal: a prompt's count cannot be computed again.
 _ORDER = {"counts": "(key >= 'p'), used, rowid", "factors": "used, rowid"}
 log = logging.getLogger("penstock.store")
-_CREATE = """
-CREATE TABLE IF NOT EXISTS counts (tenant TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, used REAL NOT NULL,
-    PRIMARY KEY (tenant, key));
-DROP INDEX IF EXISTS counts_used;
-CREATE INDEX IF NOT EXISTS counts_order ON counts ((key >= 'p'), used);
-CREATE INDEX IF NOT EXISTS counts_tenant_order ON counts (tenant, (key >= 'p'), used);
-CREATE TABLE IF NOT EXISTS factors (tenant TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, used REAL NOT NULL,
-    PRIMARY KEY (tenant, key))"""
 
 
 def default_path() -> Path:
@@ -205,7 +197,7 @@ class TokenStore:
             return
         query = f"SELECT tenant, count(*) FROM {table} GROUP BY tenant"  # noqa: S608 - two tables
         held: dict[str, int] = dict(self._connection.execute(query))
-        for tenant, rows in _split_excess(held, over, max(most // SHARES, 1)).items():
+        for tenant, rows in split_excess(held, over, max(most // SHARES, 1)).items():
             self._delete_oldest(table, "WHERE tenant = ?", tenant, rows)
             over -= rows
         if over > 0:
@@ -281,11 +273,11 @@ class TokenStore:
     def _connect(self) -> sqlite3.Connection:
         connection = connect(self.path, timeout=self._timeout)
         try:
-            connection.executescript(_CREATE)
+            migrate_sqlite(connection, self.path, "tokens", timeout=self._timeout)
             connection.execute(f"PRAGMA busy_timeout={round(self._timeout * 1000)}")
-        except sqlite3.DatabaseError as error:
+        except BaseException:
             connection.close()
-            raise open_error(self.path, error, self._timeout) from None
+            raise
         return connection
 
     def _replace_damaged(self) -> None:
@@ -309,7 +301,7 @@ class TokenStore:
                 self.path.with_name(self.path.name + side).unlink()
 
 
-def _split_excess(held: Mapping[str, int], over: int, share: int) -> dict[str, int]:
+def split_excess(held: Mapping[str, int], over: int, share: int) -> dict[str, int]:
     """Returns how many rows each tenant above its share loses: those with the most rows come down to one level."""
     tenants = sorted((tenant for tenant in held if held[tenant] > share), key=held.__getitem__, reverse=True)
     level, number = share, len(tenants)

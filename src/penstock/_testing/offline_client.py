@@ -46,8 +46,9 @@ class RedirectEngine(NativeEngine):
 class UnsignedEnginePool(EnginePool):
     """One engine for all providers. Requests are not signed, so no key is needed."""
 
-    def sign(self, upstream: UpstreamRequest, plan: RequestPlan) -> None:
+    def sign(self, upstream: UpstreamRequest, plan: RequestPlan) -> str:
         """Does nothing."""
+        return ""
 
 
 class OfflineRouter(Router):

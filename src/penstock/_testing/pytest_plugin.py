@@ -140,10 +140,10 @@ def penstock_sdk_environment(request: pytest.FixtureRequest, monkeypatch: pytest
 
 @pytest.fixture
 def penstock_no_network() -> Generator[None]:
-    """Refuses connections to other machines. The test fails if there was one, also if the program hides the error."""
+    """Refuses connections, datagrams and lookups that leave this machine. The test fails if one was tried."""
     from penstock._testing.network_guard import refuse_network  # noqa: PLC0415 — the plugin must load fast
 
     with refuse_network() as refused:
         yield
     if refused:
-        pytest.fail(f"the test tried to connect to {', '.join(dict.fromkeys(refused))}", pytrace=False)
+        pytest.fail(f"the test tried to reach {', '.join(dict.fromkeys(refused))}", pytrace=False)

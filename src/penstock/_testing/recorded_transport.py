@@ -147,11 +147,12 @@ class RecordedEngine(NativeEngine):
 class KeylessEnginePool(EnginePool):
     """Signs requests if there is a key. A request without one may be in the cassette."""
 
-    def sign(self, upstream: UpstreamRequest, plan: RequestPlan) -> None:
+    def sign(self, upstream: UpstreamRequest, plan: RequestPlan) -> str:
         try:
-            super().sign(upstream, plan)
+            return super().sign(upstream, plan)
         except ProviderError:
             upstream.sign = None
+            return ""
 
 
 def _recorded_router(cassette: ExchangeRecorder, config: Any, env: Mapping[str, str] | None) -> Router:

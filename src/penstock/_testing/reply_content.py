@@ -15,7 +15,7 @@ from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock import request as rq
 from penstock._bridge import parser
-from penstock._fold import fold, unfold
+from penstock._fold import fold_all, unfold
 from penstock._grammar import Guard
 from penstock._replay.scripts import WORD, split_deltas
 from penstock._text_runs import expand_runs
@@ -63,7 +63,7 @@ def with_model(events: Sequence[ev.AnyEvent], model: str) -> list[ev.AnyEvent]:
 
 def decode_answer(dialect: Dialect, data: bytes, content_type: str = "") -> rq.Turn:
     """Returns the answer that bytes of a dialect hold."""
-    return fold(decode_events(dialect, data, content_type))[-1]
+    return fold_all(decode_events(dialect, data, content_type))[-1]
 
 
 def decode_events(dialect: Dialect, data: bytes, content_type: str = "") -> list[ev.AnyEvent]:

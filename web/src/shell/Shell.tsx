@@ -1,6 +1,7 @@
 // The frame around every view: navigation, theme, help, and the question for a key.
 import "./shell.css";
 import { useEffect } from "preact/hooks";
+import { AdminView } from "../admin/AdminView.tsx";
 import { about } from "../api/about.ts";
 import { keyWanted } from "../api/key.ts";
 import { DropOverlay } from "../file/DropOverlay.tsx";
@@ -29,6 +30,7 @@ const PLACES: Place[] = [
   { view: "usage", label: "Usage", key: "3" },
   { view: "tokens", label: "Tokens", key: "4" },
   { view: "try", label: "Try it", key: "5" },
+  { view: "keys", label: "Keys", key: "6" },
 ];
 
 export function Shell() {
@@ -49,7 +51,7 @@ export function Shell() {
       </button>
       <Bar view={here.view} />
       <main id="main" class="view" tabIndex={-1}>
-        {keyWanted.value ? <KeyQuestion /> : <Content here={here} />}
+        {keyWanted.value && here.view !== "keys" ? <KeyQuestion /> : <Content here={here} />}
       </main>
       {helpOpen.value && <Help />}
       <DropOverlay />
@@ -82,6 +84,8 @@ function Content({ here }: { here: Route }) {
       return <TokensView />;
     case "try":
       return <TryView />;
+    case "keys":
+      return <AdminView />;
     default:
       return <StreamsView />;
   }

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 
-from penstock._cli.terminal import StyledLine, printable
+from penstock._printable_text import printable
 from penstock._redaction import redact
 from penstock._store import provider_keys
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from penstock._cli.terminal import StyledLine
 
 Form: TypeAlias = Literal["json", "toml", "yaml", "env"]
 Step: TypeAlias = "str | tuple[str, str]"  # a key of a table, or (key, value) that identify a table in a list

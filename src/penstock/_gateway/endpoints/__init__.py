@@ -5,6 +5,7 @@ An `Endpoint` reads an `IncomingRequest` and returns a `TurnRequest`: what to as
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -31,20 +32,24 @@ from penstock.errors import BadRequest, InputError, TooDeep
 if TYPE_CHECKING:
     from penstock._gateway.byte_budget import ByteBudget
     from penstock._lenient_fields import Object
+    from penstock._store.journal import JournalEntry
 
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+ACCESS_KEY = "penstock.access"  # where the access log's entry is in an ASGI scope
 REPLAY_PREFIX = "replay/"  # models that are packaged streams: a request needs no messages
 LARGE_BODY = 256 * 1024  # bytes: larger bodies are converted in a thread; for smaller ones a thread costs more
 _ids = random.Random()  # noqa: S311 — ids are not secrets, and the system's generator is slower
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ids.seed)  # workers must not make the same ids
 
 
 class IncomingRequest:
     """An HTTP request or WebSocket message. `params` come from the path; `caller` is set once it is admitted."""
 
     __slots__ = (
-        "_budget _counted_bytes aux_request caller client headers id method params path query_string raw services "
-        "started"
+        "_budget _counted_bytes access_entry aux_request caller client headers id method params path query_string raw "
+        "services started"
     ).split()
 
     def __init__(self, scope: Any) -> None:
@@ -60,8 +65,16 @@ class IncomingRequest:
         self.client: ClientProfile = PLAIN
         self.services: Any = None  # the gateway's `Services`, set once it is admitted
         self.aux_request: Any = None  # an `AuxRequest`, if the request is not a turn
+        self.access_entry: Any = scope.get(ACCESS_KEY)  # of the access log, if there is one
+        if self.access_entry is not None:
+            self.access_entry.incoming = self
         self.id: str = f"{_ids.getrandbits(128):032x}"
         self.started: float = time.monotonic()
+
+    def log_row(self, row: JournalEntry) -> None:
+        """The journal gets a row for this request: the access log shows it, if there is one."""
+        if self.access_entry is not None:
+            self.access_entry.add_row(row)
 
     @property
     def query(self) -> dict[str, str]:
@@ -145,6 +158,8 @@ class TurnRequest(msgspec.Struct):
     wrap_send: Callable[[Any], Any] | None = None  # wraps ASGI's `send`, to observe the answer
     turn_id: str = ""  # an id of the turn that the client sends back
     encode_notice: Callable[[RetryWait | Cleared], bytes] | None = None  # encodes a notice beside the answer
+    cacheable: bool = True  # the answer depends on nothing but the request
+    stream_name: str = ""  # under which a client finds the newest stream of its conversation
 
 
 class ClientEndpoint(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from penstock import request as rq
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest
 from penstock._gateway.endpoints.responses import resolve_request
 from penstock._gateway.endpoints.stored_responses import input_items, pack_summary
-from penstock._gateway.turn import ResponseCollector, run_internal_turn
+from penstock._gateway.internal_turn import ResponseCollector, run_internal_turn
 from penstock._input_limits import decode_deep
 from penstock._protocols.responses.encode import build_usage_object
 from penstock.errors import StreamFault

@@ -82,7 +82,8 @@ async def rerank_documents(services: Services, incoming: IncomingRequest) -> byt
         raise BadRequest("a list of documents", body.get("documents"), "documents")
     top = lenient.get_integer(body, "top_n") or lenient.get_integer(body, "top_k")
     more = {key: value for key, value in body.items() if key not in _RERANK_FIELDS and value is not None}
-    aux_request, query = _take_slot(services, incoming, model), strict.require_text(body, "query")
+    query = strict.require_text(body, "query")
+    aux_request = await _take_slot(services, incoming, model, [query, *documents])
     found = await services.upstream.client.rerank(
         model, query, documents, top, options=services.upstream.options(incoming), extra_body=more
     )
@@ -100,18 +101,19 @@ async def rerank_documents(services: Services, incoming: IncomingRequest) -> byt
 async def _embed_texts(
     services: Services, incoming: IncomingRequest, model: str, texts: list[Any], more: Object
 ) -> Embeddings:
-    aux_request = _take_slot(services, incoming, model)
+    aux_request = await _take_slot(services, incoming, model, texts)
     options = services.upstream.options(incoming)
     found = await services.upstream.client.embed(model, texts, options=options, extra_body=more)
     aux_request.set_answer(found.provider, found.model, found.usage, found.record)
     return found
 
 
-def _take_slot(services: Services, incoming: IncomingRequest, model: str) -> AuxRequest:
-    """Take a slot of the caller's limits. The application frees it."""
+async def _take_slot(services: Services, incoming: IncomingRequest, model: str, texts: list[Any]) -> AuxRequest:
+    """Take a slot, and reserve for the texts if the caller is limited. The application frees it."""
     aux_request: AuxRequest = incoming.aux_request
     aux_request.requested_model = model
-    aux_request.slot = services.take_slot(incoming, model)
+    aux_request.slot = await services.reserve_texts(incoming, model, texts)
+    aux_request.headers = aux_request.slot.headers
     return aux_request
 
 

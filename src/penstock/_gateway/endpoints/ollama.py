@@ -298,7 +298,9 @@ def _read_api_chat_body(incoming: IncomingRequest, body: Object) -> TurnRequest:
     for last in lenient.get_objects(body, "messages")[-1:]:
         if last.get("role") == "assistant":  # the page continues it: with another id it would show it twice
             options["message_id"] = lenient.get_text(last, "id")
-    return TurnRequest(request, "uistream", options=options, headers=UI_STREAM_HEADERS)
+    chat = lenient.get_text(body, "id")
+    name = f"chat/{chat}" if chat else ""
+    return TurnRequest(request, "uistream", options=options, headers=UI_STREAM_HEADERS, stream_name=name)
 
 
 API_CHAT = ClientEndpoint("uistream", read_api_chat, find_load_handler)

@@ -6,6 +6,7 @@ A request that continues an earlier response gets its whole history; its respons
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -22,7 +23,7 @@ from penstock._gateway.endpoints import stored_responses as stored
 from penstock._gateway.endpoints.count_tokens import count_request
 from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, ResolvedInput
 from penstock._gateway.error_responses import unknown_model_fault
-from penstock._gateway.turn import run_internal_turn
+from penstock._gateway.internal_turn import run_internal_turn
 from penstock._http.response_writer import BODY, EventStream
 from penstock._input_limits import decode_deep
 from penstock._messages.request_codecs import reader
@@ -49,7 +50,8 @@ async def read_responses(incoming: IncomingRequest) -> TurnRequest:
     body = await incoming.offload(incoming.json_body)
     known = await resolve_request(incoming, body)
     keep = ResponseSaver(incoming, known).save if body.get("store") is not False else None
-    return await incoming.offload(lambda: build_turn_request(incoming, body, known, keep))
+    own_id = bool(incoming.services.resume.asked(incoming))  # a stream that is kept is found by its response's id
+    return await incoming.offload(lambda: build_turn_request(incoming, body, known, keep, own_id=own_id))
 
 
 async def resolve_request(
@@ -72,19 +74,21 @@ def build_turn_request(
     keep: Callable[[Object], Any] | None,
     *,
     background: bool = False,
+    own_id: bool = False,
 ) -> TurnRequest:
-    """Build the turn. `keep` is called with the complete response."""
-    request = reader("responses")(known.body)
+    """Build the turn. `keep` is called with the complete response. `own_id`: it never has the provider's id."""
+    request, own_id = reader("responses")(known.body), own_id or background
     turn_request = TurnRequest(
-        request, "responses", operation="responses", allow_passthrough=known.past is None and not background
+        request, "responses", operation="responses", allow_passthrough=known.past is None and not own_id
     )
+    turn_request.cacheable = not background and body.get(PREVIOUS_ID) is None
     turn_request.options = {
         "id": f"resp_{incoming.id}",
         "model": request.model,
         "created": int(time.time()),
         "clock": _unix_time,
         "settings": {**echo_settings(body, background=background), PREVIOUS_ID: body.get(PREVIOUS_ID)},
-        "renames": "all" if background else "foreign",
+        "renames": "all" if own_id else "foreign",
     }
     if keep is not None:
         turn_request.wrap_send = ResponseCapture(keep).wrap_send
@@ -163,10 +167,19 @@ async def start_background_response(services: Services, incoming: IncomingReques
         if live.response["status"] in stored.UNFINISHED:
             lost = {"status": "failed", "error": stored.STOPPED_ERROR} if services.stopped else {"status": "cancelled"}
             keep({**live.response, **lost})
+        if services.config.stores.postgres:  # whoever sees the end on another replica may read or delete the response
+            await asyncio.to_thread(services.telemetry.state.flush)
 
     first = msgspec.json.encode(live.response)
+    live.writer = services.resume.begin_background(incoming, turn_request, first)
+    live.writer.when_cancelled(live.cancel_event.set)
+    await services.resume.log.flush()  # a replica that is asked for it must know it
     services.background.start(incoming.caller.tenant, live, work)
-    return EventStream(stored.frames_after(live.follow(), -1)) if follow else first
+    if not follow:
+        return first
+    stream = await services.resume.open(incoming.caller.tenant, incoming.id)
+    assert stream is not None  # noqa: S101 — it has just begun
+    return stream.events()
 
 
 def find_background_handler(incoming: IncomingRequest) -> Any:

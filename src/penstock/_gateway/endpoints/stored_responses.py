@@ -19,6 +19,7 @@ from penstock._engines.model_resolution import resolve_targets
 from penstock._engines.request_plan import find_endpoint
 from penstock._framing.sse import SseParser, SseWriter
 from penstock._gateway.endpoints import IncomingRequest, query_integer
+from penstock._gateway.stream_resume import DeletedStream
 from penstock._http.response_writer import EventStream
 from penstock._store.key_value import ConversationPast
 from penstock._vendor_errors import PARAM
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from penstock._gateway.services import Services
+    from penstock._gateway.stream_resume import FollowedStream
     from penstock._lenient_fields import Object
 
 PREVIOUS_ID = "previous_response_id"
@@ -194,10 +196,12 @@ def _expand_compaction(item: Any) -> Any:
 
 
 PREFIX = "/v1/responses/"
+ID_PREFIX = "resp_"  # before the id of a request
 PAGE_SIZE, MAX_PAGE_SIZE = 20, 100  # items
 
 STOPPED_ERROR = {"code": "server_error", "message": "the gateway was stopped before this response was done"}
 _encode = msgspec.json.encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 # ── what there is ─────────────────────────────────────────────────────────────────────────────────
@@ -208,26 +212,41 @@ async def get_response(services: Services, incoming: IncomingRequest) -> bytes |
     id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001 — as the protocol calls it
     stream = incoming.query.get("stream") == "true"
     after = query_integer(incoming.query, "starting_after", -1, least=-1)
+    logged = await _open_log(services, incoming, needed=stream)
+    resumed = await logged.after_event(incoming) if stream and logged is not None else None
+    if resumed is not None:
+        return resumed
+    if stream and logged is not None:
+        last = b'"sequence_number":%d' % after if after >= 0 else b""
+        return logged.events(last=last, is_seen=(lambda frame: _frame_number(frame) <= after) if last else None)
     live = services.background.get(tenant, id)
     if live is not None:
-        return EventStream(frames_after(live.follow(), after)) if stream else _encode(live.response)
-    response = await _load_response(services, incoming)
+        return _encode(live.response)
+    if logged is not None and not logged.state and logged.head.response:  # it runs on another replica
+        return _encode({**_decode(logged.head.response), "status": "in_progress"})
+    response = await _load_response(services, incoming, logged)
     return EventStream(frames_after(_replay_response(response), after)) if stream else _encode(response)
 
 
 async def delete_response(services: Services, incoming: IncomingRequest) -> bytes:
     """`DELETE /v1/responses/{id}`. Later responses of the conversation lose this part of their history."""
     id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
-    await services.background.cancel(tenant, id)
-    if not await services.telemetry.state.read(lambda: services.response_store.drop(tenant, id)):
+    logged = await _open_log(services, incoming)
+    await _cancel(services, tenant, id)
+    await services.resume.drop(tenant, id.removeprefix(ID_PREFIX))
+    stored = await services.telemetry.state.read(lambda: services.response_store.drop(tenant, id))
+    if not stored and logged is None:
         raise _response_not_found(id)
     return _encode({"id": id, "object": "response", "deleted": True})
 
 
 async def cancel_response(services: Services, incoming: IncomingRequest) -> bytes:
     """`POST /v1/responses/{id}/cancel`: for background responses; one that has ended does not change."""
-    await services.background.cancel(incoming.caller.tenant, incoming.params["response"])
-    response = await _load_response(services, incoming)
+    id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
+    await _open_log(services, incoming)
+    await _cancel(services, tenant, id)
+    logged = await _open_log(services, incoming)
+    response = await _load_response(services, incoming, logged)
     if not response.get("background"):
         raise responses_error("Only a response with background set to true can be cancelled: this one was waited for.")
     return _encode(response)
@@ -261,15 +280,49 @@ ROUTES: Mapping[tuple[str, str], Callable[[Any, Any], Awaitable[bytes | EventStr
 }
 
 
-async def _load_response(services: Services, incoming: IncomingRequest) -> Object:
+async def _cancel(services: Services, tenant: str, id: str) -> None:
+    """Cancel a background response, on whatever replica it runs."""
+    if not await services.background.cancel(tenant, id):
+        await services.resume.cancel(tenant, id.removeprefix(ID_PREFIX))
+
+
+async def _open_log(services: Services, incoming: IncomingRequest, *, needed: bool = False) -> FollowedStream | None:
+    """Return the stream of a response, if it is kept. Raises if the response was deleted on any replica."""
+    id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
+    try:
+        return await services.resume.open(tenant, id.removeprefix(ID_PREFIX), needed=needed)
+    except DeletedStream:
+        await services.telemetry.state.read(lambda: services.response_store.drop(tenant, id))  # stores may be separate
+        raise _response_not_found(id) from None
+
+
+async def _load_response(services: Services, incoming: IncomingRequest, logged: FollowedStream | None) -> Object:
+    """Return a response that has ended: from the store, or from its log if another replica has stored it."""
     id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
     found = await services.telemetry.state.read(lambda: services.response_store.get(tenant, id))
+    if found is not None and found.response.get("status") not in UNFINISHED:
+        return found.response
+    if logged is not None and logged.head.response:
+        return await _read_logged_response(logged)
     if found is None:
         raise _response_not_found(id)
-    response = found.response
-    if response.get("status") in UNFINISHED:
-        return {**response, "status": "failed", "error": STOPPED_ERROR}
-    return response
+    await _open_log(services, incoming, needed=True)  # without the store of streams, nobody knows whether it runs
+    return {**found.response, "status": "failed", "error": STOPPED_ERROR}
+
+
+async def _read_logged_response(logged: FollowedStream) -> Object:
+    """Return the response from the last frame of its stream. One without a last frame was cancelled."""
+    for _, payload in reversed(SseParser().feed([await logged.read_all()])):
+        value = _decode(payload) if payload[:1] == b"{" else {}
+        if isinstance(value.get("response"), dict):
+            response = lenient.as_object(value["response"])
+            if response.get("status") not in UNFINISHED:
+                return response
+            break
+    first: Object = _decode(logged.head.response)
+    if logged.state == "lost":
+        return {**first, "status": "failed", "error": STOPPED_ERROR}
+    return {**first, "status": "cancelled"}
 
 
 def _response_not_found(id: str) -> StreamFault:
@@ -304,6 +357,12 @@ async def frames_after(chunks: AsyncIterator[bytes], after: int) -> AsyncIterato
         frames = [frame for frame in parser.feed([chunk]) if _sequence_number(frame[1]) > after]
         if frames:
             yield b"".join(writer.feed(frames))
+
+
+def _frame_number(frame: bytes) -> int:
+    """Return the number of a frame as it was sent. A comment counts as seen."""
+    found = SseParser().feed([frame])
+    return _sequence_number(found[0][1]) if found else -1
 
 
 def _sequence_number(data: bytes) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock._engines.failure_policy import RetryWait
     from penstock._gateway.services import Services
     from penstock._lenient_fields import Object
-    from penstock._store.journal import JournalStore, UsageSum
+    from penstock._store.journal import JournalRows, UsageSum
 
 WAIT_REASONS = {
     "rate-limit": "{}'s rate limit",
@@ -57,7 +57,7 @@ async def report_usage(services: Services, incoming: IncomingRequest) -> bytes:
     return msgspec.json.encode({"version": 1, **report})
 
 
-def _usage_report(rows: JournalStore, key: str) -> Object:
+def _usage_report(rows: JournalRows, key: str) -> Object:
     since = _last_midnight()
     models = rows.by("model", since=since, key=key, without=COUNT)
     return {

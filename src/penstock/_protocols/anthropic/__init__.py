@@ -5,6 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from penstock._codec import Protocol
+from penstock._lenient_fields import get_integer, get_object
 from penstock._protocols.anthropic.decode import AnthropicDecoder
 from penstock._protocols.anthropic.encode import AnthropicEncoder
 from penstock._protocols.anthropic.wire import ERRORS, NAME, build_body, build_error_body
@@ -19,6 +20,13 @@ def matches_payload(_: str, payload: dict[str, Any]) -> bool:
     return kind in _EVENT_TYPES and not (kind == "message" and "content" not in payload)
 
 
+def read_priced_tokens(usage: dict[str, Any]) -> dict[str, int]:
+    """Returns the tokens of cache entries that are kept for an hour: they have a price of their own."""
+    # https://platform.claude.com/docs/en/build-with-claude/prompt-caching#tracking-cache-performance
+    count = get_integer(get_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
+    return {"written_1h": count or 0}
+
+
 PROTOCOL = Protocol(
     NAME,
     matches_payload,
@@ -30,6 +38,7 @@ PROTOCOL = Protocol(
     end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
     errors=ERRORS,
     error_body=build_error_body,
+    priced_tokens=read_priced_tokens,
     requires_limit=True,  # max_tokens: https://docs.claude.com/en/api/messages
     snake_case=True,
     disables_thinking=True,

@@ -60,7 +60,7 @@ def read_request(body: Object) -> rq.Request:
         also["stream"] = False
     return rq.Request(
         strict.get_text(body, "model"),
-        extract_markers(messages),
+        extract_markers(messages, failed=False),
         tools,
         strict.read_optional(body, "tool_choice", _read_choice),
         _read_settings(body),

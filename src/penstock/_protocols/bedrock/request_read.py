@@ -43,7 +43,8 @@ def read_request(body: Object) -> rq.Request:
     native = unknown_fields(body, _REQUEST_FIELDS)
     native |= drop_empty(toolConfig=unknown_fields(config, {"tools", "toolChoice"}))
     extra = build_extra(NAME, native, model="modelId" in body, also=empty_fields(body, _REQUEST_FIELDS), **marks)
-    return rq.Request(strict.get_text(body, "modelId"), extract_markers(messages), tools, choice, settings, extra=extra)
+    messages = extract_markers(messages, failed=False)
+    return rq.Request(strict.get_text(body, "modelId"), messages, tools, choice, settings, extra=extra)
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────

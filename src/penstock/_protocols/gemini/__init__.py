@@ -3,6 +3,7 @@
 from typing import Any
 
 from penstock._codec import Protocol
+from penstock._lenient_fields import get_integer, get_objects
 from penstock._protocols.gemini.decode import GeminiDecoder
 from penstock._protocols.gemini.encode import GeminiEncoder
 from penstock._protocols.gemini.encode_objects import ERRORS, build_body, build_error_body
@@ -28,6 +29,19 @@ def matches_payload(_name: str, payload: dict[str, Any]) -> bool:
 # https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 # https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thought-signatures
 UNKNOWN_SIGNATURE = "skip_thought_signature_validator"
+
+
+def read_priced_tokens(usage: dict[str, Any]) -> dict[str, int]:
+    """Returns the tokens of audio, which have prices of their own."""
+    # https://ai.google.dev/api/generate-content#ModalityTokenCount
+    fields = {"audio_input": "promptTokensDetails", "audio_output": "candidatesTokensDetails"}
+    return {name: _count_audio(get_objects(usage, field)) for name, field in fields.items()}
+
+
+def _count_audio(rows: list[dict[str, Any]]) -> int:
+    return sum(get_integer(row, "tokenCount") or 0 for row in rows if row.get("modality") == "AUDIO")
+
+
 PROTOCOL = Protocol(
     "gemini",
     matches_payload,
@@ -37,6 +51,7 @@ PROTOCOL = Protocol(
     body=build_body,
     errors=ERRORS,
     error_body=build_error_body,
+    priced_tokens=read_priced_tokens,
     messages_field="contents",
     profile=Profile(
         protocol="gemini",

@@ -58,7 +58,8 @@ def read_request(body: Object) -> rq.Request:
     marks |= {"model": "model" in body, "single": isinstance(body.get("contents"), dict)}
     extra = build_extra(NAME, fields, outer=wrapper, unsaid=empty_fields(body, _REQUEST), **marks)
     diagnostics = reader.diagnostics
-    return rq.Request(model, extract_markers(messages), tools, choice, settings, extra=extra, diagnostics=diagnostics)
+    messages = extract_markers(messages, failed=False)
+    return rq.Request(model, messages, tools, choice, settings, extra=extra, diagnostics=diagnostics)
 
 
 def _unwrap_body(body: Object) -> tuple[Object, Object]:

@@ -17,6 +17,13 @@ def matches_payload(_: str, payload: dict[str, Any]) -> bool:
     return any({"delta", "message"} & set(choice) for choice in lenient.get_objects(payload, "choices"))
 
 
+def read_priced_tokens(usage: dict[str, Any]) -> dict[str, int]:
+    """Returns the tokens of audio, which have prices of their own."""
+    fields = {"audio_input": "prompt_tokens_details", "audio_output": "completion_tokens_details"}
+    details = {name: lenient.get_object(usage, field) for name, field in fields.items()}
+    return {name: lenient.get_integer(row, "audio_tokens") or 0 for name, row in details.items()}
+
+
 PROTOCOL = Protocol(
     NAME,
     matches_payload,
@@ -27,6 +34,7 @@ PROTOCOL = Protocol(
     end_frame=b"data: [DONE]\n\n",
     errors=ERRORS,
     error_body=build_error_body,
+    priced_tokens=read_priced_tokens,
     snake_case=True,
     profile=Profile(
         protocol=NAME,

@@ -46,7 +46,7 @@ def read_request(body: Object) -> rq.Request:
     legacy = "functions" in body or "function_call" in body
     return rq.Request(
         strict.get_text(body, "model"),
-        extract_markers(_number_legacy_calls(messages) if legacy else messages),
+        extract_markers(_number_legacy_calls(messages) if legacy else messages, refusals=False),
         request_read_parts.read_tools(body) if legacy or "tools" in body else [],
         request_read_parts.read_choice(body) if legacy or "tool_choice" in body else None,
         read_settings(body),

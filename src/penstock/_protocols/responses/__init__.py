@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from penstock import _lenient_fields as lenient
 from penstock._codec import Protocol
 from penstock._protocols.responses.decode import ResponsesDecoder
 from penstock._protocols.responses.encode import ERRORS, ResponsesEncoder, build_body, build_error_body
@@ -15,6 +16,13 @@ def matches_payload(_: str, payload: dict[str, Any]) -> bool:
     return payload.get("object") == "response" or (isinstance(kind, str) and kind.startswith("response."))
 
 
+def read_priced_tokens(usage: dict[str, Any]) -> dict[str, int]:
+    """Returns the tokens of audio, which have prices of their own."""
+    fields = {"audio_input": "input_tokens_details", "audio_output": "output_tokens_details"}
+    details = {name: lenient.get_object(usage, field) for name, field in fields.items()}
+    return {name: lenient.get_integer(row, "audio_tokens") or 0 for name, row in details.items()}
+
+
 PROTOCOL = Protocol(
     NAME,
     matches_payload,
@@ -24,6 +32,7 @@ PROTOCOL = Protocol(
     end_marks=(b'"response.completed"', b'"response.incomplete"'),
     errors=ERRORS,
     error_body=build_error_body,
+    priced_tokens=read_priced_tokens,
     messages_field="input",
     snake_case=True,
     profile=Profile(

@@ -62,7 +62,7 @@ def read_request(body: Object) -> rq.Request:
     reasoning, text = strict.get_object(body, "reasoning"), strict.get_object(body, "text")
     return rq.Request(
         strict.get_text(body, "model"),
-        extract_markers(items.finish()),
+        extract_markers(items.finish(), refusals=False),
         tools,
         read_choice(body),
         _read_settings(body, reasoning, text),

@@ -54,7 +54,9 @@ def read_request(body: Object) -> rq.Request:
     marks |= {"version": version or "-", "tools": body.get("tools") == []}
     return rq.Request(
         strict.get_text(body, "model"),
-        extract_markers(reader.name_results([message for row in rows for message in row])),
+        extract_markers(
+            reader.name_results([message for row in rows for message in row]), failed=False, refusals=False
+        ),
         tools,
         request_fields.read_choice(body),
         settings,

@@ -1,0 +1,381 @@
+"""The admin API over real sockets: keys, teams, roles, pages of browsers, the audit log, and its own description."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import jsonschema
+import pytest
+from jsonschema.validators import Draft202012Validator
+
+from penstock._gateway.admin_api import ROUTES
+from penstock._gateway.config import AccessTable, Key
+from penstock._gateway.keys import hash_key
+from penstock._store.key_records import Team
+from tests.cli.command_runner import PROJECT, inside
+from tests.gateway.client_requests import ASKING
+from tests.gateway.gateway_thread import LIMIT, answer, gateway
+from tests.gateway.openresponses import until
+from tests.gateway.test_keys import key_file
+from tests.gateway.test_revocation import ends_within_a_second, stalled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from pathlib import Path
+
+    from penstock._gateway.key_editor import KeyEditor
+    from tests.gateway.gateway_thread import Running
+
+pytestmark = [pytest.mark.row("Q3"), pytest.mark.finding("DEF-14")]
+ROOT, SEER, USER = "pk-penstock-of-root", "pk-penstock-of-seer", "pk-penstock-of-user"
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+class Admin:
+    """A client of the admin API. Every response is checked against the description."""
+
+    def __init__(self, running: Running, key: str = ROOT) -> None:
+        self.running, self.url = running, running.url
+        self.http = httpx.Client(base_url=running.url, headers=bearer(key), timeout=LIMIT)
+        self.description: dict[str, Any] = self.http.get("/admin/openapi.json").json()
+        self.seen: set[tuple[str, str]] = set()
+
+    def ask(self, method: str, path: str, *, status: int = 200, **more: Any) -> Any:
+        reply = self.http.request(method, path, **more)
+        assert reply.status_code == status, reply.text
+        assert reply.headers["cache-control"] == "no-store"
+        self.check(method, path, reply)
+        return reply.json() if reply.content else None
+
+    def check(self, method: str, path: str, reply: httpx.Response) -> None:
+        bare = path.partition("?")[0]
+        (shape,) = (
+            one
+            for one in self.description["paths"]
+            if re.fullmatch(one.replace("{name}", "[^/]+").replace(".", "[.]"), bare)
+        )
+        described = self.description["paths"][shape][method.lower()]["responses"][str(reply.status_code)]
+        self.seen.add((method, shape))
+        if "content" not in described:
+            assert reply.content == b""
+            return
+        schema = {**described["content"]["application/json"]["schema"], "components": self.description["components"]}
+        jsonschema.validate(reply.json(), schema, Draft202012Validator, format_checker=jsonschema.FormatChecker())
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Generator[Running]:
+    keys = key_file(tmp_path)
+    keys.add("root", Key(hash=hash_key(ROOT), role="admin"))
+    keys.add("seer", Key(hash=hash_key(SEER), role="viewer"))
+    keys.add("user", Key(hash=hash_key(USER)))
+    configured = {"fixed": Key(hash=hash_key("pk-penstock-fixed"), team="lab")}
+    with gateway(answer, data=tmp_path, keys=configured, teams={"lab": Team()}) as (running, _):
+        yield running
+
+
+@pytest.fixture
+def admin(running: Running) -> Generator[Admin]:
+    client = Admin(running)
+    yield client
+    client.http.close()
+
+
+def use(running: Running, key: str, model: str = "openai-chat/text") -> int:
+    path, body = ASKING["openai-chat"](model, False)
+    return httpx.post(running.url + path, json=body, headers=bearer(key), timeout=LIMIT).status_code
+
+
+# ── the whole of it ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_route_is_described_and_answers_as_described(admin: Admin) -> None:
+    made = admin.ask(
+        "POST", "/admin/keys", status=201, json={"name": "ci", "limits": {"day_requests": 500}, "note": "a build"}
+    )
+    assert made["secret"].startswith("pk-penstock-")
+    assert use(admin.running, made["secret"]) == 200
+    shown = admin.ask("GET", "/admin/keys/ci")
+    assert shown == {name: value for name, value in made.items() if name != "secret"}  # the secret is shown once
+    assert made["secret"] not in json.dumps(admin.ask("GET", "/admin/keys"))
+    admin.ask("POST", "/admin/teams", status=201, json={"name": "research", "models": ["openai-chat/*"]})
+    changed = admin.ask("PATCH", "/admin/keys/ci", json={"team": "research", "limits": {"requests": 60}})
+    assert (changed["team"], changed["limits"]) == ("research", {"requests": 60, "day_requests": 500})
+    assert admin.ask("GET", "/admin/teams/research")["keys"] == 1
+    assert [team["name"] for team in admin.ask("GET", "/admin/teams")["data"]] == ["lab", "research"]
+    assert use(admin.running, made["secret"], "anthropic/text") == 403
+    assert use(admin.running, made["secret"]) == 200
+    rotated = admin.ask("POST", "/admin/keys/ci/rotate", json={"overlap": 3600})
+    assert [use(admin.running, made["secret"]), use(admin.running, rotated["secret"])] == [200, 200]
+    usage = {row["name"]: row for row in admin.ask("GET", "/admin/usage")["data"]}
+    assert (usage["ci"]["requests"], usage["ci"]["refused"]) == (5, 1)
+    by_team = {row["name"]: row for row in admin.ask("GET", "/admin/usage?by=team")["data"]}
+    assert by_team["research"]["requests"] == 5
+    admin.ask("PATCH", "/admin/teams/research", json={"models": None, "limits": {"month_requests": 900}})
+    (limited,) = admin.ask("GET", "/admin/limits?scope=key")["data"]
+    assert (limited["name"], [row["used"] for row in limited["limits"]]) == ("ci", [3, 4])
+    assert admin.ask("GET", "/admin/me") == {"name": "root", "role": "admin"}
+    admin.ask("PATCH", "/admin/organisation", json={"models": ["openai-chat/*"]})
+    assert admin.ask("GET", "/admin/organisation")["models"] == ["openai-chat/*"]
+    assert use(admin.running, rotated["secret"], "anthropic/text") == 403
+    assert admin.ask("DELETE", "/admin/teams/research", status=409)["error"]["message"].startswith(
+        "the team 'research'"
+    )
+    admin.ask("DELETE", "/admin/keys/ci", status=204)
+    assert use(admin.running, rotated["secret"]) == 401
+    admin.ask("DELETE", "/admin/teams/research", status=204)
+    audit = admin.ask("GET", "/admin/audit")["data"]
+    assert [row["action"] for row in audit[:3]] == ["team.remove", "key.revoke", "organisation.edit"]
+    admin.ask("GET", "/admin/openapi.json")
+    assert admin.seen == {(route.method, route.path) for route in ROUTES}
+
+
+def test_the_audit_log_says_who_changed_what_and_holds_no_secret(admin: Admin, tmp_path: Path) -> None:
+    made = admin.ask("POST", "/admin/keys", status=201, json={"name": "ci"})
+    admin.ask("PATCH", "/admin/keys/ci", json={"limits": {"day_cost": 5}})
+    new = admin.ask("POST", "/admin/keys/ci/rotate")
+    rotated, edited, added = admin.ask("GET", "/admin/audit?limit=3")["data"]
+    assert {row["actor"] for row in (rotated, edited, added)} == {"key:root"}
+    (change,) = edited["changes"]
+    assert "limits" not in change["before"]
+    assert change["after"]["limits"] == {"day_cost": 5.0}
+    assert added["changes"][0].get("before") is None
+    assert rotated["changes"][0]["before"]["hash"] != rotated["changes"][0]["after"]["hash"]
+    written = (tmp_path / "keys.json.audit").read_text()
+    for secret in (made["secret"], new["secret"], hash_key(made["secret"]), hash_key(new["secret"])):
+        assert secret not in written
+    first = admin.ask("GET", "/admin/audit?limit=2")
+    rest = admin.ask("GET", f"/admin/audit?before={first['next']}")
+    assert [row["id"] for row in first["data"] + rest["data"]] == list(range(6, 0, -1))
+    assert rest["next"] is None
+
+
+def test_pages(admin: Admin) -> None:
+    names: list[str] = []
+    after = ""
+    for number in range(5):
+        admin.ask("POST", "/admin/keys", status=201, json={"name": f"k{number}", "team": "lab" if number % 2 else ""})
+    while after is not None:
+        page = admin.ask("GET", f"/admin/keys?limit=3&after={after}")
+        assert len(page["data"]) <= 3
+        names += [key["name"] for key in page["data"]]
+        after = page["next"]
+    assert names == ["fixed", "k0", "k1", "k2", "k3", "k4", "root", "seer", "user"]
+    of_team = admin.ask("GET", "/admin/keys?team=lab")["data"]
+    assert [key["name"] for key in of_team] == ["fixed", "k1", "k3"]
+
+
+# ── who may ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("key", "read", "write"), [(ROOT, 200, 201), (SEER, 200, 403), (USER, 403, 403), ("", 401, 401)]
+)
+def test_roles(running: Running, key: str, read: int, write: int) -> None:
+    """On loopback too: all of these are local."""
+    headers = bearer(key) if key else {}
+    with httpx.Client(base_url=running.url, headers=headers, timeout=LIMIT) as http:
+        for route in ROUTES:
+            if route.method == "GET" and "{name}" not in route.path:
+                assert http.get(route.path).status_code == read
+        assert http.post("/admin/keys", json={"name": "new"}).status_code == write
+        if key == SEER:
+            refused = http.delete("/admin/keys/user").json()["error"]
+            assert (refused["code"], "has the role viewer" in refused["message"]) == ("role_not_allowed", True)
+        for path in ("/admin", "/admin/", "/admin/nothing", "/admin/keys/a/b/c"):
+            assert http.get(path).status_code == (404 if read == 200 else read)
+
+
+def test_without_keys_there_is_no_admin(tmp_path: Path) -> None:
+    with gateway(answer, data=tmp_path) as (running, _):
+        assert httpx.get(f"{running.url}/v1/models").status_code == 200  # a program on this machine
+        refused = httpx.get(f"{running.url}/admin/keys")
+        assert refused.status_code == 401
+        assert "penstock keys add NAME --admin" in refused.json()["error"]["message"]
+
+
+def test_a_key_in_the_url_is_not_taken(running: Running) -> None:
+    assert httpx.get(f"{running.url}/v1/models?key={ROOT}").status_code == 200
+    assert httpx.get(f"{running.url}/admin/keys?key={ROOT}").status_code == 401
+
+
+def test_only_the_gateways_own_page_may_ask(tmp_path: Path) -> None:
+    key_file(tmp_path).add("root", Key(hash=hash_key(ROOT), role="admin"))
+    access = AccessTable(origins=("https://chat.example.com", "*"))
+    with gateway(answer, data=tmp_path, access=access) as (running, _):
+
+        def status(**headers: str) -> int:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            reply = httpx.get(f"{running.url}/admin/keys", headers={**bearer(ROOT), **named})
+            assert "access-control-allow-origin" not in reply.headers
+            return reply.status_code
+
+        assert status(origin=running.url) == 200
+        assert status(sec_fetch_site="same-origin") == 200
+        for origin in ("https://chat.example.com", "http://localhost:3000", "http://127.0.0.1:1", "null", "http://["):
+            assert status(origin=origin) == 403
+        assert status(sec_fetch_site="cross-site") == 403
+        assert status(sec_fetch_site="same-site") == 403
+        assert status(host="evil.example") == 403  # `*` as an origin opens no other name
+        preflight = httpx.options(
+            f"{running.url}/admin/keys",
+            headers={"origin": "http://localhost:3000", "access-control-request-method": "POST"},
+        )
+        assert preflight.status_code == 403
+
+
+def test_a_revoked_admin_is_refused_at_once(admin: Admin, tmp_path: Path) -> None:
+    key_file(tmp_path).revoke("root")
+    until(lambda: admin.http.get("/admin/keys").status_code == 401)
+
+
+# ── changes ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_two_people_who_edit_the_same_key(admin: Admin) -> None:
+    reply = admin.http.get("/admin/keys/user")
+    tag = reply.headers["etag"]
+    assert tag == f'"{reply.json()["etag"]}"'
+    admin.ask("PATCH", "/admin/keys/user", json={"note": "mine"}, headers={"if-match": tag})
+    for method, path, body in (
+        ("PATCH", "/admin/keys/user", {"note": "theirs"}),
+        ("POST", "/admin/keys/user/rotate", {}),
+        ("DELETE", "/admin/keys/user", None),
+    ):
+        refused = admin.ask(method, path, status=412, json=body, headers={"if-match": tag})["error"]
+        assert refused["code"] == "changed_meanwhile"
+    assert admin.ask("GET", "/admin/keys/user")["note"] == "mine"
+
+
+def test_of_many_edits_at_once_with_the_same_tag_one_wins(admin: Admin) -> None:
+    tag = admin.http.get("/admin/keys/user").headers["etag"]
+    statuses: list[int] = []
+
+    def edit(number: int) -> None:
+        headers = {**bearer(ROOT), "if-match": tag}
+        body = {"note": f"of {number}"}
+        statuses.append(
+            httpx.patch(f"{admin.url}/admin/keys/user", json=body, headers=headers, timeout=LIMIT).status_code
+        )
+
+    threads = [threading.Thread(target=edit, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200] + [412] * 7
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"limits": {"day_cost": -3}}, "limits.day_cost", "expected a number of at least 0, found -3"),
+    ({"limits": {"requests": 1.5}}, "limits.requests", "expected int, found float"),
+    ({"limits": {"day_coast": 3}}, "limits.day_coast", "no such field"),
+    ({"limits": {"day_tokens": 10**18}}, "limits.day_tokens", "expected a number of at most 1e+15"),
+    ({"limits": 5}, "limits", "expected object"),
+    ({"max_output": -1}, "max_output", "expected a number of at least 0"),
+    ({"expires": "tomorrow"}, "expires", "invalid RFC3339"),
+    ({"expires": "2027-01-31T00:00:00"}, "expires", "timezone"),
+    ({"role": "root"}, "role", "invalid enum value"),
+    ({"team": "nobody"}, "team", "there is no team 'nobody'"),
+    ({"team": "lba"}, "team", "did you mean lab?"),
+    ({"modles": []}, "modles", "did you mean models?"),
+    ({"models": []}, "models", "expected 1 to 200 patterns"),
+    ({"hash": "sha256:0"}, "hash", "no such field"),
+    ({"note": "x" * 2000}, "note", "expected at most 1000 characters"),
+]
+
+
+def test_errors_name_the_field(admin: Admin) -> None:
+    before = admin.ask("GET", "/admin/keys")
+    for body, field, said in WRONG:
+        refused = admin.ask("PATCH", "/admin/keys/user", status=400, json=body)["error"]
+        assert refused["field"] == field
+        assert said in refused["message"]
+        refused = admin.ask("POST", "/admin/keys", status=400, json={"name": "new", **body})["error"]
+        assert refused["field"] == field
+    for name in ("", "a/b", "x" * 200, "new\nline", " a", ".."):
+        refused = admin.ask("POST", "/admin/keys", status=400, json={"name": name})["error"]
+        assert (refused["field"], refused["code"]) == ("name", "invalid_value")
+    assert admin.ask("GET", "/admin/keys") == before
+
+
+def test_what_cannot_be_changed(admin: Admin) -> None:
+    assert admin.ask("POST", "/admin/keys", status=409, json={"name": "user"})["error"]["field"] == "name"
+    assert "stands in" in admin.ask("PATCH", "/admin/keys/fixed", status=409, json={"note": "x"})["error"]["message"]
+    assert admin.ask("GET", "/admin/keys/fixed")["source"] == "configuration"
+    assert "did you mean user?" in admin.ask("DELETE", "/admin/keys/usr", status=404)["error"]["message"]
+    assert admin.ask("GET", "/admin/keys/nobody", status=404)["error"]["code"] == "not_found"
+    assert admin.ask("POST", "/admin/keys/user/rotate", status=400, json={"overlap": -1})["error"]["field"] == "overlap"
+    assert admin.ask("GET", "/admin/usage?by=moon", status=400)["error"]["field"] == "by"
+    assert admin.ask("GET", "/admin/keys?limit=0", status=400)["error"]["message"]
+    for broken in (b"{", b"[]", b"\xff"):
+        admin.ask("PATCH", "/admin/keys/user", status=400, content=broken)
+    assert admin.http.put("/admin/keys").status_code == 405
+
+
+def test_a_body_that_is_too_large(admin: Admin) -> None:
+    assert admin.http.post("/admin/keys", content=b'{"name": "' + b"x" * 300_000).status_code == 413
+
+
+# ── a stream ends with its key ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("end", ["revoke", "expire", "rotate"])
+def test_a_change_ends_open_streams_within_a_second(tmp_path: Path, end: str) -> None:
+    ends: dict[str, Callable[[KeyEditor], Any]] = {
+        "revoke": lambda keys: keys.revoke("dave"),
+        "expire": lambda keys: keys.edit("dave", {"expires": "2020-01-01T00:00:00Z"}),
+        "rotate": lambda keys: keys.rotate("dave"),
+    }
+    keys = key_file(tmp_path)
+    keys.add("dave", Key(hash=hash_key(USER)))
+    with gateway(stalled, data=tmp_path) as (running, _):
+        path, body = ASKING["openai-chat"]("openai-chat/text", True)
+        with httpx.stream("POST", running.url + path, json=body, headers=bearer(USER), timeout=LIMIT) as stream:
+            chunks = stream.iter_bytes()
+            got = next(chunks)
+            ends[end](keys)
+            with ends_within_a_second():
+                got += b"".join(chunks)
+        assert (b"has expired" if end == "expire" else b"was revoked") in got
+        assert use(running, USER) == 401
+
+
+# ── the pages ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def shell_blocks(page: str) -> list[str]:
+    return re.findall(
+        r"^```sh\n(.*?)^```", (PROJECT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is absent")
+def test_the_examples_of_the_page_run(running: Running) -> None:
+    (example,) = (block for block in shell_blocks("admin.md") if "curl" in block)
+    env = {**os.environ, "KEY": ROOT, "URL": running.url, "no_proxy": "*"}
+    done = subprocess.run(["bash", "-eu", "-c", example], env=env, capture_output=True, check=False, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_commands_of_the_page_about_keys_run(tmp_path: Path) -> None:
+    commands = [line.partition("  #")[0] for block in shell_blocks("keys.md") for line in block.splitlines()]
+    assert len(commands) > 8
+    for command in commands:
+        words = shlex.split(command)
+        if words[1:] == ["keys", "reset"]:
+            words.append("--yes")
+        if words[:1] == ["penstock"]:
+            done = inside(*words[1:], PENSTOCK_DATA=str(tmp_path))
+            assert done.returncode == 0, (command, done.stderr)

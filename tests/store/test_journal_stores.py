@@ -1,0 +1,159 @@
+"""The journal in SQLite (file, memory) and PostgreSQL: the same rows, sums, pages and bounds."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock._store.journal import FIELDS, JournalEntry, JournalRows, JournalStore
+from penstock._store.journal_queries import JournalHistory
+from penstock._store.postgres import PostgresDatabase
+from penstock._store.postgres_stores import PostgresJournal
+from penstock._store.sqlite import IN_MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    OpenJournal = Callable[..., JournalRows]
+
+pytestmark = pytest.mark.row("Q1:journal")
+NOW = time.time()
+
+
+@pytest.fixture(params=["file", "memory", "postgres"])
+def open_journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenJournal]:
+    """Opens the same journal each time it is called; one in memory is a new one."""
+    opened: list[Any] = []
+
+    def open_(age: float = 1e12, size: int = 10**9) -> JournalRows:
+        made: JournalRows
+        if request.param == "postgres":
+            opened.append(PostgresDatabase(request.getfixturevalue("postgres_url")))
+            made = PostgresJournal(opened[-1], time.time, age=age, size=size)
+        else:
+            path = tmp_path / "journal.sqlite" if request.param == "file" else IN_MEMORY
+            made = JournalStore(path, time.time, age=age, size=size)
+        opened.append(made)
+        return made
+
+    yield open_
+    for one in reversed(opened):
+        one.close()
+
+
+def row(**more: Any) -> JournalEntry:
+    given: dict[str, Any] = {"time": NOW, "key": "k", "provider": "openai", "model": "m", "finish": "stop"}
+    given |= {"input": 10, "output": 5, "cost": 0.5, "ttft": 0.1, "duration": 1.0}
+    return JournalEntry(**(given | more))
+
+
+def fill(rows: JournalRows, entries: list[JournalEntry]) -> JournalRows:
+    for entry in entries:
+        assert rows.add(entry)
+    rows.flush()
+    assert rows.waiting == rows.lost == 0
+    return rows
+
+
+def test_a_row_comes_back_as_it_was(open_journal: OpenJournal) -> None:
+    values = {name: f"{name} \\ \t\n'\"é" for name in FIELDS if isinstance(getattr(row(), name), str)}
+    full = row(**{**values, "status": "fault"}, stream=True, tee=True, exact=False, reasoning=3, factor=1.1, high=2**40)
+    bare = row(input=None, cost=None, ttft=None)
+    rows = fill(open_journal(), [full, bare])
+    assert [turn for _, turn in rows.turns()] == [bare, full]
+
+
+def test_sums(open_journal: OpenJournal) -> None:
+    entries = [
+        row(time=NOW - number * 60, model=f"m{number % 2}", status="fault" if number == 3 else "finish")
+        for number in range(10)
+    ]
+    entries += [row(key="other", input=None, output=None, cost=None, ttft=None), row(cost=None)]
+    entries.append(row(key="none", status="refused", times=7, input=None, output=None, cost=None, operation="count"))
+    rows = fill(open_journal(), entries)
+    total = rows.total(without="count")
+    found = (total.turns, total.faults, total.input, total.tokens, total.cost, total.unpriced, total.refused)
+    assert found == (12, 1, 110, 165, 5.0, 1, 0)
+    assert (rows.total().turns, rows.total().refused) == (19, 7)
+    assert rows.total(since=NOW - 150, without="count").turns == 5
+    assert rows.total(until=NOW - 150, model="m1").turns == 4
+    groups = [(one.name, one.turns, one.input) for one in rows.by("model", without="count")]
+    assert groups == [("m0", 5, 50), ("m1", 5, 50), ("m", 2, 10)]
+    assert rows.by("key", key="nobody") == []
+    assert sum(one.turns for one in rows.slices(60.0, since=NOW - 3600, without="count")) == 12
+    assert {one.start % 60 for one in rows.slices(60.0, since=NOW - 3600)} == {0.0}
+    assert min(one.start for one in rows.slices(60.0, since=NOW - 3600)) <= NOW - 540
+    assert rows.total(key="nobody").ttft is None
+    with pytest.raises(ValueError, match="1=1"):
+        rows.by("1=1")
+    everything: dict[str, Any] = {"1=1": "x"}
+    with pytest.raises(ValueError, match="1=1"):
+        rows.total(**everything)
+
+
+def test_pages_and_search(open_journal: OpenJournal) -> None:
+    clients = ["Claude-Code", "curl 100%", "ai_sdk"] * 3
+    rows = fill(open_journal(), [row(time=NOW + n, client=one, request_id=f"r{n}") for n, one in enumerate(clients)])
+    history = JournalHistory(rows)
+    first = history.page(limit=4)
+    second = history.page(limit=9, before=first[-1][0])
+    assert [turn.request_id for _, turn in first + second] == [f"r{n}" for n in reversed(range(9))]
+    assert len(history.page(search="claude OPENAI")) == 3  # letters of either case
+    assert [len(history.page(search=word)) for word in ("100%", "i_s", "_", "%", "\\", "'", "?")] == [
+        3,
+        3,
+        3,
+        3,
+        0,
+        0,
+        0,
+    ]
+    assert history.find("r4") is not None
+    assert history.find("r4", tenant="other") is None
+    assert [len(rows.turns(limit=2)), len(rows.turns(client="ai_sdk"))] == [2, 3]
+
+
+def test_usage_and_estimates(open_journal: OpenJournal) -> None:
+    turn = row(request_id="a", tenant="t", status="fault")
+    rows = fill(open_journal(), [turn, row(request_id="b", time=NOW + 1)])
+    history = JournalHistory(rows)
+    points = history.usage("model", 0, NOW + 10)
+    assert [(one.name, one.turns, one.fault, one.input, one.cost) for one in points] == [
+        ("openai/m", 1, True, 10, 0.5), ("openai/m", 1, False, 10, 0.5),
+    ]  # fmt: skip
+    history.add_estimate(row(request_id="a", estimate=9, low=8, high=11, method="hybrid", factor=1.1))
+    rows.flush()
+    (found,) = history.estimates(0, tenant="t")
+    assert (found.estimate, found.low, found.high, found.actual, found.method, found.id) == (
+        9,
+        8,
+        11,
+        10,
+        "hybrid",
+        "a",
+    )
+
+
+def test_old_rows_go(open_journal: OpenJournal, request: pytest.FixtureRequest) -> None:
+    rows = fill(open_journal(age=86_400.0), [row(time=NOW - age) for age in (0, 3600, 90_000)])
+    if "memory" in request.node.name:
+        return
+    again = open_journal(age=86_400.0)
+    again.flush()
+    fill(again, [row(time=NOW + 1)])
+    assert again.total().turns == rows.total().turns == 3
+
+
+def test_the_size_is_bounded(open_journal: OpenJournal, request: pytest.FixtureRequest) -> None:
+    most = 400_000
+    fill(open_journal(size=most), [row(time=NOW + number, decisions="x" * 400) for number in range(2000)])
+    if "memory" in request.node.name:
+        return
+    again = fill(open_journal(size=most), [row(time=NOW + 5000)])
+    times = [turn.time for _, turn in again.turns(limit=5000)]
+    assert times[0] == NOW + 5000  # the newest are there
+    assert 100 < len(times) < 1000
+    assert times == sorted(times, reverse=True)

@@ -1,0 +1,35 @@
+"""The machine's own Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from playwright.sync_api import Browser
+
+LIMIT = 30_000  # milliseconds that a step in the browser may take
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none"]
+
+
+@contextmanager
+def chromium(limit: int = LIMIT) -> Generator[Browser]:
+    """A Chromium without a window. Playwright holds an event loop in this thread as long as it runs."""
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=limit)
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip("Chromium is missing (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=found, headless=True, args=FLAGS, timeout=30_000)
+        try:
+            yield made
+        finally:
+            made.close()

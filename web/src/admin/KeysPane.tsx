@@ -1,0 +1,136 @@
+// All keys: what they may use and have used. An admin adds, edits, rotates and revokes them here.
+import { useState } from "preact/hooks";
+import { Sheet } from "../ui/Sheet.tsx";
+import { askAll, type KeyRow, type NewKey, type ScopeUsage, type TeamRow } from "./api.ts";
+import { RevokeDialog, RotateDialog } from "./KeyDialogs.tsx";
+import { KeyForm } from "./KeyForm.tsx";
+import { SecretBox } from "./SecretBox.tsx";
+import { UsageCell } from "./UsageCell.tsx";
+import { useRows } from "./useRows.ts";
+
+async function load() {
+  const [keys, teams, scopes] = await Promise.all([
+    askAll<KeyRow>("keys"),
+    askAll<TeamRow>("teams"),
+    askAll<ScopeUsage>("limits"),
+  ]);
+  const used = new Map(scopes.filter(({ scope }) => scope === "key").map((one) => [one.name, one.limits]));
+  return { keys, teams: teams.map(({ name }) => name), used };
+}
+
+type Task = { kind: "edit"; row: KeyRow | null } | { kind: "rotate" | "revoke"; row: KeyRow } | null;
+
+export function KeysPane({ edits }: { edits: boolean }) {
+  const { rows, error, refresh } = useRows(load);
+  const [task, setTask] = useState<Task>(null);
+  const [made, setMade] = useState<NewKey | null>(null);
+  const [told, setTold] = useState("");
+  const close = () => setTask(null);
+  const saved = (words: string, row?: KeyRow | NewKey) => {
+    setTask(null);
+    if (row && "secret" in row) setMade(row);
+    setTold(words);
+    refresh();
+  };
+  return (
+    <section aria-label="Keys" class="admin-pane">
+      <div class="admin-tools">
+        {edits && (
+          <button type="button" class="main" onClick={() => setTask({ kind: "edit", row: null })}>
+            Add a key
+          </button>
+        )}
+        <button type="button" onClick={refresh}>
+          Refresh
+        </button>
+        <span role="status" class="soft">
+          {told}
+        </span>
+      </div>
+      {error && (
+        <p class="admin-error" role="alert">
+          {error}
+        </p>
+      )}
+      {!rows && !error && <p class="soft">Reading…</p>}
+      {rows && <KeysTable rows={rows.keys} used={rows.used} edits={edits} onTask={setTask} />}
+      {task?.kind === "edit" && (
+        <KeyForm
+          row={task.row}
+          teams={rows?.teams ?? []}
+          onClose={close}
+          onSaved={(row) => saved(`${row.name} is saved.`, row)}
+        />
+      )}
+      {task?.kind === "rotate" && (
+        <RotateDialog row={task.row} onClose={close} onDone={(row) => saved(`${row.name} has a new secret.`, row)} />
+      )}
+      {task?.kind === "revoke" && (
+        <RevokeDialog row={task.row} onClose={close} onDone={() => saved(`${task.row.name} is revoked.`)} />
+      )}
+      {made && <SecretBox name={made.name} secret={made.secret} onClose={() => setMade(null)} />}
+    </section>
+  );
+}
+
+interface TableProps {
+  rows: KeyRow[];
+  used: Map<string, ScopeUsage["limits"]>;
+  edits: boolean;
+  onTask: (task: Task) => void;
+}
+
+function KeysTable({ rows, used, edits, onTask }: TableProps) {
+  const heads = ["Key", "Team", "Role", "Models", "Used of its limits", "Expires", "Note"];
+  return (
+    <Sheet caption="Keys">
+      <thead>
+        <tr>
+          {heads.map((head) => (
+            <th key={head} scope="col">
+              {head}
+            </th>
+          ))}
+          {edits && <th scope="col">Actions</th>}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={row.name}>
+            <th scope="row">{row.name}</th>
+            <td>{row.team}</td>
+            <td>{row.role}</td>
+            <td>{row.models.join(", ")}</td>
+            <td>
+              <UsageCell limits={used.get(row.name) ?? []} />
+            </td>
+            <td>{expiry(row)}</td>
+            <td>{row.note}</td>
+            {edits && <td>{row.source === "store" ? <Actions row={row} onTask={onTask} /> : "in penstock.toml"}</td>}
+          </tr>
+        ))}
+      </tbody>
+    </Sheet>
+  );
+}
+
+function expiry(row: KeyRow): string {
+  if (row.expires === null) return "never";
+  return `${row.expired ? "expired " : ""}${new Date(row.expires).toLocaleString("en-GB")}`;
+}
+
+function Actions({ row, onTask }: { row: KeyRow; onTask: (task: Task) => void }) {
+  return (
+    <span class="row-actions">
+      <button type="button" aria-label={`Edit ${row.name}`} onClick={() => onTask({ kind: "edit", row })}>
+        Edit
+      </button>
+      <button type="button" aria-label={`Rotate ${row.name}`} onClick={() => onTask({ kind: "rotate", row })}>
+        Rotate
+      </button>
+      <button type="button" aria-label={`Revoke ${row.name}`} onClick={() => onTask({ kind: "revoke", row })}>
+        Revoke
+      </button>
+    </span>
+  );
+}

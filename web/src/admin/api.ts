@@ -1,0 +1,182 @@
+// The admin API, and the key it is asked with: of this tab only, forgotten by `signOut` or with the tab.
+import { signal } from "@preact/signals";
+import { Refusal } from "../api/client.ts";
+import { key } from "../api/key.ts";
+
+export type Role = "user" | "viewer" | "admin";
+
+export interface Caller {
+  name: string;
+  role: Role;
+}
+
+/** Amounts by name: `day_cost`. What is absent or 0 is no limit. */
+export type Limits = Record<string, number>;
+
+export interface KeyRow {
+  name: string;
+  models: string[];
+  tenant: string;
+  team: string;
+  role: Role;
+  limits: Limits | null;
+  max_output: number;
+  expires: string | null;
+  expired: boolean;
+  note: string;
+  created: string;
+  previous: { hash: string; expires: string }[];
+  source: "store" | "configuration";
+  etag: string;
+}
+
+export interface NewKey extends KeyRow {
+  secret: string;
+}
+
+export interface TeamRow {
+  name: string;
+  models: string[];
+  limits: Limits | null;
+  note: string;
+  keys: number;
+  source: "store" | "configuration";
+}
+
+export interface LimitUsage {
+  kind: "requests" | "tokens" | "cost" | "concurrent";
+  window: number | null;
+  used: number;
+  most: number;
+  resets: number | null;
+}
+
+export interface ScopeUsage {
+  scope: "organisation" | "team" | "key";
+  name: string;
+  limits: LimitUsage[];
+}
+
+export interface AuditRow {
+  id: number;
+  /** Seconds since the epoch. */
+  time: number;
+  actor: string;
+  action: string;
+  changes: { kind: string; name: string }[];
+}
+
+export interface Page<T> {
+  data: T[];
+  next: string | number | null;
+}
+
+/** A refusal; `field` names the value that is wrong. */
+export class AdminError extends Refusal {
+  readonly field: string;
+  constructor(status: number, message: string, field: string) {
+    super(status, message);
+    this.field = field;
+  }
+}
+
+const NAME = "penstock-admin-key";
+
+/** Who is signed in: undefined before anybody was asked, null for nobody. */
+export const caller = signal<Caller | null | undefined>(undefined);
+/** Why nobody is signed in. */
+export const signInError = signal("");
+let secret = "";
+
+function stored(): string {
+  try {
+    return sessionStorage.getItem(NAME) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function store(value: string): void {
+  secret = value;
+  try {
+    if (value) sessionStorage.setItem(NAME, value);
+    else sessionStorage.removeItem(NAME);
+  } catch {
+    // kept in memory only
+  }
+}
+
+/** Signs in with the key of an earlier visit in this tab, or with the key of the page. */
+export async function resume(): Promise<void> {
+  const known = stored();
+  const candidate = known || key.value;
+  if (!candidate) caller.value = null;
+  else await signIn(candidate, known !== "");
+}
+
+/** Signs in. `tell`: says why not; a key that the page has for its streams may simply have no role. */
+export async function signIn(candidate: string, tell = true): Promise<void> {
+  secret = candidate;
+  try {
+    const found = await askAdmin<Caller>("me");
+    store(candidate);
+    signInError.value = "";
+    caller.value = found;
+  } catch (error) {
+    store("");
+    signInError.value = tell ? describe(error) : "";
+    caller.value = null;
+  }
+}
+
+export function signOut(why = ""): void {
+  store("");
+  signInError.value = why;
+  caller.value = null;
+}
+
+export async function askAdmin<T>(path: string, method = "GET", body?: unknown, etag = ""): Promise<T> {
+  const headers = new Headers({ authorization: `Bearer ${secret}` });
+  if (etag) headers.set("if-match", `"${etag}"`);
+  if (body !== undefined) headers.set("content-type", "application/json");
+  const options = { method, headers, body: body === undefined ? null : JSON.stringify(body) };
+  const response = await fetch(`/admin/${path}`, { ...options, cache: "no-store", credentials: "omit" });
+  if (response.ok) return (response.status === 204 ? undefined : await response.json()) as T;
+  const found = await refusal(response);
+  if (response.status === 401 && caller.value) signOut("The key is not valid any more. Sign in again.");
+  throw found;
+}
+
+async function refusal(response: Response): Promise<AdminError> {
+  try {
+    const { error } = await response.json();
+    return new AdminError(response.status, String(error.message), String(error.field ?? ""));
+  } catch {
+    return new AdminError(response.status, `The gateway said ${response.status} ${response.statusText}`.trim(), "");
+  }
+}
+
+export function describe(error: unknown): string {
+  if (error instanceof TypeError) return "The gateway does not answer.";
+  return error instanceof Error ? error.message : String(error);
+}
+
+const PAGES = 5;
+
+/** All rows of a list, up to so many pages of 1,000. */
+export async function askAll<T>(path: string): Promise<T[]> {
+  const rows: T[] = [];
+  let after = "";
+  for (let page = 0; page < PAGES; page += 1) {
+    const found = await askAdmin<Page<T>>(`${path}?limit=1000${after}`);
+    rows.push(...found.data);
+    if (found.next === null) break;
+    after = `&after=${encodeURIComponent(found.next)}`;
+  }
+  return rows;
+}
+
+/** The path of one key. */
+export function keyPath(name: string): string {
+  return `keys/${encodeURIComponent(name)}`;
+}

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { KeyRow } from "../src/admin/api.ts";
+import { changes, describeUsage, draftOf, LIMIT_NAMES, localMoment, share } from "../src/admin/limits.ts";
+
+const ROW: KeyRow = {
+  name: "ann",
+  models: ["gpt-*", "o3"],
+  tenant: "",
+  team: "lab",
+  role: "user",
+  limits: { day_cost: 20, requests: 0 },
+  max_output: 0,
+  expires: "2099-01-31T12:00:00Z",
+  expired: false,
+  note: "",
+  created: "",
+  previous: [],
+  source: "store",
+  etag: "e",
+};
+
+test("what is used is one line", () => {
+  const one = { kind: "cost", window: 86_400, used: 4, most: 20, resets: 86_400 } as const;
+  assert.equal(describeUsage(one), "$4.00 of $20.00 a day");
+  assert.equal(share(one), 0.2);
+  assert.equal(describeUsage({ ...one, kind: "tokens", window: 0, used: 12_300 }), "12.3k of 20 tokens in total");
+  assert.equal(describeUsage({ ...one, kind: "concurrent", window: null }), "4 of 20 at once");
+  assert.equal(share({ ...one, used: 50 }), 1);
+});
+
+test("every limit of the API has a place in the form", () => {
+  assert.equal(LIMIT_NAMES.length, 15);
+  assert.ok(!LIMIT_NAMES.includes("cost"));
+});
+
+test("only what was changed is sent, and empty is the default", () => {
+  const before = draftOf(ROW);
+  assert.deepEqual(changes(before, before), {});
+  const draft = {
+    ...before,
+    team: "",
+    models: " o3 , ",
+    max_output: "4096",
+    expires: "",
+    limits: { ...before.limits, day_cost: "", week_tokens: "5000" },
+  };
+  assert.deepEqual(changes(draft, before), {
+    team: null,
+    models: ["o3"],
+    max_output: 4096,
+    expires: null,
+    limits: { day_cost: null, week_tokens: 5000 },
+  });
+  assert.deepEqual(changes({ ...draftOf(null), name: "new", role: "viewer" }, draftOf(null)), { role: "viewer" });
+});
+
+test("a moment survives the form", () => {
+  const date = new Date("2099-01-31T12:00:00Z");
+  assert.equal(new Date(localMoment(date)).getTime(), date.getTime());
+  const draft = { ...draftOf(ROW), note: "x" };
+  assert.equal(changes({ ...draft, expires: localMoment(date) }, draftOf(null)).expires, "2099-01-31T12:00:00.000Z");
+});
