@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 RATIO = 2.5
 ENOUGH = 0.02  # seconds that a run takes, so that the clock's own grain does not matter
 LARGEST = 2**21  # characters
-ROUNDS = 3  # sizes that are compared, each twice the one before
+STEPS = (1, 2, 4, 1, 2, 1)  # sizes that are compared while the ratio is too high, in units of the first
 
 
 def seconds(work: Callable[[], Any], runs: int = 3) -> float:
@@ -36,7 +36,8 @@ def growth(make: Callable[[int], Callable[[], Any]], first: int = 2_000, largest
     """The ratio of the times for 2n and n, and n. `make` gives the work on an input of about that size.
 
     n is doubled until a run takes 20 ms. An input of the largest size that takes less is fast enough: the ratio is 0.
-    Where the ratio is too high, n is doubled again: a step where memory leaves a cache is met once, squares remain.
+    Where the ratio is too high, n is doubled: a step where memory leaves a cache is met once, squares remain. The
+    smaller sizes are then tried again, since another program may have had the machine's caches meanwhile.
     """
     size = first
     while seconds(make(size), 1) < ENOUGH:
@@ -44,11 +45,10 @@ def growth(make: Callable[[int], Callable[[], Any]], first: int = 2_000, largest
             return 0.0, size
         size *= 2
     ratio = float("inf")
-    for _ in range(ROUNDS):
-        ratio = min(ratio, seconds(make(2 * size), 2) / seconds(make(size)))
+    for step in STEPS:
+        ratio = min(ratio, seconds(make(2 * step * size), 2) / seconds(make(step * size)))
         if ratio <= RATIO:
             break
-        size *= 2
     return ratio, size
 
 

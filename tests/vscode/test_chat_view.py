@@ -22,7 +22,7 @@ from tests.vscode.signed_upstream import Provider
 if TYPE_CHECKING:
     from penstock.testing import Upstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.node]
+pytestmark = [pytest.mark.slow, pytest.mark.node, pytest.mark.timeout(1800)]
 
 CONFIG = """
 [providers.anthropic]
@@ -114,7 +114,7 @@ def play(work: Path) -> dict[str, Any]:
         with Control(commands) as control:
             editor = Editor(work, {**SETTINGS, "penstock.gateway.url": gateway.url})
             job = {"vsix": str(work / "penstock.vsix"), "shots": str(shots), "results": str(results)}
-            done = editor.drive("chat.mjs", {**job, "control": control.url, "scenes": SCENES}, limit=400.0)
+            done = editor.drive("chat.mjs", {**job, "control": control.url, "scenes": SCENES}, limit=1200.0)
     assert done.returncode == 0, done.stdout
     found: dict[str, Any] = json.loads(results.read_text())
     return found

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock._testing.upstream import ReceivedRequest
     from penstock.testing import Upstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.node]
+pytestmark = [pytest.mark.slow, pytest.mark.node, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(autouse=True)

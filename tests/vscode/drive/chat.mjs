@@ -7,7 +7,7 @@ import path from "node:path";
 import { SERVER, startBrowser, startCode } from "./code.mjs";
 
 const job = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
-const LIMIT = 60_000;
+const LIMIT = 180_000;
 const ITEM = ".statusbar-item:has-text('Penstock')";
 install();
 const code = await startCode(job.work, job);

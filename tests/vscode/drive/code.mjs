@@ -19,7 +19,7 @@ const FLAGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
-const UP = 60_000;
+const UP = 180_000;
 
 const freePort = () =>
   new Promise((resolve, reject) => {

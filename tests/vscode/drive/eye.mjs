@@ -3,7 +3,7 @@
 import http from "node:http";
 import path from "node:path";
 
-const LIMIT = 30_000;
+const LIMIT = 120_000;
 
 export async function openEye() {
   let at;

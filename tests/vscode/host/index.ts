@@ -6,7 +6,7 @@ import * as path from "node:path";
 import { suites } from "./suites.ts";
 import { eye, job } from "./tools.ts";
 
-const LIMIT = 60_000;
+const LIMIT = 180_000;
 
 export async function run(): Promise<void> {
   const suite = await eye<string>("suite");

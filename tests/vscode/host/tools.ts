@@ -133,7 +133,7 @@ type Nothing = undefined | null | false;
 export async function until<T>(
   what: string,
   look: () => Promise<T | Nothing> | T | Nothing,
-  limit = 30_000,
+  limit = 120_000,
 ): Promise<T> {
   const end = Date.now() + limit;
   for (;;) {
