@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock import _protocols as protocols
 from penstock._engines.emulation import EMULATIONS
-from penstock._markers import CARRIED_FEATURES
+from penstock._markers import carried_features
 from penstock._messages.request_codecs import losses
 from penstock.errors import UnknownProtocol
 
@@ -38,7 +38,7 @@ def page() -> str:
         if requests is not None:
             parts.append(_table(f"{name}, requests", requests))
     stand_ins = _table("carried by engines and the gateway", EMULATIONS)
-    return "\n".join([*parts, _table("carried in requests", CARRIED_FEATURES), stand_ins])
+    return "\n".join([*parts, _table("carried in requests", carried_features()), stand_ins])
 
 
 def _answers(name: str) -> Mapping[str, str] | None:

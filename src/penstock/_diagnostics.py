@@ -5,7 +5,6 @@ A repeated finding is one row with a count. The number of rows is limited, becau
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -81,6 +80,8 @@ def read_package_text(package: str, name: str) -> str:
 
 def read_tables(package: str, name: str) -> dict[str, Any]:
     """Returns the tables of a TOML file beside the modules of a package."""
+    import tomllib  # noqa: PLC0415 — the tables are read when they are first used, and the import takes 2 ms
+
     return tomllib.loads(read_package_text(package, name))
 
 

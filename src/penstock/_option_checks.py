@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -200,6 +199,8 @@ _TOKEN = lazy_pattern(
 
 def read_toml(data: bytes, where: str) -> tuple[str, dict[str, Any]]:
     """Returns the text of a TOML file and its tables. Raises `InputError`, or what `tomllib` raises."""
+    import tomllib  # noqa: PLC0415 — most clients have no file
+
     if len(data) > MAX_TOML_BYTES:
         raise InputError(f"{where}: the file has {len(data)} bytes; at most {MAX_TOML_BYTES} are read. Make it shorter")
     try:

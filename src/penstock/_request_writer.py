@@ -1,6 +1,6 @@
 """The base of request writers. A draft is a request body with diagnostics of what the protocol cannot express.
 
-`loss-<what>` is a row of the protocol's LOSSES: it is left out. `carried-<what>` is a row of `CARRIED_FEATURES`: it is
+`loss-<what>` is a row of the protocol's LOSSES: it is left out. `carried-<what>` is a row of `carried_features`: it is
 sent in another field, and our own readers restore it.
 """
 
@@ -14,7 +14,7 @@ from penstock import request as rq
 from penstock._diagnostics import Diagnostics, Losses
 from penstock._input_limits import entries
 from penstock._lenient_json import replace_surrogates
-from penstock._markers import CARRIED_FEATURES, free_text_schema, input_as_object
+from penstock._markers import carried_features, free_text_schema, input_as_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -67,7 +67,7 @@ class RequestDraft:
 
     def report_carried(self, what: str) -> None:
         """Reports a feature that is carried in another field."""
-        self.diagnostics.add(f"carried-{what}", f"{self.protocol}: {CARRIED_FEATURES[what]}")
+        self.diagnostics.add(f"carried-{what}", f"{self.protocol}: {carried_features()[what]}")
 
     def split_extra(self, extra: Extra | None) -> tuple[Object, Object]:
         """Returns this protocol's extra fields and its spelling marks. Fields of other protocols are reported."""

@@ -12,7 +12,6 @@ Every call takes one of two ways, each with one method that features extend:
 
 from __future__ import annotations
 
-import asyncio
 import time
 import warnings
 from functools import partial
@@ -327,9 +326,11 @@ class Client(RunMethods, MapMethods):
         config, env = self.router.config, self.router.env
         if provider:
             return await self._list_provider(provider, options, chat=chat)
+        from asyncio import gather  # noqa: PLC0415 — a sixth of the work that the import of `Client` was
+
         rows = list_configured_providers(config, env) or [config.provider(REPLAY)]
         calls = (self._list_provider(row.name, options, chat=chat) for row in rows)
-        results = await asyncio.gather(*calls, return_exceptions=True)
+        results = await gather(*calls, return_exceptions=True)
         models: list[Model] = []
         for row, result in zip(rows, results, strict=True):
             if isinstance(result, BaseException) and not isinstance(result, ProviderError | InputError):

@@ -23,7 +23,6 @@ from penstock.request import Request
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
-DEFAULT_CONCURRENCY = 8
 MAX_CONCURRENCY = 10_000
 MAX_PAUSE = 600.0  # seconds: a provider that asks for a longer wait ends the request with its error
 MAX_ATTEMPTS = 8  # of one request, after rate limits
@@ -130,7 +129,7 @@ class Batch(Generic[T_co]):
         ask: BatchAsker,
         requests: Iterable[BatchRequest],
         *,
-        concurrency: int = DEFAULT_CONCURRENCY,
+        concurrency: int,
         progress: ProgressOption = None,
         return_errors: bool = False,
     ) -> None:

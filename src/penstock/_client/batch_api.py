@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from penstock._client import parameters as params
-from penstock._client.batch import DEFAULT_CONCURRENCY, Batch, BatchAsker, BatchRequest
 from penstock._client.parameter_values import check_value
 from penstock._option_checks import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from penstock._client.batch import Batch, BatchRequest
     from penstock._client.batch_progress import ProgressOption
     from penstock._client.results import Answer
     from penstock._client.run_api import AsyncRunner
+
+DEFAULT_CONCURRENCY = 8
 
 
 class MapMethods:
@@ -65,6 +67,8 @@ class MapMethods:
 
         A request is a `Request`, a body, or a question for `model`. `parameters` are those of `chat`, for all of them.
         """
+        from penstock._client.batch import Batch, BatchAsker  # noqa: PLC0415 — few programs, and asyncio is slow to import
+
         check_value("model", model, TEXT)
         check_value("return_errors", return_errors)
         params.check_parameters("map", parameters, params.ChatParameters, ("requests", "model", "concurrency"))

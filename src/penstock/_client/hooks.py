@@ -6,7 +6,6 @@ breaks a call: the first error of each hook is logged as a warning with its trac
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -23,6 +22,7 @@ from penstock.events import AnyEvent, Usage
 from penstock.request import Request
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Iterable
 
 log = logging.getLogger("penstock.client")
@@ -89,7 +89,7 @@ class ClientHooks:
                 raise InputError(f"{name}: expected a function, found {type(hook).__name__}")
         self._hooks = {name: cast("Callable[[Any], Any]", hook) for name, hook in given.items() if hook is not None}
         self._warned: set[str] = set()
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: set[Future[Any]] = set()
         self.has_request = on_request is not None
         self.has_event = on_event is not None
         self.has_finish = on_finish is not None
@@ -112,14 +112,18 @@ class ClientHooks:
         """The router has decided something. It does not wait: an async hook runs as a task; `drain` waits for it."""
         result = self._start("on_decision", decision)
         if inspect.isawaitable(result):
-            task = asyncio.ensure_future(self._await("on_decision", result))
+            from asyncio import ensure_future  # noqa: PLC0415 — few hooks need it, and the import of `Client` must be quick
+
+            task = ensure_future(self._await("on_decision", result))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def drain(self) -> None:
         """Waits for hooks that still run."""
         if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            from asyncio import gather  # noqa: PLC0415 — as above
+
+            await gather(*self._tasks, return_exceptions=True)
 
     async def _call(self, name: str, value: Any) -> None:
         result = self._start(name, value)

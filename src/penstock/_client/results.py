@@ -16,7 +16,6 @@ from penstock._diagnostics import Diagnostic
 from penstock._engines.engine_interface import DecisionLog  # noqa: TC001 — msgspec reads the annotation
 from penstock._fold import Fold, unfold
 from penstock._input_limits import decode_deep
-from penstock._messages.carried_state import remember
 from penstock.errors import InputError, StreamFault, UnknownProtocol
 from penstock.events import AnyEvent, Fault, Finish, Start, TextDelta, Usage
 from penstock.request import Turn
@@ -250,6 +249,8 @@ class Stream(Displayed):
         """Stores the reasoning state for the next request, and tells the observer."""
         turn = self._fold.whole_turn() if self._fold.turns else None
         if turn is not None and self._store is not None:
+            from penstock._messages.carried_state import remember  # noqa: PLC0415 — it loads OpenSSL, for hashlib
+
             remember(turn, self._store, self._tenant, origin=reply.provider)
         await self._observer.end_turn(reply, turn)
 

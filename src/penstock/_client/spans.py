@@ -13,7 +13,6 @@ import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import urlsplit
 
 from penstock._client.span_content import write_tool_content
 from penstock._providers.registry import find_provider
@@ -82,6 +81,8 @@ def usage_attributes(usage: Usage | None) -> dict[str, Any]:
 
 def server_attributes(url: str) -> dict[str, Any]:
     """Returns the host and port of a URL, and nothing else of it: a query may hold a key."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 — most programs have no spans
+
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)

@@ -16,15 +16,12 @@ import logging
 import math
 import os
 import re
-import tomllib
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock._engines.environ import KEY_FILES
 from penstock._engines.failure_policy import BreakerPolicy
 from penstock._http.header_fields import check_headers, check_key, check_text, check_url
 from penstock._http.request_options import RequestOptions
@@ -86,7 +83,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def configured_keys(self, env: Mapping[str, str]) -> list[tuple[str, str]]:
         """Returns where each configured key stands, which is no secret, and the key. Each key once."""
         found = [("key", self.key), *((f"keys[{number}]", key) for number, key in enumerate(self.keys))]
-        found += [(name, KEY_FILES.read(path)) for name, path in _number_places("key_file", self.key_files)]
+        found += [(name, _read_key_file(path)) for name, path in _number_places("key_file", self.key_files)]
         found += [(name, env.get(name, "")) for name in self.variables]
         by_key = {key: place for place, key in reversed(found) if key}
         return [(place, key) for place, key in found if by_key.get(key) == place]
@@ -153,13 +150,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Reads a configuration from plain values or from a TOML file."""
         if isinstance(value, Config):
             return value
-        source = os.fspath(value) if isinstance(value, str | os.PathLike) else "configuration"
+        source = "configuration"
+        if isinstance(value, str | os.PathLike):
+            source = os.fspath(value)
+            value = _read_file(source)
         try:
-            if isinstance(value, str | os.PathLike):
-                _, tables = read_toml(Path(value).read_bytes(), source)
-                value = {name: table for name, table in tables.items() if name not in GATEWAY_TABLES}
             config = msgspec.convert(value or {}, cls)
-        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        except msgspec.ValidationError as error:
             raise InputError(f"{source}: {error}") from None
         config.check()
         return config
@@ -192,6 +189,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return name in self.providers or find_provider(name) is not None
 
 
+def _read_file(path: str) -> dict[str, Any]:
+    """Returns the tables of a TOML file, without those of the gateway."""
+    import tomllib  # noqa: PLC0415 — most clients have no file
+    from pathlib import Path  # noqa: PLC0415
+
+    try:
+        _, tables = read_toml(Path(path).read_bytes(), path)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: {error}") from None
+    return {name: table for name, table in tables.items() if name not in GATEWAY_TABLES}
+
+
 def check_alias(alias: str | list[str] | Alias) -> None:
     """Raises if an alias has no target that can be chosen."""
     if isinstance(alias, Alias):
@@ -202,8 +211,7 @@ def check_account(account: Account, row: Provider) -> None:
     """Raises if a setting is not valid in a URL or header. The message names the setting."""
     check_key(account.key, "key")
     for place, path in _number_places("key_file", account.key_files):
-        if not Path(path).expanduser().is_absolute():
-            raise InputError(f"{place}: expected an absolute path, found {path!r}")
+        _check_absolute(path, place)
     for number, key in enumerate(account.keys):
         check_key(key, f"keys[{number}]")
         if not key:
@@ -216,6 +224,19 @@ def check_account(account: Account, row: Provider) -> None:
         check_headers(headers, "fields.headers")
     for credential in row.credentials:
         check_headers({credential.header: f"{credential.prefix}key"}, "fields.credentials")
+
+
+def _check_absolute(path: str, where: str) -> None:
+    from pathlib import Path  # noqa: PLC0415 — few accounts name a file
+
+    if not Path(path).expanduser().is_absolute():
+        raise InputError(f"{where}: expected an absolute path, found {path!r}")
+
+
+def _read_key_file(path: str) -> str:
+    from penstock._engines.environ import KEY_FILES  # noqa: PLC0415 — few accounts name a file
+
+    return KEY_FILES.read(path)
 
 
 def _number_places(name: str, values: tuple[str, ...]) -> list[tuple[str, str]]:

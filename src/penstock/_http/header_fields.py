@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from penstock._input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_REQUEST_HEAD
 from penstock._lazy_patterns import lazy_pattern
@@ -191,6 +190,8 @@ def check_url(url: str, where: str = "the address") -> None:
 
     `urlsplit` silently drops tabs and line breaks, so they are checked before.
     """
+    from urllib.parse import urlsplit  # noqa: PLC0415 — few configurations name a URL
+
     check_text(url, where, ascii_only=False, limit=MAX_REQUEST_HEAD)
     if " " in url:
         raise InvalidHeaderError(f"{where} has a space at position {url.index(' ') + 1}")

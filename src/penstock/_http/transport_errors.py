@@ -5,13 +5,12 @@ Messages of libraries may hold secrets of a URL, so our own messages replace the
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._http_errors import read_http_error
 from penstock._redaction import redact, redact_cut, redact_headers
 from penstock.errors import ProviderError, provider_error
@@ -30,7 +29,7 @@ _MAX_LOCATION = 1_000  # characters
 @cache
 def exception_messages() -> list[tuple[str, FaultKind, str]]:
     """Returns the names of exceptions with their kind of fault and message, the most specific first."""
-    rows = tomllib.loads(read_package_text("penstock._http", "transport_errors.toml"))["exceptions"]
+    rows = read_tables("penstock._http", "transport_errors.toml")["exceptions"]
     return [(name, kind, message) for names, kind, message in rows for name in names.split()]
 
 

@@ -8,14 +8,14 @@ text (see `wrap_system_parts`).
 
 from __future__ import annotations
 
-import tomllib
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._input_limits import holds_raw, replace_raw
 from penstock._lenient_fields import Object, as_object, get_text
 from penstock._lenient_json import as_json, is_json, is_object, try_decode
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from penstock.events import Extra
 
-_CARRIED = read_package_text(__name__, "carried.toml")
-CARRIED_FEATURES: Mapping[str, str] = tomllib.loads(_CARRIED)  # feature → how a request carries it
 MARK_START: Final = "<ps:"  # the start of every mark in a text
 FAILED_MARK: Final = "<ps:tool-failed/>"
 REFUSAL_MARK: Final = "<ps:refused/>"
@@ -47,6 +45,12 @@ RAW_INPUT_KEY = "ps:json"  # the text of an input that is not an object
 _FREE = "The whole input, as free text."
 _GRAMMAR = "The whole input, as free text that follows this {} grammar:\n{}"
 _HEAD, _MIDDLE = _GRAMMAR.split("{}")[:2]
+
+
+@cache
+def carried_features() -> Mapping[str, str]:
+    """Returns features that a request carries in another field, and how."""
+    return read_tables(__name__, "carried.toml")
 
 
 def protect_text(text: str) -> str:

@@ -9,7 +9,6 @@ that type again in the answer.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from functools import cache
 from hashlib import blake2b
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 
 from penstock import _lenient_fields as lenient
 from penstock import request as rq
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._markers import free_text_schema
 from penstock._messages.traversal import change_parts, with_messages
 from penstock._request_profile import IdentifierRule, forbidden_character, identifier_pattern
@@ -170,8 +169,8 @@ class BuiltInTool(msgspec.Struct, frozen=True):
 
 @cache
 def _load_typed_client_tools() -> list[BuiltInTool]:
-    text = read_package_text("penstock._messages", "built_in_tools.toml")
-    return msgspec.convert(tomllib.loads(text)["tools"], list[BuiltInTool])
+    tables = read_tables("penstock._messages", "built_in_tools.toml")
+    return msgspec.convert(tables["tools"], list[BuiltInTool])
 
 
 def _find_built_in(kind: str) -> BuiltInTool | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ from penstock import _codec
 from penstock import _lenient_fields as lenient
 from penstock import request as rq
 from penstock._codec import ILL_SHAPED
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._option_checks import check_options, keywords_of
 from penstock._vendor_errors import PARAM, is_from_protocol, provider_body, vendor_error
 from penstock.errors import BadRequest, InputError, PenstockError, TooDeep, UnknownProtocol
@@ -192,8 +191,7 @@ class RequestShapes(msgspec.Struct, frozen=True):
 @cache
 def request_shapes() -> RequestShapes:
     """Returns the table of request shapes."""
-    text = read_package_text(__name__, "request_shapes.toml")
-    return msgspec.convert(tomllib.loads(text), RequestShapes)
+    return msgspec.convert(read_tables(__name__, "request_shapes.toml"), RequestShapes)
 
 
 def detect_protocol(body: Object) -> str:

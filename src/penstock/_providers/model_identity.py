@@ -5,13 +5,12 @@ Only the spelling of ids is handled here; `models` has the capabilities. Makers 
 
 from __future__ import annotations
 
-import tomllib
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 
 import msgspec
 
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._lazy_patterns import lazy_pattern
 from penstock._providers.registry import providers
 
@@ -130,8 +129,7 @@ def _find_provider(name: str) -> str:
 
 @cache
 def _tables() -> _MakerTables:
-    text = read_package_text("penstock._providers", "makers.toml")
-    return msgspec.convert(tomllib.loads(text), _MakerTables)
+    return msgspec.convert(read_tables("penstock._providers", "makers.toml"), _MakerTables)
 
 
 @cache

@@ -5,14 +5,13 @@ Lists differ in their keys and words, not in their content, so the tables of `li
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._lenient_fields import Object, as_object
 from penstock._providers.model_identity import kind
 from penstock._providers.models import NAME, PROVIDER, Model, model, with_configured
@@ -42,8 +41,7 @@ class ListingTables(msgspec.Struct, frozen=True):
 
 @cache
 def _tables() -> ListingTables:
-    text = read_package_text("penstock._providers", "listing.toml")
-    return msgspec.convert(tomllib.loads(text), ListingTables)
+    return msgspec.convert(read_tables("penstock._providers", "listing.toml"), ListingTables)
 
 
 def read_model_list(provider: Provider, body: bytes | Any, *, chat: bool = True) -> list[Model]:

@@ -5,14 +5,13 @@ The rows are in `output_formats.toml`, each with the vendor's documentation.
 
 from __future__ import annotations
 
-import tomllib
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._providers.model_identity import identify
 from penstock._providers.models import NAME
 from penstock._providers.models import model as facts_of
@@ -64,5 +63,5 @@ def _matches(row: OutputFormat, provider: Provider, protocol: str, model: str) -
 
 @cache
 def _rows() -> tuple[OutputFormat, ...]:
-    text = read_package_text("penstock._providers", "output_formats.toml")
-    return msgspec.convert(tomllib.loads(text)["rows"], tuple[OutputFormat, ...])
+    tables = read_tables("penstock._providers", "output_formats.toml")
+    return msgspec.convert(tables["rows"], tuple[OutputFormat, ...])

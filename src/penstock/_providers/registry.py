@@ -7,7 +7,6 @@ in as a mapping.
 from __future__ import annotations
 
 import re
-import tomllib
 from fnmatch import fnmatchcase
 from functools import cache
 from types import MappingProxyType
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._lazy_patterns import lazy_pattern
 from penstock._protocols import DEFAULT
 from penstock.errors import InputError, closest_name
@@ -227,7 +226,7 @@ def custom(name: str, base_url: str, *, like: str = COMPATIBLE, **fields: Any) -
 
 @cache
 def _rows() -> dict[str, Object]:
-    return tomllib.loads(read_package_text("penstock._providers", "providers.toml"))
+    return read_tables("penstock._providers", "providers.toml")
 
 
 @cache
@@ -353,5 +352,5 @@ def client(headers: Mapping[str, str]) -> ClientProfile:
 @cache
 def clients() -> Mapping[str, ClientProfile]:
     """Returns all clients by name, in the order in which they are tried."""
-    rows = tomllib.loads(read_package_text("penstock._providers", "clients.toml"))
+    rows = read_tables("penstock._providers", "clients.toml")
     return {name: msgspec.convert({**row, "name": name}, ClientProfile) for name, row in rows.items()}

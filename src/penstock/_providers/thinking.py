@@ -8,7 +8,6 @@ of its nearest relative: same maker, most words of the name in common, nearest v
 from __future__ import annotations
 
 import re
-import tomllib
 from fnmatch import translate
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._providers.model_identity import identify
 from penstock._providers.registry import Form
 from penstock.errors import InputError
@@ -121,9 +120,9 @@ def _parse_name(name: str) -> tuple[frozenset[str], float]:
 @cache
 def _families() -> dict[str, list[_FamilyRow]]:
     """Returns the families of each maker."""
-    text = read_package_text("penstock._providers", "thinking.toml")
+    tables = read_tables("penstock._providers", "thinking.toml")
     found: dict[str, list[_FamilyRow]] = {}
-    for row in msgspec.convert(tomllib.loads(text)["families"], list[_Family]):
+    for row in msgspec.convert(tables["families"], list[_Family]):
         fits = re.compile("|".join(map(translate, row.models))).match
         facts = Thinking(**{name: getattr(row, name) for name in Thinking.__struct_fields__})
         names = [_KnownName(name, *_parse_name(name)) for name in (pattern.strip("-*") for pattern in row.models)]

@@ -7,7 +7,6 @@ spellings of an event share one struct; `STRUCTS` has a tagged subclass for each
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import msgspec
@@ -15,7 +14,7 @@ from msgspec import Struct, field
 
 from penstock import _lenient_fields as lenient
 from penstock import events as ev
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._http_errors import retry_after, retry_after_message
 from penstock._lenient_json import as_json
 from penstock._vendor_errors import classify_fault
@@ -144,7 +143,7 @@ class TokenDetails(Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-_TABLES = tomllib.loads(read_package_text("penstock._protocols.responses", "wire.toml"))
+_TABLES = read_tables("penstock._protocols.responses", "wire.toml")
 
 
 def _define_structs() -> Iterator[tuple[str, type[Struct]]]:

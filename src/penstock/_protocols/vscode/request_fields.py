@@ -7,7 +7,6 @@ image or another file, a citation that our encoder wrote, or text and JSON, whic
 from __future__ import annotations
 
 import binascii
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
 from penstock import request as rq
-from penstock._diagnostics import read_package_text
+from penstock._diagnostics import read_tables
 from penstock._lenient_json import as_json, is_json
 from penstock._markers import free_text_schema, parse_free_text_schema
 from penstock._media import decode_byte_list, encode_byte_list, sniff_media_type, split_file_url
@@ -50,7 +49,7 @@ def _read_format(fields: Object) -> rq.Format:
     return rq.Format(kind, name, _get_object(about, "schema"), description, strict.get_flag(about, "strict"))
 
 
-_TABLE: dict[str, list[str]] = tomllib.loads(read_package_text(__name__.rpartition(".")[0], "settings.toml"))
+_TABLE: dict[str, list[str]] = read_tables(__name__.rpartition(".")[0], "settings.toml")
 _SPELLINGS = {field: spellings for field, (_, *spellings) in _TABLE.items()}
 _FIELDS = {word: field for field, spellings in _SPELLINGS.items() for word in spellings}
 _READERS: dict[str, Callable[[Object, str], Any]] = {
