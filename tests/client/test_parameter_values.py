@@ -6,10 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from msgspec import convert
 
 import penstock
 from penstock.client import (
     Client,
+    Config,
     FunctionTool,
     McpServer,
     MemoryCache,
@@ -80,6 +82,23 @@ def test_parameters_of_a_turn(name: str, value: Any) -> None:
         for call in calls:
             with pytest.raises(InputError, match=rf"{name.removeprefix('extra_')}.*expected|header"):
                 call()
+
+
+AMOUNTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "retries": ({"retries": -1}, {"retries": -(10**400)}),
+    "breaker.failures": ({"breaker": {"failures": -1}},),
+    "breaker.cool": ({"breaker": {"cool": NAN}}, {"breaker": {"cool": INF}}, {"breaker": {"cool": -0.5}}),
+}
+
+
+@pytest.mark.parametrize("name", AMOUNTS)
+def test_amounts_of_the_configuration(name: str) -> None:
+    for config in AMOUNTS[name]:
+        with pytest.raises(InputError, match=rf"^{name}: expected a number of at least 0, found"):
+            Client(config)
+        with pytest.raises(InputError, match=rf"^{name}: expected"):
+            Client(convert(config, Config))
+    assert Client({"retries": 0, "breaker": {"cool": 0}}).router.config.retries == 0
 
 
 OTHERS: dict[str, Callable[[Any, Any], Any]] = {

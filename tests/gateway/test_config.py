@@ -63,6 +63,8 @@ WRONG = [
     ("[features]\nmax_input = 1.5", ":2: features.max_input: a fraction of the context window is from 0.01 to 1"),
     ("[features]\nmax_input = nan", ":2: features.max_input: a fraction of the context window is from 0.01 to 1"),
     ("[serve]\nport = 70_000", ":2: serve.port: expected a port from 0 to 65535, found 70000"),
+    ("# a\nretries = -1", ":2: retries: expected a number of at least 0, found -1"),
+    ("[breaker]\nfailures = 2\ncool = -1", ":3: breaker.cool: expected a number of at least 0, found -1"),
     ("[serve]\nping = -1.0", ":2: serve.ping: expected a number of at least 0, found -1"),
     ("[aliases]\na = '''\nport = 1\n'''\n[serve]\nport = ''", ":6: serve.port: expected int"),
 ]  # fmt: skip

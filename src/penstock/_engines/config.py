@@ -20,13 +20,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from penstock._engines.failure_policy import BreakerPolicy
 from penstock._http.header_fields import check_headers, check_key, check_text, check_url
 from penstock._http.request_options import RequestOptions
 from penstock._lazy_patterns import lazy_pattern
-from penstock._option_checks import read_toml
+from penstock._option_checks import describe_value, read_toml
 from penstock._providers.registry import (
     COMPATIBLE,
     ConfiguredModel,
@@ -149,6 +149,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def read(cls, value: Config | Mapping[str, Any] | str | os.PathLike[str] | None) -> Config:
         """Reads a configuration from plain values or from a TOML file."""
         if isinstance(value, Config):
+            value.check_amounts()
             return value
         source = "configuration"
         if isinstance(value, str | os.PathLike):
@@ -163,6 +164,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def check(self) -> None:
         """Raises errors that otherwise only the first request would show."""
+        self.check_amounts()
         RequestOptions.read(self.options)
         for name, alias in self.aliases.items():
             try:
@@ -175,6 +177,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 RequestOptions.read(account.options)
             except InputError as error:
                 raise InputError(f"providers.{name}: {error}") from None
+
+    def amounts(self) -> dict[tuple[str, ...], float | None]:
+        """Returns the settings that are numbers, by their keys."""
+        return {("retries",): self.retries, **{("breaker", name): one for name, one in asdict(self.breaker).items()}}
+
+    def check_amounts(self) -> None:
+        """Raises if a number is negative or not finite. The message names the setting."""
+        for keys, value in self.amounts().items():
+            try:
+                check_amount(value)
+            except InputError as error:
+                raise InputError(f"{'.'.join(keys)}: {error}") from None
 
     def account(self, name: str) -> Account:
         return self.providers.get(name, _DEFAULT_ACCOUNT)
@@ -199,6 +213,12 @@ def _read_file(path: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: {error}") from None
     return {name: table for name, table in tables.items() if name not in GATEWAY_TABLES}
+
+
+def check_amount(value: float | None) -> None:
+    """Raises for a number that is negative or not finite. None means: not set."""
+    if value is not None and not 0 <= value < math.inf:  # nan is neither
+        raise InputError(f"expected a number of at least 0, found {describe_value(value)}")
 
 
 def check_alias(alias: str | list[str] | Alias) -> None:

@@ -5,7 +5,6 @@ Every error names the file, the line and the key (`toml_locations`).
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from penstock._client.costs import read_prices
-from penstock._engines.config import Config, check_account, check_alias
+from penstock._engines.config import Config, check_account, check_alias, check_amount
 from penstock._gateway import HOST, PORT
 from penstock._gateway.callers import TrustedProxies
 from penstock._gateway.config_tables import CacheTable, FetchTable, PricesTable, ResumeTable
@@ -343,9 +342,8 @@ def check_workers(count: int) -> None:
         raise InputError(f"expected a number of workers from 1 to {MAX_WORKERS}, found {count}")
 
 
-def _check_config(config: GatewayConfig, place: TomlLocations) -> None:
-    """Raise for errors that the first request would otherwise find."""
-    engine = config.engine
+def _check_engine(engine: Config, place: TomlLocations) -> None:
+    """Raise for errors in the tables that clients read, too."""
     with place.locate_errors("options"):
         RequestOptions.read(engine.options)
     for name, alias in engine.aliases.items():
@@ -356,6 +354,14 @@ def _check_config(config: GatewayConfig, place: TomlLocations) -> None:
             check_account(account, engine.provider(name))
         with place.locate_errors("providers", name, "options"):
             RequestOptions.read(account.options)
+    for keys, amount in engine.amounts().items():
+        with place.locate_errors(*keys):
+            check_amount(amount)
+
+
+def _check_config(config: GatewayConfig, place: TomlLocations) -> None:
+    """Raise for errors that the first request would otherwise find."""
+    _check_engine(config.engine, place)
     with place.locate_errors("features", "max_input"):
         max_input_tokens(Model(id="", provider=""), config.features.max_input)
     _check_keys(config, place)
@@ -383,5 +389,5 @@ def _check_config(config: GatewayConfig, place: TomlLocations) -> None:
     for table in ("serve", "journal", "record", "state", "stores", "features", "fetch", "resume", "cache", "log"):
         for name, value in msgspec.structs.asdict(getattr(config, table)).items():
             with place.locate_errors(table, name):
-                if isinstance(value, int | float) and not 0 <= value < math.inf:  # nan is neither
-                    raise InputError(f"expected a number of at least 0, found {value:g}")
+                if isinstance(value, int | float):
+                    check_amount(value)
