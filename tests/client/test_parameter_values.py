@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pytest
 from msgspec import convert
 
 import penstock
+from penstock._client.parameter_values import Effort
 from penstock.client import (
     Client,
     Config,
@@ -63,7 +64,8 @@ TURN = cases(
     ("engine", ("nativ", 3)), ("cache", ("x", 3)), ("convert", (3, "x")), ("options", (3, "x", [1])),
     ("prompt_caching", ("no", 3)), ("context_management", ("no", 3)), ("strict", ("no", 3)),
     ("temperature", ("hot", NAN, INF, True)), ("top_p", (NAN,)), ("max_output_tokens", ("3", 1.5, True)),
-    ("reasoning", (1.5, {"max_tokens": "x"}, {"enabled": "x"}, {"max_tokens": True})),
+    ("reasoning", (1.5, {"max_tokens": "x"}, {"enabled": "x"}, {"max_tokens": True}, "hihg", {"effort": "hihg"})),
+    ("reasoning_effort", ("hihg", "default", 3)),
     ("metadata", (3, *NOT_JSON)), ("logit_bias", (3, {"1": NAN})), ("audio", (3, {"a": object()})),
 )  # fmt: skip
 
@@ -82,6 +84,47 @@ def test_parameters_of_a_turn(name: str, value: Any) -> None:
         for call in calls:
             with pytest.raises(InputError, match=rf"{name.removeprefix('extra_')}.*expected|header"):
                 call()
+
+
+EFFORT_WORDS = {"hihg": "did you mean 'high'?", "High": "did you mean 'high'?", "lots": "extra_body"}
+
+
+@pytest.mark.parametrize("word", EFFORT_WORDS)
+def test_an_unknown_effort_is_refused_with_the_known_ones(word: str) -> None:
+    hint = EFFORT_WORDS[word]
+    calls: dict[str, dict[str, Any]] = {
+        "reasoning": {"reasoning": word},
+        "reasoning.effort": {"reasoning": {"effort": word}},
+        "reasoning_effort": {"reasoning_effort": word},
+    }
+    with SyncClient(env={}) as sync:
+        client: Any = sync
+        for name, given in calls.items():
+            with pytest.raises(InputError) as raised:
+                client.chat("replay/text", "q", **given)
+            expected = f"{name}: expected one of {', '.join(get_args(Effort))}, found {word!r}"
+            assert str(raised.value).startswith(expected)
+            assert hint in str(raised.value)
+        with pytest.raises(InputError, match=r"^reasoning\.effort: expected one of"):
+            client.responses("replay/text", "q", reasoning={"effort": word})
+
+
+@pytest.mark.parametrize("word", [*get_args(Effort), ""])
+def test_every_known_effort_is_taken(word: Any) -> None:
+    with SyncClient(env={}) as client:
+        assert client.chat("replay/text", "q", reasoning=word).text
+        assert client.chat("replay/text", "q", reasoning={"effort": word}).text
+        assert client.chat("replay/text", "q", reasoning_effort=word).text
+
+
+def test_a_body_may_have_an_effort_that_only_a_vendor_knows() -> None:
+    async def send() -> list[Any]:
+        async with Upstream(Reply.text("a"), Reply.text("b")) as up, up.client() as client:
+            await client.chat({"model": "openai/some-model", "messages": "q", "reasoning_effort": "default"})
+            await client.chat("openai/some-model", "q", extra_body={"reasoning_effort": "default"})
+            return [one.json.get("reasoning_effort") for one in up.requests]
+
+    assert asyncio.run(send()) == ["default", "default"]
 
 
 AMOUNTS: dict[str, tuple[dict[str, Any], ...]] = {

@@ -6,13 +6,26 @@ here stand those that no reader sees, and the numbers that JSON has no form for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from penstock._http.request_options import RequestOptions, Timeouts, find_json_problem
-from penstock._option_checks import FLAG, TEXT, Option, describe_value, instance_of, object_with, one_of, optional
+from penstock._option_checks import (
+    FLAG,
+    TEXT,
+    Option,
+    describe_value,
+    instance_of,
+    nearest_name,
+    object_with,
+    one_of,
+    optional,
+)
 from penstock.errors import InputError
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+EFFORTS: tuple[str, ...] = get_args(Effort)
 
 
 def is_number(value: Any, least: float | None = None, above: float | None = None, *, whole: bool = False) -> bool:
@@ -110,6 +123,7 @@ CHECKS: dict[str, Option] = {
     **dict.fromkeys(("prompt_caching", "context_management", "strict"), FLAG),
     **dict.fromkeys(("temperature", "top_p", "frequency_penalty", "presence_penalty"), _FINITE),
     "max_output_tokens": Option("a whole number", _is_not_a_bool),
+    "reasoning_effort": TEXT,
     "reasoning": Option("an effort, a budget, True, False or an object with these", _is_reasoning),
     # embeddings, rankings, models
     **dict.fromkeys(("batch_size", "dimensions", "top", "top_n"), COUNT),
@@ -151,6 +165,31 @@ def check_value(name: str, value: Any, option: Option | None = None) -> None:
     problem = find_json_problem(value) if name in JSON_NAMES else ""
     if problem:
         raise InputError(f"{name}: expected {check.expected}, found {problem}")
+    if name in _FURTHER_CHECKS:
+        _FURTHER_CHECKS[name](name, value)
+
+
+def _check_effort(name: str, value: Any) -> None:
+    """Raises for a word that is not an effort; suggests the nearest. An empty one means: not given."""
+    if not isinstance(value, str) or not value or value in EFFORTS:
+        return
+    near = nearest_name(value, EFFORTS)
+    hint = f"did you mean {near!r}?" if near else "a word that only a vendor knows goes into extra_body"
+    raise InputError(f"{name}: expected one of {', '.join(EFFORTS)}, found {describe_value(value)}; {hint}")
+
+
+def _check_reasoning(name: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        _check_effort(f"{name}.effort", cast("Mapping[str, Any]", value).get("effort"))
+    else:
+        _check_effort(name, value)
+
+
+# What is checked besides the kind of a value.
+_FURTHER_CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "reasoning": _check_reasoning,
+    "reasoning_effort": _check_effort,
+}
 
 
 def check_values(given: Mapping[str, Any], *, body: bool = False) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Required, TypeAlias, TypedDict
 
-from penstock._client.parameter_values import CHECKS, check_values
+from penstock._client.parameter_values import CHECKS, Effort, check_values
 from penstock._http.request_options import RequestOptions, Timeouts
 from penstock._option_checks import nearest_name
 from penstock.errors import UnknownParameter
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from penstock._messages.options import ConvertOptions
     from penstock._providers.registry import Prices
     from penstock.stores import ReasoningStore, ResponseCache
-
-Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class MessageFields(TypedDict, total=False):
