@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock._store import key_value as module
-from penstock._store.key_value import SqliteKeyValueTable
+from penstock._store.key_value import SqliteKeyValueTable, StoredResponses, StoredTurn
 from penstock._store.postgres import PostgresDatabase
 from penstock._store.postgres_stores import PostgresKeyValueTable
 from penstock._store.sqlite import IN_MEMORY
@@ -20,7 +20,7 @@ from penstock._store.sqlite_writer import SqliteWriter
 from penstock.stores import Bounds, MemoryStore, ReasoningStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 
@@ -102,6 +102,77 @@ def test_tenants_never_meet(writer: Writer) -> None:
     ]  # fmt: skip
     kept.drop("two", ["a"])
     assert kept.get("one", ["a"]) == {"a": b"one"}
+
+
+def find_nothing(_tenant: str, _keys: Iterable[str]) -> dict[str, bytes]:
+    """In place of `get`: another replica has not written its rows yet."""
+    return dict.fromkeys((), b"")
+
+
+def make_replicas(writer: Writer) -> tuple[Table, Table]:
+    """Two views of one table, as two processes have them: neither knows what the other has not written yet."""
+    one, _ = store(writer)
+    other = object.__new__(type(one))
+    other.__dict__.update(one.__dict__)
+    other._fresh = {}  # pyright: ignore[reportPrivateUsage]
+    return one, other
+
+
+@pytest.mark.row("Q5")
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_response_that_another_replica_has_deleted_is_not_stored_again(writer: Writer, *, is_written: bool) -> None:
+    """Nor is one that its replica has not written at all when it is deleted."""
+    one, other = make_replicas(writer)
+    runs, deletes = (StoredResponses(rows, lambda: "minted") for rows in (one, other))
+    item = {"type": "message", "id": "msg_1", "content": "secret"}
+    ended = StoredTurn([], {"id": "resp_7", "status": "completed", "output": [item]})
+    if is_written:
+        runs.put("ann", StoredTurn([], {"id": "resp_7", "status": "queued", "output": []}), key="7")
+        writer.flush()
+    assert deletes.drop("bob", "resp_7") is False
+    assert deletes.drop("ann", "resp_7", exists=True) is is_written
+    writer.flush()
+    runs.put("ann", ended, key="7")
+    writer.flush()
+    for seen in (runs, deletes):
+        assert seen.get("ann", "resp_7") is None
+        assert seen.past("ann", "resp_7") is None
+        assert seen.items("ann", ["msg_1"]) == {}
+        assert seen.drop("ann", "resp_7") is False
+    assert set(one.get("ann", ["t:7", "i:msg_1"])) == set()
+    runs.put("bob", ended, key="7")
+    writer.flush()
+    assert deletes.get("bob", "resp_7") == ended
+
+
+@pytest.mark.row("Q5")
+def test_a_response_that_is_written_while_it_is_deleted_is_gone(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replica that deletes it does not know what the other one writes first."""
+    one, other = make_replicas(writer)
+    runs, deletes = (StoredResponses(rows, lambda: "minted") for rows in (one, other))
+    item = {"type": "message", "id": "msg_1", "content": "secret"}
+    assert deletes.get("ann", "resp_7") is None
+    runs.put("ann", StoredTurn([], {"id": "resp_7", "output": [item]}), key="7")
+    with monkeypatch.context() as patch:
+        patch.setattr(other, "get", find_nothing)
+        deletes.drop("ann", "resp_7", exists=True)
+    writer.flush()
+    assert runs.get("ann", "resp_7") is None
+    assert runs.items("ann", ["msg_1"]) == {}
+    assert "t:7" not in other.get("ann", ["t:7"])
+
+
+def test_a_tombstone_of_this_process_counts_before_it_is_written(writer: Writer) -> None:
+    kept, _ = store(writer)
+    kept.put("t", {"g": b"1", "a": b"2"}, guard="g")
+    kept.bury("t", "g", ["a"])
+    kept.put("t", {"g": b"3", "a": b"4"}, guard="g")
+    assert kept.get("t", ["a", "g"]) == {"g": module.TOMBSTONE}
+    writer.flush()
+    assert kept.get("t", ["a", "g"]) == {"g": module.TOMBSTONE}
+    assert kept._fresh == {}  # pyright: ignore[reportPrivateUsage]
 
 
 def test_many_keys_at_once(writer: Writer) -> None:

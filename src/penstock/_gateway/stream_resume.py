@@ -260,16 +260,26 @@ class StreamResume:
         return await self.open(tenant, id) if id is not None else None
 
     async def cancel(self, tenant: str, id: str) -> None:
-        """Cancel a stream on whatever replica it runs, and wait for its end."""
+        """Cancel a stream on whatever replica it runs, and wait for its end.
+
+        A replica that seems to be dead may only be slow: it is told too, but not waited for.
+        """
         stream = await self.open(tenant, id, needed=False)
-        if stream is not None and not stream.state:
+        if stream is None or stream.state not in {"", "lost"}:
+            return
+        try:
             await self.log.cancel(tenant, id)
+        except StoreUnavailable:
+            raise StreamFault(_AWAY) from None
+        if not stream.state:
             await stream.wait_end(CANCEL_SECONDS)
 
     async def drop(self, tenant: str, id: str) -> None:
-        """Forget a stream."""
-        with suppress(StoreUnavailable):
+        """Forget a stream. Raises if the store is away."""
+        try:
             await self.log.drop(tenant, id)
+        except StoreUnavailable:
+            raise StreamFault(_AWAY) from None
 
 
 def make_head(turn_request: TurnRequest, *, event_ids: bool) -> StreamHead:

@@ -27,11 +27,16 @@ TOUCH_INTERVAL = 60.0  # seconds in which another use of a row is not recorded
 CHECK_SHARE = 50  # a bound is checked after a fiftieth of it was written: a check counts all rows
 _BATCH = 200  # keys in a query, and rows that are deleted at once
 _COUNTED_TENANTS = 10_000  # whose writes are counted
+TOMBSTONE = b"\0"  # the value of a row that was buried
 log = logging.getLogger("penstock.store")
 _QUERIES = {
     "get": "SELECT key, value, used FROM {table} WHERE tenant = ? AND used >= ? AND key IN ",
     "count": "SELECT count(*) FROM {table}",
     "put": "INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?)",
+    "guard": (
+        "INSERT INTO {table} VALUES (?, ?, ?, ?, ?) ON CONFLICT (tenant, key) DO UPDATE "
+        "SET value = excluded.value, used = excluded.used, size = excluded.size WHERE value <> ?"
+    ),
     "drop": "DELETE FROM {table} WHERE tenant = ? AND key = ?",
     "touch": "UPDATE {table} SET used = ? WHERE tenant = ? AND key = ?",
     "expire": "DELETE FROM {table} WHERE used < ?",
@@ -58,15 +63,22 @@ class BufferedKeyValueTable:
         found, missing = self._split_keys(tenant, keys)
         return {**found, **self._read_all(tenant, missing)}
 
-    def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
-        """Stores rows; rows with the same keys are replaced. A row that is larger than a bound is not stored."""
+    def put(self, tenant: str, rows: Mapping[str, bytes], /, guard: str = "") -> None:
+        """Stores rows; rows with the same keys are replaced. A row that is larger than a bound is not stored.
+
+        `guard` is the key of one of the rows: if any process has buried that row, none of them is stored.
+        """
         limit = min(self._bounds.size, self._bounds.total)
         if fitting := {key: value for key, value in rows.items() if len(key) + len(value) <= limit}:
-            self._change(tenant, fitting)
+            self._change(tenant, fitting, guard if guard in fitting else "")
 
     def drop(self, tenant: str, keys: Iterable[str], /) -> None:
         """Deletes rows."""
         self._change(tenant, dict.fromkeys(keys))
+
+    def bury(self, tenant: str, guard: str, keys: Iterable[str], /) -> None:
+        """Deletes rows, and leaves a tombstone in the row `guard`: what another process still writes is not stored."""
+        self._change(tenant, {**dict.fromkeys(keys), guard: TOMBSTONE})
 
     # ── what a database implements ────────────────────────────────────────────────────────────────
 
@@ -74,7 +86,7 @@ class BufferedKeyValueTable:
         """Returns rows of the database. Not for the event loop."""
         raise NotImplementedError
 
-    def _submit(self, tenant: str, rows: Mapping[str, bytes | None], now: float) -> bool:
+    def _submit(self, tenant: str, rows: Mapping[str, bytes | None], now: float, guard: str) -> bool:
         """Writes rows soon, then calls `_remove_fresh`. None deletes a row. False: there is no room."""
         raise NotImplementedError
 
@@ -92,10 +104,12 @@ class BufferedKeyValueTable:
                     found[key] = value
         return found, missing
 
-    def _change(self, tenant: str, rows: Mapping[str, bytes | None]) -> None:
+    def _change(self, tenant: str, rows: Mapping[str, bytes | None], guard: str = "") -> None:
         with self._lock:
+            if guard and self._fresh.get((tenant, guard)) == TOMBSTONE:
+                return
             self._fresh.update({(tenant, key): value for key, value in rows.items()})
-        if not self._submit(tenant, rows, self._clock()):
+        if not self._submit(tenant, rows, self._clock(), guard):
             self._remove_fresh(tenant, rows)
 
     def _remove_fresh(self, tenant: str, rows: Mapping[str, bytes | None]) -> None:
@@ -161,14 +175,20 @@ class SqliteKeyValueTable(BufferedKeyValueTable):
             self._writer.submit(touch)
         return {str(key): bytes(cast("bytes", value)) for key, value, _ in rows}
 
-    def _submit(self, tenant: str, rows: Mapping[str, bytes | None], now: float) -> bool:
+    def _submit(self, tenant: str, rows: Mapping[str, bytes | None], now: float, guard: str) -> bool:
         def job(database: sqlite3.Connection) -> Callable[[], None]:
-            self._write(database, tenant, rows, now)
+            if not guard or self._write_guard(database, tenant, guard, rows[guard] or b"", now):
+                self._write(database, tenant, rows, now)
             return lambda: self._remove_fresh(tenant, rows)
 
         return self._writer.submit(job)
 
     # ── in the writer's thread ────────────────────────────────────────────────────────────────────
+
+    def _write_guard(self, database: sqlite3.Connection, tenant: str, key: str, value: bytes, now: float) -> bool:
+        """Writes a row unless it is buried. Returns whether it was written."""
+        values = (tenant, key, value, now, len(key) + len(value), TOMBSTONE)
+        return database.execute(self._sql["guard"], values).rowcount > 0
 
     def _write(self, database: sqlite3.Connection, tenant: str, rows: Mapping[str, bytes | None], now: float) -> None:
         for key, value in rows.items():
@@ -208,9 +228,14 @@ T = TypeVar("T")
 
 
 class KeyValueTable(ReasoningStore, Protocol):
-    """A `ReasoningStore` that can delete rows."""
+    """A `ReasoningStore` that can delete rows for good."""
 
-    def drop(self, tenant: str, keys: Iterable[str], /) -> None: ...
+    def put(self, tenant: str, rows: Mapping[str, bytes], /, guard: str = "") -> None: ...
+
+    def bury(self, tenant: str, guard: str, keys: Iterable[str], /) -> None: ...
+
+
+ID_PREFIX = "resp_"  # before the id of a request
 
 
 class StoredTurn(msgspec.Struct):
@@ -249,11 +274,14 @@ class StoredResponses:
         self._rows, self._mint = rows, mint
 
     def put(self, tenant: str, turn: StoredTurn, before: tuple[str, ...] = (), key: str = "") -> str:
-        """Stores a turn that follows others. Returns the key of its row; with that key it can be replaced."""
-        key = key or self._mint()
-        rows = {f"t:{key}": _encode(turn), f"r:{turn.response['id']}": _encode(_Head((*before, key)))}
+        """Stores a turn that follows others. Returns the key of its row; with that key it can be replaced.
+
+        A response that was deleted stays deleted, on whatever replica that was.
+        """
+        key, head = key or self._mint(), f"r:{turn.response['id']}"
+        rows = {f"t:{key}": _encode(turn), head: _encode(_Head((*before, key)))}
         rows |= {name: key.encode() for name in _item_keys(turn)}
-        self._rows.put(tenant, rows)
+        self._rows.put(tenant, rows, guard=head)
         return key
 
     def get(self, tenant: str, id: str) -> StoredTurn | None:
@@ -283,13 +311,23 @@ class StoredResponses:
         known = {get_text(item, "id"): item for turn in turns if turn is not None for item in turn.response["output"]}
         return {id: known[id] for id in wanted if id in known}  # noqa: A001
 
-    def drop(self, tenant: str, id: str) -> bool:
-        """Deletes a response and its items. False if there is none."""
-        turn = self.get(tenant, id)
-        if turn is None:
+    def drop(self, tenant: str, id: str, *, exists: bool = False) -> bool:
+        """Deletes a response and its items. False if there is none.
+
+        `exists`: there is one, even if another replica has not written it yet. The key of its turn is then its id
+        without the prefix.
+        """
+        head = f"r:{id}"
+        row = self._rows.get(tenant, [head]).get(head)
+        if row == TOMBSTONE:
             return False
-        self._rows.drop(tenant, [f"r:{id}", f"t:{self._chain(tenant, id)[-1]}", *_item_keys(turn)])
-        return True
+        chain = self._chain(tenant, id)
+        turn = next(iter(self._turns(tenant, chain[-1:])), None)
+        if turn is None and not exists:
+            return False
+        turns = {f"t:{key}" for key in (*chain[-1:], id.removeprefix(ID_PREFIX))}
+        self._rows.bury(tenant, head, [*turns, *(_item_keys(turn) if turn is not None else ())])
+        return turn is not None
 
     def _chain(self, tenant: str, id: str) -> tuple[str, ...]:
         head = _read(_Head, self._rows.get(tenant, [f"r:{id}"]).get(f"r:{id}"))

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock._store.journal import COLUMNS, TRIM_INTERVAL, JournalRow, JournalRows
-from penstock._store.key_value import CHECK_SHARE, TOUCH_INTERVAL, BufferedKeyValueTable
+from penstock._store.key_value import CHECK_SHARE, TOMBSTONE, TOUCH_INTERVAL, BufferedKeyValueTable
 from penstock._store.postgres import PostgresDatabase, PostgresError
 from penstock._store.sqlite_writer import LOG_INTERVAL
 from penstock._store.tokens import MAX_FACTORS, MAX_UNWRITTEN, SHARES, split_excess
@@ -157,6 +157,10 @@ _QUERIES = {
         "INSERT INTO {table} VALUES (%s, %s, %s, %s, %s) ON CONFLICT (tenant, key) "
         "DO UPDATE SET value = excluded.value, used = excluded.used, size = excluded.size"
     ),
+    "guard": (
+        "INSERT INTO {table} VALUES (%s, %s, %s, %s, %s) ON CONFLICT (tenant, key) "
+        "DO UPDATE SET value = excluded.value, used = excluded.used, size = excluded.size WHERE {table}.value <> %s"
+    ),
     "drop": "DELETE FROM {table} WHERE tenant = %s AND key = ANY(%s)",
     "touch": "UPDATE {table} SET used = greatest(used, %s) WHERE tenant = %s AND key = ANY(%s)",
     "expire": "DELETE FROM {table} WHERE used < %s",
@@ -205,9 +209,10 @@ class PostgresKeyValueTable(BufferedKeyValueTable):
             return {}
         return self._database.call(lambda connection: self._fetch(connection, tenant, keys))
 
-    def _submit(self, tenant: str, rows: Mapping[str, bytes | None], now: float) -> bool:
+    def _submit(self, tenant: str, rows: Mapping[str, bytes | None], now: float, guard: str) -> bool:
         async def job(connection: AsyncConnection[Any]) -> Callable[[], None]:
-            await self._write(connection, tenant, rows, now)
+            if not guard or await self._write_guard(connection, tenant, guard, rows[guard] or b"", now):
+                await self._write(connection, tenant, rows, now)
             return lambda: self._remove_fresh(tenant, rows)
 
         size = sum(len(key) + len(value or b"") for key, value in rows.items())
@@ -229,6 +234,13 @@ class PostgresKeyValueTable(BufferedKeyValueTable):
 
             self._database.submit(touch)
         return {_decode(key): bytes(value) for key, value, _ in rows}
+
+    async def _write_guard(
+        self, connection: AsyncConnection[Any], tenant: str, key: str, value: bytes, now: float
+    ) -> bool:
+        """Writes a row unless it is buried. The row is locked until the transaction ends. Returns whether it was."""
+        values = (_encode(tenant), _encode(key), value, now, len(key) + len(value), TOMBSTONE)
+        return (await connection.execute(self._sql["guard"], values)).rowcount > 0
 
     async def _write(
         self, connection: AsyncConnection[Any], tenant: str, rows: Mapping[str, bytes | None], now: float

@@ -49,8 +49,8 @@ async def read_responses(incoming: IncomingRequest) -> TurnRequest:
     """`POST /v1/responses`."""
     body = await incoming.offload(incoming.json_body)
     known = await resolve_request(incoming, body)
-    keep = ResponseSaver(incoming, known).save if body.get("store") is not False else None
     own_id = bool(incoming.services.resume.asked(incoming))  # a stream that is kept is found by its response's id
+    keep = ResponseSaver(incoming, known, own_id=own_id).save if body.get("store") is not False else None
     return await incoming.offload(lambda: build_turn_request(incoming, body, known, keep, own_id=own_id))
 
 
@@ -96,9 +96,12 @@ def build_turn_request(
 
 
 class ResponseSaver:
-    """Stores the response of a request: once, or several times for a background response."""
+    """Stores the response of a request: once, or several times for a background response.
 
-    def __init__(self, incoming: IncomingRequest, known: ResolvedInput) -> None:
+    `own_id`: the response has the id of the request; the key of its row too, so that any replica can delete it.
+    """
+
+    def __init__(self, incoming: IncomingRequest, known: ResolvedInput, *, own_id: bool = False) -> None:
         self._store, self._tenant = incoming.services.response_store, incoming.caller.tenant
         past = known.past
         self._before = () if past is None or past.chain is None else past.chain
@@ -106,7 +109,7 @@ class ResponseSaver:
             self._before = PROVIDER_HISTORY
         # a history that only the connection has is stored with this response
         self._input = [*past.items, *known.new] if past is not None and past.chain is None else known.new
-        self._key = ""
+        self._key = incoming.id if own_id else ""
 
     def save(self, response: Object) -> tuple[str, ...]:
         """Store a response. Returns the ids of all rows of the conversation."""
@@ -144,7 +147,7 @@ async def start_background_response(services: Services, incoming: IncomingReques
     if services.background.is_full:
         raise StreamFault(Fault("rate-limit", "too many responses are being made in the background", retry_after=5))
     known = await resolve_request(incoming, body)
-    saver, live = ResponseSaver(incoming, known), BackgroundResponse({})
+    saver, live = ResponseSaver(incoming, known, own_id=True), BackgroundResponse({})
 
     def keep(response: Object) -> None:
         live.response = response

@@ -21,7 +21,7 @@ from penstock._framing.sse import SseParser, SseWriter
 from penstock._gateway.endpoints import IncomingRequest, query_integer
 from penstock._gateway.stream_resume import DeletedStream
 from penstock._http.response_writer import EventStream
-from penstock._store.key_value import ConversationPast
+from penstock._store.key_value import ID_PREFIX, ConversationPast
 from penstock._vendor_errors import PARAM
 from penstock.errors import PenstockError, StreamFault
 from penstock.events import Fault, FaultKind
@@ -196,7 +196,6 @@ def _expand_compaction(item: Any) -> Any:
 
 
 PREFIX = "/v1/responses/"
-ID_PREFIX = "resp_"  # before the id of a request
 PAGE_SIZE, MAX_PAGE_SIZE = 20, 100  # items
 
 STOPPED_ERROR = {"code": "server_error", "message": "the gateway was stopped before this response was done"}
@@ -229,12 +228,17 @@ async def get_response(services: Services, incoming: IncomingRequest) -> bytes |
 
 
 async def delete_response(services: Services, incoming: IncomingRequest) -> bytes:
-    """`DELETE /v1/responses/{id}`. Later responses of the conversation lose this part of their history."""
-    id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
-    logged = await _open_log(services, incoming)
+    """`DELETE /v1/responses/{id}`. Later responses of the conversation lose this part of their history.
+
+    The replica that makes the response may write it again: the store refuses that. If a store is away the answer is an
+    error, and the request can be sent again: a response that is called deleted must not come back with the store.
+    """
+    id, tenant, store = incoming.params["response"], incoming.caller.tenant, services.response_store  # noqa: A001
+    logged = await _open_log(services, incoming, needed=True)
     await _cancel(services, tenant, id)
-    await services.resume.drop(tenant, id.removeprefix(ID_PREFIX))
-    stored = await services.telemetry.state.read(lambda: services.response_store.drop(tenant, id))
+    stored = await services.telemetry.state.read(lambda: store.drop(tenant, id, exists=logged is not None))
+    if logged is not None:
+        await services.resume.drop(tenant, id.removeprefix(ID_PREFIX))
     if not stored and logged is None:
         raise _response_not_found(id)
     return _encode({"id": id, "object": "response", "deleted": True})
@@ -292,7 +296,8 @@ async def _open_log(services: Services, incoming: IncomingRequest, *, needed: bo
     try:
         return await services.resume.open(tenant, id.removeprefix(ID_PREFIX), needed=needed)
     except DeletedStream:
-        await services.telemetry.state.read(lambda: services.response_store.drop(tenant, id))  # stores may be separate
+        store = services.response_store  # stores may be separate
+        await services.telemetry.state.read(lambda: store.drop(tenant, id, exists=True))
         raise _response_not_found(id) from None
 
 

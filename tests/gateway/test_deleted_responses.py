@@ -1,0 +1,126 @@
+"""Two gateway processes with one Redis and one PostgreSQL: a response that one of them deletes stays deleted."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from redis import Redis
+
+from penstock.testing import scripted
+from tests.conftest import new_database
+from tests.gateway.client_requests import get, post
+from tests.gateway.openresponses import until
+from tests.gateway.test_resume import stalled
+from tests.gateway.test_resume_replicas import forget_streams, replica, slow
+from tests.support.servers import PostgresServer, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.testing import Upstream
+    from tests.gateway import process
+
+pytestmark = [pytest.mark.row("Q5"), pytest.mark.row("Q1:streams"), pytest.mark.slow]
+BODY = {"model": "anthropic/text", "input": "Hi.", "background": True}
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    with closing(RedisServer()) as server:
+        server.start()
+        yield server
+
+
+Pair = tuple["process.Gateway", "process.Gateway", "Upstream"]
+
+
+@pytest.fixture
+def pair(redis: RedisServer, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("replicas")
+    with ExitStack() as stack:
+        up = stack.enter_context(scripted(slow))
+        more = f'postgres = "{stack.enter_context(new_database(postgres))}"\n'
+        one, two = (stack.enter_context(replica(folder / name, up, redis, more)) for name in "ab")
+        yield one, two, up
+
+
+def delete(where: str) -> httpx.Response:
+    with httpx.Client(timeout=60, verify=False, trust_env=False) as http:  # noqa: S501 — loopback
+        return http.delete(where)
+
+
+def forget_owners(redis: RedisServer) -> None:
+    """All processes seem to be dead."""
+    with closing(Redis(port=redis.port)) as client:
+        found: Any = client.keys("penstock:stream:owner:*")
+        client.delete(*found)
+
+
+def test_a_replica_that_seemed_to_be_dead_does_not_write_a_deleted_response(pair: Pair, redis: RedisServer) -> None:
+    one, two, up = pair
+    up.script(stalled)
+    where = f"/v1/responses/{post(f'{one.base}/v1/responses', json=BODY).json()['id']}"
+    until(lambda: len(up.requests) == 1)
+    one.process.send_signal(signal.SIGSTOP)
+    try:
+        forget_owners(redis)
+        assert delete(two.base + where).json()["deleted"] is True
+    finally:
+        one.process.send_signal(signal.SIGCONT)
+    one.stop()  # it writes what it has
+    forget_streams(redis)
+    assert get(two.base + where).status_code == 404
+    assert delete(two.base + where).status_code == 404
+
+
+def test_a_replica_that_seemed_to_be_dead_cancels_a_deleted_response(pair: Pair, redis: RedisServer) -> None:
+    one, two, up = pair
+    up.script(stalled)
+    where = f"/v1/responses/{post(f'{one.base}/v1/responses', json=BODY).json()['id']}"
+    until(lambda: len(up.requests) == 1)
+    one.process.send_signal(signal.SIGSTOP)
+    try:
+        forget_owners(redis)
+        assert delete(two.base + where).json()["deleted"] is True
+    finally:
+        one.process.send_signal(signal.SIGCONT)
+    until(up.requests[0].disconnected.is_set)
+
+
+def test_a_response_is_not_called_deleted_while_its_stream_cannot_be(pair: Pair, redis: RedisServer) -> None:
+    """It would be there again, with Redis."""
+    one, two, _ = pair
+    where = f"/v1/responses/{post(f'{one.base}/v1/responses', json=BODY).json()['id']}"
+    assert b"response.completed" in get(f"{two.base}{where}?stream=true").content
+    redis.stop()
+    try:
+        away = delete(two.base + where)
+        assert (away.status_code, away.json()["error"]["code"]) == (503, "stream_store_away")
+        assert away.headers["retry-after"] == "1"
+    finally:
+        redis.start()
+    until(lambda: delete(two.base + where).status_code == 200)
+    for at in (one, two):
+        assert get(at.base + where).status_code == 404
+        assert get(f"{at.base}{where}?stream=true").status_code == 404
+
+
+def test_nobody_knows_whether_an_unfinished_response_runs_while_redis_is_away(pair: Pair, redis: RedisServer) -> None:
+    one, two, up = pair
+    up.script(stalled)
+    where = f"/v1/responses/{post(f'{one.base}/v1/responses', json=BODY).json()['id']}"
+    until(lambda: len(up.requests) == 1)
+    until(lambda: get(f"{two.base}{where}/input_items").status_code == 200)  # it is in the database
+    redis.stop()
+    try:
+        away = get(two.base + where)
+        assert (away.status_code, away.json()["error"]["code"]) == (503, "stream_store_away")
+        assert get(one.base + where).json()["status"] == "in_progress"
+    finally:
+        redis.start()
+    until(lambda: get(two.base + where).status_code == 200)
+    assert get(two.base + where).json()["status"] == "in_progress"
