@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock._http import proxy_and_tls
 from penstock._http.request_options import RequestOptions, Timeouts
 from penstock._replay import play
 from penstock.errors import InputError, NetworkError
@@ -157,6 +159,33 @@ def test_a_renewed_authority_is_taken_up_without_a_restart(certified: Papers, tm
             assert (await turn(await way.open(asking(), options=quick(ca_bundle=str(bundle))))).text
 
     run(scene)
+
+
+@pytest.mark.row("P3")
+@each_engine
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+def test_certificates_are_not_read_on_the_event_loop(
+    engine: str, secure: bool, certified: Papers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes up to 100 ms. Our own client does not read them at all for HTTP without TLS."""
+    threads: list[threading.Thread] = []
+    create = proxy_and_tls._create_context  # pyright: ignore[reportPrivateUsage]
+
+    def create_context(options: RequestOptions) -> Any:
+        threads.append(threading.current_thread())
+        return create(options)
+
+    monkeypatch.setattr(proxy_and_tls, "_create_context", create_context)
+    monkeypatch.setattr(proxy_and_tls, "_contexts", {})
+    options = {"ca_bundle": certified.ca} if secure else {}
+
+    async def scene() -> None:
+        async with Upstream(answer(), tls=certified.server if secure else None) as up:
+            assert (await ask(up, engine, **options)).text
+
+    run(scene)
+    assert len(threads) == (secure or engine == "sdk")
+    assert threading.current_thread() not in threads
 
 
 async def free(native: Any) -> None:

@@ -12,7 +12,7 @@ from penstock._engines.environ import LIVE
 from penstock._engines.reply_decoding import NativeSource
 from penstock._http.header_fields import check_url
 from penstock._http.pool import UpstreamClient
-from penstock._http.proxy_and_tls import certificate_files, proxy_for, tls_context
+from penstock._http.proxy_and_tls import certificate_files, load_tls_context, needs_tls, proxy_for
 from penstock._http.transport_errors import response_error
 from penstock._version import __version__
 
@@ -73,7 +73,8 @@ class NativeEngine:
         self, out: HttpRequest, options: RequestOptions, job: UpstreamRequest | None = None
     ) -> UpstreamResponse:
         """Sends a request and waits for the response's head, whatever its status."""
-        tls_context(options)  # raises for certificates that cannot be used
+        if needs_tls(out.url, options):
+            await load_tls_context(options)  # raises for certificates that cannot be used
         check_url(out.url)
         proxy, headers = proxy_for(out.url, options, LIVE), _request_headers(out)
         prepared = self._http.prepare(out.method, out.url, headers, options) if proxy is None else None

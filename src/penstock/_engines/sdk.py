@@ -18,7 +18,7 @@ from penstock._engines.reply_decoding import ReplyDecoder
 from penstock._engines.sdk_vendors import VENDOR_SDKS, VendorSdk, capture_response
 from penstock._http.header_fields import check_request, check_url
 from penstock._http.pool import IdleConnections
-from penstock._http.proxy_and_tls import proxy_for, tls_context, tls_key
+from penstock._http.proxy_and_tls import load_tls_context, proxy_for, tls_context, tls_key
 from penstock._http.transport_errors import connection_error, response_error, timeout_error, wait_timeout_message
 from penstock.errors import ProviderError, provider_error
 from penstock.events import AnyEvent, Fault
@@ -100,6 +100,7 @@ class SdkEngine:
             self._loaded.add((kind, job.protocol))
         options, web = job.options, kind.http_library()
         check_url(job.url)
+        await load_tls_context(options)
         proxy = proxy_for(job.url, options, LIVE)
         limits = options.timeouts  # without the total, which differs between attempts and is checked elsewhere
         waits = (limits.connect, limits.first_byte, limits.between_bytes)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from penstock._http.connection import UpstreamConnection
 from penstock._http.header_fields import check_request, encode_request_head
-from penstock._http.proxy_and_tls import tls_context, tls_key
+from penstock._http.proxy_and_tls import load_tls_context, needs_tls, tls_context, tls_key
 from penstock._http.response import UpstreamResponse
 from penstock._http.transport_errors import connection_error, timeout_error
 from penstock._redaction import redact
@@ -158,7 +158,7 @@ class PreparedHead:
 
     __slots__ = ("_head", "destination", "method")
 
-    def __init__(self, method: str, parts: UrlParts, headers: Mapping[str, str], tls: ssl.SSLContext) -> None:
+    def __init__(self, method: str, parts: UrlParts, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> None:
         host, port, secure, target, authority = parts
         self._head = encode_request_head(method, target, authority, headers)
         self.method, self.destination = method, (host, port, secure, tls)
@@ -180,8 +180,10 @@ class DirectPool:
         self._idle_limits = (idle_seconds, max_idle)
         self._open: set[UpstreamConnection] = set()
 
-    def prepare(self, method: str, url: str, headers: Mapping[str, str], tls: ssl.SSLContext) -> PreparedHead | None:
-        """Encodes a request without its body; None if only aiohttp can send it.
+    def prepare(
+        self, method: str, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None
+    ) -> PreparedHead | None:
+        """Encodes a request without its body; None if only aiohttp can send it. `tls`: None for HTTP without TLS.
 
         httptools cannot be told that the response to HEAD has no body.
         """
@@ -280,7 +282,9 @@ class UpstreamClient:
         self, method: str, url: str, headers: Mapping[str, str], options: RequestOptions
     ) -> PreparedHead | None:
         """Encodes a request without its body, for `send_prepared`; None: use `send`."""
-        return self._direct.prepare(method, url, headers, tls_context(options)) if self._direct is not None else None
+        if self._direct is None:
+            return None
+        return self._direct.prepare(method, url, headers, tls_context(options) if needs_tls(url, options) else None)
 
     async def send_prepared(self, request: PreparedHead, body: bytes, limits: Timeouts) -> UpstreamResponse:
         """Sends a request over one of our own connections and waits for the response's head."""
@@ -298,6 +302,7 @@ class UpstreamClient:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, options: RequestOptions, proxy: str | None
     ) -> UpstreamResponse:
         """Sends a request over aiohttp and waits for the response's head."""
+        await load_tls_context(options)
         loop, limits = asyncio.get_running_loop(), options.timeouts
         session = self._session(loop, options)
         check_request(method, url, headers)  # aiohttp only looks for line breaks

@@ -6,9 +6,11 @@ checks if so configured. A context is cached until its files change: a renewed c
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import ssl
+import threading
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, TypeAlias
@@ -84,6 +86,7 @@ def _in_network(host: str, rule: str) -> bool:
 TlsKey: TypeAlias = tuple[object, ...]
 MAX_CONTEXTS = 64  # contexts at most
 _contexts: dict[TlsKey, ssl.SSLContext] = {}
+_contexts_lock = threading.Lock()
 
 
 def tls_key(options: RequestOptions) -> TlsKey:
@@ -104,14 +107,27 @@ def certificate_files(options: RequestOptions) -> list[str]:
 
 
 def tls_context(options: RequestOptions) -> ssl.SSLContext:
-    """Returns the TLS context for these options."""
+    """Returns the TLS context for these options. A new one takes up to 100 ms: see `load_tls_context`."""
     key = tls_key(options)
     found = _contexts.get(key)
     if found is None:
-        while len(_contexts) >= MAX_CONTEXTS:
-            del _contexts[next(iter(_contexts))]
-        found = _contexts[key] = _create_context(options)
+        created = _create_context(options)
+        with _contexts_lock:
+            while len(_contexts) >= MAX_CONTEXTS and key not in _contexts:
+                del _contexts[next(iter(_contexts))]
+            found = _contexts.setdefault(key, created)
     return found
+
+
+async def load_tls_context(options: RequestOptions) -> None:
+    """Creates the context for these options in a thread: the certificates of the system are read from a file."""
+    if tls_key(options) not in _contexts:
+        await asyncio.to_thread(tls_context, options)
+
+
+def needs_tls(url: str, options: RequestOptions) -> bool:
+    """Returns whether a direct request needs a context. Certificate files are checked whatever the address is."""
+    return not url.startswith("http://") or bool(certificate_files(options))
 
 
 def _file_state(name: str) -> tuple[int, int]:
