@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.timing import table
-from penstock._store.limit_store import Amounts, LimitRule, MemoryLimitStore
+from penstock._store.limit_store import Amounts, LimitRule
+from penstock._store.memory_limits import MemoryLimitStore
 from penstock._store.redis_limits import RedisLimitStore
 from penstock._store.sqlite_limits import SqliteLimitStore
 from tests.support.servers import RedisServer

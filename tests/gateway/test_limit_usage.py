@@ -18,7 +18,8 @@ from penstock._gateway.limits import USAGE_BATCH, CallerLimits, scope_rules
 from penstock._gateway.metrics import Metrics, MetricsSnapshot, render_snapshot
 from penstock._providers.registry import ConfiguredPrices
 from penstock._store.key_records import Organisation, Team
-from penstock._store.limit_store import Amounts, LimitRule, MemoryLimitStore
+from penstock._store.limit_store import Amounts, LimitRule
+from penstock._store.memory_limits import MemoryLimitStore
 from tests.gateway.budget_requests import auth, chat, key, reply_to
 from tests.gateway.gateway_thread import LIMIT, gateway
 from tests.gateway.test_metrics import figure

@@ -19,10 +19,13 @@ from penstock._gateway.limits import (
     rules_of,
 )
 from penstock._store.key_records import Limit
-from penstock._store.limit_store import Amounts, LimitRule, MemoryLimitStore, StoreUnavailable
+from penstock._store.limit_store import Amounts, LimitRule, StoreUnavailable
+from penstock._store.memory_limits import MemoryLimitStore
+from penstock._store.sqlite_limits import SqliteLimitStore
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
+    from pathlib import Path
 
 NOON = 20_000.5 * DAY
 
@@ -196,9 +199,10 @@ def test_a_team_and_the_organisation_are_limited_together() -> None:
     run(main())
 
 
-def test_headers_say_what_is_left_of_the_tightest_rule() -> None:
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_headers_say_what_is_left_of_the_tightest_rule(kind: str, tmp_path: Path) -> None:
     async def main() -> None:
-        limits, _ = table()
+        limits = CallerLimits(MemoryLimitStore() if kind == "memory" else SqliteLimitStore(tmp_path / "x", timeout=60))
         slot = await enter(limits, caller(requests=5, day_requests=3, tokens=100), UsageBound(20, 30))
         assert dict(slot.headers) == {
             b"x-ratelimit-limit-requests": b"3",
@@ -208,6 +212,8 @@ def test_headers_say_what_is_left_of_the_tightest_rule() -> None:
             b"x-ratelimit-remaining-tokens": b"50",
             b"x-ratelimit-reset-tokens": b"1m0s",
         }
+        slot.release()
+        await limits.aclose()
 
     run(main())
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from penstock._store import limit_store, sqlite_limits
-from penstock._store.limit_store import Amounts, LimitRule, MemoryLimitStore
+from penstock._store import memory_limits, sqlite_limits
+from penstock._store.limit_store import Amounts, LimitRule, StoreUnavailable
+from penstock._store.memory_limits import MemoryLimitStore
 from penstock._store.redis_limits import RedisLimitStore
 from penstock._store.sqlite_limits import SqliteLimitStore
 from tests.support.servers import RedisServer
@@ -21,22 +22,59 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.row("Q2")
+DAY = 86_400
 SLOTS = LimitRule("key:ann", "concurrent", 0, 3)
 
 
-def test_memory_forgets_the_scope_that_was_idle_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit_store, "MAX_SCOPES", 3)
+def test_memory_never_forgets_usage_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and teams are as many as somebody has made: each of them is remembered while its usage counts."""
+    monkeypatch.setattr(memory_limits, "MAX_SCOPES", 3)
+    now = [1_000_000.0]
 
     async def main() -> None:
-        store = MemoryLimitStore()
-        rules = [LimitRule(f"key:{number}", "cost", 0, 10) for number in range(50)]
-        assert await store.reserve("open", rules[:1], Amounts(cost=1)) is None
-        for rule in rules[1:]:
-            assert await store.reserve(rule.scope, [rule], Amounts(cost=1)) is None
-            await store.settle_reservation(rule.scope, Amounts(cost=1))
-        assert await store.usage(rules) == [1, *[0] * 47, 1, 1]
+        store = MemoryLimitStore(lambda: now[0])
+        rules = [LimitRule(f"key:{number}", "cost", 0 if number % 2 else DAY, 10) for number in range(50)]
+        for rule in rules:
+            assert await store.reserve(rule.scope, [rule], Amounts(cost=7)) is None
+            await store.settle_reservation(rule.scope, Amounts(cost=7))
+        assert await store.usage(rules) == [7] * 50
+        for rule in rules:
+            assert await store.reserve("more", [rule], Amounts(cost=4)) is not None
+        now[0] += 2 * DAY
+        for number in range(100):  # those of a day count no more, and are removed
+            rule = LimitRule(f"team:{number}", "cost", DAY, 10)
+            assert await store.reserve(rule.scope, [rule], Amounts(cost=7)) is None
+        assert await store.usage(rules) == [0, 7] * 25
+        assert len(store._scopes) == 125  # pyright: ignore[reportPrivateUsage]
 
     asyncio.run(main())
+
+
+def test_memory_refuses_callers_that_it_cannot_count(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody can be any number of callers without a gateway key. None of them makes others' usage forgotten."""
+    monkeypatch.setattr(memory_limits, "MAX_SCOPES", 3)
+    now = [1_000_000.0]
+
+    async def main() -> None:
+        store = MemoryLimitStore(lambda: now[0])
+        rules = [LimitRule(f"caller:{number}", "requests", 60, 1) for number in range(50)]
+        for rule in rules[:3]:
+            assert await store.reserve(rule.scope, [rule], Amounts()) is None
+        for rule in rules[3:]:
+            with pytest.raises(StoreUnavailable, match="3 callers without a gateway key"):
+                await store.reserve(rule.scope, [rule], Amounts())
+        assert await store.reserve("key", [LimitRule("key:ann", "requests", 60, 1)], Amounts()) is None
+        assert await store.usage(rules) == [1, 1, 1, *[0] * 47]
+        await store.settle_reservation(rules[0].scope, Amounts())
+        now[0] += 61  # the others are open
+        assert await store.reserve("a", [rules[7]], Amounts()) is None
+        with pytest.raises(StoreUnavailable):
+            await store.reserve("b", [rules[8]], Amounts())
+
+    asyncio.run(main())
+    assert len(caplog.records) == 2  # once a minute
 
 
 def test_every_key_in_redis_has_a_time_to_live() -> None:

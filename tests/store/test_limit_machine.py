@@ -16,7 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from penstock._store.limit_store import RESERVATION_SECONDS, Amounts, LimitRule, MemoryLimitStore
+from penstock._store.limit_store import RESERVATION_SECONDS, Amounts, LimitRule
+from penstock._store.memory_limits import MemoryLimitStore
 from penstock._store.redis_limits import RedisLimitStore
 from penstock._store.sqlite_limits import SqliteLimitStore
 from tests.support.servers import RedisServer

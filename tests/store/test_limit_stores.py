@@ -12,7 +12,8 @@ import redis
 
 from penstock._store import limit_store
 from penstock._store.limit_delivery import LeaseKeeper
-from penstock._store.limit_store import NEVER, RELEASED, Amounts, LimitRule, MemoryLimitStore
+from penstock._store.limit_store import NEVER, RELEASED, Amounts, LimitRule
+from penstock._store.memory_limits import MemoryLimitStore
 from penstock._store.redis_limits import RedisLimitStore
 from penstock._store.sqlite_limits import SqliteLimitStore
 from penstock.errors import InputError
@@ -93,6 +94,23 @@ def test_a_reservation_is_charged_to_all_rules_or_to_none(scenario: Scenario) ->
         assert await store.usage(RULES) == [10, 60, 1]
         assert await store.reserve("b", RULES, Amounts(tokens=40, cost=990)) is None
         assert await store.usage(RULES) == [1_000, 100, 2]
+
+    scenario(steps)
+
+
+def test_a_reservation_says_what_then_counts(scenario: Scenario) -> None:
+    async def steps(store: LimitStore) -> None:
+        used: dict[LimitRule, int] = {}
+        await store.reserve("a", RULES, Amounts(tokens=60, cost=10), used=used)
+        assert [used[rule] for rule in RULES] == await store.usage(RULES)
+        await store.reserve("b", RULES, Amounts(tokens=5, cost=1), used=used)
+        assert [used[rule] for rule in RULES] == await store.usage(RULES)
+        slots = LimitRule("key:ann", "concurrent", 0, 3)
+        assert await store.reserve("c", [slots], Amounts(), used=used) is None
+        assert used[slots] == 1
+        used.clear()
+        assert await store.reserve("d", RULES, Amounts(tokens=10_000), used=used) is not None
+        assert used == {}
 
     scenario(steps)
 

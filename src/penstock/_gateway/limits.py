@@ -28,12 +28,12 @@ from penstock._store.limit_store import (
     LimitRefusal,
     LimitRule,
     LimitStore,
-    MemoryLimitStore,
     StoreUnavailable,
 )
+from penstock._store.memory_limits import MemoryLimitStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
     from penstock._gateway.endpoints import Headers
 
@@ -201,9 +201,10 @@ class CallerLimits:
 
     async def reserve(self, slot: LimitSlot, bound: UsageBound) -> None:
         """Reserve for a slot that has rules, or raise the refusal. `bound` is set unless nothing was reserved."""
+        used: dict[LimitRule, int] = {}
         try:
             await self._seed(slot.rules)
-            refusal = await self.store.reserve(slot.id, slot.rules, bound.amounts, self._leases.lease)
+            refusal = await self.store.reserve(slot.id, slot.rules, bound.amounts, self._leases.lease, used)
         except StoreUnavailable as error:
             refusal = None
             if self.outage == "fail-closed":
@@ -218,8 +219,7 @@ class CallerLimits:
             raise build_refusal(refusal, bound)
         slot.bound = bound
         self._leases.add(slot.id)
-        if self._in_memory:
-            slot.headers = await self._rate_headers(slot.rules)
+        slot.headers = _rate_headers(used)
 
     def release_slot(self, slot: LimitSlot, amounts: Amounts) -> None:
         """Free a slot. The settlement is delivered by a task, because a turn may end while it is cancelled."""
@@ -273,26 +273,25 @@ class CallerLimits:
             log.exception("the usage of %s before the start cannot be read from the journal", rule.scope)
             return ()
 
-    async def _rate_headers(self, rules: tuple[LimitRule, ...]) -> Headers:
-        """Return the headers of the rules with the least left, under the names of OpenAI.
-
-        https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
-        """
-        shown = [rule for rule in rules if rule.kind in _HEADER_KINDS]
-        used = await self.store.usage(shown) if shown else []
-        result: list[tuple[bytes, bytes]] = []
-        for kind in _HEADER_KINDS:
-            left = [(max(rule.most - use, 0), rule) for rule, use in zip(shown, used, strict=True) if rule.kind == kind]
-            if left:
-                least, rule = min(left, key=lambda one: one[0])
-                result += _rate_header(kind, rule, least)
-        return tuple(result)
-
 
 def _is_seeded(rule: LimitRule) -> bool:
     """Return whether the journal is asked for a rule. Callers with any provider key are too many to remember."""
     known = not rule.scope.startswith("caller:") or rule.scope == f"caller:{ANONYMOUS}"
     return known and rule.kind != "concurrent" and rule.window != MINUTE
+
+
+def _rate_headers(used: Mapping[LimitRule, int]) -> Headers:
+    """Return the headers of the rules with the least left, under the names of OpenAI.
+
+    https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
+    """
+    result: list[tuple[bytes, bytes]] = []
+    for kind in _HEADER_KINDS:
+        left = [(max(rule.most - use, 0), rule) for rule, use in used.items() if rule.kind == kind]
+        if left:
+            least, rule = min(left, key=lambda one: one[0])
+            result += _rate_header(kind, rule, least)
+    return tuple(result)
 
 
 def _rate_header(kind: str, rule: LimitRule, left: int) -> Headers:

@@ -1,4 +1,4 @@
-"""Usage limits that hold across requests: rules, reservations, the interface of their stores, and a store in memory.
+"""Usage limits that hold across requests: rules, reservations, the interface of their stores.
 
 A request reserves amounts before it is sent, and settles with the actual amounts after it. Stores count integers: cost
 is in micro-dollars. A window slides. Requests of a window of up to a minute are counted one by one; everything else in
@@ -12,7 +12,6 @@ concurrency slot is free when its lease ends.
 from __future__ import annotations
 
 import math
-import time
 from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
@@ -22,7 +21,7 @@ import msgspec
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 SECOND = 1_000_000  # microseconds: stores count time in them
 BUCKETS = 60  # of a window
@@ -33,8 +32,6 @@ MAX_REQUESTS = 1_000  # the same for `Amounts.requests`
 MAX_MOST = 10**15
 MAX_RULES = 64  # of one reservation
 MAX_NAME = 512  # characters of a scope or an id
-MAX_SCOPES = 10_000  # whose usage the store in memory remembers
-MAX_RESERVATIONS = 100_000  # open at once in the store in memory
 RESERVATION_SECONDS = 3600  # without a renewal: then a reservation is forgotten, and stays charged
 TOTAL_SECONDS = 400 * 86_400  # without use: then usage without a window is forgotten
 SLOT_WAIT = 1.0  # seconds to wait for a concurrency slot: nobody knows how long
@@ -92,11 +89,17 @@ class LimitStore(Protocol):
         ...
 
     async def reserve(
-        self, id: str, rules: Sequence[LimitRule], amounts: Amounts, lease: float = LEASE
+        self,
+        id: str,
+        rules: Sequence[LimitRule],
+        amounts: Amounts,
+        lease: float = LEASE,
+        used: dict[LimitRule, int] | None = None,
     ) -> LimitRefusal | None:
         """Charges the amounts to all rules, or to none and returns the refusal. A known id is not charged again.
 
-        A rule whose amount is 0 never refuses. Raises `StoreUnavailable` within about a second.
+        `used` gets what then counts for each rule, this reservation included; of two rules with the same counter only
+        for the stricter one. A rule whose amount is 0 never refuses. Raises `StoreUnavailable` within about a second.
         """
         ...
 
@@ -227,170 +230,3 @@ class WindowCounter:
             if excess <= 0:
                 return max((number + 1 + self.span) * self.width - now, 1) / SECOND
         return NEVER
-
-
-# ── the store in memory ───────────────────────────────────────────────────────────────────────────
-
-
-class ScopeUsage:
-    """The usage of one scope. `open`: reservations that may still change it."""
-
-    __slots__ = ("counters", "open", "slots")
-
-    def __init__(self) -> None:
-        self.counters: dict[str, WindowCounter] = {}
-        self.slots: dict[str, int] = {}  # id → end of its lease
-        self.open = 0
-
-    def count_slots(self, now: int, enough: int = 0) -> int:
-        """Returns the slots in use. Expired ones are dropped only if there are more than enough."""
-        if len(self.slots) > enough:
-            for expired in [name for name, ends in self.slots.items() if ends <= now]:
-                del self.slots[expired]
-        return len(self.slots)
-
-
-class OpenReservation(NamedTuple):
-    """What a reservation has charged. `charges`: scope, counter (empty for a slot), kind, bucket, amount."""
-
-    expires: int
-    charges: list[tuple[str, str, str, int, int]]
-
-
-class MemoryLimitStore:
-    """A `LimitStore` for one process. It forgets the scope that was idle longest; those with open requests stay.
-
-    `clock`: seconds since the epoch.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self.lost = 0
-        self._clock = clock
-        self._scopes: OrderedDict[str, ScopeUsage] = OrderedDict()  # the one idle longest first
-        self._open: OrderedDict[str, OpenReservation] = OrderedDict()  # the one that expires first comes first
-
-    async def reserve(
-        self, id: str, rules: Sequence[LimitRule], amounts: Amounts, lease: float = LEASE
-    ) -> LimitRefusal | None:
-        if not rules:
-            return None
-        checked, asked, now = check_reservation(id, rules), bound_amounts(amounts), self._now()
-        self._forget_expired(now)
-        if id in self._open:
-            return None
-        refusals = [self._refusal(rule, counting, asked[rule.kind], now) for counting, rule in checked.items()]
-        refusal = longest_wait([refusal for refusal in refusals if refusal is not None])
-        if refusal is not None:
-            return refusal
-        charges: list[tuple[str, str, str, int, int]] = []
-        for counting, rule in checked.items():
-            usage = self._scope(rule.scope)
-            usage.open += 1
-            if rule.kind == "concurrent":
-                usage.slots[id] = now + int(lease * SECOND)
-                charges.append((rule.scope, "", rule.kind, 0, 0))
-                continue
-            counter = self._counter(usage, counting)
-            number = counter.advance(now)
-            counter.add(number, asked[rule.kind])
-            charges.append((rule.scope, counting.name, rule.kind, number, asked[rule.kind]))
-        self._open[id] = OpenReservation(now + RESERVATION_SECONDS * SECOND, charges)
-        return None
-
-    async def settle_reservation(self, id: str, amounts: Amounts) -> None:
-        actual, now = bound_amounts(amounts), self._now()
-        self._forget_expired(now)
-        reservation = self._open.pop(id, None)
-        if reservation is None:
-            return
-        for scope, name, kind, number, reserved in reservation.charges:
-            usage = self._close(scope, id)
-            if name:
-                counter, difference = usage.counters[name], actual[kind] - reserved
-                current = counter.advance(now)
-                counter.add(current if difference > 0 else number, difference)
-
-    async def renew(self, ids: Sequence[str], lease: float = LEASE) -> None:
-        now = self._now()
-        self._forget_expired(now)
-        for open_id in ids:
-            reservation = self._open.pop(open_id, None)
-            if reservation is not None:
-                self._open[open_id] = reservation._replace(expires=now + RESERVATION_SECONDS * SECOND)
-                for scope, name, *_ in reservation.charges:
-                    if not name:
-                        self._scopes[scope].slots[open_id] = now + int(lease * SECOND)
-
-    async def usage(self, rules: Sequence[LimitRule]) -> list[int]:
-        now = self._now()
-        return [self._used(rule, counting_of(rule), now) for rule in rules]
-
-    async def aclose(self) -> None:
-        """Nothing waits and nothing is open."""
-
-    def add_usage(self, rule: LimitRule, amount: int, at: float) -> None:
-        """Charges an amount that was used at a time, without a check: what the journal knows, after a restart."""
-        counting = counting_of(rule)
-        if rule.kind != "concurrent" and amount > 0 and self._clock() - at < counting.keep:
-            counter = self._counter(self._scope(rule.scope), counting)
-            counter.add(int(at * SECOND) // counting.width if counting.width else 0, min(amount, MAX_MOST))
-            counter.buckets = OrderedDict(sorted(counter.buckets.items()))
-
-    def _now(self) -> int:
-        return int(self._clock() * SECOND)
-
-    def _scope(self, scope: str) -> ScopeUsage:
-        """Returns the usage of a scope, as the one used last."""
-        usage = self._scopes.get(scope)
-        if usage is None:
-            usage = self._scopes[scope] = ScopeUsage()
-            if len(self._scopes) > MAX_SCOPES:
-                idle = next((name for name, other in self._scopes.items() if not other.open and name != scope), None)
-                if idle is not None:
-                    del self._scopes[idle]
-        self._scopes.move_to_end(scope)
-        return usage
-
-    def _counter(self, usage: ScopeUsage, counting: Counting) -> WindowCounter:
-        counter = usage.counters.get(counting.name)
-        if counter is None:
-            counter = usage.counters[counting.name] = WindowCounter(counting)
-        return counter
-
-    def _used(self, rule: LimitRule, counting: Counting, now: int, enough: int = 0) -> int:
-        usage = self._scopes.get(rule.scope)
-        if usage is None:
-            return 0
-        if rule.kind == "concurrent":
-            return usage.count_slots(now, enough)
-        counter = usage.counters.get(counting.name)
-        if counter is None:
-            return 0
-        counter.advance(now)
-        return counter.total
-
-    def _refusal(self, rule: LimitRule, counting: Counting, asked: int, now: int) -> LimitRefusal | None:
-        used = self._used(rule, counting, now, enough=rule.most - 1)
-        if not asked or used + asked <= rule.most:
-            return None
-        if rule.kind == "concurrent":
-            return LimitRefusal(rule, used, SLOT_WAIT if rule.most else NEVER)
-        usage = self._scopes.get(rule.scope)
-        counter = usage.counters.get(counting.name) if usage is not None else None
-        return LimitRefusal(rule, used, counter.seconds_until(asked, rule.most, now) if counter is not None else NEVER)
-
-    def _close(self, scope: str, id: str) -> ScopeUsage:
-        usage = self._scopes[scope]
-        usage.open -= 1
-        usage.slots.pop(id, None)
-        return usage
-
-    def _forget_expired(self, now: int) -> None:
-        """Forgets reservations that nobody has renewed. They stay charged."""
-        while self._open:
-            oldest, reservation = next(iter(self._open.items()))
-            if reservation.expires > now and len(self._open) < MAX_RESERVATIONS:
-                return
-            del self._open[oldest]
-            for scope, *_ in reservation.charges:
-                self._close(scope, oldest)

@@ -115,7 +115,8 @@ local function take_slot(rule, id, ends)
 end
 """
 
-# id, time, lease, keep, rules. Returns the refusals: the number of the rule, its usage, the wait.
+# id, time, lease, keep, rules. Returns the refusals: the number of the rule, its usage, the wait. Without any, what
+# then counts for each rule: a number.
 _RESERVE = """
 local id, now, lease, keep, rules = given[1], read_clock(given[2]), given[3], given[4], given[5]
 local record = TAG .. 'r:' .. id
@@ -131,11 +132,12 @@ local function wait_for(rule, used)
   end
   return -1
 end
-local numbers, refusals = {}, {}
+local numbers, refusals, counted = {}, {}, {}
 for at, rule in ipairs(rules) do
   local used
   if rule[2] == 0 then used = count_slots(rule, now) else numbers[at], used = advance(rule, now) end
-  if rule[6] > 0 and used + rule[6] > rule[7] then refusals[#refusals + 1] = {at, used, wait_for(rule, used)} end
+  counted[at] = used + rule[6]
+  if rule[6] > 0 and counted[at] > rule[7] then refusals[#refusals + 1] = {at, used, wait_for(rule, used)} end
 end
 if #refusals > 0 then return refusals end
 for at, rule in ipairs(rules) do
@@ -143,7 +145,7 @@ for at, rule in ipairs(rules) do
   rule[7] = numbers[at] or 0  -- a settlement needs the bucket, not the limit
 end
 redis.call('SET', record, cmsgpack.pack(rules), 'EX', keep)
-return {}
+return counted
 """
 
 # id, time, keep, amounts by kind, the rules of a reservation that may not have been made.
@@ -216,7 +218,12 @@ class RedisLimitStore:
         return self._queue.lost
 
     async def reserve(
-        self, id: str, rules: Sequence[LimitRule], amounts: Amounts, lease: float = LEASE
+        self,
+        id: str,
+        rules: Sequence[LimitRule],
+        amounts: Amounts,
+        lease: float = LEASE,
+        used: dict[LimitRule, int] | None = None,
     ) -> LimitRefusal | None:
         checked, asked = check_reservation(id, rules), bound_amounts(amounts)
         if not checked:
@@ -227,6 +234,10 @@ class RedisLimitStore:
         except StoreUnavailable:
             self._queue.note_unsure(id, list(checked.values()))
             raise
+        if found and isinstance(found[0], int):
+            if used is not None:
+                used.update(zip(checked.values(), found, strict=True))
+            return None
         return _read_refusal(list(checked.values()), found)
 
     async def settle_reservation(self, id: str, amounts: Amounts) -> None:

@@ -93,12 +93,18 @@ class SqliteLimitStore:
         return self._queue.lost
 
     async def reserve(
-        self, id: str, rules: Sequence[LimitRule], amounts: Amounts, lease: float = LEASE
+        self,
+        id: str,
+        rules: Sequence[LimitRule],
+        amounts: Amounts,
+        lease: float = LEASE,
+        used: dict[LimitRule, int] | None = None,
     ) -> LimitRefusal | None:
         checked = check_reservation(id, rules)
         if not checked:
             return None
-        work = partial(_reserve, id=id, rules=checked, asked=bound_amounts(amounts), lease=int(lease * SECOND))
+        asked = bound_amounts(amounts)
+        work = partial(_reserve, id=id, rules=checked, asked=asked, lease=int(lease * SECOND), counted=used)
         try:
             return await self._run(work)
         except StoreUnavailable:
@@ -229,15 +235,18 @@ def _reserve(
     rules: Mapping[Counting, LimitRule],
     asked: Mapping[str, int],
     lease: int,
+    counted: dict[LimitRule, int] | None = None,
 ) -> LimitRefusal | None:
     if _find_charges(database, now, id) is not None:
         return None
     charges: list[Charge] = []
     refusals: list[LimitRefusal] = []
+    found: dict[LimitRule, int] = {}
     for counting, rule in rules.items():
         number, used = _count(database, now, counting, rule)
         amount = asked[rule.kind]
         charges.append((counting, rule.kind, number, amount))
+        found[rule] = used + amount
         if amount and used + amount > rule.most:
             refusals.append(LimitRefusal(rule, used, _wait_for(database, now, counting, rule, used, amount)))
     if refusals:
@@ -248,6 +257,8 @@ def _reserve(
         else:
             _add(database, now, counting, number, amount)
     _write_reservation(database, now, id, charges)
+    if counted is not None:
+        counted.update(found)
     return None
 
 
