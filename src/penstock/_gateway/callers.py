@@ -18,6 +18,8 @@ from penstock.events import Fault, FaultKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
 
+    from penstock.request import Request
+
 
 GATEWAY_KEY_HEADER = "x-penstock-key"  # a gateway key, beside a provider's key in another header
 AUTHORIZATION = "authorization"
@@ -84,6 +86,19 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         """Raise if the caller may not use a model under any of these names."""
         if not self.may_use(*models):
             reason = f"the key {self.key!r} may not use the model {models[0]!r}"
+            raise make_refusal(403, "permission", reason, code="model_not_allowed")
+
+    def check_other_models(self, request: Request) -> None:
+        """Raise if a request names other models for its provider to choose from, and the caller may not use all.
+
+        OpenRouter takes such a list: https://openrouter.ai/docs/features/model-routing
+        """
+        if ("*" in self.models and not self.shared_models) or not request.extra:
+            return
+        if any(fields.get("models") for fields in request.extra.values()):
+            reason = (
+                f"models: the key {self.key!r} may not use all models, so it may not leave the choice to a provider"
+            )
             raise make_refusal(403, "permission", reason, code="model_not_allowed")
 
     def __repr__(self) -> str:

@@ -218,6 +218,7 @@ class Services:
 
     async def reserve_turn(self, incoming: IncomingRequest, request: Request) -> LimitSlot:
         """Take a slot for a turn, and reserve what it may use if the caller is limited; or raise the refusal."""
+        incoming.caller.check_other_models(request)
         slot = self._take_slot(incoming, request.model)
         if slot.is_limited:
             with slot.released_on_error():

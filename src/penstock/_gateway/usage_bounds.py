@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from penstock import _lenient_fields as lenient
 from penstock._client.costs import choose_tier
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.limits import MICRO, LimitSlot, UsageBound, describe_scope
 from penstock._gateway.upstream import FREE
 from penstock._providers.models import output_limit
+from penstock._request_writer import MIN_ANSWER_TOKENS
 from penstock._store.limit_store import Amounts
 from penstock._tokens.hidden_additions import has_hidden_context
 from penstock.events import Fault, Finish, Usage
@@ -39,9 +41,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 UNKNOWN_OUTPUT = 8_192  # tokens: the output limit where neither the request, the key nor the model has one
+MIN_BUDGET = 1_024  # reasoning tokens: the smallest budget that Claude takes
 BYTES_PER_TOKEN = 3  # of text whose tokens nobody has counted: four in English, three in Chinese
 # Faults after which a request may have been answered, and charged, although nothing of the answer arrived.
 _UNSURE_FAULTS = frozenset({"cancelled", "timeout", "network", "truncated"})
+# Names of output limits, and of the number of answers, among fields that are passed on as they are.
+_OTHER_LIMITS = frozenset(
+    "max_tokens max_completion_tokens max_output_tokens max_new_tokens max_tokens_to_sample max_length max_gen_len "
+    "num_predict n_predict best_of".split()
+)
+_MARKS = "_"  # the name of notes on how a request was written
 log = logging.getLogger("penstock.limits")
 
 
@@ -77,8 +86,14 @@ class UsageBounds:
         """Reserve for a turn, or raise the refusal. Sets the request's output limit if it is clamped."""
         clamp = self.upstream.config.features.clamp_output
         key_limit, asked = slot.caller.max_output, request.settings.max_output
-        if clamp and key_limit and (not asked or asked > key_limit):
-            _clamp(slot, request, key_limit, f"max_output of the key {slot.caller.key!r}")
+        if clamp:
+            _remove_other_limits(request)
+        if asked is not None and asked <= 0:  # some servers take it for "no limit"
+            asked, request.settings = None, replace(request.settings, max_output=None)
+        if clamp and key_limit:
+            if not asked or asked > key_limit:
+                _clamp(slot, request, key_limit, f"max_output of the key {slot.caller.key!r}")
+            _clamp_reasoning(slot, request, key_limit)
         if not slot.rules:
             return
         if not slot.counts("tokens", "cost"):
@@ -165,9 +180,12 @@ class UsageBounds:
     def _output_limit(self, slot: LimitSlot, request: Request, target: Target) -> int:
         """Return the output limit of one choice at a target."""
         facts = self.catalogue.target_model(target)
-        if asked := request.settings.max_output:
-            return min(asked, facts.max_output or asked)
-        return slot.caller.max_output or output_limit(facts, target.provider) or UNKNOWN_OUTPUT
+        limit = request.settings.max_output or slot.caller.max_output
+        limit = limit or output_limit(facts, target.provider) or UNKNOWN_OUTPUT
+        budget = request.settings.budget or 0
+        if budget >= limit:  # a limit that leaves no room for the answer is raised where reasoning counts against it
+            limit = budget + MIN_ANSWER_TOKENS
+        return min(limit, facts.max_output or limit)
 
     def _room(self, target: Target, used: int) -> int:
         """Return how long an answer may be beside its prompt: some servers refuse an output limit beyond that."""
@@ -225,6 +243,30 @@ def _clamp(slot: LimitSlot, request: Request, limit: int, source: str) -> None:
     why = f"the request asks for {asked}" if asked else "the request sets none"
     request.settings = replace(request.settings, max_output=limit)
     slot.decisions += (f"limit: the output limit {limit} is sent, {source}; {why}",)
+
+
+def _clamp_reasoning(slot: LimitSlot, request: Request, limit: int) -> None:
+    """Lower a reasoning budget for which the output limit would be raised. 0 switches reasoning off."""
+    budget = request.settings.budget
+    if budget and budget >= (request.settings.max_output or limit):
+        room = limit - MIN_ANSWER_TOKENS
+        fitting = min(budget, room) if room >= MIN_BUDGET else 0
+        most = max(request.settings.max_output or limit, fitting + MIN_ANSWER_TOKENS if fitting else 0)
+        request.settings = replace(request.settings, budget=fitting, max_output=most)
+        slot.decisions += (f"limit: a reasoning budget of {budget} is sent as {fitting}, because of the output limit",)
+
+
+def _remove_other_limits(request: Request) -> None:
+    """Remove output limits that were not read: a server may obey them instead of the one that is reserved."""
+    for protocol, fields in (request.extra or {}).items():
+        kept = {name: value for name, value in fields.items() if name not in _OTHER_LIMITS}
+        if marks := lenient.get_object(kept, _MARKS):
+            options = lenient.get_object(marks, "options")
+            fitting = {name: value for name, value in options.items() if name not in _OTHER_LIMITS}
+            changed = {"options": fitting} if fitting != options else {}
+            kept[_MARKS] = {**{name: value for name, value in marks.items() if name != "limits"}, **changed}
+        if kept != fields:
+            request.extra = {**(request.extra or {}), protocol: kept}
 
 
 def _times(limits: list[int], choices: int | None) -> list[int]:

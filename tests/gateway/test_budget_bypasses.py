@@ -1,0 +1,98 @@
+"""Requests that try to get more than was reserved for them, or than their key may use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock._gateway.config import Limit
+from penstock._gateway.limits import DAY
+from penstock._store.limit_store import LimitRule
+from tests.gateway.budget_requests import ask, chat, key
+from tests.gateway.gateway_thread import answer, gateway
+from tests.gateway.openresponses import FAST
+
+if TYPE_CHECKING:
+    from penstock.testing import ReceivedRequest
+
+pytestmark = pytest.mark.row("Q2:clamp")
+MOST = 50  # tokens of an answer
+TEXT = [{"role": "user", "content": "Hi."}]
+CHAT, MESSAGES, OLLAMA = "/v1/chat/completions", "/v1/messages", "/api/chat"
+THINKING = {"type": "enabled", "budget_tokens": 60_000}
+LIMIT_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "both": (CHAT, chat(max_tokens=100_000, max_completion_tokens=10)),
+    "both, the other way": (CHAT, chat(max_tokens=10, max_completion_tokens=100_000)),
+    "of other servers": (CHAT, chat(max_tokens=10, max_new_tokens=100_000, num_predict=100_000)),
+    "of another protocol": (CHAT, chat(max_output_tokens=100_000)),
+    "negative": (CHAT, chat(max_tokens=-1)),
+    "zero": (CHAT, chat(max_tokens=0)),
+    "reasoning": (MESSAGES, {"model": "anthropic/text", "messages": TEXT, "max_tokens": 40, "thinking": THINKING}),
+    "more reasoning": (
+        MESSAGES,
+        {"model": "anthropic/text", "messages": TEXT, "max_tokens": 61_000, "thinking": THINKING},
+    ),
+    "reasoning without a limit": (CHAT, chat(model="anthropic/text", reasoning={"max_tokens": 60_000})),
+    "endless": (OLLAMA, {"model": "ollama/text", "messages": TEXT, "stream": False, "options": {"num_predict": -1}}),
+    "the whole context": (
+        OLLAMA,
+        {"model": "ollama/text", "messages": TEXT, "stream": False, "options": {"num_predict": -2}},
+    ),
+}
+
+
+def sent_limits(seen: ReceivedRequest) -> list[int]:
+    fields = {**seen.json, **seen.json.get("options", {})}
+    return [fields[name] for name in LIMIT_NAMES if name in fields]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_request_gets_around_the_output_limit_of_its_key(case: str) -> None:
+    path, body = CASES[case]
+    with gateway(answer, keys=key("a", max_output=MOST), serve=FAST) as (running, up):
+        assert ask(running.url, "a", body, path).status_code == 200
+        sent = sent_limits(up.requests[0])
+        assert len(sent) == 1
+        assert 0 < sent[0] <= MOST
+        assert up.requests[0].json.get("thinking", {}).get("type") in {None, "disabled"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_sent_was_reserved(case: str) -> None:
+    """Without an output limit of the key, the reservation covers the limit that the provider gets."""
+    path, body = CASES[case]
+    rule = LimitRule("key:a", "tokens", DAY, 10**9)
+    reserved: list[int] = []
+
+    async def script(seen: ReceivedRequest) -> Any:
+        reserved.append(running.call(running.app.services.limits.store.usage([rule]))[0])
+        return answer(seen)
+
+    with gateway(script, keys=key("a", limits=Limit(day_tokens=10**9)), serve=FAST) as (running, up):
+        assert ask(running.url, "a", body, path).status_code == 200
+        sent = sent_limits(up.requests[0])
+        assert len(sent) == 1
+        assert 0 < sent[0] <= reserved[0]
+
+
+def test_reasoning_is_fitted_into_the_output_limit_of_a_key() -> None:
+    body = {"model": "anthropic/text", "messages": TEXT, "max_tokens": 61_000, "thinking": THINKING}
+    with gateway(answer, keys=key("a", max_output=8_000), serve=FAST) as (running, up):
+        assert ask(running.url, "a", body, MESSAGES).status_code == 200
+        sent = up.requests[0].json
+        assert (sent["max_tokens"], sent["thinking"]["budget_tokens"]) == (8_000, 8_000 - 1_024)
+        row = running.rows()[-1]
+        assert "limit: a reasoning budget of 60000 is sent as 6976" in row.decisions
+
+
+def test_a_key_with_some_models_cannot_leave_the_choice_to_a_provider() -> None:
+    keys = key("some", models=("openai-chat/text",)) | key("all")
+    body = chat(models=["vendor/expensive"])
+    with gateway(answer, keys=keys, serve=FAST) as (running, up):
+        refused = ask(running.url, "some", body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "model_not_allowed")
+        assert ask(running.url, "some", chat()).status_code == 200
+        assert ask(running.url, "all", body).status_code == 200
+        assert len(up.requests) == 2
