@@ -293,6 +293,9 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"models": []}, "models", "expected 1 to 200 patterns"),
     ({"hash": "sha256:0"}, "hash", "no such field"),
     ({"note": "x" * 2000}, "note", "expected at most 1000 characters"),
+    ({"note": "a\0b"}, "note", "without NUL"),
+    ({"tenant": "a\0b"}, "tenant", "printable characters"),
+    ({"tenant": "t" * 200}, "tenant", "at most 128"),
 ]
 
 

@@ -67,6 +67,13 @@ async def refused(limits: CallerLimits, who: Caller, bound: UsageBound | None = 
     return raised.value
 
 
+def test_a_key_may_have_the_name_of_those_without_one() -> None:
+    """`/admin/limits` looks for its usage under the name of the key."""
+    keyed = Caller(key="anonymous", key_hash="sha256:00", limits=Limit(day_requests=1))
+    assert {rule.scope for rule in rules_of(keyed)} == {"key:anonymous"}
+    assert {rule.scope for rule in rules_of(Caller(limits=Limit(day_requests=1)))} == {"caller:anonymous"}
+
+
 def test_without_limits_nothing_is_reserved() -> None:
     async def main() -> None:
         limits, _ = table()

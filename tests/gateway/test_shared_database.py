@@ -14,7 +14,7 @@ import httpx
 import psycopg
 import pytest
 
-from penstock._gateway.keys import POLL_INTERVAL
+from penstock._gateway.keys import POLL_INTERVAL, hash_key
 from tests.gateway.process import LIMIT, Gateway, gateway
 
 if TYPE_CHECKING:
@@ -111,6 +111,22 @@ def test_known_keys_hold_for_the_configured_time_then_are_refused(
         assert ask(patient, key).status_code == 200
         postgres.start()
         wait_until(lambda: ask(strict, key).status_code == 200, "keys are known again")
+
+
+@pytest.mark.row("Q3", "Q1:outage")
+def test_the_admin_api_says_that_its_store_is_away(tmp_path: Path, postgres: PostgresServer, postgres_url: str) -> None:
+    config = f"{CONFIG}[keys.root]\nhash = '{hash_key('pk-root')}'\nrole = 'admin'\n"
+    with ExitStack() as stack:
+        running = start(stack, tmp_path / "one", postgres_url, config)
+        http = stack.enter_context(httpx.Client(base_url=running.base, timeout=60, trust_env=False))
+        http.headers["authorization"] = "Bearer pk-root"
+        postgres.kill()
+        for reply in (http.post("/admin/keys", json={"name": "a"}), http.get("/admin/audit"), http.get("/admin/usage")):
+            assert (reply.status_code, reply.json()["error"]["code"]) == (503, "store_unavailable")
+            assert reply.headers["retry-after"] == "1"
+        postgres.start()
+        wait_until(lambda: http.post("/admin/keys", json={"name": "b"}).status_code == 201, "it is back")
+    assert "Traceback" not in running.said
 
 
 def test_a_gateway_does_not_start_without_its_database(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ _HEADERS: Headers = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_STORE_AWAY = make_refusal(503, "overloaded", "the store is away; try again", code="store_unavailable", retry_after=1.0)
 log = logging.getLogger("penstock.admin")
 
 
@@ -99,9 +100,11 @@ class AdminApi:
             if tag:
                 headers = (*headers, (b"etag", f'"{tag}"'.encode()))
         except Exception as error:
-            if not isinstance(error, PenstockError):
+            if isinstance(error, OSError):
+                log.error("the admin API failed at %s: %s", incoming.path, error)  # noqa: TRY400 — no bug of ours
+            elif not isinstance(error, PenstockError):
                 log.exception("the admin API failed at %s", incoming.path)
-            status, body, more = _describe_error(error)
+            status, body, more = _describe_error(_STORE_AWAY if isinstance(error, OSError) else error)
             headers = (*headers, *more)
         finally:
             incoming.release_body()

@@ -18,7 +18,16 @@ from msgspec.structs import replace
 
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.keys import create_key, hash_key
-from penstock._store.key_records import MAX_PREVIOUS, Key, KeyRecords, Organisation, PreviousSecret, Team, check_name
+from penstock._store.key_records import (
+    MAX_NAME,
+    MAX_PREVIOUS,
+    Key,
+    KeyRecords,
+    Organisation,
+    PreviousSecret,
+    Team,
+    check_name,
+)
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -233,11 +242,21 @@ def patch_record(record: Record, fields: Patch, allowed: frozenset[str]) -> Reco
         data[name] = _merge_limits(data.get(name), value) if name == "limits" else value
         if value is None:
             del data[name]
+    _check_texts(fields)
     try:
         return msgspec.convert(data, type(record))
     except msgspec.ValidationError as error:
         field, reason = _explain_error(error)
         raise KeyEditError(f"{field}: {reason}" if field else reason, field=field) from None
+
+
+def _check_texts(fields: Patch) -> None:
+    """Raise for texts that not every store can hold, or that are too long. The length of a note is checked later."""
+    tenant, note = fields.get("tenant"), fields.get("note")
+    if isinstance(tenant, str) and not (len(tenant) <= MAX_NAME and tenant.isprintable()):
+        raise KeyEditError(f"tenant: expected at most {MAX_NAME} printable characters", field="tenant")
+    if isinstance(note, str) and "\0" in note:
+        raise KeyEditError("note: a text without NUL is expected", field="note")
 
 
 def _merge_limits(before: dict[str, Any] | None, patch: Any) -> Any:

@@ -59,7 +59,8 @@ def rules_of(caller: Caller) -> tuple[LimitRule, ...]:
     if key is UNLIMITED and team is UNLIMITED and organisation is UNLIMITED:  # most callers: as fast as possible
         return ()
     # Usage is counted by gateway key. Callers without one are distinguished by their provider key.
-    scope = f"key:{caller.key}" if caller.key != ANONYMOUS else f"caller:{caller.tenant}"
+    is_keyed = caller.key != ANONYMOUS or bool(caller.key_hash)  # a key may have that name
+    scope = f"key:{caller.key}" if is_keyed else f"caller:{caller.tenant}"
     return (*scope_rules("org", organisation), *scope_rules(f"team:{caller.team}", team), *scope_rules(scope, key))
 
 
