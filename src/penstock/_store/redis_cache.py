@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import time
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from penstock._store.redis_scripts import timeout_while_running
 from penstock._store.redis_streams import connect_redis
 from penstock._store.response_cache import DEFAULT_TTL, MEMORY_SIZE, VERSION, check_bounds
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
 PREFIX = f"penstock:cache:{VERSION}:"
 _INDEX, _TOTAL = f"{PREFIX}index", f"{PREFIX}size"
+TIMEOUT = 1.0  # seconds for a command
+AWAY_INTERVAL = 5.0  # seconds after an error in which the server is not asked
 MAX_SHARE = 4  # an answer larger than a fourth of the cache is not stored
 # Stores an answer, and drops those that have expired and then the oldest ones until all fit. A member of the index is
 # the size and the key of an answer, its score the time at which it expires.
@@ -50,15 +56,28 @@ class RedisCache:
         self._client, _ = connect_redis(url)
         self._ttl, self._size = max(int(ttl * 1000), 1), size
         self._put: Any = self._client.register_script(_PUT)
+        self._away_until = 0.0
 
     async def get(self, tenant: str, key: str, /) -> bytes | None:
-        value: bytes | None = await self._client.get(_row_key(tenant, key))
+        value: bytes | None = await self._call(lambda: self._client.get(_row_key(tenant, key)))
         return value
 
     async def put(self, tenant: str, key: str, value: bytes, /) -> None:
         if len(value) * MAX_SHARE <= self._size:
             keys = (_INDEX, _TOTAL, _row_key(tenant, key))
-            await self._put(keys=keys, args=(value, int(time.time() * 1000), self._ttl, self._size))
+            args = (value, int(time.time() * 1000), self._ttl, self._size)
+            await self._call(lambda: self._put(keys=keys, args=args))
+
+    async def _call(self, command: Callable[[], Awaitable[Any]]) -> Any:
+        """Returns the result of a command. For a while after an error the cache is empty, so that nobody waits."""
+        if time.monotonic() < self._away_until:
+            return None
+        try:
+            async with timeout_while_running(TIMEOUT):
+                return await command()
+        except Exception:
+            self._away_until = time.monotonic() + AWAY_INTERVAL
+            raise
 
     async def aclose(self) -> None:
         await self._client.aclose()

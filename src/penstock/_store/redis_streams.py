@@ -176,6 +176,11 @@ class RedisStreamLog:
         await self._call(pipe.execute(raise_on_error=False))
 
     async def flush(self) -> None:
+        if not self._away:  # else nobody waits: other processes cannot be told
+            await self._wait_upload()
+
+    async def _wait_upload(self) -> None:
+        """Waits for the next attempt to upload."""
         if self._uploads and self._task is not None and not self._task.done():
             uploaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._flushes.append(uploaded)
@@ -184,12 +189,12 @@ class RedisStreamLog:
                 await asyncio.wait_for(uploaded, TIMEOUT)
 
     async def aclose(self) -> None:
-        await self.flush()
+        await self._wait_upload()
         if self._task is not None:
             with suppress(TimeoutError):  # a long stream needs several uploads
                 async with asyncio.timeout(TIMEOUT):
                     while not self._task.done() and any(writer.stream.state for writer in self._uploads.values()):
-                        await self.flush()
+                        await self._wait_upload()
             self._task.cancel()
             await asyncio.wait([self._task])
         with suppress(*self._errors):
@@ -226,16 +231,16 @@ class RedisStreamLog:
             try:
                 await self._upload()
             except self._errors:
-                self._flushes = [*waiting, *self._flushes]
                 if not self._away:
                     log.warning("Redis is away: streams go on, but other processes cannot follow them", exc_info=True)
                 self._away = True
-                await asyncio.sleep(UPLOAD_INTERVAL)
             else:
                 self._away = False
-                for uploaded in waiting:
-                    if not uploaded.done():
-                        uploaded.set_result(None)
+            for uploaded in waiting:
+                if not uploaded.done():
+                    uploaded.set_result(None)
+            if self._away:
+                await asyncio.sleep(UPLOAD_INTERVAL)
 
     async def _upload(self) -> None:
         now, pipe = time.monotonic(), self._client.pipeline(transaction=False)
