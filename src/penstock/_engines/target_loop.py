@@ -82,6 +82,10 @@ class TargetLoop:
         self._cache = request_plan.PlanCache(self.config, self.env)
         self._sleep, self._chance, self._clock = sleep, chance, clock
 
+    def targets(self, name: str) -> list[Target]:
+        """Returns the targets of a model name. Raises if there is none."""
+        return self._cache.targets(name)
+
     @property
     def counts(self) -> Counter[tuple[str, str, str]]:
         """The number of decisions by kind, code and provider."""

@@ -200,6 +200,8 @@ class Access:
             if expired is not None:
                 raise make_refusal(401, "auth", _explain_expired_key(expired.name), code="key_expired")
             raise make_refusal(401, "auth", self._explain_unknown_key(bool(sent)), code="invalid_api_key")
+        if len(sent) == 1:
+            return self._keyed_caller(match, {})
         rest = {header: value for header, value in sent.items() if self.ring.find(value) is None}
         return self._keyed_caller(match, self._forwarded_key(headers, rest))
 

@@ -235,7 +235,7 @@ class ModelCatalogue:
         return not self._upstream.config.forward and bool(find_missing_keys(router.config, router.env))
 
     def _targets(self, name: str) -> list[Target]:
-        return resolution.resolve_targets(name, self._upstream.router.config, self._upstream.env)
+        return self._upstream.router.targets(name)
 
     def find_targets(self, name: str) -> list[Target]:
         """Return all targets of a name; none if it is unknown."""

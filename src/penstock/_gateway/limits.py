@@ -131,6 +131,7 @@ class LimitSlot:
     bound: UsageBound | None = None
     decisions: tuple[str, ...] = ()
     headers: Headers = ()
+    kinds: frozenset[str] = frozenset()  # of the rules
     _left: bool = False
 
     @property
@@ -140,7 +141,7 @@ class LimitSlot:
 
     def counts(self, *kinds: str) -> bool:
         """Return whether one of these kinds is limited."""
-        return any(rule.kind in kinds for rule in self.rules)
+        return not self.kinds.isdisjoint(kinds)
 
     @contextmanager
     def released_on_error(self) -> Generator[None]:
@@ -198,7 +199,10 @@ class CallerLimits:
             raise make_refusal(503, "overloaded", f"{self.open} requests are open already", retry_after=1.0)
         self.open += 1
         rules = rules_of(caller)
-        return LimitSlot(self, caller, rules, f"{id}.{next(self._ids)}" if rules else "")
+        if not rules:
+            return LimitSlot(self, caller)
+        kinds = frozenset([rule.kind for rule in rules])
+        return LimitSlot(self, caller, rules, f"{id}.{next(self._ids)}", kinds=kinds)
 
     async def reserve(self, slot: LimitSlot, bound: UsageBound) -> None:
         """Reserve for a slot that has rules, or raise the refusal. `bound` is set unless nothing was reserved."""

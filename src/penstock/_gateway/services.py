@@ -296,7 +296,8 @@ class Services:
         row = aux_request.journal_row(incoming, http, size)
         if aux_request.slot is not None:
             usage = self.bounds.aux_usage(aux_request.slot, aux_request.usage, aux_request.fault)
-            self.bounds.settle_slot(aux_request.slot, usage, row.provider, row.model)
+            dollars = self.upstream.price_list.dollars(row.provider, row.model, usage)
+            self.bounds.settle_slot(aux_request.slot, usage, dollars)
         self.telemetry.add_turn(row, incoming, aux_request.record, throttle=aux_request.is_throttled)
         incoming.log_row(row)
         if self.watch is not None:

@@ -1,7 +1,8 @@
 """The gateway's token estimators: one for each tenant, over one store, for counting, learning and warnings.
 
-They read and write SQLite and digest whole prompts, so no method of them is called on the event loop: requests use
-`run`, which counts in a thread; `TurnEstimates` learns in another one. All share the estimators, which are made for
+They read and write SQLite and digest whole prompts, so they are not called on the event loop: requests use `run`, which
+counts in a thread; `TurnEstimates` learns in another one. Only short prompts are counted on the event loop, with what
+is in memory (`find_in_memory`). All share the estimators, which are made for
 that. Large requests are counted in a thread of their own, one of each tenant at a time, so that small counts do not
 wait for them and tenants take turns. No count is refused for its size: the body has its own limit. The store holds
 digests and numbers only.
@@ -56,6 +57,7 @@ class TokenEstimators:
         self._path: Path = data_path("", config.data, FILE)
         self._lock = threading.Lock()  # for `_estimators` and `_store`
         self._estimators: OrderedDict[str, HybridTokenEstimator] = OrderedDict()
+        self._in_memory: dict[str, HybridTokenEstimator] = {}  # of the same tenants
         self._store: TokenStore | None = None
         self._factors: PostgresFactors | None = None
         self._pools: dict[bool, ThreadPoolExecutor] = {}  # for large and for small requests
@@ -85,10 +87,18 @@ class TokenEstimators:
             found = self._estimators.get(tenant)
             if found is None:
                 found = self._estimators[tenant] = self._create(tenant)
+                self._in_memory[tenant] = found.in_memory()
                 while len(self._estimators) > MAX_TENANTS:
-                    self._estimators.popitem(last=False)
+                    self._in_memory.pop(self._estimators.popitem(last=False)[0], None)
             self._estimators.move_to_end(tenant)
             return found
+
+    def find_in_memory(self, tenant: str) -> HybridTokenEstimator | None:
+        """Return an estimator for the event loop, which knows what is in memory; None before the tenant's first count.
+
+        It does not find prompts that only the store has: those are estimated, with wider bounds.
+        """
+        return self._in_memory.get("" if tenant == ANONYMOUS else tenant)
 
     def close(self) -> None:
         """Close the store once the running counts are finished."""

@@ -326,7 +326,7 @@ class ActiveTurn:
         if row.malformed:
             log.warning("%s: %d malformed frames from %s were left out", row.request_id, row.malformed, row.provider)
         if self.slot is not None:
-            services.bounds.settle_slot(self.slot, self.usage, row.provider, row.model)
+            services.bounds.settle_slot(self.slot, self.usage, row.cost if reply is not None else None)
         if self.recording is not None:
             self.recording.close()
         services.telemetry.add_turn(row, self.incoming, self.decisions, throttle=self.slot is None and not self._is_hit)

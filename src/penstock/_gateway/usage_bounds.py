@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.request import Request
 
 T = TypeVar("T")
+SHORT_PROMPT = 8 * 1024  # bytes of a body that is counted on the event loop: a thread would cost more
 UNKNOWN_OUTPUT = 8_192  # tokens: the output limit where neither the request, the key nor the model has one
 MIN_BUDGET = 1_024  # reasoning tokens: the smallest budget that Claude takes
 BYTES_PER_TOKEN = 3  # of text whose tokens nobody has counted: four in English, three in Chinese
@@ -142,7 +143,7 @@ class UsageBounds:
                 for one in targets
             ]
 
-        return await self._estimate(incoming, estimate, [len(incoming.raw)] * len(targets))
+        return await self._estimate(incoming, estimate, [len(incoming.raw)] * len(targets), targets)
 
     async def _estimate_texts(self, incoming: IncomingRequest, texts: Sequence[str | list[int]], target: Target) -> int:
         def estimate(estimator: HybridTokenEstimator) -> int:
@@ -153,12 +154,21 @@ class UsageBounds:
             ]
             return math.ceil(sum(counts))
 
-        return await self._estimate(incoming, estimate, len(incoming.raw))
+        return await self._estimate(incoming, estimate, len(incoming.raw), [target])
 
-    async def _estimate(self, incoming: IncomingRequest, count: Callable[[HybridTokenEstimator], T], default: T) -> T:
-        """Count in a thread. A prompt that cannot be counted is bounded by its bytes: no token is shorter."""
+    async def _estimate(
+        self, incoming: IncomingRequest, count: Callable[[HybridTokenEstimator], T], default: T, targets: list[Target]
+    ) -> T:
+        """Count in a thread, or at once if the prompt is short and the targets were counted for before.
+
+        A prompt that cannot be counted is bounded by its bytes: no token is shorter.
+        """
+        tenant, size = incoming.caller.tenant, len(incoming.raw)
         try:
-            return await self.estimators.run(incoming.caller.tenant, count, len(incoming.raw))
+            quick = self.estimators.find_in_memory(tenant) if size <= SHORT_PROMPT else None
+            if quick is not None and all(quick.has_counted(one.model, one.provider.name) for one in targets):
+                return count(quick)
+            return await self.estimators.run(tenant, count, size)
         except Exception as error:  # noqa: BLE001 — the request is limited all the same
             log.warning("a prompt could not be estimated, its bytes are reserved: %s", error)
             return default
@@ -219,23 +229,18 @@ class UsageBounds:
         unused = fault is not None and fault.kind not in _UNSURE_FAULTS
         return Usage(input=0 if unused else slot.bound.input, output=0, exact=False)
 
-    def settle_slot(self, slot: LimitSlot, usage: Usage | None, provider: str, model: str) -> None:
-        """Free a slot with the usage of its request."""
+    def settle_slot(self, slot: LimitSlot, usage: Usage | None, dollars: float | None) -> None:
+        """Free a slot with the usage of its request. `dollars`: its cost; None if it is unknown."""
         bound = slot.bound
         if bound is None or usage is None:
             slot.release()
             return
         tokens, cost = (usage.input or 0) + (usage.output or 0), 0
         if slot.counts("cost") and tokens:
-            cost = self._settled_cost(bound, usage, provider, model)
+            # Without a provider nothing was answered; without a price the reservation counted with none.
+            reserved = bound.input_cost + (bound.output_cost if usage.output else 0)
+            cost = reserved if dollars is None else micro_dollars(dollars)
         slot.release(Amounts(1, tokens, cost))
-
-    def _settled_cost(self, bound: UsageBound, usage: Usage, provider: str, model: str) -> int:
-        dollars = self.upstream.price_list.dollars(provider, model, usage)
-        if dollars is not None:
-            return micro_dollars(dollars)
-        # Without a provider nothing was answered; without a price the reservation counted with none.
-        return bound.input_cost + (bound.output_cost if usage.output else 0)
 
 
 def _clamp(slot: LimitSlot, request: Request, limit: int, source: str) -> None:

@@ -56,6 +56,12 @@ class CountCache:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def in_memory(self) -> CountCache:
+        """Returns a cache with the same rows in memory, and without a store."""
+        made = CountCache(None, self._tenant, self._max_rows, self._prefix)
+        made._rows = self._rows
+        return made
+
     def get_or_count(self, keys: Sequence[bytes], count: Callable[[int], Count]) -> list[Count]:
         """Returns the counts of these keys; calls `count` with the position of every unknown key."""
         rows = self._rows
@@ -117,6 +123,15 @@ def _read_count(row: bytes) -> Count | None:
     except (struct.error, TypeError):
         return None
     return (tokens, error) if 0 <= tokens <= MAX_COUNT and 0 <= error <= MAX_COUNT else None
+
+
+def sum_counts(counts: Iterable[Count]) -> Count:
+    """Returns the sum of counts, and of their errors."""
+    tokens = error = 0.0
+    for amount, possible_error in counts:
+        tokens += amount
+        error += possible_error
+    return tokens, error
 
 
 # ── digests ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ are passed in. docs/tokens.md shows how to use it and how accurate it is.
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -34,7 +35,7 @@ from penstock._tokens.text_features import TEXT, FeatureCounter, ModelCounter
 from penstock.request import Reasoning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock._diagnostics import Diagnostic
     from penstock._tokens.conversation import AnyConversation, AnyTools
@@ -91,6 +92,16 @@ class HybridTokenEstimator:
         self.cache: CountCache = CountCache(counts, tenant)
         self._prompts = CountCache(counts, tenant, prompts, "p")  # the store keeps these longest
 
+    def in_memory(self) -> HybridTokenEstimator:
+        """Returns an estimator that shares what this one has in memory, and does not use its stores: it never waits."""
+        made = copy(self)
+        vars(made).update(_factor_store=None, cache=self.cache.in_memory(), _prompts=self._prompts.in_memory())
+        return made
+
+    def has_counted(self, model: str, provider: str) -> bool:
+        """Returns whether the factor of a model is in memory."""
+        return (provider, model) in self._models
+
     # ── counting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def estimate_text(self, text: str, model: str = "", provider: str = "") -> Estimate:
@@ -105,7 +116,7 @@ class HybridTokenEstimator:
         messages = read_conversation(message, (), protocol).request.messages
         counter = self._counter(model, provider)
         counts = self._count_messages(counter, messages, [digest_message(one) for one in messages])
-        return self._estimate(counter, *_sum_counts(counts))
+        return self._estimate(counter, *count_cache.sum_counts(counts))
 
     def estimate_conversation(
         self, request: AnyConversation, model: str = "", provider: str = "", tools: AnyTools = (), *, protocol: str = ""
@@ -218,7 +229,7 @@ class HybridTokenEstimator:
     ) -> Estimate:
         known = self._find_known(prefixes)
         if known is None:
-            return self._estimate_sum(counter, frame, *_sum_counts(counts))
+            return self._estimate_sum(counter, frame, *count_cache.sum_counts(counts))
         position, actual = known
         if position == len(prefixes) - 1:
             return Estimate(round(actual), "actual", 1.0, round(actual), round(actual))
@@ -383,14 +394,6 @@ class HybridTokenEstimator:
         salt = digest_bytes(count_cache.encode_stable((self._tables.version, family.name, method)))
         counter = FeatureCounter(family, self._tables.pictures, count)
         return ModelCounter(f"{provider}/{model}", family, counter, salt, exact=count is not None)
-
-
-def _sum_counts(counts: Iterable[Count]) -> Count:
-    tokens = error = 0.0
-    for amount, possible_error in counts:
-        tokens += amount
-        error += possible_error
-    return tokens, error
 
 
 def _reply_key(prompt: bytes, reply: bytes) -> bytes:
