@@ -6,7 +6,6 @@ The gateway uses the same functions for its journal. Prices are dollars for a mi
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import msgspec
@@ -148,11 +147,12 @@ def read_priced_tokens(usage: Usage) -> PricedTokens:
     """
     if not usage.extra:
         return _NO_PRICED_TOKENS
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     for name, details in usage.extra.items():
         read = protocol(name).priced_tokens if name in MODULES else None
         if read is not None:
-            counts.update(read(as_object(details)))
+            for kind, tokens in read(as_object(details)).items():
+                counts[kind] = counts.get(kind, 0) + tokens
     return PricedTokens(**counts)
 
 

@@ -295,16 +295,20 @@ def _rate_headers(used: Mapping[LimitRule, int]) -> Headers:
         left = [(max(rule.most - use, 0), rule) for rule, use in used.items() if rule.kind == kind]
         if left:
             least, rule = min(left, key=lambda one: one[0])
-            result += _rate_header(kind, rule, least)
+            limit, remaining, reset = _fixed_headers(rule)
+            result += [limit, (remaining, str(least).encode()), *reset]
     return tuple(result)
 
 
-def _rate_header(kind: str, rule: LimitRule, left: int) -> Headers:
-    """Return the headers of one rule. What is used now counts for a whole window: that is when the limit is full."""
-    values = {"limit": str(rule.most), "remaining": str(left)}
-    if rule.window:
-        values["reset"] = _format_duration(rule.window)
-    return tuple((f"x-ratelimit-{name}-{kind}".encode(), value.encode()) for name, value in values.items())
+@lru_cache(4096)
+def _fixed_headers(rule: LimitRule) -> tuple[tuple[bytes, bytes], bytes, Headers]:
+    """Return the header of a rule's limit, the name of the one of what is left, and the one of its window, if any.
+
+    What is used now counts for a whole window: that is when the limit is full.
+    """
+    names = [f"x-ratelimit-{name}-{rule.kind}".encode() for name in ("limit", "remaining", "reset")]
+    reset = ((names[2], _format_duration(rule.window).encode()),) if rule.window else ()
+    return (names[0], str(rule.most).encode()), names[1], reset
 
 
 def _format_duration(seconds: int) -> str:

@@ -143,7 +143,7 @@ def _translate(query: str) -> str:
 
 def _without_nul(row: JournalRow) -> JournalRow:
     """Returns a row that PostgreSQL takes: a text cannot contain NUL."""
-    if any(isinstance(value, str) and "\0" in value for value in row):
+    if "\0" in "".join([value for value in row if isinstance(value, str)]):
         return tuple([value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in row])
     return row
 
