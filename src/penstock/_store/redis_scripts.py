@@ -13,10 +13,11 @@ from penstock._store.limit_store import StoreUnavailable
 from penstock.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
 TIMEOUT = 1.0  # seconds for a call, the connection included
 MAX_BATCH = 200  # calls that are sent together
+PATIENCE = 0.005  # seconds that a call without hurry waits for another one to be sent with
 _STEPS = 4  # of a timeout
 _DEFAULTS = {"host": "localhost", "port": 6379}
 _encode = msgspec.msgpack.Encoder().encode
@@ -64,10 +65,20 @@ class ScriptCall(NamedTuple):
     result: asyncio.Future[Any]
 
 
+def _find_packer(connection: Any) -> Callable[[tuple[Any, ...]], bytes]:
+    """Returns what writes a command: hiredis if it is installed, else redis-py."""
+    try:
+        from hiredis import pack_command  # noqa: PLC0415 — of an extra
+    except ImportError:
+        return lambda command: b"".join(connection.pack_command(*command))
+    return pack_command
+
+
 class RedisScripts:
     """Calls scripts over one connection. Calls that come while others are under way wait, and are sent together.
 
-    redis-py's connection is used directly: its client takes twice the time for each call.
+    They run in the order in which they are made. redis-py's connection is used directly: its client takes twice the
+    time for each call.
     """
 
     def __init__(self, url: str, timeout: float) -> None:
@@ -87,24 +98,33 @@ class RedisScripts:
         except ValueError:
             raise InputError("stores.redis: expected a URL like redis://host:6379/0 (rediss://, unix://)") from None
         self._connection: Any = pool.make_connection()
+        self._pack: Callable[[tuple[Any, ...]], bytes] = _find_packer(self._connection)
         address: dict[str, Any] = pool.connection_kwargs
         self.name = f"Redis at {address.get('path') or '{host}:{port}'.format_map({**_DEFAULTS, **address})}"
         self._waiting: list[ScriptCall] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def call(self, script: LuaScript, *values: object) -> Any:
-        """Returns the result of a script. Raises `StoreUnavailable`."""
+    async def call(self, script: LuaScript, *values: object, hurry: bool = True) -> Any:
+        """Returns the result of a script. Raises `StoreUnavailable`. Without hurry it is sent with the next call."""
         loop = asyncio.get_running_loop()
         call = ScriptCall(script, _encode(values), loop.create_future())
         self._waiting.append(call)
-        if self._task is None:
-            self._task = loop.create_task(self._send_all(), name="penstock-redis")
+        if hurry:
+            self._start()
+        elif len(self._waiting) == 1:
+            loop.call_later(PATIENCE, self._start)
         return await call.result
 
     async def aclose(self) -> None:
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        if (task := self._start()) is not None:
+            await asyncio.wait([task])
         await self._connection.disconnect()
+
+    def _start(self) -> asyncio.Task[None] | None:
+        """Sends the calls that wait, if there are any. Returns the task that does so."""
+        if self._task is None and self._waiting:
+            self._task = asyncio.get_running_loop().create_task(self._send_all(), name="penstock-redis")
+        return self._task
 
     async def _send_all(self) -> None:
         try:
@@ -147,7 +167,7 @@ class RedisScripts:
         commands = [
             (command, script, 1, call.script.key, call.argument) for script, call in zip(scripts, batch, strict=True)
         ]
-        await self._connection.send_packed_command(self._connection.pack_commands(commands))  # connects, if needed
+        await self._connection.send_packed_command([*map(self._pack, commands)])  # connects, if needed
         return [await self._read() for _ in batch]
 
     async def _read(self) -> Any:
