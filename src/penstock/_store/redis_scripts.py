@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -68,10 +69,11 @@ class ScriptCall(NamedTuple):
 def _find_packer(connection: Any) -> Callable[[tuple[Any, ...]], bytes]:
     """Returns what writes a command: hiredis if it is installed, else redis-py."""
     try:
-        from hiredis import pack_command  # noqa: PLC0415 — of an extra
+        library: Any = import_module("hiredis")  # of an extra, with incomplete types
     except ImportError:
         return lambda command: b"".join(connection.pack_command(*command))
-    return pack_command
+    pack: Callable[[tuple[Any, ...]], bytes] = library.pack_command
+    return pack
 
 
 class RedisScripts:
