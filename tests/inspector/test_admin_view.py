@@ -126,6 +126,7 @@ def test_a_viewer_sees_and_changes_nothing_and_a_user_does_not_get_in(
     assert page.locator("main").get_by_role("button").all_inner_texts() == ["Sign out", "Refresh"]
     page.reload()
     expect(page.get_by_text("Signed in as seer, viewer")).to_be_visible()
+    expect(page.get_by_role("table", name="Keys")).to_contain_text("0 of 10 requests a day")  # it has asked for all
     key_file_of(running).revoke("seer")
     until(lambda: use(running, SEER) == 401)  # the gateway has seen it
     page.get_by_role("button", name="Refresh").click()
