@@ -19,7 +19,7 @@ import warnings
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -308,6 +308,14 @@ def build_row(job: str, times: Times) -> tuple[list[str], list[str]]:
     return row, broken
 
 
+def _version(name: str) -> str:
+    """The version of a package, or of the one that has only its core."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return version(f"{name}-slim")
+
+
 def report(rounds: int = ROUNDS) -> Section:
     warnings.simplefilter("ignore")  # printing them is not measured
     rows, broken = list[list[str]](), list[str]()
@@ -320,7 +328,7 @@ def report(rounds: int = ROUNDS) -> Section:
         for one in contenders.values():
             one.runner.run(one.close())
             one.runner.close()
-    names = [f"{name} {version(name)}" if name not in missing() else f"{name}: not installed" for name in PEERS]
+    names = [f"{name} {_version(name)}" if name not in missing() else f"{name}: not installed" for name in PEERS]
     head = ["µs of CPU per", "bare exchange", f"{OURS} adds", f"{names[0]} adds", "times ours"]
     text = f"""## Client overhead
 
