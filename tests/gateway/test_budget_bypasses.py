@@ -26,6 +26,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "both": (CHAT, chat(max_tokens=100_000, max_completion_tokens=10)),
     "both, the other way": (CHAT, chat(max_tokens=10, max_completion_tokens=100_000)),
     "of other servers": (CHAT, chat(max_tokens=10, max_new_tokens=100_000, num_predict=100_000)),
+    "in options": (CHAT, chat(max_tokens=10, options={"num_predict": 100_000, "top_k": 3})),
+    "in an extra body": (CHAT, chat(max_tokens=10, extra_body={"max_new_tokens": 100_000})),
     "of another protocol": (CHAT, chat(max_output_tokens=100_000)),
     "negative": (CHAT, chat(max_tokens=-1)),
     "zero": (CHAT, chat(max_tokens=0)),
@@ -44,8 +46,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def sent_limits(seen: ReceivedRequest) -> list[int]:
-    fields = {**seen.json, **seen.json.get("options", {})}
-    return [fields[name] for name in LIMIT_NAMES if name in fields]
+    places = [seen.json, *(seen.json.get(name, {}) for name in ("options", "extra_body"))]
+    return [fields[name] for fields in places for name in LIMIT_NAMES if name in fields]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -51,6 +51,7 @@ _OTHER_LIMITS = frozenset(
     "max_tokens max_completion_tokens max_output_tokens max_new_tokens max_tokens_to_sample max_length max_gen_len "
     "num_predict n_predict best_of".split()
 )
+_NESTED = ("options", "extra_body", "parameters", "sampling_params", "generation_config")  # objects with such fields
 _MARKS = "_"  # the name of notes on how a request was written
 log = logging.getLogger("penstock.limits")
 
@@ -265,13 +266,22 @@ def _remove_other_limits(request: Request) -> None:
     """Remove output limits that were not read: a server may obey them instead of the one that is reserved."""
     for protocol, fields in (request.extra or {}).items():
         kept = {name: value for name, value in fields.items() if name not in _OTHER_LIMITS}
+        kept |= _remove_nested_limits(kept)
         if marks := lenient.get_object(kept, _MARKS):
-            options = lenient.get_object(marks, "options")
-            fitting = {name: value for name, value in options.items() if name not in _OTHER_LIMITS}
-            changed = {"options": fitting} if fitting != options else {}
-            kept[_MARKS] = {**{name: value for name, value in marks.items() if name != "limits"}, **changed}
+            other = {name: value for name, value in marks.items() if name != "limits"}
+            kept[_MARKS] = {**other, **_remove_nested_limits(other)}
         if kept != fields:
             request.extra = {**(request.extra or {}), protocol: kept}
+
+
+def _remove_nested_limits(fields: lenient.Object) -> dict[str, lenient.Object]:
+    """Return the objects in which servers look for further settings, without output limits."""
+    found = {name: lenient.get_object(fields, name) for name in _NESTED if name in fields}
+    return {
+        name: {field: value for field, value in settings.items() if field not in _OTHER_LIMITS}
+        for name, settings in found.items()
+        if not _OTHER_LIMITS.isdisjoint(settings)
+    }
 
 
 def _times(limits: list[int], choices: int | None) -> list[int]:
