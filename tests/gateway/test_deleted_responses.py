@@ -60,7 +60,8 @@ def forget_owners(redis: RedisServer) -> None:
         client.delete(*found)
 
 
-def test_a_replica_that_seemed_to_be_dead_does_not_write_a_deleted_response(pair: Pair, redis: RedisServer) -> None:
+def delete_while_its_replica_stands_still(pair: Pair, redis: RedisServer) -> str:
+    """Delete a response on the second replica, while the first one, which makes it, seems to be dead. Its path."""
     one, two, up = pair
     up.script(stalled)
     where = f"/v1/responses/{post(f'{one.base}/v1/responses', json=BODY).json()['id']}"
@@ -71,6 +72,12 @@ def test_a_replica_that_seemed_to_be_dead_does_not_write_a_deleted_response(pair
         assert delete(two.base + where).json()["deleted"] is True
     finally:
         one.process.send_signal(signal.SIGCONT)
+    return where
+
+
+def test_a_replica_that_seemed_to_be_dead_does_not_write_a_deleted_response(pair: Pair, redis: RedisServer) -> None:
+    one, two, _ = pair
+    where = delete_while_its_replica_stands_still(pair, redis)
     one.stop()  # it writes what it has
     forget_streams(redis)
     assert get(two.base + where).status_code == 404
@@ -78,17 +85,8 @@ def test_a_replica_that_seemed_to_be_dead_does_not_write_a_deleted_response(pair
 
 
 def test_a_replica_that_seemed_to_be_dead_cancels_a_deleted_response(pair: Pair, redis: RedisServer) -> None:
-    one, two, up = pair
-    up.script(stalled)
-    where = f"/v1/responses/{post(f'{one.base}/v1/responses', json=BODY).json()['id']}"
-    until(lambda: len(up.requests) == 1)
-    one.process.send_signal(signal.SIGSTOP)
-    try:
-        forget_owners(redis)
-        assert delete(two.base + where).json()["deleted"] is True
-    finally:
-        one.process.send_signal(signal.SIGCONT)
-    until(up.requests[0].disconnected.is_set)
+    delete_while_its_replica_stands_still(pair, redis)
+    until(pair[2].requests[0].disconnected.is_set)
 
 
 def test_a_response_is_not_called_deleted_while_its_stream_cannot_be(pair: Pair, redis: RedisServer) -> None:

@@ -204,35 +204,35 @@ class StreamResume:
         if self._log is not None:
             await self._log.aclose()
 
-    def asked(self, incoming: IncomingRequest) -> Literal["", "keep", "background"]:
+    def resume_mode(self, incoming: IncomingRequest) -> Literal["", "keep", "background"]:
         """Return whether a stream is kept, and whether it goes on without its client."""
         value, resume = incoming.headers.get(RESUME_HEADER), self._config.resume
         if value is None and not resume.enabled:
             return ""
         words = {None: "keep", "true": "keep", "background": "background", "false": ""}
-        asked = words.get(value.lower() if value is not None else None)
-        if asked is None:
+        mode = words.get(value.lower() if value is not None else None)
+        if mode is None:
             raise InputError(f"{RESUME_HEADER}: expected true, background or false, found {str(value)[:40]!r}")
-        if asked == "keep" and not resume.background_on_disconnect:
+        if mode == "keep" and not resume.background_on_disconnect:
             return "keep"
-        return "background" if asked else ""
+        return "background" if mode else ""
 
     def tap(self, incoming: IncomingRequest, turn_request: TurnRequest, watch: DisconnectWatch) -> StreamTap | None:
         """Begin to keep a stream, if somebody asks for it."""
         if turn_request.framing not in _FRAMINGS or not turn_request.request.stream:
             return None
-        asked = self.asked(incoming)
-        if not asked:
+        mode = self.resume_mode(incoming)
+        if not mode:
             return None
         # Google's SDKs cannot read `id` lines: they get them only if they ask.
         ids = turn_request.framing == "sse" or RESUME_HEADER in incoming.headers
         head = make_head(turn_request, event_ids=ids)
         writer = self.log.begin(incoming.caller.tenant, incoming.id, _encode_head(head), turn_request.stream_name)
-        return StreamTap(incoming.id, head, writer, watch, stays=asked == "background")
+        return StreamTap(incoming.id, head, writer, watch, stays=mode == "background")
 
     def begin_background(self, incoming: IncomingRequest, turn_request: TurnRequest, response: bytes) -> LogWriter:
         """Begin to keep the stream of a background response."""
-        head = make_head(turn_request, event_ids=bool(self.asked(incoming)))
+        head = make_head(turn_request, event_ids=bool(self.resume_mode(incoming)))
         head.response = response
         return self.log.begin(incoming.caller.tenant, incoming.id, _encode_head(head))
 

@@ -49,7 +49,7 @@ async def read_responses(incoming: IncomingRequest) -> TurnRequest:
     """`POST /v1/responses`."""
     body = await incoming.offload(incoming.json_body)
     known = await resolve_request(incoming, body)
-    own_id = bool(incoming.services.resume.asked(incoming))  # a stream that is kept is found by its response's id
+    own_id = bool(incoming.services.resume.resume_mode(incoming))  # a stream that is kept is found by its response's id
     keep = ResponseSaver(incoming, known, own_id=own_id).save if body.get("store") is not False else None
     return await incoming.offload(lambda: build_turn_request(incoming, body, known, keep, own_id=own_id))
 
