@@ -244,7 +244,7 @@ class RedisLimitStore:
         settlement = self._queue.take(id, amounts)
         try:
             self._queue.check()
-            await self._deliver_one(settlement, hurry=False)
+            await self._deliver_one(settlement, immediate=False)
         except StoreUnavailable as error:
             self._queue.add(settlement)
             self._queue.mark_away(error)
@@ -274,12 +274,12 @@ class RedisLimitStore:
         calls = [self._deliver_one(settlement) for settlement in settlements]
         await asyncio.gather(*calls or [self._scripts.call(USAGE, self._now(), ())])
 
-    async def _deliver_one(self, settlement: Settlement, *, hurry: bool = True) -> None:
+    async def _deliver_one(self, settlement: Settlement, *, immediate: bool = True) -> None:
         actual = bound_amounts(settlement.amounts)
         amounts = [actual[kind] for kind in KINDS[1:]]
         rules = [_rule_values(counting_of(rule), rule, 0) for rule in settlement.rules]
         values = (settlement.id, self._now(), RESERVATION_SECONDS, amounts, rules)
-        await self._scripts.call(SETTLE, *values, hurry=hurry)
+        await self._scripts.call(SETTLE, *values, immediate=immediate)
 
     def _now(self) -> int:
         return int(self._clock() * SECOND) if self._clock is not None else 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 1.0  # seconds for a call, the connection included
 MAX_BATCH = 200  # calls that are sent together
-PATIENCE = 0.005  # seconds that a call without hurry waits for another one to be sent with
+BATCH_DELAY = 0.005  # seconds that a call that is not immediate waits for another one to be sent with
 _STEPS = 4  # of a timeout
 _DEFAULTS = {"host": "localhost", "port": 6379}
 _encode = msgspec.msgpack.Encoder().encode
@@ -106,15 +106,18 @@ class RedisScripts:
         self._waiting: list[ScriptCall] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def call(self, script: LuaScript, *values: object, hurry: bool = True) -> Any:
-        """Returns the result of a script. Raises `StoreUnavailable`. Without hurry it is sent with the next call."""
+    async def call(self, script: LuaScript, *values: object, immediate: bool = True) -> Any:
+        """Returns the result of a script. Raises `StoreUnavailable`.
+
+        A call that is not `immediate` is sent with the next one, or after a short delay.
+        """
         loop = asyncio.get_running_loop()
         call = ScriptCall(script, _encode(values), loop.create_future())
         self._waiting.append(call)
-        if hurry:
+        if immediate:
             self._start()
         elif len(self._waiting) == 1:
-            loop.call_later(PATIENCE, self._start)
+            loop.call_later(BATCH_DELAY, self._start)
         return await call.result
 
     async def aclose(self) -> None:
