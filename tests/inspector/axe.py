@@ -19,6 +19,12 @@ _RUN = """async () => {
 }"""
 
 
+_HEADINGS = """async () => {
+    const { violations } = await axe.run(document, { runOnly: ["heading-order"] });
+    return violations.flatMap(({ nodes }) => nodes.map(({ html }) => html));
+}"""
+
+
 @cache
 def _script() -> str:
     if not PLACE.exists():
@@ -30,4 +36,11 @@ def serious(page: Page) -> list[str]:
     """Everything serious or worse, with where it is."""
     page.evaluate(_script())
     found: list[str] = page.evaluate(_RUN)
+    return found
+
+
+def misplaced_headings(page: Page) -> list[str]:
+    """Headings that skip a level."""
+    page.evaluate(_script())
+    found: list[str] = page.evaluate(_HEADINGS)
     return found

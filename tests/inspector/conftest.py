@@ -16,8 +16,10 @@ import pytest
 
 from penstock._gateway.app import App
 from penstock._gateway.config import Serve
-from penstock._inspector.api_router import StaticFiles
 from penstock._inspector.app import Inspector
+from penstock._inspector.keeping_policy import KeepingPolicy
+from penstock._inspector.session_token import HEADER
+from penstock._inspector.static_files import StaticFiles
 from penstock.testing import scripted
 from tests.gateway.gateway_thread import Running, answer, config
 from tests.support.browser import LIMIT, chromium
@@ -30,6 +32,16 @@ if TYPE_CHECKING:
     from penstock.testing import Upstream
 
 SHOTS = os.environ.get("PENSTOCK_SHOTS", "")  # a folder: pictures are kept there, else nowhere
+
+
+class OwnInspector(Inspector):
+    """An inspector whose callers have its session token, unless they send another."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        header = HEADER.encode()
+        if scope["type"] == "http" and header not in dict(scope["headers"]):
+            scope = {**scope, "headers": [*scope["headers"], (header, self.session_token.encode())]}
+        await super().__call__(scope, receive, send)
 
 
 class Inspected(Running):
@@ -47,10 +59,14 @@ class Inspected(Running):
 
 @contextmanager
 def inspected(*replies: Any, env: Mapping[str, str] | None = None, at: str = "", **more: Any) -> Generator[Inspected]:
-    """A gateway with these replies behind it, or another upstream (`at`); options are those of the configuration."""
+    """A gateway with these replies behind it, or another upstream (`at`); options are those of the configuration.
+
+    Callers have the session token, unless it is `without_session`.
+    """
     with scripted(*(replies or (answer,))) as up:
         serve = more.pop("serve", Serve(pace=0.0))
-        app: Any = Inspector(App(config(at or up.url, serve=serve, **more), env=env or {}))
+        make = Inspector if more.pop("without_session", False) else OwnInspector
+        app: Any = make(App(config(at or up.url, serve=serve, **more), env=env or {}))
         with Inspected(app) as running:
             running.up = up
             try:
@@ -67,6 +83,12 @@ async def _stopped(inspector: Inspector) -> None:
 def gateway() -> Iterator[Inspected]:
     with inspected() as running:
         yield running
+
+
+@pytest.fixture
+def keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns are kept while somebody watches only, as with team keys."""
+    monkeypatch.setattr(KeepingPolicy, "keeps_all", False)
 
 
 @pytest.fixture(scope="module")

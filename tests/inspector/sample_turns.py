@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
     from tests.inspector.conftest import Inspected
 
-LIMIT = 30.0
+LIMIT = 120.0
 SLOWLY = "Take your time."
 SSE = {"content-type": "text/event-stream"}
 STREAMS: dict[str, Callable[[], list[bytes]]] = {

@@ -29,6 +29,7 @@ KEYS = {
 ROUTES = (
     "live", "turns", "turns/x", "turns/x/follow", "turns/x/export", "turns/x/breakdown", "turns/x/frames/0",
     "turns/x/outputs/0", "recordings", "recordings/x", "recordings/x/export", "recordings/x/breakdown", "usage", "tokens",
+    "sessions", "sessions/x",
 )  # fmt: skip
 POSTS = ("trace", "export", "breakdown")
 
@@ -182,7 +183,7 @@ def test_the_gateway_goes_on_behind_it(gateway: Inspected) -> None:
     [
         ("usage?by=weather", "by: expected one of model, client, key"),
         ("usage?since=yesterday", "since: expected a number from 0"),
-        ("turns?before=x", "before: expected a whole number"),
+        ("turns?offset=x", "offset: expected a whole number"),
         ("turns/x?as=nobody", "there is no turn"),
         ("tokens?since=x", "since: expected a number from 0"),
     ],

@@ -5,13 +5,16 @@ With PENSTOCK_SHOTS set the pictures are kept there: `PENSTOCK_SHOTS=docs/pictur
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.inspector.axe import serious
+from tests.inspector.appearances import THEMES
+from tests.inspector.axe import misplaced_headings, serious
 from tests.inspector.conftest import SHOTS, inspected
 from tests.inspector.sample_turns import SLOWLY, send, sending, wired
 
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
     from tests.inspector.conftest import Inspected
 
 pytestmark = pytest.mark.slow
-VIEWS = ("streams", "turn", "file", "usage", "tokens", "try")
+ALL_SHOTS = os.environ.get("PENSTOCK_ALL_SHOTS", "")
+VIEWS = ("streams", "runs", "turn", "file", "usage", "tokens", "try", "keys")
 WIDE: ViewportSize = {"width": 1440, "height": 860}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 DARK, LIGHT = "rgb(15, 19, 23)", "rgb(247, 248, 250)"
@@ -63,7 +67,32 @@ def show(page: Page, view: str) -> None:
         page.keyboard.press("j")
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.finding("INS-20")
+def test_headings_follow_each_other_in_a_turn(watched: Page) -> None:
+    show(watched, "turn")
+    expect(watched.locator(".sources h3")).to_have_count(1)
+    found = misplaced_headings(watched)
+    assert [html for html in found if 'class="md-' not in html] == []  # those of the answer are the model's own
+
+
+@pytest.mark.row("V5")
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", ["wide", "phone"])
+def test_each_view_fits(watched: Page, theme: Literal["dark", "light"], size: str) -> None:
+    """No view is wider than the window. With PENSTOCK_ALL_SHOTS set, a folder, a picture of each is kept there."""
+    viewport = WIDE if size == "wide" else PHONE
+    watched.emulate_media(color_scheme=theme)
+    watched.set_viewport_size(viewport)
+    for view in VIEWS:
+        watched.evaluate("location.hash = '#/streams'")
+        show(watched, view)
+        assert watched.evaluate("document.documentElement.scrollWidth") <= viewport["width"], view
+        if ALL_SHOTS:
+            watched.evaluate("document.fonts.ready")
+            watched.screenshot(path=Path(ALL_SHOTS) / f"{view}-{size}-{theme}.png")
+
+
+@pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.row("G3")
 def test_axe_finds_nothing_serious_in_any_view(watched: Page, theme: Literal["dark", "light"]) -> None:
     watched.emulate_media(color_scheme=theme)
@@ -114,6 +143,16 @@ def test_a_phones_width(watched: Page, shot: Callable[[Page, str], None]) -> Non
     expect(watched.locator(".cell.events.chosen")).to_be_in_viewport()
     tabs.nth(3).click()
     expect(watched.get_by_role("tabpanel")).to_contain_text("rain_forecast")
+
+
+def test_every_view_can_be_reached_on_a_phone(watched: Page) -> None:
+    """No link of the navigation is cut off or out of sight."""
+    watched.set_viewport_size(PHONE)
+    for link in watched.get_by_role("navigation", name="Views").get_by_role("link").all():
+        box = link.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
 
 
 def test_motion_is_only_for_those_who_like_it(watched: Page, stage: Inspected) -> None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from playwright.sync_api import expect
 
-from penstock._gateway.config import JournalTable, Key, RecordTable
+from penstock._gateway.config import JournalTable, Key
+from penstock._gateway.config_tables import RecordTable
 from penstock._gateway.keys import hash_key
 from penstock._inspector.live_capture import MAX_REQUEST_BYTES
 from penstock.testing import Reply
 from tests.gateway.client_requests import ASKING, WORDS, ask, get, post
+from tests.inspector.appearances import THEMES
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
 from tests.inspector.event_feed import bearer, ended, watching
@@ -154,6 +156,7 @@ def test_many_messages_are_not_a_line_each(watched: Inspected) -> None:
     assert sum(line["share"] for line in found["lines"]) == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.usefixtures("keeps_nothing")
 def test_a_turn_that_nobody_watched_says_why_there_is_nothing() -> None:
     with inspected(wired) as gateway:
         response = post(f"{gateway.url}/v1/messages", json=AGENT)
@@ -245,7 +248,7 @@ def test_the_page_shows_each_part_with_its_share(turn: Page, shot: Callable[[Pag
     shot(turn, "inspector-breakdown")
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("theme", THEMES)
 def test_the_parts_fit_a_phone_in_both_themes(turn: Page, theme: Literal["dark", "light"]) -> None:
     turn.emulate_media(color_scheme=theme)
     turn.set_viewport_size({"width": 400, "height": 844})
@@ -265,7 +268,8 @@ def test_the_tab_is_reached_by_keys(turn: Page) -> None:
 @pytest.mark.row("G3")
 def test_an_exported_turn_has_them_without_a_gateway(turn: Page, tmp_path: Path) -> None:
     with turn.expect_download() as download:
-        turn.get_by_role("button", name="Share").click()
+        turn.get_by_role("button", name="Download").click()
+        turn.get_by_role("dialog", name="Download").get_by_role("button", name="Download").click()
     place = tmp_path / "turn.html"
     download.value.save_as(place)
     turn.goto(place.as_uri())
@@ -273,6 +277,7 @@ def test_an_exported_turn_has_them_without_a_gateway(turn: Page, tmp_path: Path)
     expect(turn.locator(".breakdown-lines li").first).to_contain_text("System prompt")
 
 
+@pytest.mark.usefixtures("keeps_nothing")
 def test_a_turn_that_was_not_watched_says_why(page: Page) -> None:
     with inspected(wired) as running:
         name = post(f"{running.url}/v1/messages", json=AGENT).headers["x-request-id"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
 
-from penstock._gateway.config import RecordTable, Serve
+from penstock._gateway.config import Serve
+from penstock._gateway.config_tables import RecordTable
 from penstock._inspector.file_inspector import SingleFileApp
 from penstock._inspector.stream_traces import source_from_file
 from penstock._replay import wire
@@ -17,6 +17,7 @@ from tests.gateway.gateway_thread import Running
 from tests.inspector import sample_streams
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
+from tests.inspector.exported_page import exported_data
 from tests.inspector.file_drop import drop, hold, let_go, paste
 from tests.inspector.sample_turns import send, wired
 
@@ -80,14 +81,14 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_every_kind_of_file_is_known_by_itself(opened: Page, name: str) -> None:
-    protocol, data = KINDS[name]
-    file: FilePayload = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
-    opened.get_by_label("A recorded stream").set_input_files([file])
-    opened.locator(".turn").wait_for()
-    assert opened.get_by_label("Read as").locator("option:checked").inner_text() == f"{protocol} (guessed)"
-    expect(opened.locator(".message .card")).to_have_count(1)
+def test_every_kind_of_file_is_known_by_itself(opened: Page) -> None:
+    for name, (protocol, data) in KINDS.items():
+        file: FilePayload = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+        opened.get_by_label("A recorded stream").set_input_files([file])
+        expect(opened.locator(".turn-head h1")).to_have_text(name)
+        expect(opened.get_by_label("Read as").locator("option:checked")).to_have_text(f"{protocol} (guessed)")
+        expect(opened.locator(".message .card")).to_have_count(1)
+        opened.get_by_role("button", name="Close").click()
 
 
 def test_pasted_text_is_shown_by_a_key_and_by_the_box(opened: Page) -> None:
@@ -164,7 +165,7 @@ def test_one_file_without_a_gateway(page: Page, tmp_path: Path, problems: list[s
         assert page.locator(".turn-head h1").inner_text() == "gates.sse"
         page.locator(".consumers select").select_option("openai-chat")
         expect(page.locator(".ledger")).to_contain_text("chat.completion.chunk")
-        assert shared(page, tmp_path).name == "gates.html"
+        assert downloaded(page, tmp_path).name == "gates.html"
         drop(page, "other.sse", wire("text", "openai-chat"))
         expect(page.locator(".turn-head h1")).to_have_text("other.sse")
         page.get_by_role("button", name="Close").click()
@@ -172,26 +173,34 @@ def test_one_file_without_a_gateway(page: Page, tmp_path: Path, problems: list[s
         assert problems == []
 
 
-# ── share ─────────────────────────────────────────────────────────────────────────────────────────
+# ── download ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def shared(page: Page, folder: Path) -> Path:
-    """The file that the button saves."""
+def downloaded(page: Page, folder: Path, *others: str) -> Path:
+    """The file that the button saves, with the views of these clients, too."""
+    page.get_by_role("button", name="Download").click()
+    dialog = page.get_by_role("dialog", name="Download")
+    for consumer in others:
+        dialog.get_by_role("checkbox", name=consumer, exact=True).check()
     with page.expect_download(timeout=LONG) as download:
-        page.get_by_role("button", name="Share").click()
+        dialog.get_by_role("button", name="Download").click()
     place = folder / download.value.suggested_filename
     download.value.save_as(place)
     return place
 
 
 @pytest.mark.row("G3")
-def test_a_shared_file_works_anywhere_and_holds_no_secret(opened: Page, tmp_path: Path, problems: list[str]) -> None:
-    drop(opened, "the gates.sse", STREAM.replace(b"upper valley", SECRET.encode()))
+def test_a_downloaded_file_works_anywhere_and_holds_no_secret(
+    opened: Page, tmp_path: Path, problems: list[str]
+) -> None:
+    drop(opened, "the gates.sse", STREAM.replace(b"Rules of the gates", SECRET.encode()))
     opened.locator(".turn").wait_for()
-    place = shared(opened, tmp_path)
-    expect(opened.get_by_text("Saved, secrets removed")).to_be_visible()
+    place = downloaded(opened, tmp_path, "responses")
+    expect(opened.get_by_text("Downloaded, secrets removed")).to_be_visible()
     assert place.name == "the-gates.html"
     assert SECRET not in place.read_text()
+    assert SECRET.encode() not in exported_data(place.read_bytes())
+    assert b"[secret]" in exported_data(place.read_bytes())
     assert not re.search(r'(?:src|href)="(?!data:|#)', place.read_text().partition('id="penstock-trace"')[0])
     opened.goto(place.as_uri())
     opened.locator(".turn").wait_for()
@@ -206,20 +215,22 @@ def test_a_shared_file_works_anywhere_and_holds_no_secret(opened: Page, tmp_path
     opened.get_by_role("button", name="To the end").click()
     expect(opened.locator(".message .card")).to_have_count(3)
     assert serious(opened) == []
+    opened.get_by_role("button", name="Regular expression").click()  # the worker is in the file
+    opened.get_by_role("textbox", name="Find in this turn").fill("rain_f.*t")
+    expect(opened.locator(".find-count")).to_have_text(re.compile("rows? match"))
     assert problems == []
 
 
-def test_a_hostile_file_runs_nothing_here_nor_when_it_is_shared(opened: Page, tmp_path: Path) -> None:
+def test_a_hostile_file_runs_nothing_here_nor_when_it_is_downloaded(opened: Page, tmp_path: Path) -> None:
     drop(opened, "<script>ran=20<!--.sse", b"".join(sample_streams.hostile(50)))
     opened.locator(".turn").wait_for(timeout=LONG)
     text = opened.locator(".message .md").first
     expect(text).to_contain_text("<script>window.ran = 1</script>")
-    place = shared(opened, tmp_path)
+    place = downloaded(opened, tmp_path)
     assert opened.evaluate("window.ran") is None
     opened.goto(place.as_uri())
     opened.locator(".turn").wait_for(timeout=LONG)
     expect(opened.locator(".message .md").first).to_contain_text("<script>window.ran = 1</script>")
     assert opened.evaluate("window.ran") is None
     assert opened.locator("iframe, object, embed, svg [onload], img[onerror]").count() == 0
-    traces = opened.evaluate("JSON.parse(document.getElementById('penstock-trace').textContent).traces")
-    assert json.dumps(traces).count("window.ran=11") > 0
+    assert exported_data(place.read_bytes()).count(b"window.ran=11") > 0

@@ -14,18 +14,21 @@ import pytest
 
 from penstock import events as ev
 from penstock._inspector import file_inspector
-from penstock._inspector.api_router import StaticFiles
 from penstock._inspector.file_inspector import export_html
-from penstock._inspector.stream_traces import CONSUMERS, read_trace, source_from_file
+from penstock._inspector.static_files import StaticFiles
+from penstock._inspector.stream_traces import CONSUMERS, DEFAULT, read_trace, source_from_file
 from penstock.testing import Reply
 from tests.cli.command_runner import inside
 from tests.gateway.client_requests import post
+from tests.inspector import sample_streams
 from tests.inspector.conftest import inspected
+from tests.inspector.exported_page import exported_data, exported_traces
 from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
     from penstock._inspector.stream_traces import TraceSource
 
+TYPES = ["application/gzip+base64", "text/plain", "module"]  # the data, the worker, the page
 SCRIPT = 'const a="</script>",b="<!--";import.meta.url;document.title=a+b'
 STYLE = "body{color:red}a{content:'</style>'}"
 HOSTILE = [
@@ -85,8 +88,7 @@ def stream(*words: str) -> TraceSource:
 
 def opened(html: bytes) -> tuple[Read, dict[str, Any]]:
     page = Read(html.decode())
-    (data,) = [text for attrs, text in page.all("script") if attrs.get("id") == "penstock-trace"]
-    found: dict[str, Any] = json.loads(data)
+    found: dict[str, Any] = json.loads(exported_data(html))
     return page, found
 
 
@@ -117,12 +119,11 @@ def _encoded(source: TraceSource, consumer: str) -> bytes:
 def test_nothing_that_was_said_gets_out_of_its_place(pages: StaticFiles, words: str) -> None:
     html = export_html(stream(words, words), pages)
     page, data = opened(html)
-    assert len(page.all("script")) == 2
+    assert [attrs["type"] for attrs, _ in page.all("script")] == TYPES
     assert not [tag for tag, attrs, _ in page.found if tag in {"img", "iframe", "object"} or "onload" in attrs]
-    said = [event["body"]["text"] for event in data["traces"]["vscode"]["events"] if event["type"] == "text-delta"]
+    said = [event["body"]["text"] for event in data["traces"][DEFAULT]["events"] if event["type"] == "text-delta"]
     assert said == [words, words]
-    (_, block) = html.split(b'id="penstock-trace">', 1)
-    assert b"<" not in block.split(b"</script>", 1)[0]
+    assert words.encode() not in html
 
 
 @pytest.mark.row("G3")
@@ -160,7 +161,7 @@ def test_it_asks_the_world_for_nothing(pages: StaticFiles) -> None:
 def test_the_built_page_is_made_one_file() -> None:
     html = export_html(stream("Hi"), StaticFiles())
     page, data = opened(html)
-    assert len(page.all("script")) == 2
+    assert [attrs["type"] for attrs, _ in page.all("script")] == TYPES
     assert not [tag for tag, attrs, _ in page.found if {"src", "href"} & set(attrs)]
     assert data["version"] == 1
     assert not re.search(rb"""(?:src|href)=["'](?:https?:)?//""", html)
@@ -169,15 +170,38 @@ def test_the_built_page_is_made_one_file() -> None:
 def test_consumers_for_which_there_is_no_room_are_left_out(pages: StaticFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_inspector, "MAX_EXPORT_BYTES", 100)
     _, data = opened(export_html(stream("Hello"), pages))
-    assert list(data["traces"]) == ["vscode"]
+    assert list(data["traces"]) == [DEFAULT]
 
 
 @pytest.mark.row("G3")
 def test_secrets_are_gone(pages: StaticFiles) -> None:
     html = export_html(stream("sk-planted0123456789abcdef", "the word is swordfish"), pages, ["swordfish"])
-    assert b"planted" not in html
-    assert b"swordfish" not in html
-    assert b"[secret]" in html
+    for text in (html, exported_data(html)):
+        assert b"planted" not in text
+        assert b"swordfish" not in text
+    assert b"[secret]" in exported_data(html)
+
+
+@pytest.mark.finding("INS-20")
+def test_it_has_the_consumers_that_are_chosen(pages: StaticFiles) -> None:
+    _, data = opened(export_html(stream("Hi"), pages, consumer="anthropic", others=["gemini", "anthropic"]))
+    assert list(data["traces"]) == ["anthropic", "gemini"]
+    with inspected() as gateway:
+        gateway.inspector._router.pages._folder = pages._folder
+        body = b"".join(Reply.of("openai-chat", [ev.Start(), ev.TextStart(0), ev.TextDelta(0, "Hi")]).chunks)
+        for query, found in (("", ["responses"]), ("&with=gemini", ["responses", "gemini"])):
+            reply = post(f"{gateway.url}/inspector/export?as=responses{query}", content=body)
+            assert list(exported_traces(reply.content)) == found
+        everyone = post(f"{gateway.url}/inspector/export?as=responses&with=all", content=body)
+        assert set(exported_traces(everyone.content)) == set(CONSUMERS)
+
+
+@pytest.mark.finding("INS-20")
+def test_long_streams_make_small_files(pages: StaticFiles) -> None:
+    source = source_from_file(b"".join(sample_streams.many(10_000)), "many.sse")
+    html = export_html(source, pages, consumer="openai-chat", others=[])
+    assert len(exported_traces(html)["openai-chat"]["events"]) > 10_000
+    assert len(html) < 1_000_000
 
 
 def test_every_golden_stream_makes_a_file(pages: StaticFiles) -> None:

@@ -154,12 +154,18 @@ def test_nothing_a_model_says_runs(show_message: Callable[[bytes], Locator], pag
     assert page.evaluate("window.ran") is None
 
 
-def test_two_million_letters_are_shown_in_part_and_then_in_full(show_message: Callable[[bytes], Locator]) -> None:
+@pytest.mark.parametrize(
+    ("characters", "said_size"),
+    [(400_000, "of 400 k characters"), pytest.param(2_000_000, "of 2.0 M characters", marks=pytest.mark.exhaustive)],
+)
+def test_a_long_text_is_shown_in_part_and_then_in_full(
+    show_message: Callable[[bytes], Locator], characters: int, said_size: str
+) -> None:
     block = "A **paragraph** of some words that is not worth reading.\n\n"
-    count = 2_000_000 // len(block)
+    count = characters // len(block)
     message = show_message(lines(*said(block * count + "The very end.")))
     more = message.locator(".md-more")
-    expect(more).to_contain_text("of 2.0 M letters")
+    expect(more).to_contain_text(said_size)
     assert message.locator(".md-page").count() == 4
     more.get_by_role("button", name="Show more").click()
     expect(message.locator(".md-page")).to_have_count(12)

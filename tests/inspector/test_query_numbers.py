@@ -29,7 +29,7 @@ ODD = (
 )  # fmt: skip
 NUMBERS = {
     "inspector/usage": ("since", "until", "bucket"), "inspector/tokens": ("since",),
-    "inspector/turns": ("before", "limit"), "inspector/turns/{turn}": ("frame", "output"),
+    "inspector/turns": ("upto", "offset", "limit"), "inspector/live": ("after",), "inspector/complete": ("at",), "inspector/turns/{turn}": ("frame", "output"),
     "v1/responses/{response}": ("starting_after",), "v1/responses/{response}/input_items": ("limit",),
 }  # fmt: skip
 NAMES = sorted({name for names in NUMBERS.values() for name in names} | {

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import AccessTable, Key, RecordTable
+from penstock._gateway.config import AccessTable, JournalTable, Key
+from penstock._gateway.config_tables import InspectorTable, RecordTable
+from penstock._inspector.static_files import StaticFiles
 from penstock._redaction import MARK
 from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get, post
@@ -68,6 +70,39 @@ def test_no_answer_holds_a_secret(tmp_path: Path) -> None:
         assert "you sent" in answers["turn"]
 
 
+@pytest.mark.row("V1")
+def test_no_kept_turn_holds_a_secret(tmp_path: Path) -> None:
+    """From the file: its answers, its index and the file itself. (In memory: the test above.)"""
+    env = {"MY_API_KEY": HALVES, "HUE_SECRET": 'he said "no"\n', "OWNER_KEY": OWNER}
+    options: dict[str, Any] = {
+        "env": env,
+        "keys": {"owner": Key(env="OWNER_KEY", inspect="all", inspect_keep=True)},
+        "inspector": InspectorTable(keep=True),
+        "data": tmp_path,
+        "journal": JournalTable(path=str(tmp_path / "journal.sqlite")),
+        "record": RecordTable(path=str(tmp_path / "record")),
+    }
+    said = [{"role": "user", "content": f'a {LOOKS} he said "no"\n and {HALVES}'}]
+    body = {"model": "openai-chat/text", "stream": True, "messages": said, "max_tokens": 9}
+    with inspected(tells, **options) as gateway:
+        headers = {**bearer(OWNER), "x-custom": LOOKS}
+        name = post(f"{gateway.url}/v1/messages", json=body, headers=headers).headers["x-request-id"]
+        ended(gateway, name)
+    with inspected(tells, **options) as again:
+        assert name not in again.inspector.watch.captures
+        answers = _all_answers(again.url, name)
+        index = again.inspector.watch.text_index
+        assert index is not None
+        assert index.find_turns("you sent", None) == {name}
+        for secret in (LOOKS, ESCAPED, OWNER, HALVES):
+            assert index.find_turns(secret, None) == set(), secret
+    file = b"".join(path.read_bytes() for path in tmp_path.glob("turns.sqlite*")).decode("latin-1")
+    for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, "he said"):
+        assert secret not in file, secret
+        for place, text in answers.items():
+            assert secret not in text, f"{secret} is in {place}"
+
+
 @pytest.mark.row("G3")
 def test_a_key_that_was_passed_on_is_not_shown() -> None:
     """Nobody knows it by value but the turn that it came with."""
@@ -100,6 +135,9 @@ def _all_answers(base: str, name: str) -> dict[str, str]:
         for kind in ("frames", "outputs"):
             for number in range(len(trace[kind])):
                 found[f"{kind} {number}"] = client.get(f"turns/{name}/{kind}/{number}").text
+        if StaticFiles().built:
+            found["export"] = client.get(f"turns/{name}/export").text
+        found["keeping"] = client.get("keeping").text
         tapes = [row["name"] for row in json.loads(found["recordings"])["recordings"]]
         assert tapes
         for tape in tapes:

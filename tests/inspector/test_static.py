@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._inspector.api_router import INDEX, StaticFiles
+from penstock._inspector.static_files import INDEX, StaticFiles
 from tests.cli.command_runner import environment
 from tests.gateway.client_requests import get, post
 from tests.inspector.conftest import inspected
@@ -71,6 +72,46 @@ def test_every_answer_is_held_to_the_policy(made: Path, path: str) -> None:
             assert reply.headers["referrer-policy"] == "no-referrer"
             assert reply.headers["x-frame-options"] == "DENY"
             assert "access-control-allow-origin" not in reply.headers
+
+
+@pytest.mark.finding("INS-20")
+@pytest.mark.parametrize(
+    ("accepted", "sent"),
+    [
+        ("gzip, deflate, br, zstd", "br"), ("gzip", "gzip"), ("br;q=0, gzip;q=0.5", "gzip"), ("", None), ("identity", None),
+        ("gzip;q=0", None), ("gzip; q=0.000", None), ("BR", "br"),
+    ],
+)  # fmt: skip
+def test_a_file_is_sent_in_the_form_that_the_browser_accepts(made: Path, accepted: str, sent: str | None) -> None:
+    import httpx
+
+    script = made / "assets/main-1.js"
+    script.write_text("let a;" * 100)
+    (made / "assets/main-1.js.gz").write_bytes(gzip.compress(script.read_bytes()))
+    (made / "assets/main-1.js.br").write_bytes(b"brotli")
+    with inspected() as gateway:
+        serve_from(gateway, made)
+        url = f"{gateway.url}/inspector/assets/main-1.js"
+        with httpx.stream("GET", url, headers={"accept-encoding": accepted}, timeout=LIMIT) as reply:
+            body = b"".join(reply.iter_raw())
+            assert reply.headers.get("content-encoding") == sent
+            assert reply.headers["vary"] == "accept-encoding"
+            assert reply.headers["content-type"] == "text/javascript; charset=utf-8"
+            assert int(reply.headers["content-length"]) == len(body)
+        kept = {None: script, "gzip": made / "assets/main-1.js.gz", "br": made / "assets/main-1.js.br"}
+        assert body == kept[sent].read_bytes()
+        assert get(f"{url}.gz").status_code == 404  # a form, not a file
+
+
+@pytest.mark.finding("INS-20")
+@pytest.mark.usefixtures("built")
+def test_every_large_file_of_the_page_is_compressed() -> None:
+    folder = Path(str(StaticFiles()._folder))
+    large = [path for path in (folder / "assets").iterdir() if path.suffix in {".js", ".css"}]
+    assert len(large) >= 2
+    for path in large:
+        assert gzip.decompress(Path(f"{path}.gz").read_bytes()) == path.read_bytes()
+        assert 0 < Path(f"{path}.br").stat().st_size < path.stat().st_size
 
 
 @pytest.mark.row("G3")

@@ -11,7 +11,7 @@ import pytest
 from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._bridge import parser
-from penstock._gateway.config import RecordTable
+from penstock._gateway.config_tables import RecordTable
 from penstock.testing import Reply
 from tests.gateway.client_requests import ASKING, ask, get, post
 from tests.gateway.openresponses import socket as web_socket
@@ -199,6 +199,7 @@ def test_what_cannot_be_read_is_shown_up_to_there() -> None:
 
 
 @pytest.mark.row("G3")
+@pytest.mark.usefixtures("keeps_nothing")
 def test_without_a_watcher_there_is_only_the_row(gateway: Inspected) -> None:
     with inspected() as other:
         reply = ask(other.url, "anthropic", "openai-chat/text")
@@ -211,6 +212,7 @@ def test_without_a_watcher_there_is_only_the_row(gateway: Inspected) -> None:
 
 
 @pytest.mark.row("G3")
+@pytest.mark.usefixtures("keeps_nothing")
 @pytest.mark.parametrize("provider", ["openai-chat", "replay"])
 def test_a_turn_that_was_recorded_can_be_looked_at_later(tmp_path: Path, provider: str) -> None:
     with inspected(record=RecordTable(path=str(tmp_path))) as gateway:

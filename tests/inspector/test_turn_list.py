@@ -68,42 +68,42 @@ def test_a_live_turn_appears_and_finishes(streams: Page, stage: Inspected) -> No
     expect(first.locator(".state")).to_have_text("calls")
     expect(first).to_contain_text("2,104 → 400")
     expect(first).to_contain_text("openai-python")
-    expect(first).to_contain_text("native")
     expect(rows(streams)).to_have_count(before + 1)
 
 
 def test_a_refusal_says_why(streams: Page) -> None:
     row = rows(streams).filter(has_text="overloaded").first
-    expect(row.locator(".state")).to_have_text("refused")
+    expect(row.locator(".state")).to_have_text("failed")  # an error of the provider is no refusal
+    expect(row.locator(".col-http")).to_have_text("529")
     expect(row.locator(".col-fault")).to_contain_text("the provider has too much to do")
 
 
 def test_search_and_states(streams: Page) -> None:
     streams.keyboard.press("/")
-    search = streams.get_by_label("Search turns")
+    search = streams.get_by_role("combobox", name="Search requests")
     expect(search).to_be_focused()
     search.fill("provider:gemini")
     expect(rows(streams)).to_have_count(1)
     assert "q=provider%3Agemini" in streams.url
     search.fill("no such turn")
-    expect(streams.get_by_text("No turn is like that")).to_be_visible()
+    expect(streams.get_by_text("No matching requests")).to_be_visible()
     streams.keyboard.press("Escape")
     expect(search).to_have_value("")
     streams.get_by_role("button", name=re.compile("Broken")).click()
-    expect(rows(streams).filter(has_not_text="refused")).to_have_count(0)
+    expect(rows(streams).filter(has_not_text="failed")).to_have_count(0)
     assert rows(streams).count() >= 1
     streams.reload()
     live(streams)
-    expect(rows(streams).filter(has_not_text="refused")).to_have_count(0)
+    expect(rows(streams).filter(has_not_text="failed")).to_have_count(0)
 
 
 def test_pause_holds_the_list(streams: Page, stage: Inspected) -> None:
     expect(rows(streams).nth(3)).to_be_visible()
     count = rows(streams).count()
     streams.keyboard.press("p")
-    expect(streams.get_by_role("status")).to_have_text("stopped")
+    expect(streams.get_by_role("status")).to_have_text("paused")
     send(stage, "ollama/text", "anthropic")
-    expect(streams.get_by_role("button", name="Go on")).to_contain_text("1 new")
+    expect(streams.get_by_role("button", name="Resume")).to_contain_text("1 new")
     expect(rows(streams)).to_have_count(count)
     streams.keyboard.press("p")
     expect(rows(streams)).to_have_count(count + 1)
@@ -128,7 +128,7 @@ def test_keys_alone_reach_a_turn_and_come_back(streams: Page) -> None:
 def test_the_help_says_which_keys_there_are(streams: Page) -> None:
     streams.keyboard.press("?")
     help_ = streams.get_by_role("dialog", name="Keys")
-    expect(help_.get_by_text("Open the turn")).to_be_visible()
+    expect(help_.get_by_text("Open the request")).to_be_visible()
     expect(help_.get_by_text("Try it")).to_be_visible()
     streams.keyboard.press("?")
     expect(help_).to_be_hidden()

@@ -61,7 +61,7 @@ def test_real_turns_are_counted(page: Page, tmp_path_factory: pytest.TempPathFac
         send(running, "anthropic/broken")
         page.get_by_role("button", name="Refresh").click()
         page.locator(".figures").wait_for()
-        assert [figure(page, "Turns"), figure(page, "Faults")] == ["4", "1"]
+        assert [figure(page, "Requests"), figure(page, "Errors")] == ["4", "1"]
         tokens = sum(row.output or 0 for row in running.rows())
         assert figure(page, "Tokens out") == f"{tokens:,}"
         table = page.get_by_role("table", name="Usage by model")
@@ -74,7 +74,7 @@ def test_real_turns_are_counted(page: Page, tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_month_by_model(usage: Page, shot: Callable[[Page, str], None]) -> None:
-    assert figure(usage, "Turns") == f"{TURNS:,}"
+    assert figure(usage, "Requests") == f"{TURNS:,}"
     expect(usage.locator(".plot canvas")).to_have_count(4)
     legend = usage.locator(".legend button")
     assert {name.strip() for name in legend.all_inner_texts()} == {f"{kind.provider}/{kind.model}" for kind in MODELS}

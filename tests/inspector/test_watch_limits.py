@@ -9,9 +9,8 @@ from typing import Any, cast
 import pytest
 
 from penstock._gateway.callers import Refusal
-from penstock._inspector import file_inspector, turn_routes
+from penstock._inspector import capture_ring, chunk_log, file_inspector, live_feed, turn_list, turn_listeners
 from penstock._inspector import live_capture as tapping
-from penstock._inspector import live_capture as watches
 from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
@@ -24,25 +23,25 @@ pytestmark = pytest.mark.slow  # a real gateway for each
 @pytest.mark.row("G3")
 def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tapping, "MAX_TURN_BYTES", 4_000)
-    monkeypatch.setattr(tapping, "LOOK", 2)
+    monkeypatch.setattr(chunk_log, "BLOCK_CHUNKS", 2)
     reply = Reply.of("openai-chat", TEXT)
     slow = Reply(reply.chunks, headers=SSE)
     with inspected(slow) as gateway, watching(gateway.url):
         name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
         tap = gateway.inspector.watch.captures[name]
         assert tap.cut
-        assert tap.size <= 4_000
+        assert tap.size <= 4_000 + tapping.TURN_OVERHEAD + len(tap.request)
         trace = get(f"{gateway.url}/inspector/turns/{name}").json()
         assert "only the beginning" in trace["lost"]
 
 
 @pytest.mark.row("G3")
 def test_all_turns_together_take_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "MAX_TOTAL_BYTES", 20_000)
+    monkeypatch.setattr(capture_ring, "MAX_TOTAL_BYTES", 40_000)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"] for _ in range(8)]
         watch = gateway.inspector.watch
-        assert 0 < watch.size <= 20_000
+        assert 0 < watch.size <= 40_000
         assert watch.size == sum(tap.size for tap in watch.captures.values())
         assert names[0] not in watch.captures
         assert get(f"{gateway.url}/inspector/turns/{names[0]}").json()["row"]["held"] is False
@@ -50,14 +49,14 @@ def test_all_turns_together_take_so_much_and_no_more(monkeypatch: pytest.MonkeyP
 
 
 def test_so_many_turns_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "MAX_TURNS", 3)
+    monkeypatch.setattr(capture_ring, "MAX_TURNS", 3)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(6)]
         assert list(gateway.inspector.watch.captures) == names[-3:]
 
 
 def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "MAX_TOTAL_BYTES", 1_000)
+    monkeypatch.setattr(capture_ring, "MAX_TOTAL_BYTES", 1_000)
     with inspected() as gateway, watching(gateway.url):
         name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
         row = get(f"{gateway.url}/inspector/turns/{name}").json()
@@ -66,43 +65,44 @@ def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
-    made, ended = watches.TurnListener(None), cast("Any", object())
-    for number in range(watches.MAX_UNREAD + 50):
-        assert made.has_room("") == (number < watches.MAX_UNREAD)
+    made, ended = turn_listeners.TurnListener(None), cast("Any", object())
+    for number in range(turn_listeners.MAX_UNREAD + 50):
+        assert made.has_room("") == (number < turn_listeners.MAX_UNREAD)
         made.on_turn(str(number), "")
         made.on_turn(str(number), "", ended)
-    assert made.take_changes() == dict.fromkeys(map(str, range(watches.MAX_UNREAD)), ended)
+    assert made.take_changes() == dict.fromkeys(map(str, range(turn_listeners.MAX_UNREAD)), ended)
     assert made.missed == 50, "each is counted once, when it is over"
     assert made.take_changes() == {}
     assert made.has_room("")
 
 
 def test_the_end_of_a_turn_that_was_shown_is_never_missed() -> None:
-    made = watches.TurnListener(None)
+    made = turn_listeners.TurnListener(None)
     made.on_turn("shown", "")
     made.take_changes()
     ended = cast("Any", object())
-    for number in range(3 * watches.MAX_UNREAD):
+    for number in range(3 * turn_listeners.MAX_UNREAD):
         made.on_turn(str(number), "", ended)
     made.on_turn("shown", "", ended)
     assert made.take_changes()["shown"] is ended
-    for number in range(3 * watches.MAX_UNREAD):
+    for number in range(3 * turn_listeners.MAX_UNREAD):
         made.on_turn(str(number), "", ended)
     made.on_turn("shown", "", ended)  # nothing is held of it any more: it is one of many
     assert "shown" not in made.take_changes()
 
 
 def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:
-    made = watches.TurnListener("ours")
+    made = turn_listeners.TurnListener("ours")
     assert made.has_room("ours")
     assert not made.has_room("theirs")
     made.on_turn("one", "theirs", cast("Any", object()))
     assert made.take_changes() == {}
 
 
+@pytest.mark.usefixtures("keeps_nothing")
 def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "MAX_UNREAD", 2)
-    monkeypatch.setattr(turn_routes, "LIST_INTERVAL", 60.0)
+    monkeypatch.setattr(turn_listeners, "MAX_UNREAD", 2)
+    monkeypatch.setattr(live_feed, "LIST_INTERVAL", 60.0)
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(5)]
         held = set(gateway.inspector.watch.captures)
@@ -111,9 +111,7 @@ def test_turns_that_are_only_counted_are_not_held(monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_so_many_watch_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock._inspector import turn_routes
-
-    monkeypatch.setattr(turn_routes, "MAX_LISTENERS", 1)
+    monkeypatch.setattr(turn_list, "MAX_LISTENERS", 1)
     with inspected() as gateway, watching(gateway.url):
         refused = get(f"{gateway.url}/inspector/live")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")

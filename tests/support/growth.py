@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RATIO = 2.5
-ENOUGH = 0.02  # seconds that a run takes, so that the clock's own grain does not matter
+ENOUGH = 0.01  # seconds that a run takes, so that the clock's own grain does not matter
 LARGEST = 2**21  # characters
 STEPS = (1, 2, 4, 1, 2, 1)  # sizes that are compared while the ratio is too high, in units of the first
 
@@ -35,11 +35,12 @@ def _once(work: Callable[[], Any]) -> float:
 def growth(make: Callable[[int], Callable[[], Any]], first: int = 2_000, largest: int = LARGEST) -> tuple[float, int]:
     """The ratio of the times for 2n and n, and n. `make` gives the work on an input of about that size.
 
-    n is doubled until a run takes 20 ms. An input of the largest size that takes less is fast enough: the ratio is 0.
+    n begins at an eighth of `first`, and is doubled until a run takes 10 ms. An input of the largest size that takes less is
+    fast enough: the ratio is 0.
     Where the ratio is too high, n is doubled: a step where memory leaves a cache is met once, squares remain. The
     smaller sizes are then tried again, since another program may have had the machine's caches meanwhile.
     """
-    size = first
+    size = max(1, first // 8)
     while seconds(make(size), 1) < ENOUGH:
         if size * 2 > largest:
             return 0.0, size

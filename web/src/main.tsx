@@ -10,18 +10,22 @@ import { Shell } from "./shell/Shell.tsx";
 import { startTheme } from "./theme.ts";
 import { readSavedTraces, SavedPage } from "./turn/SavedPage.tsx";
 import { startKeys } from "./ui/keys.ts";
+import { dropOldValues } from "./ui/tabStore.ts";
 
 startTheme();
 startKeys();
 const place = document.getElementById("page");
-const saved = readSavedTraces();
+const saved = await readSavedTraces();
 if (place && saved) {
+  followAddress();
   render(<SavedPage traces={saved} />, place);
 } else if (place) {
   takeKeyFromAddress();
+  addEventListener("hashchange", takeKeyFromAddress); // the link was opened in a tab that has the page already
   followAddress();
   startAbout();
   startDropping();
   startAlone();
+  void dropOldValues();
   render(<Shell />, place);
 }

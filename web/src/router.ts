@@ -1,7 +1,7 @@
 // Where the page is: `#/turn/ID?as=chat` and back. The address is the only state that outlives a reload.
 import { signal } from "@preact/signals";
 
-export const VIEWS = ["streams", "turn", "file", "usage", "tokens", "try", "keys"] as const;
+export const VIEWS = ["streams", "runs", "turn", "file", "usage", "tokens", "try", "keys", "send", "compare"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface Route {
@@ -45,8 +45,17 @@ export function go(view: View, id = "", query: Record<string, string> = {}): voi
 }
 
 /** Changes the address without a step in the history: filters and steps are not places to go back to. */
-export function adjust(query: Record<string, string>): void {
+export function replaceQuery(query: Record<string, string>): void {
+  changeQuery(query, (address) => history.replaceState(null, "", address));
+}
+
+/** The same with a step in the history: back returns to where the reader was. */
+export function pushQuery(query: Record<string, string>): void {
+  changeQuery(query, (address) => history.pushState(null, "", address));
+}
+
+function changeQuery(query: Record<string, string>, write: (address: string) => void): void {
   const address = formatRoute(route.value.view, route.value.id, query);
-  history.replaceState(null, "", address);
+  write(address);
   route.value = parseRoute(address);
 }

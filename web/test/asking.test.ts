@@ -1,32 +1,82 @@
-// Try it: what each client protocol asks, and what errors say.
+// Try it: the request that settings and messages make, what was said before, and what errors say.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { curlOf, firstModel, refusalWords, type Said, WAYS } from "../src/try/asking.ts";
+import type { Event } from "../src/api/types.ts";
+import { firstModel } from "../src/try/firstModel.ts";
+import { openCalls, spokenMessages } from "../src/try/history.ts";
+import { refusalWords } from "../src/try/refusals.ts";
+import { chatBody, countSettings, NO_SETTINGS, problemOf, settingsFrom } from "../src/try/settings.ts";
 
-const TALK: Said[] = [
-  { role: "user", text: "one" },
-  { role: "assistant", text: "two" },
-  { role: "user", text: "three" },
-];
+const SETTINGS = {
+  ...NO_SETTINGS,
+  system: "Be brief.",
+  tools: '[{"name": "level", "description": "d", "parameters": {"type": "object"}}]',
+  schema: '{"type": "object"}',
+  temperature: "0.5",
+  maxOutput: "100",
+  effort: "low",
+  stop: "END\nSTOP",
+};
 
-for (const way of WAYS) {
-  test(`${way.label} carries the model and the whole talk in order`, () => {
-    const { path, body, headers } = way.ask("replay/text", TALK);
-    const sent = JSON.stringify(body);
-    assert.ok((path + sent).includes("replay/text"));
-    assert.ok(sent.indexOf("one") < sent.indexOf("two") && sent.indexOf("two") < sent.indexOf("three"));
-    assert.match(path, /^\/(v1|v1beta|api|vscode)\//);
-    assert.equal(headers["content-type"], "application/json");
-  });
+test("settings become fields of a Chat request, and back", () => {
+  const body = chatBody("m", SETTINGS, [{ role: "user", content: "Hi" }]);
+  assert.deepEqual(body.messages, [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "Hi" },
+  ]);
+  assert.deepEqual(body.tools, [
+    { type: "function", function: { name: "level", description: "d", parameters: { type: "object" } } },
+  ]);
+  assert.equal(body.temperature, 0.5);
+  assert.equal(body.max_completion_tokens, 100);
+  assert.equal(body.reasoning_effort, "low");
+  assert.deepEqual(body.stop, ["END", "STOP"]);
+  assert.equal((body.response_format as { type: string }).type, "json_schema");
+  const { settings, messages } = settingsFrom(body);
+  assert.deepEqual(messages, [{ role: "user", content: "Hi" }]);
+  assert.deepEqual(chatBody("m", settings, messages), body);
+  assert.equal(countSettings(SETTINGS), 7);
+  assert.deepEqual(Object.keys(chatBody("m", NO_SETTINGS, [])), ["model", "stream", "stream_options", "messages"]);
+});
+
+test("what is wrong with a setting is said", () => {
+  assert.equal(problemOf("tools", "[{]"), "this is not JSON");
+  assert.equal(problemOf("tools", '[{"parameters": {}}]'), "every tool needs a name");
+  assert.equal(problemOf("tools", '{"name": "one"}'), "");
+  assert.equal(problemOf("schema", "[]"), "expected a JSON object");
+  assert.equal(problemOf("temperature", "hot"), "expected a number");
+  assert.equal(problemOf("temperature", ""), "");
+});
+
+function event(type: string, body: Record<string, unknown>): Event {
+  return { frame: null, type, body: { type, ...body } };
 }
 
-test("a command for the terminal quotes whatever is said and has no key", () => {
-  const [chat] = WAYS;
-  const asked = chat?.ask("m", [{ role: "user", text: "it's $(rm -rf)" }]);
-  assert.ok(asked);
-  const curl = curlOf(asked, "http://127.0.0.1:4480", true);
-  assert.ok(curl.includes("it'\\''s $(rm -rf)"));
-  assert.ok(curl.includes("$PENSTOCK_KEY") && curl.startsWith("curl -N 'http://127.0.0.1:4480/v1/chat/completions'"));
+test("texts, images, calls and their results are what was said", () => {
+  const events = [
+    event("start", {}),
+    event("text-start", { index: 0 }),
+    event("text-delta", { index: 0, text: "I look." }),
+    event("text-end", { index: 0 }),
+    event("call-start", { index: 1, id: "c1", name: "level" }),
+    event("call-delta", { index: 1, json: '{"station": 4}' }),
+    event("call-end", { index: 1, json: '{"station": 4}' }),
+    event("finish", { reason: "tool-calls" }),
+  ];
+  const exchange = { said: "How high?", images: ["data:image/png;base64,AA=="], results: [], events };
+  const calls = openCalls(events);
+  assert.deepEqual(
+    calls.map(({ id, name }) => [id, name]),
+    [["c1", "level"]],
+  );
+  const [asked, answer] = spokenMessages([exchange], [{ id: "c1", name: "level", text: "2 m" }]);
+  assert.deepEqual(asked?.content, [
+    { type: "text", text: "How high?" },
+    { type: "image_url", image_url: { url: "data:image/png;base64,AA==" } },
+  ]);
+  assert.match(JSON.stringify(answer?.tool_calls), /"id":"c1"/);
+  assert.equal(spokenMessages([exchange], [])[1]?.tool_calls, undefined); // a call without a result is left out
+  assert.deepEqual(spokenMessages([{ ...exchange, events: [] }], []), []);
 });
 
 test("a newcomer begins with a packaged answer", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Clock, formatSeconds, niceStep } from "../src/turn/clock.ts";
 import { orderOf } from "../src/turn/order.ts";
-import { frames, small } from "./traces.ts";
+import { event, frames, small } from "./traces.ts";
 
 const trace = small();
 const clock = new Clock(trace.frames, orderOf(trace), true);
@@ -49,12 +49,33 @@ test("frames that came all at once are known to be", () => {
   assert.equal(made(0.1, 0.2, 0.3, 0.3, 0.4).bunched, false);
 });
 
+test("the ticks of a short turn are as precise as they are close", () => {
+  const list = frames(0.0005, 0.001, 0.002);
+  const made = new Clock(list, orderOf({ frames: list, events: [], outputs: [] }), true);
+  const labels = made.ticks("time", 1100).map((tick) => tick.label);
+  assert.deepEqual(labels.slice(0, 4), ["0", "0.2 ms", "0.4 ms", "0.6 ms"]);
+  assert.equal(new Set(labels).size, labels.length);
+});
+
+test("labels of ticks do not lie on one another", () => {
+  // One frame with a hundred events: the next frames stand close together at its end.
+  const list = frames(...Array.from({ length: 12 }, (_, index) => index));
+  const events = Array.from({ length: 100 }, () => event(0, "text-delta", { index: 0 }));
+  const made = new Clock(list, orderOf({ frames: list, events, outputs: [] }), true);
+  const ticks = made.ticks("order", 600);
+  for (const [index, tick] of ticks.entries()) {
+    const before = ticks[index - 1];
+    if (before) assert.ok((tick.at - before.at) * 600 > 12, `${before.label} and ${tick.label}`);
+  }
+});
+
 test("ticks are round numbers", () => {
   assert.deepEqual(
-    clock.ticks("time", 4).map((tick) => tick.label),
+    clock.ticks("time", 440).map((tick) => tick.label),
     ["0", "0.5 s", "1.0 s", "1.5 s", "2.0 s"],
   );
-  assert.deepEqual(clock.ticks("order", 3).at(0)?.label, "#0");
+  assert.deepEqual(clock.ticks("time", 0), []);
+  assert.equal(clock.ticks("order", 330).at(0)?.label, "1", "frames are numbered from 1, as everywhere");
   assert.deepEqual([0.03, 0.11, 0.2, 3, 7, 49].map(niceStep), [0.05, 0.2, 0.2, 5, 10, 50]);
 });
 

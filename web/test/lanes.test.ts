@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { kindOf, lineOf, payloadLine } from "../src/turn/describe.ts";
+import { kindOf, lineOf } from "../src/turn/describe.ts";
 import { lanesOf, MOST_LANES } from "../src/turn/lanes.ts";
 import { event } from "./traces.ts";
 
@@ -22,6 +22,25 @@ test("interleaved calls are two lanes, and a result stands in its call's", () =>
       ["turn", "other", [0, 8], "ended"],
       ["level", "call", [1, 3, 5, 6], "ended"],
       ["rain", "call", [2, 4, 7], "cut"],
+    ],
+  );
+});
+
+test("lanes of the same name are told apart by how they begin", () => {
+  const lanes = lanesOf([
+    event(0, "text-start", { index: 0 }),
+    event(0, "text-delta", { index: 0, text: "First  I\nlook" }),
+    event(0, "call-start", { index: 1, id: "a", name: "bash" }),
+    event(0, "call-delta", { index: 1, json: '{"command": "ls -la", "x": 1}' }),
+    event(0, "text-start", { index: 2 }),
+    event(0, "text-delta", { index: 2, text: "Then I answer" }),
+  ]);
+  assert.deepEqual(
+    lanes.map((lane) => [lane.label, lane.title]),
+    [
+      ["text 1 First I look", "text: First I look"],
+      ["bash", "bash: ls -la"],
+      ["text 2 Then I answer", "text: Then I answer"],
     ],
   );
 });
@@ -64,24 +83,4 @@ test("kinds and lines", () => {
   assert.equal(lineOf(event(0, "new-thing", { x: 1 })), '{"x":1}');
   assert.equal(lineOf(event(0, "text-start", { type: "text-start", index: 3 })), "");
   assert.ok(lineOf(event(0, "text-delta", { text: "x".repeat(3_000_000) })).length < 300);
-});
-
-test("a payload's line does not repeat its name", () => {
-  const alone = (name: string, data: string) => payloadLine([{ name, data }], 0);
-  assert.equal(alone("delta", '{"type": "delta", "index": 0, "text": "a: b"}'), '{index:0, text:"a: b"}');
-  assert.equal(alone("", '{"kind":"text","value":"x"}'), '{kind:"text",value:"x"}');
-  assert.equal(alone("", "[DONE]"), "[DONE]");
-  assert.equal(payloadLine([], 3), "");
-});
-
-test("nor what one shortly before it said", () => {
-  const said = (text: string, part: number, name = "") => ({
-    name,
-    data: `{"id":"msg_1","created":7,"part":${part},"content":"${text}"}`,
-  });
-  const whole = '{id:"msg_1",created:7,part:0,content:" there"}';
-  assert.equal(payloadLine([said(" the", 0), said(" there", 0)], 1), '…content:" there"}');
-  assert.equal(payloadLine([said("a", 0), said("x", 1), said(" there", 0)], 2), '…content:" there"}', "by turns");
-  assert.equal(payloadLine([said("x", 0, "other"), said(" there", 0)], 1), whole, "of another name");
-  assert.equal(payloadLine([said(" there", 0), said(" there", 0)], 1), whole, "nothing is new");
 });

@@ -25,7 +25,7 @@ test("ends in plain words, also those that nobody has heard of", () => {
   assert.equal(faultWords("new-word"), "Something went wrong");
   const fault = { kind: "rate-limit", message: "", status: 429, code: "x", retryAfter: 2 };
   assert.deepEqual(faultFacts(fault), ["rate-limit", "status 429", "code x", "try again in 2 s"]);
-  assert.deepEqual([size(12), size(12_345), size(2_000_000)], ["12 letters", "12 k letters", "2.0 M letters"]);
+  assert.deepEqual([size(12), size(12_345), size(2_000_000)], ["12 characters", "12 k characters", "2.0 M characters"]);
 });
 
 function text(index: number, item = "", choice = 0): TextPart {

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -32,13 +31,12 @@ from penstock._http.response_writer import (
     send_response,
 )
 from penstock._input_limits import MAX_BODY_TOTAL_BYTES
+from penstock._inspector.static_files import INDEX, StaticFiles
 from penstock._lenient_json import replace_surrogates
-from penstock._redaction import MARK, find_secrets
-from penstock.errors import InputError, PenstockError
+from penstock._redaction import MARK, find_secrets, json_spellings
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
     from penstock._gateway.services import Services
     from penstock.events import Fault
 
@@ -62,6 +60,7 @@ SECURITY_HEADERS: Headers = (
 )
 JSON_HEADERS: Headers = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 TEXT_HEADERS: Headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
+_JSON_LEVELS = 4  # a secret in the arguments of a call: of a string in JSON in a string of a body in a response
 _encode = msgspec.json.Encoder().encode
 Route: TypeAlias = Callable[[IncomingRequest], Awaitable["ApiResponse | EventStream"]]
 log = logging.getLogger("penstock.inspector")
@@ -139,7 +138,8 @@ class ApiRouter:
     def _page(self, incoming: IncomingRequest) -> ApiResponse | None:
         """Returns a file of the page, if the path names one. It needs no key: it holds no data."""
         name = INDEX if incoming.path == "/" else incoming.path.removeprefix(f"{PREFIX}/")
-        found = self.pages.get(name) if incoming.method in READ_METHODS else None
+        encodings = incoming.headers.get("accept-encoding", "")
+        found = self.pages.get(name, encodings) if incoming.method in READ_METHODS else None
         return ApiResponse(*found) if found is not None else None
 
     async def _stream(self, stream: EventStream, incoming: IncomingRequest, receive: Any, send: Any) -> None:
@@ -204,8 +204,13 @@ def encode_redacted(value: Any, secrets: Iterable[str] = ()) -> bytes:
     """Returns a value as JSON, without secrets."""
     data = encode_public(value)
     text = data.decode()
-    hidden = redact_text(text, _secret_spellings(secrets))
+    hidden = redact_json_text(text, secrets)
     return data if hidden is text else hidden.encode()
+
+
+def redact_json_text(text: str, secrets: Iterable[str] = ()) -> str:
+    """Returns a JSON text without secrets, also those that its escapes spell."""
+    return redact_text(text, _secret_spellings(tuple(secrets)))
 
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
@@ -217,13 +222,16 @@ def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     return MARK.join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
-def _secret_spellings(secrets: Iterable[str]) -> list[str]:
-    """Returns secrets as they are, as in a JSON string, and as in a JSON text within a JSON string."""
-    spellings: list[str] = []
+@lru_cache(100)
+def _secret_spellings(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns secrets as they are, as encoders write them in JSON, and both as in a JSON text within a JSON string."""
+    spellings: dict[str, None] = {}
     for secret in secrets:
-        once = _json_inside(secret)
-        spellings += dict.fromkeys((secret, once, _json_inside(once)))
-    return spellings
+        forms = dict.fromkeys((secret, *json_spellings(secret)))
+        for _ in range(_JSON_LEVELS):
+            spellings |= forms
+            forms = dict.fromkeys(map(_json_inside, forms))
+    return tuple(spellings)
 
 
 def _json_inside(text: str) -> str:
@@ -259,62 +267,3 @@ def _origin_host(origin: str) -> str:
         return urlsplit(origin).netloc
     except ValueError:
         return ""
-
-
-# ── the built page ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-CONTENT_TYPES = {
-    "css": b"text/css; charset=utf-8",
-    "html": b"text/html; charset=utf-8",
-    "js": b"text/javascript; charset=utf-8",
-    "svg": b"image/svg+xml",
-    "png": b"image/png",
-    "woff2": b"font/woff2",
-    "json": b"application/json",
-}
-INDEX = "index.html"
-NOT_BUILT = "the inspector's page is not built: `make web` builds it, and a released wheel has it"
-_IMMUTABLE = b"public, max-age=31536000, immutable"  # a built file's name changes with its content
-
-
-class StaticFiles:
-    """The files of the page by name. Names come from the folder, so no request can read a file outside of it."""
-
-    def __init__(self, folder: Traversable | None = None) -> None:
-        self._folder = folder or files("penstock._inspector") / "static"
-        self._files: Mapping[str, Traversable] = {}
-
-    @property
-    def built(self) -> bool:
-        return self._find(INDEX) is not None
-
-    def text(self, name: str) -> str:
-        """Returns the text of a file."""
-        found = self._find(name)
-        if found is None:
-            raise InputError(NOT_BUILT)
-        return found.read_text("utf-8")
-
-    def get(self, name: str) -> tuple[bytes, Headers] | None:
-        """Returns a file and its headers; None if there is no such file."""
-        found = self._find(name)
-        if found is None:
-            return None
-        kind = CONTENT_TYPES.get(name.rpartition(".")[2], b"application/octet-stream")
-        caching = b"no-cache" if name == INDEX else _IMMUTABLE
-        return found.read_bytes(), ((b"content-type", kind), (b"cache-control", caching))
-
-    def _find(self, name: str) -> Traversable | None:
-        found = self._files.get(name)
-        if found is None or not found.is_file():  # it may have been built since
-            self._files = dict(_list_files(self._folder)) if self._folder.is_dir() else {}
-            found = self._files.get(name)
-        return found
-
-
-def _list_files(folder: Traversable, before: str = "") -> list[tuple[str, Traversable]]:
-    files: list[tuple[str, Traversable]] = []
-    for entry in folder.iterdir():
-        name = before + entry.name
-        files += _list_files(entry, f"{name}/") if entry.is_dir() else [(name, entry)]
-    return files

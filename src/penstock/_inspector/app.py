@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Any
 from penstock._gateway.callers import ANONYMOUS, Caller, Refusal, make_refusal
 from penstock._gateway.routes import mounted_path
 from penstock._inspector import api_router
-from penstock._inspector.api_router import PREFIX, ApiResponse, Route, StaticFiles, encode_redacted
+from penstock._inspector.act_routes import ActRoutes
+from penstock._inspector.api_router import PREFIX, ApiResponse, Route, encode_redacted
+from penstock._inspector.capture_ring import LiveCaptures
 from penstock._inspector.file_inspector import FileRoutes, WorkerSlots, describe_inspector
-from penstock._inspector.live_capture import LiveCaptures
+from penstock._inspector.keeping_routes import KeepingRoutes
+from penstock._inspector.request_routes import RequestRoutes
+from penstock._inspector.session_routes import SessionRoutes
+from penstock._inspector.session_token import SESSION_NEEDED, check_session, open_session_token
+from penstock._inspector.static_files import StaticFiles
+from penstock._inspector.turn_list import TurnListRoutes
 from penstock._inspector.turn_routes import TurnRoutes
 
 if TYPE_CHECKING:
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from penstock._tokens.estimate import HybridTokenEstimator
 
 MODEL_LIST_TIMEOUT = 0.5  # seconds
+_FILE_PATHS = frozenset(f"{PREFIX}/{name}" for name in ("trace", "export", "breakdown"))  # no turns: uploaded files
 _NO_ACCESS = "the inspector is for this machine, or for a gateway key: `penstock keys add NAME` makes one"
 
 
@@ -35,34 +43,52 @@ class Inspector:
     closes_websockets = True  # the gateway does
 
     turns: TurnRoutes
+    sessions: SessionRoutes
 
     def __init__(self, app: App, pages: StaticFiles | None = None) -> None:
         self.app: App = app
         self.services: Services = app.services
         self.watch: LiveCaptures = LiveCaptures(self.services)
+        self.session_token: str = open_session_token(self.services.config.data)
+        self.services.access.owner_token = self.session_token
         work, pages = WorkerSlots(), pages or StaticFiles()
         files = FileRoutes(work, pages, lambda: self.services.secrets, self._estimator)
         turns = self.turns = TurnRoutes(self.services, self.watch, work, files)
+        sessions = self.sessions = SessionRoutes(self.services, self.watch, work)
+        listing = TurnListRoutes(self.services, self.watch, work)
+        keeping = KeepingRoutes(self.services, self.watch, work)
+        act = ActRoutes(self.services, work, turns.find_request)
         self._listing: asyncio.Task[list[ModelEntry]] | None = None
         routes: dict[tuple[str, str], Route] = {
             ("GET", "about"): self._about,
-            ("GET", "live"): turns.live,
-            ("GET", "turns"): turns.turns,
+            ("GET", "live"): listing.live,
+            ("GET", "turns"): listing.turns,
+            ("GET", "complete"): listing.complete,
+            ("GET", "previews"): listing.previews,
             ("GET", "turns/*"): turns.turn,
             ("GET", "turns/*/follow"): turns.follow,
             ("GET", "turns/*/export"): turns.export,
             ("GET", "turns/*/breakdown"): turns.breakdown,
+            ("GET", "turns/*/request"): RequestRoutes(self.services, self.watch, work, sessions.reader).request,
+            ("GET", "turns/*/copy"): act.copy,
             ("GET", "turns/*/frames/*"): partial(turns.text, "frame"),
             ("GET", "turns/*/outputs/*"): partial(turns.text, "output"),
             ("GET", "recordings"): turns.recordings,
             ("GET", "recordings/*"): turns.recording,
             ("GET", "recordings/*/export"): turns.recording_export,
             ("GET", "recordings/*/breakdown"): turns.recording_breakdown,
+            ("GET", "sessions"): sessions.sessions,
+            ("GET", "sessions/*"): sessions.session,
+            ("GET", "keeping"): keeping.state,
+            ("POST", "keeping"): keeping.switch,
+            ("DELETE", "turns"): keeping.delete_all,
+            ("DELETE", "turns/*"): keeping.delete_one,
             ("GET", "usage"): turns.usage,
             ("GET", "tokens"): turns.tokens,
             ("POST", "trace"): files.trace,
             ("POST", "export"): files.export,
             ("POST", "breakdown"): files.breakdown,
+            ("POST", "convert"): act.convert,
         }
         self._router = api_router.ApiRouter(routes, self._admit, frozenset({"about"}), pages)
 
@@ -80,6 +106,14 @@ class Inspector:
         if path == "/":  # without a page, the gateway's own says what to do
             return scope["method"] in api_router.READ_METHODS and self._router.pages.built
         return path == PREFIX or path.startswith(f"{PREFIX}/")
+
+    def pause_watchdog(self) -> None:
+        """Stops reports of a blocked event loop while the server starts."""
+        self.app.pause_watchdog()
+
+    def resume_watchdog(self) -> None:
+        """Starts them again."""
+        self.app.resume_watchdog()
 
     def stopping(self) -> None:
         """Ends the streams of listeners, so that the server does not wait for them."""
@@ -100,10 +134,14 @@ class Inspector:
             caller = access.admit(scope, incoming.headers)
             if caller.sees == "own" and caller.tenant == ANONYMOUS:
                 raise make_refusal(403, "permission", _NO_ACCESS, code="not_yours")
+            if incoming.path not in _FILE_PATHS:
+                check_session(caller, incoming.headers, self.session_token)
             incoming.caller, incoming.services = caller, self.services
-        except Refusal:
+        except Refusal as error:
             if keyed:
                 raise
+            if error.fault.code == SESSION_NEEDED:
+                incoming.services = self.services  # `_about` tells the two refusals apart by it
 
     # ── about ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -113,7 +151,8 @@ class Inspector:
         recording: dict[str, Any] = {"on": recorder.folder is not None}
         journal = self.services.journal.rows is not None
         if caller is None:
-            about = describe_inspector(recording=recording, journal=journal, live=True, sees="own", key="needed")
+            key = "session" if incoming.services is not None else "needed"
+            about = describe_inspector(recording=recording, journal=journal, live=True, sees="own", key=key)
             return ApiResponse(encode_redacted(about))
         if recorder.folder is not None and caller.sees == "all":
             recording |= {"dir": str(recorder.folder), "size": recorder.size, "total": recorder.total}

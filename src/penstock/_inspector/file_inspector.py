@@ -3,13 +3,15 @@
 Uploads are not stored. Traces are made in threads, a few at a time.
 
 An export is one HTML file that needs nothing else: the page with its script and style, and the traces as data, one for
-each consumer; all but the first share its frames and events (`same`). Secrets are redacted before. No text of a model
-can end the element that holds it, and the file's security policy allows only the page's own script.
+each chosen consumer; all but the first share its frames and events (`same`). Secrets are redacted before. The data is
+compressed (gzip, as base64), so that no text of a model can end the element that holds it; the file's security policy
+allows only the page's own script, and the worker that it makes of its own data.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
 from base64 import b64encode
 from hashlib import sha256
@@ -22,8 +24,9 @@ from penstock._gateway.callers import make_refusal
 from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable
 from penstock._gateway.endpoints import Headers, IncomingRequest, query_integer
 from penstock._inspector import api_router
-from penstock._inspector.api_router import ApiResponse, ApiRouter, StaticFiles, encode_redacted
+from penstock._inspector.api_router import ApiResponse, ApiRouter, encode_redacted
 from penstock._inspector.request_breakdown import break_down
+from penstock._inspector.static_files import INDEX, NOT_BUILT, StaticFiles
 from penstock._inspector.stream_traces import CONSUMERS, TraceSource, read_trace, source_from_file
 from penstock._version import __version__
 from penstock.errors import InputError
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 MAX_EXPORT_BYTES = 64 * 2**20  # of all traces together; further consumers are left out
 ID = "penstock-trace"
+WORKER = "assets/regexWorker-"  # the script that runs regular expressions
+WORKER_ID = "penstock-worker"
 _TAG = re.compile(r"<(?:script|link)\b([^<>]*+)>(?:</script>)?\s*")
 _ATTRIBUTE = re.compile(r'\b([a-z]++)="([^"]*+)"')
 _TITLE = re.compile(r"<title>[^<]*</title>")
@@ -48,21 +53,25 @@ def export_html(
     secrets: Iterable[str] = (),
     consumer: str = "",
     estimator: HybridTokenEstimator | None = None,
+    others: Iterable[str] | None = None,
 ) -> bytes:
-    """Returns the file. `consumer`: whose view it opens with. `estimator` counts the request."""
+    """Returns the file. `consumer`: whose view it opens with; `others`: whose views it has, too; None: all.
+
+    `estimator` counts the request.
+    """
     if not pages.built:
-        raise InputError(f"there is no page to put it in: {api_router.NOT_BUILT}")
-    data = b'{"version":1,"traces":{%b}}' % b",".join(
-        _encode_traces(source, list(secrets), consumer or source.consumer, estimator)
-    )
-    return _fill_page(pages, source.title, data.replace(b"<", b"\\u003c").decode()).encode()
+        raise InputError(f"there is no page to put it in: {NOT_BUILT}")
+    first = consumer or source.consumer
+    wanted = [first, *(name for name in (source.consumers if others is None else others) if name != first)]
+    data = b'{"version":1,"traces":{%b}}' % b",".join(_encode_traces(source, list(secrets), wanted, estimator))
+    return _fill_page(pages, source.title, b64encode(gzip.compress(data, 9, mtime=0)).decode()).encode()
 
 
 def _encode_traces(
-    source: TraceSource, secrets: list[str], first: str, estimator: HybridTokenEstimator | None
+    source: TraceSource, secrets: list[str], consumers: list[str], estimator: HybridTokenEstimator | None
 ) -> Iterator[bytes]:
-    size = 0
-    for consumer in (first, *(name for name in source.consumers if name != first)):
+    size, first = 0, consumers[0]
+    for consumer in consumers:
         trace: Trace = read_trace(source, consumer).trace()
         if consumer != first:
             trace.frames, trace.events, trace.same, trace.request, trace.row = [], [], first, "", None
@@ -77,26 +86,34 @@ def _encode_traces(
 
 def _fill_page(pages: StaticFiles, title: str, data: str) -> str:
     """Returns the built page with its assets and the data inserted."""
-    html = pages.text(api_router.INDEX)
+    html = pages.text(INDEX)
     assets = [dict(_ATTRIBUTE.findall(attributes)) for attributes in _TAG.findall(html)]
-    # In a script these are parts of strings, where a backslash does not change the value.
-    script = _join_assets(pages, [one["src"] for one in assets if "src" in one])
-    script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    script = _escape_script(_join_assets(pages, [one["src"] for one in assets if "src" in one]))
     styles = [one["href"] for one in assets if one.get("rel") == "stylesheet"]
     style = _join_assets(pages, styles).replace("</style", "<\\/style")
     policy = (
         f"default-src 'none'; script-src '{_csp_hash(script)}'; style-src '{_csp_hash(style)}'; img-src data: blob:; "
-        "media-src data: blob:; base-uri 'none'; form-action 'none'"
+        "media-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
     )
     head = (
         f'<meta http-equiv="content-security-policy" content="{escape(policy)}">'
         f"<title>{escape(title)} · penstock</title><style>{style}</style>"
     )
-    body = f'<script type="application/json" id="{ID}">{data}</script><script type="module">{script}</script>'
+    worker = pages.find_name(WORKER)
+    worker_script = _escape_script(pages.text(worker)) if worker else ""
+    body = (
+        f'<script type="application/gzip+base64" id="{ID}">{data}</script>'
+        f'<script type="text/plain" id="{WORKER_ID}">{worker_script}</script><script type="module">{script}</script>'
+    )
     bare = _TITLE.sub("", _TAG.sub(_remove_asset_tag, html))
     before, _, after = bare.partition("<head>")
     rest, _, end = after.rpartition("</body>")
     return f'{before}<head>\n    <meta charset="utf-8">{head}{rest}{body}</body>{end}'
+
+
+def _escape_script(script: str) -> str:
+    """Escapes what would end its element: parts of strings, where a backslash does not change the value."""
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _remove_asset_tag(tag: re.Match[str]) -> str:
@@ -178,7 +195,12 @@ class FileRoutes:
     ) -> ApiResponse:
         raw, query = incoming.raw, incoming.query
         name, protocol = query.get("name", "")[:MAX_NAME], query.get("protocol", "")
-        return await self._work.run(lambda: respond(source_from_file(raw, name, protocol), query), len(raw))
+        return await self._work.run(lambda: respond(self._read_file(raw, name, protocol), query), len(raw))
+
+    def _read_file(self, raw: bytes, name: str, protocol: str) -> TraceSource:
+        source = source_from_file(raw, name, protocol)
+        source.secrets = tuple(self._secrets())
+        return source
 
     # ── in a thread ───────────────────────────────────────────────────────────────────────────────
 
@@ -189,14 +211,15 @@ class FileRoutes:
             if kind in query:
                 rows = [step.item[1] for step in reader.tracer.steps if step.kind == kind]
                 return api_router.text_response(
-                    api_router.redact_text(_single_text(rows, kind, query), self._secrets_of(source))
+                    api_router.redact_json_text(_single_text(rows, kind, query), self._secrets_of(source))
                 )
         return ApiResponse(encode_redacted(reader.trace(), self._secrets_of(source)))
 
     def export_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
-        """Returns the HTML file of a source."""
-        estimator = self._estimator(source.tenant)
-        page = export_html(source, self._pages, self._secrets_of(source), query.get("as", ""), estimator)
+        """Returns the HTML file of a source. `with`: further consumers, or `all`."""
+        estimator, others = self._estimator(source.tenant), query.get("with", "")
+        names = None if others == "all" else [name for name in others.split(",") if name]
+        page = export_html(source, self._pages, self._secrets_of(source), query.get("as", ""), estimator, names)
         return ApiResponse(page, attachment_headers(source.title))
 
     def breakdown_response(self, source: TraceSource) -> ApiResponse:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from penstock._gateway.token_estimates import find_uncertain_parts
 from penstock._inspector.schemas import PromptBreakdown, PromptLine
+from penstock._inspector.short_texts import shorten_text
 from penstock._lenient_json import parse_lenient
 from penstock._tokens.conversation import read_conversation
 from penstock.errors import InputError, PenstockError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 MAX_LINES = 1_000  # further messages are one line
 MAX_LABEL = 80  # characters of a message's beginning
 NOT_KEPT = (
-    "the text of the request is not kept: it is there for turns that begin while this page is open, "
+    "the text of the request is not kept: it is there for turns whose content is kept, "
     "and for recorded turns (record.path in penstock.toml)"
 )
 CUT = "the request is too long: only its beginning is kept, and a part cannot be counted as the whole"
@@ -50,7 +51,7 @@ def break_down(source: TraceSource, estimator: HybridTokenEstimator) -> PromptBr
     total: Estimate = found.total
     result.tokens, result.low, result.high = total.tokens, total.low, total.high
     result.method, result.confidence = total.method, total.confidence
-    result.lines = _limit_lines([_prompt_line(line, request.messages) for line in found.lines])
+    result.lines = _limit_lines([_prompt_line(line, request.messages, source.secrets) for line in found.lines])
     return result
 
 
@@ -61,7 +62,7 @@ def _read_request(source: TraceSource) -> Request:
     return read_conversation(cast("Object", body), protocol=source.request_protocol).request
 
 
-def _prompt_line(line: BreakdownLine, messages: list[Message]) -> PromptLine:
+def _prompt_line(line: BreakdownLine, messages: list[Message], secrets: tuple[str, ...]) -> PromptLine:
     estimate = line.estimate
     return PromptLine(
         what=line.what,
@@ -72,17 +73,16 @@ def _prompt_line(line: BreakdownLine, messages: list[Message]) -> PromptLine:
         high=estimate.high,
         method=estimate.method,
         message=line.message,
-        about="" if line.message is None else _label(messages[line.message]),
+        about="" if line.message is None else _label(messages[line.message], secrets),
     )
 
 
-def _label(message: Message) -> str:
+def _label(message: Message, secrets: tuple[str, ...]) -> str:
     """Returns how a message begins: its first text, or the name of the first call or file."""
     for part in message.parts:
         text = getattr(part, "text", "") or getattr(part, "name", "") or getattr(part, "media", "")
         if text:
-            words = " ".join(text[: 4 * MAX_LABEL].split())
-            return words if len(words) <= MAX_LABEL else f"{words[: MAX_LABEL - 1]}…"
+            return shorten_text(text, MAX_LABEL, secrets)
     return ""
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from penstock import events as ev
-from penstock._redaction import redact
+from penstock._redaction import redact, redact_range
 from penstock._store.journal import JournalEntry, TurnFacts
+from penstock._store.turn_states import turn_warning
 
 if TYPE_CHECKING:
     from penstock._diagnostics import Diagnostic
@@ -67,13 +68,14 @@ class MarkRow(msgspec.Struct, gc=False):
 
 
 class TraceUpdate(msgspec.Struct):
-    """What is new in a trace."""
+    """What is new in a trace. `progress`: the share of the bytes that are traced so far, if more are waiting."""
 
     frames: list[FrameRow]
     events: list[EventRow]
     outputs: list[OutputRow]
     marks: list[MarkRow]
     done: bool
+    progress: float = 1.0
 
 
 class Trace(TraceUpdate, kw_only=True, omit_defaults=True):
@@ -128,10 +130,13 @@ class PromptBreakdown(msgspec.Struct):
 
 
 class TraceFormatter:
-    """Formats the steps of a tracer for the page. `take_update` returns what is new since the last call."""
+    """Formats the steps of a tracer for the page. `take_update` returns what is new since the last call.
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+    `secrets` are removed from texts that are cut. Whoever sends the result removes them from all others.
+    """
+
+    def __init__(self, tracer: Tracer, secrets: tuple[str, ...] = ()) -> None:
+        self._tracer, self._secrets = tracer, secrets
         self._places: list[int] = []  # step → its index among the steps of its kind
         self._frames: list[int | None] = []  # step → the frame that caused it
         self._counts: dict[str, int] = {"frame": 0, "event": 0, "output": 0}
@@ -173,7 +178,9 @@ class TraceFormatter:
     def _text(self, frame: tuple[bytes, bytes]) -> tuple[str, str, int, bool]:
         text = frame[1].decode("utf-8", "replace")
         limit = MAX_FRAME_CHARACTERS if self._characters_left > 0 else MIN_FRAME_CHARACTERS
-        cut, text = len(text) > limit, text[:limit]
+        cut = len(text) > limit
+        if cut:  # half of a secret would not be recognised
+            text = redact_range(text, 0, limit, self._secrets)
         self._characters_left -= len(text)
         return frame[0].decode("utf-8", "replace")[:MIN_FRAME_CHARACTERS], text, len(frame[1]), cut
 
@@ -218,13 +225,17 @@ class TurnRow(TurnFacts, frozen=True, kw_only=True, omit_defaults=False):
     message: str = ""
     duration: float | None = None
     rate: float | None = None  # tokens per second
+    warning: str = ""  # why a turn that ended by itself did not end well: length, filter, refusal or malformed
+    tries: int = 0
+    bytes: int | None = None  # of the answer
+    last_byte: float | None = None  # of a running turn: when it came, in seconds since the epoch
     held: bool
 
     @property
     def searchable_text(self) -> str:
         """All texts that come from outside: they may hold secrets."""
         texts = (self.client, self.route, self.key, self.asked, self.model, self.provider, self.fault, self.message)
-        return "\0".join((*texts, *self.decisions))
+        return "\0".join((*texts, self.agent, self.tools, *self.decisions))
 
 
 _COPIED = (*TurnFacts.__struct_fields__, "duration")
@@ -240,6 +251,9 @@ def row_from_journal(turn: JournalEntry, *, held: bool) -> TurnRow:
         state=turn.status,
         message=redact(turn.fault_message) if turn.fault_message else "",
         rate=_tokens_per_second(turn),
+        warning=turn_warning(turn) if turn.status == "finish" else "",
+        tries=turn.tries,
+        bytes=turn.bytes_out,
         held=held,
         **copied,
     )
@@ -255,6 +269,7 @@ def row_from_turn(turn: ActiveTurn, time: float, *, held: bool) -> TurnRow:
         id=incoming.id,
         time=time,
         client=incoming.client.name,
+        agent="" if incoming.client.name else redact(incoming.headers.get("user-agent", "")[:200]),
         route=incoming.path,
         key=incoming.caller.key,
         asked=requested.request.model if requested else "",
@@ -273,9 +288,15 @@ def row_from_turn(turn: ActiveTurn, time: float, *, held: bool) -> TurnRow:
     )
 
 
+MIN_RATE_SECONDS = 0.5  # after the first content: a shorter answer came in a burst, and has no rate
+MIN_RATE_TOKENS = 10
+
+
 def _tokens_per_second(turn: JournalEntry) -> float | None:
-    """Returns the tokens per second after the first content."""
+    """Returns the tokens per second after the first content; None if the answer is too short to tell."""
     seconds = turn.duration - (turn.ttft or 0.0)
-    if turn.output is None or not turn.stream or turn.status == "refused" or seconds <= 0:
+    if turn.output is None or not turn.stream or turn.status == "refused":
+        return None
+    if seconds < MIN_RATE_SECONDS or turn.output < MIN_RATE_TOKENS:
         return None
     return round(turn.output / seconds, 1)

@@ -18,8 +18,11 @@ from penstock._bridge import encoding, parser
 from penstock._detect import guess
 from penstock._diagnostics import Diagnostic
 from penstock._gateway.callers import make_refusal
+from penstock._gateway.client_form import ClientForm
+from penstock._gateway.client_stream import replay_stages
 from penstock._grammar import Guard
 from penstock._inspector import schemas
+from penstock._inspector.client_encoding import turn_request_of
 from penstock._pipeline import Pipe, Stage
 from penstock._redaction import MARK
 from penstock._store import recordings
@@ -34,8 +37,10 @@ if TYPE_CHECKING:
     from penstock._inspector.schemas import TurnRow
 
 CONSUMERS = ("openai-chat", "responses", "anthropic", "gemini", "uistream", "vscode", "completions", "aisdk", "events")
-DEFAULT = "vscode"  # the consumer of a file, unless the request names another
+DEFAULT = "openai-chat"  # the consumer of a file whose own protocol no client speaks
 _HEAD = b"HTTP/"
+_NO_BYTES = "no provider has answered: there are no frames"
+_ENCODED_ANEW = "what the client got is encoded anew from the recording: it may differ in ids, times and pings"
 _COPIED = "row title protocol consumers request lost note".split()  # from the source to its trace
 
 
@@ -93,7 +98,7 @@ class TraceReader:
         self.tracer: Tracer = source.tracer(self.consumer)
         if self.consumer == source.consumer:
             self.tracer.add_output([(b"", payload) for payload in source.notices])
-        self._formatter = schemas.TraceFormatter(self.tracer)
+        self._formatter = schemas.TraceFormatter(self.tracer, source.secrets)
         self._fault: Fault | None = None
 
     def feed(self, chunks: Iterable[tuple[float | None, bytes]]) -> None:
@@ -158,25 +163,49 @@ def source_from_file(data: bytes, name: str = "", protocol: str = "") -> TraceSo
     if recordings.is_recording(data[:200]):
         return source_from_recording(recordings.parse_recording(data, name or "the recording"), name, protocol)
     body = _without_head(data)
-    return TraceSource(_known_protocol(protocol) or guess(body), [(None, body)], title=name or "a stream")
+    spoken = _known_protocol(protocol) or guess(body)
+    return TraceSource(spoken, [(None, body)], title=name or "a stream", consumer=_file_consumer(spoken))
 
 
 def source_from_recording(recording: recordings.Recording, name: str = "", protocol: str = "") -> TraceSource:
-    """Returns a recording of the gateway or of `penstock record`."""
-    header = recording.header
-    note = f"{header.hidden} secrets were taken out of it ({MARK})" if header.hidden else ""
+    """Returns a recording of the gateway or of `penstock record`. `protocol`: if the recording does not name one."""
+    header, data = recording.header, recording.data
+    hidden = f"{header.hidden} secrets were taken out of it ({MARK})" if header.hidden else ""
     who = " ".join(filter(None, (header.provider, header.model)))
-    return TraceSource(
-        protocol=_known_protocol(protocol or header.protocol) or guess(recording.data),
+    lost = "the recording was cut at its bound" if header.cut else "" if data else _NO_BYTES
+    source = TraceSource(
+        protocol=_known_protocol(protocol or header.protocol) or (guess(data) if data else "events"),
         chunks=recording.chunks,
         framing=header.framing or "auto",
         title=name or who or "a recording",
         request=_request_text(header.request),
         model=header.model,
         provider=header.provider,
-        lost="the recording was cut at its bound" if header.cut else "",
-        note="; ".join(filter(None, (note, header.note))),
+        lost=lost,
+        note="; ".join(filter(None, (hidden, header.note))),
     )
+    _set_client(source, header)
+    return source
+
+
+def _set_client(source: TraceSource, header: recordings.RecordingHeader) -> None:
+    """Has the trace show what the client got, if the recording tells its form."""
+    if not header.client:
+        if header.id and source.chunks:  # of a gateway
+            source.note = "; ".join(filter(None, (source.note, _ENCODED_ANEW)))
+        return
+    try:
+        form = msgspec.convert(header.client, ClientForm)
+    except msgspec.ValidationError:
+        return
+    passthrough = header.passthrough
+    source.consumer = form.protocol
+    source.client_stages = lambda: replay_stages(turn_request_of(form), passthrough=passthrough)
+
+
+def _file_consumer(protocol: str) -> str:
+    """Returns who a file is shown for at first: a client of the stream's own protocol, if clients speak it."""
+    return protocol if protocol in CONSUMERS else DEFAULT
 
 
 def _known_protocol(protocol: str) -> str:
@@ -247,15 +276,16 @@ class RecordingFolder:
         """Returns the start times of all recordings, as in their file names."""
         return frozenset(path.name[: len("YYYYMMDD-HHMMSS")] for path, _, _ in self._files())
 
-    def find_turn(self, id: str, began: float) -> TraceSource | None:
-        """Returns the recording of a turn that began then, if there is one."""
+    def find_turn(self, id: str, began: float, protocol: str = "") -> TraceSource | None:
+        """Returns the recording of a turn that began then, if there is one. `protocol`: of its answer, if known."""
         if self.path is None or not id:
             return None
         for second in file_stamps(began):
             for path in self.path.glob(f"{second}-*{recordings.SUFFIX}"):
                 recording = recordings.read_recording(path)
                 if recording.header.id == id:
-                    return source_from_recording(recording, path.name)
+                    known = recording.header.protocol or protocol
+                    return source_from_recording(recording, path.name, known)
         return None
 
 

@@ -6,11 +6,14 @@ Slow for many rows: not for the event loop.
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock._inspector.turn_query_terms import format_exact
+from penstock._store.journal_queries import MAX_ROWS
 from penstock._tokens.bpe import counters
 from penstock._tokens.families import load_tables
 
@@ -19,53 +22,75 @@ if TYPE_CHECKING:
 
     from penstock._store.journal_queries import JournalEstimate, UsagePoint
 
-MAX_SERIES = 20  # those with the most turns; the others are summed up
+MAX_SERIES = 8  # that are drawn, those with the most tokens; the others are one series
+MAX_NAMES = 200  # in the table
 OTHERS = "others"
 MAX_BUCKETS = 500
 STEPS = (60, 300, 900, 3600, 10_800, 21_600, 86_400, 604_800)  # seconds
 USUAL_BUCKETS = 60
 MAX_POINTS = 500  # of one model
 _PERCENTILE = 0.95
-
-
-class UsageSeries(msgspec.Struct, omit_defaults=True):
-    """The turns of one name, by bucket. The median of no turns is null."""
-
-    name: str
-    requests: list[int]
-    input: list[int]
-    output: list[int]
-    cost: list[float]
-    ttft: list[float | None]
-    p95: list[float | None]
-    duration: list[float | None]
-    faults: list[int]
-    total: UsageTotal
+NO_NAMES = {"model": "no model named", "client": "unknown client", "key": "no key", "provider": "no provider"}
+"""How turns without a name are called, by group."""
 
 
 class UsageTotal(msgspec.Struct):
-    """The same for the whole period."""
+    """Sums and medians of some turns. None is unknown.
+
+    `unpriced`: turns with tokens whose price is not known. `faults` broke off in the answer, `refused` got no answer,
+    `errors` are both.
+    """
 
     requests: int = 0
     input: int = 0
     output: int = 0
-    cost: float = 0.0
+    cost: float | None = None
+    unpriced: int = 0
+    errors: int = 0
     faults: int = 0
+    refused: int = 0
+    cancelled: int = 0
     ttft: float | None = None
     p95: float | None = None
     duration: float | None = None
 
 
+class NamedUsage(msgspec.Struct):
+    """All turns of one name. `query` finds them in the list; empty if no query can."""
+
+    name: str
+    query: str
+    total: UsageTotal
+
+
+class UsageSeries(NamedUsage):
+    """The same by bucket."""
+
+    requests: list[int]
+    input: list[int]
+    output: list[int]
+    cost: list[float | None]
+    errors: list[int]
+    ttft: list[float | None]
+
+
 class UsageReport(msgspec.Struct):
-    """All series. `buckets`: the start of each, in seconds since the epoch."""
+    """Usage over time. `buckets`: the start of each, in seconds since the epoch.
+
+    `series` are drawn, `names` are all names. `period` is the query for the time. `partial`: there are more rows than
+    are counted; the oldest are left out.
+    """
 
     by: str
     bucket: float
     since: float
     until: float
+    period: str
     buckets: list[float]
     series: list[UsageSeries]
+    names: list[NamedUsage]
     total: UsageTotal
+    partial: bool
 
 
 def bucket_seconds(since: float, until: float, wanted: float = 0.0) -> float:
@@ -79,40 +104,74 @@ def build_usage(rows: list[UsagePoint], by: str, since: float, until: float, ste
     """Returns the rows in buckets, by name."""
     first = since // step * step
     count = max(1, int((until - first) / step) + (1 if (until - first) % step else 0))
-    names: dict[str, int] = defaultdict(int)
+    groups: dict[str, list[UsagePoint]] = defaultdict(list)
     for row in rows:
-        names[row.name] += row.turns
-    most = sorted(names, key=lambda name: (-names[name], name))
-    separate = set(most if len(most) <= MAX_SERIES else most[: MAX_SERIES - 1])
-    groups: dict[str, list[UsagePoint]] = {name: [] for name in most if name in separate}
-    for row in rows:
-        groups.setdefault(row.name if row.name in separate else OTHERS, []).append(row)
+        groups[row.name].append(row)
+    names = [_name_usage(by, name, group) for name, group in groups.items()]
+    names.sort(key=lambda one: (-one.total.requests, one.name))
+    series = [_build_series(*one, first, step, count) for one in _group_series(by, groups)]
+    period = f"since:{_format_time(since)} until:{_format_time(until)}"
     buckets = [first + number * step for number in range(count)]
-    series = [_build_series(name, group, first, step, count) for name, group in groups.items()]
-    return UsageReport(by, step, since, until, buckets, series, _sum_rows(rows))
+    partial = len(rows) >= MAX_ROWS
+    return UsageReport(by, step, since, until, period, buckets, series, names[:MAX_NAMES], _sum_rows(rows), partial)
 
 
-def _build_series(name: str, rows: list[UsagePoint], first: float, step: float, count: int) -> UsageSeries:
+def _group_series(by: str, groups: dict[str, list[UsagePoint]]) -> list[tuple[str, str, list[UsagePoint]]]:
+    """Returns the label, the query and the rows of each series: the largest, then the others together."""
+    weights = {name: sum(_weigh(row) for row in group) for name, group in groups.items()}
+    order = sorted(groups, key=lambda name: (-weights[name], name))
+    drawn = order if len(order) <= MAX_SERIES else order[: MAX_SERIES - 1]
+    series = [(name or NO_NAMES[by], format_exact(by, name), groups[name]) for name in drawn]
+    if len(order) > len(drawn):
+        series.append((OTHERS, "", [row for name in order[len(drawn) :] for row in groups[name]]))
+    return series
+
+
+def _weigh(row: UsagePoint) -> int:
+    return (row.input or 0) + (row.output or 0) + row.turns
+
+
+def _name_usage(by: str, name: str, rows: list[UsagePoint]) -> NamedUsage:
+    return NamedUsage(name or NO_NAMES[by], format_exact(by, name), _sum_rows(rows))
+
+
+def _format_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _build_series(name: str, query: str, rows: list[UsagePoint], first: float, step: float, count: int) -> UsageSeries:
     cells: list[list[UsagePoint]] = [[] for _ in range(count)]
     for row in rows:
         cells[min(max(int((row.time - first) / step), 0), count - 1)].append(row)
     totals = [_sum_rows(cell) for cell in cells]
     columns: dict[str, Any] = {
-        field: [getattr(total, field) for total in totals] for field in UsageTotal.__struct_fields__
+        field: [getattr(total, field) for total in totals]
+        for field in ("requests", "input", "output", "cost", "errors", "ttft")
     }
-    return UsageSeries(name=name, total=_sum_rows(rows), **columns)
+    return UsageSeries(name=name, query=query, total=_sum_rows(rows), **columns)
 
 
 def _sum_rows(rows: list[UsagePoint]) -> UsageTotal:
-    if not rows:
-        return UsageTotal()
-    columns = ("turns", "input", "output", "cost")
-    turns, inputs, outputs, cost = (sum(getattr(row, name) for row in rows) for name in columns)
-    faults = sum(row.turns for row in rows if row.fault)
     ttfts = sorted(row.ttft for row in rows if row.ttft is not None)
-    p95 = ttfts[min(int(len(ttfts) * _PERCENTILE), len(ttfts) - 1)] if ttfts else None
     durations = [row.duration for row in rows if row.duration is not None]
-    return UsageTotal(turns, inputs, outputs, cost, faults, _median(ttfts), p95, _median(durations))
+    costs = [row.cost for row in rows if row.cost is not None]
+    faults, refused, cancelled = (
+        sum(row.turns for row in rows if row.status == status) for status in ("fault", "refused", "cancelled")
+    )
+    return UsageTotal(
+        requests=sum(row.turns for row in rows),
+        input=sum(row.input or 0 for row in rows),
+        output=sum(row.output or 0 for row in rows),
+        cost=sum(costs) if costs else None,
+        unpriced=sum(row.turns for row in rows if row.cost is None and (row.input, row.output) != (None, None)),
+        errors=faults + refused,
+        faults=faults,
+        refused=refused,
+        cancelled=cancelled,
+        ttft=_median(ttfts),
+        p95=ttfts[min(int(len(ttfts) * _PERCENTILE), len(ttfts) - 1)] if ttfts else None,
+        duration=_median(durations),
+    )
 
 
 def _median(values: list[float]) -> float | None:
@@ -233,5 +292,5 @@ def _group_uncertain(points: list[JournalEstimate]) -> list[UncertainTurns]:
 
 def count_turns(rows: list[UsagePoint], *, sampling: bool) -> SampledTurns:
     """Returns how many turns there are, and how many of them a provider counted."""
-    counted = sum(row.turns for row in rows if row.input > 0 and not row.fault)
+    counted = sum(row.turns for row in rows if (row.input or 0) > 0 and row.status != "fault")
     return SampledTurns(sampling, sum(row.turns for row in rows), counted)

@@ -1,13 +1,18 @@
-// Keys, teams and the audit log, for whoever has a key with a role. Asks nothing but `/admin/*`.
+// Keys, teams, providers, the configuration and the audit log, for whoever has a key with a role. Asks nothing but `/admin/*`.
 import "./admin.css";
 import { useEffect } from "preact/hooks";
-import { adjust, route } from "../router.ts";
+import { replaceQuery, route } from "../router.ts";
 import { Tabs } from "../ui/Tabs.tsx";
 import { AuditLog } from "./AuditLog.tsx";
 import { caller, resume, signOut } from "./api.ts";
+import { CheckPane } from "./CheckPane.tsx";
 import { KeysPane } from "./KeysPane.tsx";
+import { ProvidersPane } from "./ProvidersPane.tsx";
 import { SignIn } from "./SignIn.tsx";
 import { TeamsPane } from "./TeamsPane.tsx";
+
+/** Tabs that need no keys. */
+const OWNERS = new Set(["providers", "check", "audit"]);
 
 export function AdminView() {
   useEffect(() => {
@@ -17,30 +22,42 @@ export function AdminView() {
   if (who === undefined) return <p class="notice">Signing in…</p>;
   if (who === null) return <SignIn />;
   const edits = who.role === "admin";
-  const tabs = [
+  const all = [
     { id: "keys", label: "Keys", content: () => <KeysPane edits={edits} /> },
-    { id: "teams", label: "Teams", content: () => <TeamsPane /> },
+    { id: "teams", label: "Teams", content: () => <TeamsPane edits={edits} /> },
+    { id: "providers", label: "Providers", content: () => <ProvidersPane edits={edits} /> },
+    { id: "check", label: "Configuration", content: () => <CheckPane /> },
     { id: "audit", label: "Audit log", content: () => <AuditLog /> },
   ];
+  const tabs = who.owner ? all.filter(({ id }) => OWNERS.has(id)) : all;
+  const first = who.owner ? "providers" : "keys";
   return (
     <div class="scrolling">
       <div class="admin">
         <header class="admin-head">
-          <h1>Keys</h1>
+          <h1>Manage</h1>
           <p class="soft">
-            Signed in as <strong>{who.name}</strong>, {who.role}
-            {edits ? "" : ": you can look, and change nothing"}
+            {who.owner ? (
+              "This gateway has no keys: you are its owner, by the link that it printed"
+            ) : (
+              <>
+                Signed in as <strong>{who.name}</strong>, {who.role}
+                {edits ? "" : ": you can look, and change nothing"}
+              </>
+            )}
           </p>
-          <button type="button" onClick={() => signOut()}>
-            Sign out
-          </button>
+          {!who.owner && (
+            <button type="button" onClick={() => signOut()}>
+              Sign out
+            </button>
+          )}
         </header>
-        <Tabs label="Keys and teams" tabs={tabs} chosen={route.value.query.tab ?? "keys"} onChoose={choose} />
+        <Tabs label="Keys, teams and providers" tabs={tabs} chosen={route.value.query.tab ?? first} onChoose={choose} />
       </div>
     </div>
   );
 }
 
 function choose(tab: string): void {
-  adjust({ tab });
+  replaceQuery({ tab });
 }

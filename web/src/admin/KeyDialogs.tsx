@@ -1,8 +1,7 @@
 // The questions before a key gets a new secret or is revoked.
-import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { askAdmin, describe, type KeyRow, keyPath, type NewKey } from "./api.ts";
-import { Dialog } from "./Dialog.tsx";
+import { askAdmin, type KeyRow, keyPath, type NewKey } from "./api.ts";
+import { Question } from "./Question.tsx";
 
 const OVERLAPS = [
   { seconds: 0, label: "The old secret ends at once" },
@@ -42,50 +41,5 @@ export function RevokeDialog({ row, onClose, onDone }: Props<void>) {
     <Question title={`Revoke ${row.name}`} button="Revoke" onClose={onClose} run={revoke} onDone={onDone}>
       <p>Nobody can use this key any more, and what it has running ends within a second. This cannot be undone.</p>
     </Question>
-  );
-}
-
-interface QuestionProps<T> {
-  title: string;
-  button: string;
-  onClose: () => void;
-  run: () => Promise<T>;
-  onDone: (done: T) => void;
-  children: ComponentChildren;
-}
-
-function Question<T>({ title, button, onClose, run, onDone, children }: QuestionProps<T>) {
-  const [problem, setProblem] = useState("");
-  const [busy, setBusy] = useState(false);
-  const send = async (event: SubmitEvent) => {
-    event.preventDefault();
-    if (busy) return;
-    setBusy(true);
-    try {
-      onDone(await run());
-    } catch (error) {
-      setProblem(describe(error));
-      setBusy(false);
-    }
-  };
-  return (
-    <Dialog title={title} onClose={onClose}>
-      <form onSubmit={send}>
-        {problem && (
-          <p class="admin-error" role="alert">
-            {problem}
-          </p>
-        )}
-        {children}
-        <div class="dialog-buttons">
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="main" disabled={busy}>
-            {button}
-          </button>
-        </div>
-      </form>
-    </Dialog>
   );
 }

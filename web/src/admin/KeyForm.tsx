@@ -1,8 +1,8 @@
 // Adds or edits a key. An error stands at the value that it is about.
-import type { ComponentChildren } from "preact";
-import { useId, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { AdminError, askAdmin, describe, type KeyRow, keyPath, type NewKey, type Role } from "./api.ts";
 import { Dialog } from "./Dialog.tsx";
+import { Labelled, NO_PROBLEM, type Problem, TextField } from "./fields.tsx";
 import { LimitFields } from "./LimitFields.tsx";
 import { changes, type Draft, draftOf } from "./limits.ts";
 
@@ -15,12 +15,6 @@ interface Props {
   onSaved: (saved: KeyRow | NewKey) => void;
 }
 
-export interface Problem {
-  field: string;
-  message: string;
-}
-
-const NO_PROBLEM: Problem = { field: "", message: "" };
 const PLACES = new Set(["name", "team", "role", "models", "expires", "max_output", "note"]);
 
 export function KeyForm({ row, teams, onClose, onSaved }: Props) {
@@ -132,57 +126,5 @@ function RoleField({ draft, problem, set }: FieldProps) {
         </select>
       )}
     </Labelled>
-  );
-}
-
-interface TextProps {
-  label: string;
-  field: string;
-  value: string;
-  type?: "text" | "number" | "datetime-local";
-  problem: Problem;
-  onInput: (text: string) => void;
-}
-
-function TextField({ label, field, value, type = "text", problem, onInput }: TextProps) {
-  const take = (event: InputEvent & { currentTarget: HTMLInputElement }) => onInput(event.currentTarget.value);
-  return (
-    <Labelled label={label} field={field} problem={problem}>
-      {(attributes) => {
-        const rest = { ...attributes, autocomplete: "off", value, onInput: take } as const;
-        if (type === "number") return <input {...rest} type="number" />;
-        return type === "text" ? <input {...rest} type="text" /> : <input {...rest} type="datetime-local" />;
-      }}
-    </Labelled>
-  );
-}
-
-interface Attributes {
-  id: string;
-  "aria-invalid": boolean;
-  "aria-describedby": string | undefined;
-}
-
-interface LabelledProps {
-  label: string;
-  field: string;
-  problem: Problem;
-  children: (attributes: Attributes) => ComponentChildren;
-}
-
-/** A value with its label, and the error that is about it. */
-function Labelled({ label, field, problem, children }: LabelledProps) {
-  const id = useId();
-  const wrong = problem.field === field;
-  return (
-    <div class="key-field">
-      <label for={id}>{label}</label>
-      {children({ id, "aria-invalid": wrong, "aria-describedby": wrong ? `${id}-error` : undefined })}
-      {wrong && (
-        <p class="admin-error" role="alert" id={`${id}-error`}>
-          {problem.message}
-        </p>
-      )}
-    </div>
   );
 }

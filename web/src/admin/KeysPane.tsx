@@ -4,6 +4,7 @@ import { Sheet } from "../ui/Sheet.tsx";
 import { askAll, type KeyRow, type NewKey, type ScopeUsage, type TeamRow } from "./api.ts";
 import { RevokeDialog, RotateDialog } from "./KeyDialogs.tsx";
 import { KeyForm } from "./KeyForm.tsx";
+import { PaneTools } from "./PaneTools.tsx";
 import { SecretBox } from "./SecretBox.tsx";
 import { UsageCell } from "./UsageCell.tsx";
 import { useRows } from "./useRows.ts";
@@ -34,25 +35,15 @@ export function KeysPane({ edits }: { edits: boolean }) {
   };
   return (
     <section aria-label="Keys" class="admin-pane">
-      <div class="admin-tools">
-        {edits && (
-          <button type="button" class="main" onClick={() => setTask({ kind: "edit", row: null })}>
-            Add a key
-          </button>
-        )}
-        <button type="button" onClick={refresh}>
-          Refresh
-        </button>
-        <span role="status" class="soft">
-          {told}
-        </span>
-      </div>
-      {error && (
-        <p class="admin-error" role="alert">
-          {error}
-        </p>
-      )}
-      {!rows && !error && <p class="soft">Reading…</p>}
+      <PaneTools
+        add="Add a key"
+        edits={edits}
+        onAdd={() => setTask({ kind: "edit", row: null })}
+        onRefresh={refresh}
+        told={told}
+        error={error}
+        reading={rows === null}
+      />
       {rows && <KeysTable rows={rows.keys} used={rows.used} edits={edits} onTask={setTask} />}
       {task?.kind === "edit" && (
         <KeyForm

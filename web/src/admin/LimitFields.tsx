@@ -1,5 +1,5 @@
-// The limits of a key as a small table of numbers. Empty is no limit.
-import type { Problem } from "./KeyForm.tsx";
+// The limits of a key or team as a small table of numbers. Empty is no limit.
+import type { Problem } from "./fields.tsx";
 import { KINDS, limitName, WINDOWS } from "./limits.ts";
 
 interface Props {

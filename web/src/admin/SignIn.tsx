@@ -14,7 +14,7 @@ export function SignIn() {
   };
   return (
     <form class="key-question" onSubmit={send} aria-labelledby="sign-in-title">
-      <h1 id="sign-in-title">Sign in to manage keys</h1>
+      <h1 id="sign-in-title">Sign in to manage keys, teams and providers</h1>
       <p>
         With a gateway key that has the role admin or viewer. It stays in this tab and is forgotten when you sign out or
         close the tab. The first one is made where the gateway runs: <code>penstock keys add NAME --admin</code>

@@ -1,13 +1,15 @@
 // The admin API, and the key it is asked with: of this tab only, forgotten by `signOut` or with the tab.
 import { signal } from "@preact/signals";
 import { Refusal } from "../api/client.ts";
-import { key } from "../api/key.ts";
+import { key, session } from "../api/key.ts";
 
 export type Role = "user" | "viewer" | "admin";
 
 export interface Caller {
   name: string;
   role: Role;
+  /** Of a gateway without keys: only providers and the configuration are theirs. */
+  owner?: boolean;
 }
 
 /** Amounts by name: `day_cost`. What is absent or 0 is no limit. */
@@ -41,6 +43,45 @@ export interface TeamRow {
   note: string;
   keys: number;
   source: "store" | "configuration";
+  etag: string;
+}
+
+export interface Organisation {
+  models: string[];
+  limits: Limits | null;
+  source: "store" | "configuration";
+  etag: string;
+}
+
+/** A provider, never with its key. `ending`: the last characters of a stored key. */
+export interface ProviderRow {
+  name: string;
+  title: string;
+  keys_url: string;
+  key_needed: boolean;
+  has_key: boolean;
+  source: "stored" | "configuration" | "environment" | "editor" | "";
+  variable: string;
+  stored: boolean;
+  used: boolean;
+  ending: string;
+  added: string;
+  origin: string;
+  problem: string;
+}
+
+export interface ProviderTest {
+  ok: boolean;
+  kind: string;
+  message: string;
+  seconds: number;
+}
+
+export interface ConfigCheck {
+  path: string;
+  error: string;
+  restart_needed: string[];
+  problems: { setting: string; line: number; message: string }[];
 }
 
 export interface LimitUsage {
@@ -110,8 +151,8 @@ function store(value: string): void {
 export async function resume(): Promise<void> {
   const known = stored();
   const candidate = known || key.value;
-  if (!candidate) caller.value = null;
-  else await signIn(candidate, known !== "");
+  if (candidate || session.value) await signIn(candidate, known !== "");
+  else caller.value = null;
 }
 
 /** Signs in. `tell`: says why not; a key that the page has for its streams may simply have no role. */
@@ -136,7 +177,9 @@ export function signOut(why = ""): void {
 }
 
 export async function askAdmin<T>(path: string, method = "GET", body?: unknown, etag = ""): Promise<T> {
-  const headers = new Headers({ authorization: `Bearer ${secret}` });
+  const headers = new Headers();
+  if (secret) headers.set("authorization", `Bearer ${secret}`);
+  else if (session.value) headers.set("x-penstock-session-token", session.value);
   if (etag) headers.set("if-match", `"${etag}"`);
   if (body !== undefined) headers.set("content-type", "application/json");
   const options = { method, headers, body: body === undefined ? null : JSON.stringify(body) };
@@ -174,6 +217,16 @@ export async function askAll<T>(path: string): Promise<T[]> {
     after = `&after=${encodeURIComponent(found.next)}`;
   }
   return rows;
+}
+
+/** The path of one team. */
+export function teamPath(name: string): string {
+  return `teams/${encodeURIComponent(name)}`;
+}
+
+/** The path of one provider. */
+export function providerPath(name: string): string {
+  return `providers/${encodeURIComponent(name)}`;
 }
 
 /** The path of one key. */

@@ -1,6 +1,6 @@
 // Limits as people read them and as a form writes them. Pure.
 import { formatCost, formatCount } from "../ui/format.ts";
-import type { KeyRow, LimitUsage, Role } from "./api.ts";
+import type { KeyRow, Limits, LimitUsage, Role } from "./api.ts";
 
 export const WINDOWS = [
   { prefix: "", label: "a minute", seconds: 60 },
@@ -53,10 +53,13 @@ export interface Draft {
   limits: Record<string, string>;
 }
 
+/** Limits as texts of a form. */
+export function limitTexts(limits: Limits | null): Record<string, string> {
+  return Object.fromEntries(LIMIT_NAMES.map((name) => [name, limits?.[name] ? `${limits[name]}` : ""]));
+}
+
 export function draftOf(row: KeyRow | null): Draft {
-  const limits = Object.fromEntries(
-    LIMIT_NAMES.map((name) => [name, row?.limits?.[name] ? `${row.limits[name]}` : ""]),
-  );
+  const limits = limitTexts(row?.limits ?? null);
   return {
     name: row?.name ?? "",
     team: row?.team ?? "",
@@ -87,13 +90,44 @@ export function changes(draft: Draft, before: Draft): Record<string, unknown> {
   add("expires", draft.expires ? new Date(draft.expires).toISOString() : null);
   add("max_output", numberOf(draft.max_output));
   add("note", draft.note || null);
-  const changed = LIMIT_NAMES.filter((name) => draft.limits[name] !== before.limits[name]);
-  if (changed.length > 0) fields.limits = limitsOf(changed, draft);
-  return fields;
+  return addLimits(fields, draft.limits, before.limits);
 }
 
-function limitsOf(names: string[], draft: Draft): Record<string, number | null> {
-  return Object.fromEntries(names.map((name) => [name, numberOf(draft.limits[name] ?? "")]));
+/** Adds the limits that differ from what is there. */
+function addLimits(
+  fields: Record<string, unknown>,
+  limits: Record<string, string>,
+  before: Record<string, string>,
+): Record<string, unknown> {
+  const changed = LIMIT_NAMES.filter((name) => limits[name] !== before[name]);
+  if (changed.length === 0) return fields;
+  return { ...fields, limits: Object.fromEntries(changed.map((name) => [name, numberOf(limits[name] ?? "")])) };
+}
+
+/** What a form of a team or of the organisation holds. */
+export interface TeamDraft {
+  name: string;
+  models: string;
+  note: string;
+  limits: Record<string, string>;
+}
+
+export function teamDraftOf(
+  row: { name?: string; models: string[]; note?: string; limits: Limits | null } | null,
+): TeamDraft {
+  return {
+    name: row?.name ?? "",
+    models: (row?.models ?? ["*"]).join(", "),
+    note: row?.note ?? "",
+    limits: limitTexts(row?.limits ?? null),
+  };
+}
+
+export function teamChanges(draft: TeamDraft, before: TeamDraft): Record<string, unknown> {
+  const fields: Record<string, unknown> = {};
+  if (draft.models !== before.models) fields.models = splitModels(draft.models);
+  if (draft.note !== before.note) fields.note = draft.note || null;
+  return addLimits(fields, draft.limits, before.limits);
 }
 
 function splitModels(text: string): string[] | null {

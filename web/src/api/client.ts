@@ -1,14 +1,25 @@
 // Asks the gateway: JSON, whole texts, and streams that reconnect. Leans on key.ts and sse.ts; knows no view.
-import { key, keyWanted } from "./key.ts";
+import { key, keyWanted, session, sessionWanted } from "./key.ts";
 import { type Message, messages } from "./sse.ts";
 
 export class Refusal extends Error {
   readonly status: number;
-  constructor(status: number, message: string) {
+  /** The gateway's own error code; "" if it gave none. */
+  readonly code: string;
+  /** Of a query that cannot be read: where the error is. */
+  readonly position: number;
+  readonly length: number;
+  constructor(status: number, message: string, code = "", position = 0, length = 0) {
     super(message);
     this.status = status;
+    this.code = code;
+    this.position = position;
+    this.length = length;
   }
 }
+
+/** Codes that the gateway alone gives, when a key is missing, unknown, expired or revoked. A provider's 401 has none. */
+const KEY_CODES = new Set(["invalid_api_key", "key_expired", "key_revoked"]);
 
 /** Says what went wrong in one line. */
 export function explain(error: unknown): string {
@@ -20,21 +31,28 @@ export function explain(error: unknown): string {
 export async function ask(path: string, options: RequestInit = {}): Promise<Response> {
   const headers = new Headers(options.headers);
   if (key.value) headers.set("authorization", `Bearer ${key.value}`);
+  if (session.value && path.startsWith("/inspector/")) headers.set("x-penstock-session-token", session.value);
   const response = await fetch(path, { ...options, headers, cache: "no-store" });
   if (response.ok) return response;
-  if (response.status === 401) keyWanted.value = true;
-  throw new Refusal(response.status, await reason(response));
+  const refusal = await readRefusal(response);
+  if (KEY_CODES.has(refusal.code)) keyWanted.value = true;
+  if (refusal.code === "session_needed") sessionWanted.value = true;
+  throw refusal;
 }
 
-async function reason(response: Response): Promise<string> {
+async function readRefusal(response: Response): Promise<Refusal> {
+  const { status, statusText } = response;
   const text = await response.text().catch(() => "");
+  let error: { message?: unknown; code?: unknown; position?: unknown; length?: unknown } = {};
   try {
-    const message: unknown = JSON.parse(text).error?.message;
-    if (typeof message === "string" && message) return message;
+    error = JSON.parse(text).error ?? {};
   } catch {
     // not JSON: the status must do
   }
-  return `The gateway said ${response.status} ${response.statusText}`.trim();
+  const said = typeof error.message === "string" ? error.message : "";
+  const code = typeof error.code === "string" ? error.code : "";
+  const message = said || `The gateway said ${status} ${statusText}`.trim();
+  return new Refusal(status, message, code, Number(error.position ?? 0), Number(error.length ?? 0));
 }
 
 export async function askJson<T>(path: string, options?: RequestInit): Promise<T> {

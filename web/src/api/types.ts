@@ -42,6 +42,8 @@ export interface Additions {
   outputs: Output[];
   marks: Mark[];
   done: boolean;
+  /** The share of the bytes that has been read, below 1 while more pages follow. */
+  progress?: number;
 }
 
 export type State = "open" | "streaming" | "finish" | "fault" | "cancelled" | "refused";
@@ -86,6 +88,20 @@ export interface Row {
   times: number;
   /** Frames of the provider that could not be read and were left out. */
   malformed?: number;
+  /** Why a turn that ended by itself did not end well: length, filter, refusal or malformed; "" if it did. */
+  warning?: string;
+  /** How many notes it has: losses, repairs and other findings. */
+  notes?: number;
+  /** The User-Agent of a client that is not known by name. */
+  agent?: string;
+  /** Names of tools that the model called, one in a line. */
+  tools?: string;
+  /** Requests that were sent to providers. */
+  tries?: number;
+  /** Bytes of the answer. */
+  bytes?: number | null;
+  /** Of a running turn: when its last byte came, in seconds since the epoch. */
+  last_byte?: number | null;
 }
 
 export interface Trace extends Additions {
@@ -142,12 +158,36 @@ export interface Breakdown {
   lost: string;
 }
 
-/** The parts of an answer of `/inspector/live`. */
+/** An event `turns` of `/inspector/live`. */
 export interface Turns {
   rows: Row[];
   first?: true;
-  /** How many turns went by too fast to be told of. */
+  /** The gateway's clock, in seconds since the epoch. */
+  now?: number;
+  /** Turns that ended before the list was opened, and changed. */
+  updates?: Row[];
+  /** Ids of turns that match the search no longer. */
+  gone?: string[];
+  /** How many turns went by too fast to be reported. */
   missed?: number;
+  /** More turns came than the event has: the list must be read again. */
+  stale?: true;
+}
+
+/** An event `progress` of `/inspector/live`: for each running turn its bytes, and when the last one came. */
+export interface Progress {
+  now: number;
+  turns: Record<string, [number, number | null]>;
+}
+
+/** A page of the history. The first one has counts. */
+export interface TurnPage {
+  rows: Row[];
+  upto: number;
+  offset: number;
+  total?: number;
+  requests?: number;
+  states?: Record<string, number>;
 }
 
 export interface About {
@@ -157,7 +197,8 @@ export interface About {
   protocols: string[];
   recording: { on: boolean; dir?: string; [name: string]: unknown };
   journal: boolean;
-  key: "needed" | "none" | "ok";
+  /** "session": the token of the link that `penstock serve` prints is needed. */
+  key: "needed" | "session" | "none" | "ok";
   /** False where there is no gateway behind the page: `penstock inspect --web` shows one file. */
   live?: boolean;
   /** The name of that file. */

@@ -3,19 +3,22 @@ import "./file.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { about } from "../api/about.ts";
 import { go, route } from "../router.ts";
-import { ShareButton } from "../turn/ShareButton.tsx";
+import { DownloadButton } from "../turn/DownloadButton.tsx";
 import { TurnView } from "../turn/TurnView.tsx";
 import {
   chooseConsumer,
   chooseProtocol,
+  chooseSource,
   close,
   exported,
   type Opened,
   opened,
-  openFile,
+  openFiles,
   openRecording,
   openText,
   promptBreakdown,
+  restoreFiles,
+  sources,
   wholeText,
 } from "./opening.ts";
 import { Recordings } from "./Recordings.tsx";
@@ -27,6 +30,7 @@ export function FileView() {
   const recording = now?.source.kind === "recording" ? now.source.name : "";
   useEffect(() => {
     if (id && id !== recording) void openRecording(id);
+    else if (!id) void restoreFiles();
   }, [id]);
   if (now?.trace) return <Shown now={now} />;
   return <Start now={now} />;
@@ -42,14 +46,15 @@ function Shown({ now }: { now: Opened }) {
   if (!trace) return null;
   return (
     <TurnView
-      key={source.name}
+      key={`${source.name} ${sources.value.indexOf(source)}`}
       trace={trace}
       onConsumer={(consumer) => void chooseConsumer(consumer)}
       whole={(kind, place) => wholeText(now, kind, place)}
       breakdown={() => promptBreakdown(now)}
     >
+      <FileChoice now={now} />
       <ProtocolChoice now={now} />
-      <ShareButton make={() => exported(now)} name={source.name} />
+      <DownloadButton trace={trace} make={(others) => exported(now, others)} name={source.name} />
       <button type="button" onClick={leave}>
         Close
       </button>
@@ -57,6 +62,27 @@ function Shown({ now }: { now: Opened }) {
         {busy ? "Reading…" : error}
       </span>
     </TurnView>
+  );
+}
+
+/** Which one of several files is shown. */
+function FileChoice({ now }: { now: Opened }) {
+  const all = sources.value;
+  if (all.length < 2) return null;
+  return (
+    <label class="file-protocol">
+      <span class="soft">{`File, of ${all.length}`}</span>
+      <select
+        value={String(all.indexOf(now.source))}
+        onChange={(event) => void chooseSource(Number(event.currentTarget.value))}
+      >
+        {all.map((source, index) => (
+          <option key={index} value={String(index)}>
+            {source.name}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }
 
@@ -86,6 +112,7 @@ function Start({ now }: { now: Opened | null }) {
         <h1>See what a stream holds</h1>
         <DropZone />
         {now?.busy && <p role="status">Reading…</p>}
+        {now?.error && <FileChoice now={now} />}
         {now?.error && <Failed now={now} />}
         <Paste />
         {about.value?.live !== false && <Recordings />}
@@ -108,24 +135,32 @@ function Failed({ now }: { now: Opened }) {
 function DropZone() {
   const input = useRef<HTMLInputElement>(null);
   const chosen = (event: Event & { currentTarget: HTMLInputElement }) => {
-    const [file] = event.currentTarget.files ?? [];
-    if (file) void openFile(file);
+    void openFiles([...(event.currentTarget.files ?? [])]);
     event.currentTarget.value = "";
   };
   return (
     <div class="drop-zone">
       <p>
-        Drop a recorded stream anywhere on this page: <code>.sse</code>, <code>.ndjson</code>, <code>.json</code>, AWS
-        event stream, or a recording of penstock. Its protocol is guessed. It goes to your gateway and nowhere else.
+        Drop recorded streams anywhere on this page: <code>.sse</code>, <code>.ndjson</code>, <code>.json</code>, AWS
+        event streams, a browser's <code>.har</code>, or recordings of penstock. Their protocol is guessed. They go to
+        your gateway and nowhere else.
       </p>
       <p class="drop-actions">
         <button type="button" class="main" onClick={() => input.current?.click()}>
-          Choose a file
+          Choose files
         </button>
         <button type="button" onClick={() => void openText(sampleStream())}>
           Show an example
         </button>
-        <input ref={input} type="file" class="unseen" tabIndex={-1} aria-label="A recorded stream" onChange={chosen} />
+        <input
+          ref={input}
+          type="file"
+          multiple
+          class="unseen"
+          tabIndex={-1}
+          aria-label="A recorded stream"
+          onChange={chosen}
+        />
       </p>
     </div>
   );

@@ -1,7 +1,7 @@
 // Files dropped anywhere on the page, and text pasted where nothing else takes it. Leans on opening.ts.
 import { signal } from "@preact/signals";
 import { go, route } from "../router.ts";
-import { opened, openFile, openText } from "./opening.ts";
+import { opened, openFiles, openText } from "./opening.ts";
 
 /** Whether something is held over the page now. */
 export const held = signal(false);
@@ -54,9 +54,9 @@ function carries(event: DragEvent): boolean {
 }
 
 function take(data: DataTransfer | null): boolean {
-  const file = data?.files[0];
-  const text = file ? "" : (data?.getData("text/plain") ?? "");
-  if (file) void openFile(file);
+  const files = [...(data?.files ?? [])];
+  const text = files.length ? "" : (data?.getData("text/plain") ?? "");
+  if (files.length) void openFiles(files);
   else if (text.trim()) void openText(text);
   else return false;
   go("file");

@@ -1,15 +1,17 @@
-// The file that is looked at: its bytes stay in the page, and the gateway is asked what they mean. It stays open
-// while one goes elsewhere in the page and comes back.
+// The files that are looked at, one at a time: their bytes stay in the page, and the gateway is asked what they mean.
+// They stay open while one goes elsewhere in the page, and when the tab is reloaded.
 import { effect, signal } from "@preact/signals";
 import { about } from "../api/about.ts";
 import { ask, askJson, askText, explain } from "../api/client.ts";
 import type { Breakdown, Trace } from "../api/types.ts";
 import { go } from "../router.ts";
 import { formatBytes } from "../ui/format.ts";
+import { forgetValue, keepValue, readValue } from "../ui/tabStore.ts";
+import { readHar } from "./har.ts";
 
 /** `alone`: the one file that `penstock inspect --web` shows. */
 export type Source =
-  | { kind: "bytes"; name: string; body: Blob }
+  | { kind: "bytes"; name: string; body: Blob; request?: string }
   | { kind: "recording"; name: string }
   | { kind: "alone"; name: string };
 
@@ -27,15 +29,83 @@ export const opened = signal<Opened | null>(null);
 
 let latest = 0; // an answer to an older question is not shown
 
-export function openFile(file: File): Promise<void> {
-  return open({ kind: "bytes", name: file.name || "a file", body: file });
+/** All that was opened together: files, and the answers of a HAR file. */
+export const sources = signal<Source[]>([]);
+
+const MOST_FILES = 50;
+const MOST_KEPT = 64 * 1024 * 1024; // bytes that outlive a reload
+const KEPT = "file";
+
+export async function openFiles(files: readonly File[]): Promise<void> {
+  const found = (await Promise.all(files.slice(0, MOST_FILES).map(sourcesOf))).flat().slice(0, MOST_FILES);
+  await openAll(found);
 }
 
-export function openText(text: string): Promise<void> {
-  return open({ kind: "bytes", name: "Pasted text", body: new Blob([text]) });
+/** A file, or each answer of a HAR file. */
+async function sourcesOf(file: File): Promise<Source[]> {
+  const name = file.name || "a file";
+  if (/\.har$/i.test(name) && file.size <= LARGEST) {
+    const entries = readHar(await file.text());
+    if (entries?.length) {
+      return entries.map(({ name: path, body, request }) => ({
+        kind: "bytes",
+        name: path,
+        body: new Blob([body]),
+        request,
+      }));
+    }
+  }
+  return [{ kind: "bytes", name, body: file }];
+}
+
+export async function openText(text: string): Promise<void> {
+  const entries = text.trimStart().startsWith("{") ? readHar(text) : null;
+  if (!entries?.length) return openAll([{ kind: "bytes", name: "Pasted text", body: new Blob([text]) }]);
+  const found = entries.slice(0, MOST_FILES);
+  return openAll(found.map(({ name, body, request }) => ({ kind: "bytes", name, body: new Blob([body]), request })));
+}
+
+async function openAll(found: Source[]): Promise<void> {
+  const [first] = found;
+  if (!first) return;
+  sources.value = found;
+  await open(first);
+  keep();
+}
+
+/** Shows another one of the files. */
+export function chooseSource(index: number): Promise<void> {
+  const source = sources.value[index];
+  return source ? open(source).then(keep) : Promise.resolve();
+}
+
+interface Kept {
+  files: { name: string; body: Blob; request: string }[];
+  chosen: number;
+}
+
+function keep(): void {
+  const files = sources.value.flatMap((source) =>
+    source.kind === "bytes" ? [{ name: source.name, body: source.body, request: source.request ?? "" }] : [],
+  );
+  const size = files.reduce((sum, { body }) => sum + body.size, 0);
+  const shown = opened.value?.source;
+  const chosen = shown ? sources.value.indexOf(shown) : -1;
+  if (files.length && size <= MOST_KEPT) void keepValue(KEPT, { files, chosen } satisfies Kept);
+  else void forgetValue(KEPT);
+}
+
+/** Brings back what was open when the tab was reloaded. */
+export async function restoreFiles(): Promise<void> {
+  const kept = await readValue<Kept>(KEPT);
+  if (!kept || opened.value) return;
+  sources.value = kept.files.map(({ name, body, request }) => ({ kind: "bytes", name, body, request }));
+  const source = sources.value[kept.chosen] ?? sources.value[0];
+  if (source) await open(source);
 }
 
 export function openRecording(name: string): Promise<void> {
+  sources.value = [];
   return open({ kind: "recording", name });
 }
 
@@ -78,6 +148,8 @@ export function chooseConsumer(consumer: string): Promise<void> {
 export function close(): void {
   latest += 1;
   opened.value = null;
+  sources.value = [];
+  void forgetValue(KEPT);
 }
 
 async function load(protocol: string, consumer: string): Promise<void> {
@@ -89,7 +161,8 @@ async function load(protocol: string, consumer: string): Promise<void> {
   const result = await trace(now.source, protocol, consumer).catch((error) => explain(error));
   if (mine !== latest || !opened.value) return;
   const failed = typeof result === "string";
-  const shown = failed ? opened.value.trace : { ...result, title: result.title || now.source.name };
+  const request = failed ? "" : result.request || (now.source.kind === "bytes" ? (now.source.request ?? "") : "");
+  const shown = failed ? opened.value.trace : { ...result, title: result.title || now.source.name, request };
   opened.value = { ...opened.value, busy: false, error: failed ? result : "", trace: shown };
 }
 
@@ -108,8 +181,8 @@ export function wholeText(
 }
 
 /** One HTML file with the page and what it shows, as the consumer sees it who is chosen now. */
-export async function exported({ source, protocol, trace }: Opened): Promise<Blob> {
-  const query = { protocol, as: trace?.consumer ?? "" };
+export async function exported({ source, protocol, trace }: Opened, others: string[]): Promise<Blob> {
+  const query = { protocol, as: trace?.consumer ?? "", with: others.join(",") };
   return (await ask(...way(source, query, "export"))).blob();
 }
 

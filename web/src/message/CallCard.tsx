@@ -1,8 +1,9 @@
 // A tool call as a card: who runs it, what it is given, what came back.
-
+import { useMemo } from "preact/hooks";
 import { Icon } from "../ui/Icon.tsx";
 import { memo } from "../ui/memo.ts";
-import { CopyButton } from "./CodeBlock.tsx";
+import { liftTexts } from "./argumentTexts.ts";
+import { CodeBlock, CopyButton } from "./CodeBlock.tsx";
 import { Json } from "./Json.tsx";
 
 interface Props {
@@ -55,8 +56,21 @@ function Given({ name, json, form, state }: Pick<Props, "name" | "json" | "form"
         <span>{form === "text" ? "Input" : "Arguments"}</span>
         <CopyButton text={json} what={`arguments of ${name}`} />
       </div>
-      {json === "" ? <p class="card-none">…</p> : <Json text={json} label={`Arguments of ${name}`} />}
+      {json === "" ? <p class="card-none">…</p> : <Arguments name={name} json={json} />}
     </div>
+  );
+}
+
+/** Arguments as JSON; texts of several lines among them (code, patches) are shown as such. */
+function Arguments({ name, json }: Pick<Props, "name" | "json">) {
+  const { rest, texts } = useMemo(() => liftTexts(json), [json]);
+  return (
+    <>
+      {rest !== "" && <Json text={rest} label={`Arguments of ${name}`} />}
+      {texts.map(([field, text]) => (
+        <CodeBlock key={field} text={text} language={field} />
+      ))}
+    </>
   );
 }
 

@@ -25,17 +25,27 @@ export const CodeBlock = memo(function CodeBlock({ text, language }: Props) {
 
 const STAYS = 1500;
 
-export function CopyButton({ text, what }: { text: string; what: string }) {
+interface CopyProps {
+  /** What is copied, or how it is got once the button is pressed. */
+  text: string | (() => string);
+  what: string;
+  label?: string;
+}
+
+export function CopyButton({ text, what, label = "Copy" }: CopyProps) {
   const [said, setSaid] = useState("");
   useEffect(() => {
     if (!said) return;
     const timer = setTimeout(() => setSaid(""), STAYS);
     return () => clearTimeout(timer);
   }, [said]);
-  const copy = () => copyText(text).then((done) => setSaid(done ? "Copied" : "Not allowed"));
+  const copy = async () => {
+    const done = await copyText(typeof text === "string" ? text : text());
+    setSaid(done ? "Copied" : "Not allowed");
+  };
   return (
     <button type="button" class="plain copy" aria-label={`Copy ${what}`} onClick={copy}>
-      <span aria-live="polite">{said || "Copy"}</span>
+      <span aria-live="polite">{said || label}</span>
     </button>
   );
 }
@@ -45,6 +55,21 @@ export async function copyText(text: string): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return false; // no permission, or a page opened from a file
+    return copySelection(text); // without TLS, or in a page opened from a file
+  }
+}
+
+/** The older way, by a selection: it needs no permission. */
+function copySelection(text: string): boolean {
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.setAttribute("readonly", "");
+  field.className = "unseen";
+  document.body.append(field);
+  field.select();
+  try {
+    return document.execCommand("copy");
+  } finally {
+    field.remove();
   }
 }

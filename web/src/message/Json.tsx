@@ -7,7 +7,7 @@ import { count } from "./words.ts";
 const FIRST = 200; // lines
 const MORE = 2000;
 const LONGEST = 1024 * 1024;
-const WIDEST = 4000; // letters of one word; the rest of it is counted
+const WIDEST = 4000; // characters of one word; the rest of it is counted
 
 interface Props {
   text: string;
@@ -29,14 +29,14 @@ export const Json = memo(function Json({ text, label }: Props) {
       {/* biome-ignore-end lint/a11y: . */}
       {left > 0 && (
         <button type="button" onClick={() => setMost(most + MORE)}>
-          {`Show more: ${count(left)} ${lines ? "lines" : "letters"} are left`}
+          {`Show more: ${count(left)} ${lines ? "lines" : "characters"} are left`}
         </button>
       )}
     </div>
   );
 });
 
-const SHORT = 64; // letters that are worth one line, not five
+const SHORT = 64; // characters that are worth one line, not five
 
 function drawLines(lines: Line[], most: number) {
   const spans = lines.flatMap((line) => line.spans);

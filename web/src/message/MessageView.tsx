@@ -55,6 +55,7 @@ function OneMessage({ message, live }: { message: Message; upto: number; live: b
   const choices = byChoice(message.parts);
   return (
     <article class="message" ref={place} aria-label="Message">
+      <h2 class="unseen">Message</h2>
       {message.model && <p class="message-model mono">{message.model}</p>}
       {choices.map(({ number, groups }) => (
         <div key={number} class="choice">
@@ -117,7 +118,7 @@ const RESTS: Record<string, string> = {
   ask: "Approval asked for an unknown call",
 };
 
-/** What is no part of the talk itself: folded, one line each. */
+/** What is no part of the conversation itself: folded, one line each. */
 function Rest({ kind, name, text }: { kind: string; name: string; text: string }) {
   const title = RESTS[kind] ?? kind;
   return (

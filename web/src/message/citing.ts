@@ -9,7 +9,7 @@ const MARK = /⸨(\d+)⸩|⸢(\d+)⸣/g;
 const BLOCK = /(?:[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+|#{1,6}[ \t]+|\|[ \t]*)?)*/y;
 const FENCED = /^ {0,3}(`{3,}(?!`)|~{3,}(?!~))[^\n]*\n[\s\S]*?(?:^ {0,3}\1[`~]*[ \t]*$|$(?![\s\S]))/gm;
 const MOST = 2000;
-const WORK = 50_000_000; // sources × letters
+const WORK = 50_000_000; // sources × characters
 
 interface Place {
   at: number;

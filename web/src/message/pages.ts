@@ -26,7 +26,7 @@ export function lowered(address: string, pictures: readonly string[]): string {
   return found ? (pictures[Number(found[1])] ?? address) : address;
 }
 
-/** The first `most` pages, and how many letters of the text they hold. */
+/** The first `most` pages, and how many characters of the text they hold. */
 export function splitPages(text: string, most: number): { pages: string[]; used: number } {
   const pages: string[] = [];
   let used = 0;

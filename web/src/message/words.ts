@@ -7,7 +7,7 @@ const FINISHES: Record<string, string> = {
   calls: "Waits for the results of its calls",
   filter: "Stopped by a content filter",
   refusal: "Declined to answer",
-  pause: "Paused: the client is to go on",
+  pause: "Paused: the client must resume it",
   other: "Ended",
 };
 
@@ -74,9 +74,9 @@ export function usageWords(usage: Tokens): string {
   return said === "" ? "no figures" : `${usage.exact ? "" : "about "}${said}`;
 }
 
-export function size(letters: number): string {
-  if (letters < 1000) return `${letters} letters`;
-  return letters < 1_000_000
-    ? `${Math.round(letters / 1000)} k letters`
-    : `${(letters / 1_000_000).toFixed(1)} M letters`;
+export function size(characters: number): string {
+  if (characters < 1000) return `${characters} characters`;
+  return characters < 1_000_000
+    ? `${Math.round(characters / 1000)} k characters`
+    : `${(characters / 1_000_000).toFixed(1)} M characters`;
 }

@@ -1,21 +1,27 @@
 // The frame around every view: navigation, theme, help, and the question for a key.
 import "./shell.css";
+import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
+import { SendView } from "../act/SendView.tsx";
 import { AdminView } from "../admin/AdminView.tsx";
 import { about } from "../api/about.ts";
-import { keyWanted } from "../api/key.ts";
+import { keyWanted, sessionWanted } from "../api/key.ts";
+import { CompareView } from "../compare/CompareView.tsx";
 import { DropOverlay } from "../file/DropOverlay.tsx";
 import { FileView } from "../file/FileView.tsx";
 import { formatRoute, go, type Route, route, type View } from "../router.ts";
+import { RunsView } from "../runs/RunsView.tsx";
 import { startLive } from "../streams/live.ts";
 import { StreamsView } from "../streams/StreamsView.tsx";
 import { TokensView } from "../tokens/TokensView.tsx";
 import { TryView } from "../try/TryView.tsx";
 import { TurnPage } from "../turn/TurnPage.tsx";
 import { EVERYWHERE, useKeys } from "../ui/keys.ts";
+import { formatTitle } from "../ui/title.ts";
 import { UsageView } from "../usage/UsageView.tsx";
 import { Help, HelpButton, helpOpen, toggleHelp } from "./Help.tsx";
 import { KeyQuestion } from "./KeyQuestion.tsx";
+import { SessionQuestion } from "./SessionQuestion.tsx";
 import { ThemeButton } from "./ThemeButton.tsx";
 
 interface Place {
@@ -26,11 +32,12 @@ interface Place {
 
 const PLACES: Place[] = [
   { view: "streams", label: "Streams", key: "1" },
+  { view: "runs", label: "Runs", key: "7" },
   { view: "file", label: "File", key: "2" },
   { view: "usage", label: "Usage", key: "3" },
   { view: "tokens", label: "Tokens", key: "4" },
   { view: "try", label: "Try it", key: "5" },
-  { view: "keys", label: "Keys", key: "6" },
+  { view: "keys", label: "Manage", key: "6" },
 ];
 
 export function Shell() {
@@ -40,10 +47,10 @@ export function Shell() {
     ...places().map(({ view, label, key }) => ({ keys: [key], label, run: () => go(view) })),
   ]);
   useEffect(startLive, []);
+  const title = formatTitle(PLACES.find(({ view }) => view === here.view)?.label ?? "Turn");
   useEffect(() => {
-    const place = PLACES.find(({ view }) => view === here.view);
-    document.title = `${place?.label ?? "Turn"} · penstock`;
-  }, [here.view]);
+    document.title = title;
+  }, [title]);
   return (
     <div class="shell">
       <button type="button" class="skip" onClick={skip}>
@@ -51,12 +58,20 @@ export function Shell() {
       </button>
       <Bar view={here.view} />
       <main id="main" class="view" tabIndex={-1}>
-        {keyWanted.value && here.view !== "keys" ? <KeyQuestion /> : <Content here={here} />}
+        <Question view={here.view}>
+          <Content here={here} />
+        </Question>
       </main>
       {helpOpen.value && <Help />}
       <DropOverlay />
     </div>
   );
+}
+
+/** What the gateway asks for first, if anything. */
+function Question({ view, children }: { view: View; children: ComponentChildren }) {
+  if (sessionWanted.value && view !== "file") return <SessionQuestion />;
+  return keyWanted.value && view !== "keys" ? <KeyQuestion /> : children;
 }
 
 /** Without a gateway there are only files. */
@@ -76,6 +91,8 @@ function Content({ here }: { here: Route }) {
   switch (here.view) {
     case "turn":
       return <TurnPage key={here.id} id={here.id} query={here.query} />;
+    case "runs":
+      return <RunsView />;
     case "file":
       return <FileView />;
     case "usage":
@@ -84,6 +101,10 @@ function Content({ here }: { here: Route }) {
       return <TokensView />;
     case "try":
       return <TryView />;
+    case "send":
+      return <SendView key={here.id} id={here.id} />;
+    case "compare":
+      return <CompareView key={here.id} id={here.id} />;
     case "keys":
       return <AdminView />;
     default:
@@ -92,7 +113,7 @@ function Content({ here }: { here: Route }) {
 }
 
 function Bar({ view }: { view: View }) {
-  const current = view === "turn" ? "streams" : view;
+  const current = view === "turn" || view === "send" || view === "compare" ? "streams" : view;
   return (
     <header class="bar">
       <a class="brand" href={formatRoute("streams")} aria-label="penstock: streams">

@@ -1,94 +1,192 @@
-// The live list of turns: filter, search, pause, and keys to move through it.
+// The list of turns: search, states, sorting, columns, pause, and keys to move through it.
 import "./streams.css";
-import { useRef, useState } from "preact/hooks";
+import "./search.css";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { about } from "../api/about.ts";
-import { explain } from "../api/client.ts";
 import type { Row } from "../api/types.ts";
-import { adjust, formatRoute, go, route } from "../router.ts";
+import { CompareButton, MarkBar } from "../compare/MarkBar.tsx";
+import { choosing, markTurn, openOrMark, stopChoosing } from "../compare/marking.ts";
+import { KeepingButton } from "../keeping/KeepingButton.tsx";
+import { formatRoute, replaceQuery, route } from "../router.ts";
+import { formatTime } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
 import { type Choice, Switch } from "../ui/Switch.tsx";
-import { counted, matching, SETS, type StateSet, setOf } from "./filtering.ts";
-import { begun, hasOlder, link, linkError, missed, older, pause, paused, rows, waiting } from "./live.ts";
+import { ColumnMenu } from "./ColumnMenu.tsx";
+import { loadSettings } from "./columnSettings.ts";
+import { LIST_COLUMNS } from "./columns.tsx";
+import { countSets, type Listing, liveRows, rowAt, STATE_SETS, type StateSet } from "./listing.ts";
+import {
+  begun,
+  link,
+  linkError,
+  listing,
+  NEWEST,
+  pause,
+  paused,
+  queryError,
+  reread,
+  searchTurns,
+  waiting,
+} from "./live.ts";
+import { QueryHelp } from "./QueryHelp.tsx";
+import { SearchBox } from "./SearchBox.tsx";
 import { StreamsList } from "./StreamsList.tsx";
 
-const SET_NAMES: Record<StateSet, string> = { all: "All", running: "Running", finished: "Finished", broken: "Broken" };
+const SET_NAMES: Record<StateSet, string> = {
+  all: "All",
+  running: "Running",
+  finished: "Finished",
+  warnings: "Warnings",
+  broken: "Broken",
+};
+const PAGE_KEYS = 20;
+
+loadSettings(LIST_COLUMNS.map(({ id }) => id));
 
 export function StreamsView() {
-  const { q = "", state = "all" } = route.value.query;
-  const search = useRef<HTMLInputElement>(null);
-  const [chosen, setChosen] = useState(lastChosen);
-  const found = matching(rows.value, q);
-  const shown = state === "all" ? found : found.filter((row) => setOf(row) === state);
-  const choose = (id: string) => {
-    lastChosen = id;
-    setChosen(id);
-  };
-  const move = (by: number) => {
-    const at = shown.findIndex((row) => row.id === chosen);
-    const next = shown[Math.max(0, Math.min(at + by, shown.length - 1))];
-    if (next) choose(next.id);
-  };
-  const filter = (change: { q?: string; state?: string }) => {
-    const next = { q, state, ...change };
-    adjust({ q: next.q, state: next.state === "all" ? "" : next.state });
+  const { q = "", state = "all", sort = "time", order = "desc" } = route.value.query;
+  const set = STATE_SETS.find((name) => name === state) ?? "all";
+  const ascending = order === "asc";
+  const input = useRef<HTMLInputElement>(null);
+  const [columns, setColumns] = useState<string[]>([]);
+  const [helping, setHelping] = useState(false);
+  useEffect(() => searchTurns({ q, set, sort, ascending }), [q, set, sort, ascending]);
+  useEffect(() => () => searchTurns(NEWEST), []); // other views want to know of all turns
+  const now = listing.value;
+  const byTime = sort === "time" && !ascending;
+  const live = liveRows(now, set, byTime);
+  const count = live.length + now.total;
+  const findRow = useCallback((place: number) => rowAt(now, place), [now.pages]);
+  const at = (place: number): Row | undefined => (place < live.length ? live[place] : findRow(place - live.length));
+  const { chosen, place, choose } = useChoice(at, count);
+  const filter = (change: Record<string, string>) => setAddress({ q, state: set, sort, order, ...change });
+  const move = (by: number) => choose(Math.max(0, Math.min((place < 0 && by > 0 ? -1 : place) + by, count - 1)));
+  const clear = () => {
+    if (choosing.value) return stopChoosing();
+    input.current?.blur();
+    filter({ q: "", state: "all" });
   };
   useKeys("Streams", [
-    { keys: ["j", "ArrowDown"], label: "The next turn", run: () => move(1) },
-    { keys: ["k", "ArrowUp"], label: "The turn before", run: () => move(-1) },
-    { keys: ["PageDown"], label: "Twenty on", run: () => move(20) },
-    { keys: ["PageUp"], label: "Twenty back", run: () => move(-20) },
-    { keys: ["g", "Home"], label: "The newest", run: () => move(Number.NEGATIVE_INFINITY) },
-    { keys: ["G", "End"], label: "The oldest", run: () => move(Number.POSITIVE_INFINITY) },
-    { keys: ["Enter", "o"], label: "Open the turn", run: () => chosen && go("turn", chosen) },
-    { keys: ["/"], label: "Search", run: () => search.current?.focus() },
-    { keys: ["f"], label: "The next set of states", run: () => filter({ state: nextSet(state) }) },
-    { keys: ["p"], label: "Stop the list, or let it go on", run: pause },
-    { keys: ["Escape"], label: "Clear the search", run: () => clear(search.current, filter) },
+    { keys: ["j", "ArrowDown"], label: "Next request", run: () => move(1) },
+    { keys: ["k", "ArrowUp"], label: "Previous request", run: () => move(-1) },
+    { keys: ["PageDown"], label: "Twenty down", run: () => move(PAGE_KEYS) },
+    { keys: ["PageUp"], label: "Twenty up", run: () => move(-PAGE_KEYS) },
+    { keys: ["g", "Home"], label: "The first", run: () => choose(0) },
+    { keys: ["G", "End"], label: "The last", run: () => choose(count - 1) },
+    { keys: ["Enter", "o"], label: "Open the request", run: () => chosen && openOrMark(chosen, nameOf(at(place))) },
+    { keys: ["m"], label: "Mark to compare two", run: () => chosen && markTurn(chosen, nameOf(at(place))) },
+    { keys: ["/"], label: "Search", run: () => input.current?.focus() },
+    { keys: ["f"], label: "Next set of states", run: () => filter({ state: nextSet(set) }) },
+    { keys: ["p"], label: "Pause the list, or resume", run: pause },
+    { keys: ["Escape"], label: "Clear the search", run: clear },
   ]);
+  const sortBy = (wanted: string) => {
+    const turned = wanted === sort && !ascending;
+    filter({ sort: wanted, order: turned ? "asc" : "desc" });
+  };
   return (
     <div class="streams">
       <h1 class="unseen">Streams</h1>
       <div class="streams-bar">
-        <label class="search">
-          <Icon name="search" />
-          <span class="unseen">Search turns</span>
-          <input
-            ref={search}
-            type="search"
-            value={q}
-            placeholder="Search: words, or model:opus state:fault client:vscode"
-            spellcheck={false}
-            onInput={(event) => filter({ q: event.currentTarget.value })}
-            onKeyDown={(event) => (event.key === "Enter" || event.key === "ArrowDown") && event.currentTarget.blur()}
-          />
-        </label>
-        <Switch label="States" choices={choicesOf(found)} chosen={state} onChoose={(set) => filter({ state: set })} />
-        <PauseButton />
+        <SearchBox
+          input={input}
+          q={q}
+          error={queryError.value}
+          onSearch={(words) => filter({ q: words })}
+          onHelp={() => setHelping(true)}
+        />
+        <Switch label="States" choices={choicesOf(now)} chosen={set} onChoose={(name) => filter({ state: name })} />
+        <span class="streams-tools">
+          <ColumnMenu shown={columns} />
+          <CompareButton />
+          <PauseButton />
+        </span>
       </div>
-      {shown.length ? (
+      <MarkBar />
+      {count > 0 ? (
         <StreamsList
-          rows={shown}
+          live={live}
+          total={now.total}
+          rowAt={findRow}
           chosen={chosen}
-          onChoose={choose}
-          onOpen={(id) => go("turn", id)}
-          onOlder={useOlder(q)}
+          chosenPlace={place}
+          sorting={{ sort, ascending }}
+          onSort={sortBy}
+          onColumns={setColumns}
+          onOpen={(id, where) => {
+            choose(where);
+            openOrMark(id, nameOf(at(where)));
+          }}
         />
       ) : (
-        <Nothing filtered={rows.value.length > 0} />
+        <Nothing filtered={q !== "" || set !== "all"} />
       )}
-      <Foot count={shown.length} />
+      <Foot now={now} count={count} fresh={byTime ? 0 : now.live.length} />
+      {helping && (
+        <QueryHelp
+          onClose={() => setHelping(false)}
+          onTry={(words) => {
+            setHelping(false);
+            filter({ q: words });
+          }}
+        />
+      )}
     </div>
   );
 }
 
-function choicesOf(found: Row[]): Choice<StateSet>[] {
-  const counts = counted(found);
-  return SETS.map((value) => ({ value, label: [`${SET_NAMES[value]} `, <span class="count">{counts[value]}</span>] }));
+/** How a turn is called where another one is chosen. */
+function nameOf(row: Row | undefined): string {
+  return row ? `${row.asked || row.model || "a turn"}, ${formatTime(row.time)}` : "a turn";
+}
+
+const DEFAULTS: Record<string, string> = { state: "all", sort: "time", order: "desc" };
+
+/** Puts the search into the address, without what is the default. */
+function setAddress(values: Record<string, string>): void {
+  const changed = Object.entries(values).filter(([name, value]) => value !== DEFAULTS[name]);
+  replaceQuery(Object.fromEntries(changed));
+}
+
+/** Kept while another view is shown, so that coming back finds the same row. */
+const last = { id: "", place: -1 };
+
+/** The chosen row. It stays chosen while others come above it. */
+function useChoice(at: (place: number) => Row | undefined, count: number) {
+  const [, setCount] = useState(0);
+  if (count > 0 && last.id && at(last.place)?.id !== last.id) {
+    last.place = findPlace(at, last, count);
+  } else if (!last.id && last.place >= 0) {
+    last.id = at(last.place)?.id ?? ""; // its page has come
+  }
+  const choose = (place: number) => {
+    last.place = place;
+    last.id = at(place)?.id ?? "";
+    setCount((number) => number + 1);
+  };
+  return { chosen: last.id, place: last.place, choose };
+}
+
+const NEAR = 200;
+
+/** Where a row is now: near to where it was, or unknown. */
+function findPlace(at: (place: number) => Row | undefined, { id, place }: typeof last, count: number): number {
+  const first = Math.max(0, place - NEAR);
+  for (let near = first; near < Math.min(count, place + NEAR); near++) if (at(near)?.id === id) return near;
+  return place < count && !at(place) ? place : -1;
+}
+
+function choicesOf(now: Listing): Choice<StateSet>[] {
+  const counts = countSets(now);
+  return STATE_SETS.map((value) => ({
+    value,
+    label: [`${SET_NAMES[value]} `, <span class="count">{counts[value].toLocaleString("en")}</span>],
+  }));
 }
 
 function PauseButton() {
-  const word = paused.value ? "Go on" : "Pause";
+  const word = paused.value ? "Resume" : "Pause";
   return (
     <button type="button" class="pause" aria-pressed={paused.value} aria-label={word} onClick={pause}>
       <Icon name={paused.value ? "play" : "pause"} />
@@ -98,36 +196,16 @@ function PauseButton() {
   );
 }
 
-/** Kept while another view is shown, so that coming back finds the same row. */
-let lastChosen = "";
-
-function nextSet(state: string): string {
-  return SETS[(SETS.indexOf(state as StateSet) + 1) % SETS.length] ?? "all";
-}
-
-function clear(search: HTMLInputElement | null, filter: (change: { q?: string; state?: string }) => void): void {
-  search?.blur();
-  filter({ q: "", state: "all" });
-}
-
-function useOlder(query: string): (() => void) | null {
-  const [, setAsked] = useState(0);
-  if (!about.value?.journal || !hasOlder(query)) return null;
-  return () => {
-    older(query)
-      .then(() => setAsked((count) => count + 1))
-      .catch((error) => {
-        linkError.value = explain(error);
-      });
-  };
+function nextSet(set: StateSet): string {
+  return STATE_SETS[(STATE_SETS.indexOf(set) + 1) % STATE_SETS.length] ?? "all";
 }
 
 function Nothing({ filtered }: { filtered: boolean }) {
-  if (filtered) return <p class="notice">No turn is like that. Esc clears the search.</p>;
-  if (!begun.value) return <p class="notice">{linkError.value || "Asking the gateway …"}</p>;
+  if (!begun.value && !queryError.value) return <p class="notice">{linkError.value || "Asking the gateway …"}</p>;
+  if (filtered) return <p class="notice">No matching requests. Esc clears the search.</p>;
   return (
     <div class="notice">
-      <h2>No turns yet</h2>
+      <h2>No requests yet</h2>
       <p>
         They appear here as clients send them to <code>{location.origin}</code>. <a href={formatRoute("try")}>Try it</a>{" "}
         sends one, and <a href={formatRoute("file")}>a recorded file</a> can be looked at too.
@@ -138,22 +216,28 @@ function Nothing({ filtered }: { filtered: boolean }) {
 
 const LINKS = { open: "live", connecting: "connecting …", lost: "connection lost" };
 
-function Foot({ count }: { count: number }) {
-  const now = link.value;
+function Foot({ now, count, fresh }: { now: Listing; count: number; fresh: number }) {
+  const state = link.value;
   const recording = about.value?.recording.on;
+  const found = Object.values(now.states).reduce((sum, each) => sum + each, 0);
+  const more = now.requests - found; // a row may stand for many refused requests
   return (
     <footer class="streams-foot">
-      <span class={`live ${paused.value ? "stopped" : now}`} role="status">
+      <span class={`live ${paused.value ? "stopped" : state}`} role="status">
         <span class="state-dot" aria-hidden="true" />
-        {paused.value ? "stopped" : LINKS[now]}
-        {now === "lost" && linkError.value ? `: ${linkError.value}` : ""}
+        {paused.value ? "paused" : LINKS[state]}
+        {state === "lost" && linkError.value ? `: ${linkError.value}` : ""}
       </span>
-      <span>{`${count.toLocaleString("en")} ${count === 1 ? "turn" : "turns"}`}</span>
-      {missed.value > 0 && <span>{`${missed.value.toLocaleString("en")} more went by too fast to be listed`}</span>}
+      <span class="foot-count">{`${count.toLocaleString("en")} ${count === 1 ? "row" : "rows"}`}</span>
+      {more > 0 && <span>{`${(more + count).toLocaleString("en")} requests: equal refusals share a row`}</span>}
+      {fresh > 0 && (
+        <button type="button" class="plain foot-new" onClick={reread}>
+          {`${fresh.toLocaleString("en")} new: show`}
+        </button>
+      )}
       <span class="foot-note">
-        {recording
-          ? "Frames are held while this page is open, and recorded on disk"
-          : "Frames are held in memory while this page is open; recordings on disk are off"}
+        <KeepingButton />
+        {recording ? " · recordings on disk" : ""}
       </span>
     </footer>
   );

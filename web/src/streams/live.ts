@@ -1,28 +1,63 @@
-// The turns as the gateway pushes them, for as long as the page is open: an open connection is what makes the gateway
-// hold frames to look at, so it stays while another view is shown.
+// The turns that match the search: the history in pages, and the live feed above it. The connection stays open while
+// another view is shown: with team keys it is what makes the gateway hold frames to look at.
 import { computed, effect, signal } from "@preact/signals";
 import { about, aboutError, refreshAbout } from "../api/about.ts";
-import { askJson, keepListening, type Link } from "../api/client.ts";
-import { key, keyWanted } from "../api/key.ts";
-import type { Row, Turns } from "../api/types.ts";
-import { merged } from "./merging.ts";
+import {
+  askJson,
+  explain,
+  FIRST_WAIT,
+  type Link,
+  LONGEST_WAIT,
+  listen,
+  Refusal,
+  pause as wait,
+} from "../api/client.ts";
+import { key, keyWanted, session, sessionWanted } from "../api/key.ts";
+import type { Message } from "../api/sse.ts";
+import type { Progress, Row, TurnPage, Turns } from "../api/types.ts";
+import {
+  EMPTY,
+  isRunning,
+  type Listing,
+  listingOf,
+  MAX_LIVE_ROWS,
+  missingPages,
+  PAGE_ROWS,
+  SET_STATES,
+  type StateSet,
+  withChanges,
+  withNews,
+  withPage,
+} from "./listing.ts";
 
 export const link = signal<Link>("connecting");
 export const linkError = signal("");
 export const paused = signal(false);
-/** How many turns went by too fast to be listed; they are in the journal. */
-export const missed = signal(0);
 /** Whether the first list has come. */
 export const begun = signal(false);
+/** Why the search cannot be read. */
+export const queryError = signal<Refusal | null>(null);
+/** Seconds that this computer's clock is ahead of the gateway's. */
+export const clockAhead = signal(0);
 
-const latest = signal<Row[]>([]);
-const frozen = signal<Row[]>([]);
-export const rows = computed(() => (paused.value ? frozen.value : latest.value));
-/** How many turns have come since the list was stopped. */
+export interface Search {
+  q: string;
+  set: StateSet;
+  sort: string;
+  ascending: boolean;
+}
+
+export const NEWEST: Search = { q: "", set: "all", sort: "time", ascending: false };
+const search = signal<Search>(NEWEST);
+const latest = signal<Listing>(EMPTY);
+const frozen = signal<Listing>(EMPTY);
+const rereads = signal(0);
+export const listing = computed(() => (paused.value ? frozen.value : latest.value));
+/** How many turns have come since the list was paused. */
 export const waiting = computed(() => {
   if (!paused.value) return 0;
-  const known = new Set(frozen.value.map((row) => row.id));
-  return latest.value.filter((row) => !known.has(row.id)).length;
+  const known = new Set(frozen.value.live.map((row) => row.id));
+  return latest.value.live.filter((row) => !known.has(row.id)).length;
 });
 
 export function pause(): void {
@@ -30,31 +65,123 @@ export function pause(): void {
   paused.value = !paused.value;
 }
 
+/** The newest turns that are known. */
+export const rows = computed(() => [...listing.value.live, ...(listing.value.pages.get(0) ?? [])]);
+
+/** Shows the turns of another search. */
+export function searchTurns(next: Search): void {
+  const now = search.value;
+  const same = now.q === next.q && now.set === next.set && now.sort === next.sort && now.ascending === next.ascending;
+  if (!same) search.value = next;
+}
+
+/** Reads the list again. */
+export function reread(): void {
+  rereads.value += 1;
+}
+
 export function rowOf(id: string): Row | undefined {
-  return latest.value.find((row) => row.id === id);
+  const { live, pages } = latest.value;
+  return live.find((row) => row.id === id) ?? [...pages.values()].flat().find((row) => row.id === id);
 }
 
 /** Whether there is a gateway to listen to; one that has not answered yet may be there soon. */
 const listens = computed(() => about.value?.live ?? aboutError.value !== "");
 
-/** Listens for good; again with every other key. */
+/** Listens for good; again with every other key and every other search. */
 export function startLive(): void {
   effect(() => {
     void key.value;
-    if (keyWanted.value || !listens.value) return;
+    void session.value;
+    void rereads.value;
+    const wanted = search.value;
+    if (keyWanted.value || sessionWanted.value || !listens.value) return;
     const stop = new AbortController();
-    void keepListening("/inspector/live", stop.signal, take, tell);
+    void follow(wanted, stop.signal);
     return () => stop.abort();
   });
 }
 
-function take(message: { event: string; data: string }): void {
-  if (message.event !== "turns") return;
+/** Reads the history and follows the feed; again after a connection is lost, after a wait that grows. */
+async function follow(wanted: Search, signal: AbortSignal): Promise<void> {
+  let delay = FIRST_WAIT;
+  while (!signal.aborted) {
+    tell("connecting", "");
+    try {
+      const whole = await followOnce(wanted, signal, () => {
+        delay = FIRST_WAIT;
+      });
+      if (whole && !signal.aborted) tell("lost", "The gateway ended the connection.");
+    } catch (error) {
+      if (signal.aborted || isQueryError(error)) return;
+      tell("lost", explain(error));
+    }
+    await wait(link.value === "lost" ? delay : 0, signal);
+    delay = Math.min(delay * 2, LONGEST_WAIT);
+  }
+}
+
+/** Returns whether the feed ended; false: the list must be read again. */
+async function followOnce(wanted: Search, signal: AbortSignal, onEvent: () => void): Promise<boolean> {
+  const first = await askJson<TurnPage>(pageAddress(wanted, 0, 0), { signal });
+  queryError.value = null;
+  show(listingOf(first));
+  const feed = new URLSearchParams({ q: wanted.q, after: String(first.upto) });
+  for await (const message of listen(`/inspector/live?${feed}`, signal)) {
+    onEvent();
+    tell("open", "");
+    if (!take(message)) return false;
+  }
+  return true;
+}
+
+function isQueryError(error: unknown): boolean {
+  if (!(error instanceof Refusal) || error.code !== "query") return false;
+  queryError.value = error;
+  tell("open", "");
+  return true;
+}
+
+function pageAddress({ q, set, sort, ascending }: Search, number: number, upto: number): string {
+  const values = { q, state: SET_STATES[set], sort, order: ascending ? "asc" : "desc", limit: String(PAGE_ROWS) };
+  const place = upto ? { offset: String(number * PAGE_ROWS), upto: String(upto) } : {};
+  return `/inspector/turns?${new URLSearchParams({ ...values, ...place })}`;
+}
+
+function show(next: Listing): void {
+  latest.value = next;
+  if (paused.value) frozen.value = next;
+  asked.clear();
+}
+
+/** Takes an event. False: the list must be read again. */
+function take(message: Message): boolean {
+  if (message.event === "progress") takeProgress(JSON.parse(message.data) as Progress);
+  if (message.event === "removed") takeRemovals(JSON.parse(message.data) as { ids: string[] });
+  if (message.event !== "turns") return true;
   const turns = JSON.parse(message.data) as Turns;
-  if (turns.first) wholeHistory = turns.rows.length < FIRST_ROWS;
-  latest.value = merged(latest.value, turns.rows);
-  missed.value += turns.missed ?? 0;
+  if (turns.now !== undefined) clockAhead.value = Date.now() / 1000 - turns.now;
+  latest.value = withNews(latest.value, turns.rows, turns.updates, turns.gone);
   begun.value = true;
+  const ended = latest.value.live.filter((row) => !isRunning(row)).length;
+  return !turns.stale && !turns.missed && (ended <= MAX_LIVE_ROWS || paused.value);
+}
+
+function takeProgress({ now, turns }: Progress): void {
+  clockAhead.value = Date.now() / 1000 - now;
+  const live = latest.value.live.map((row) => {
+    const found = isRunning(row) ? turns[row.id] : undefined;
+    return found ? { ...row, bytes: found[0], last_byte: found[1] } : row;
+  });
+  latest.value = { ...latest.value, live };
+}
+
+/** Frames of these turns can no longer be looked at. */
+function takeRemovals({ ids }: { ids: string[] }): void {
+  const gone = new Set(ids);
+  const change = (row: Row) => (gone.has(row.id) ? { ...row, held: false } : row);
+  latest.value = withChanges(latest.value, change);
+  if (paused.value) frozen.value = withChanges(frozen.value, change);
 }
 
 function tell(now: Link, why: string): void {
@@ -63,26 +190,26 @@ function tell(now: Link, why: string): void {
   linkError.value = why;
 }
 
-/** Where the history of a search goes on; null: there is no more. */
-const further = new Map<string, number | null>();
+/** Pages that are asked for. */
+const asked = new Set<string>();
 
-/** As many turns as the gateway tells of at first; fewer are all there are. */
-const FIRST_ROWS = 200;
-let wholeHistory = false;
-
-export function hasOlder(query: string): boolean {
-  return !wholeHistory && further.get(query) !== null;
-}
-
-/** Asks for older turns until some are new here; the first page is mostly what is here already. */
-export async function older(query: string): Promise<void> {
-  const known = latest.value.length;
-  while (hasOlder(query) && latest.value.length === known) {
-    const before = further.get(query);
-    const search = new URLSearchParams({ limit: "200", q: query, ...(before && { before: String(before) }) });
-    const page = await askJson<{ rows: Row[]; before: number | null }>(`/inspector/turns?${search}`);
-    further.set(query, page.before);
-    latest.value = merged(latest.value, page.rows);
-    if (paused.value) frozen.value = merged(frozen.value, page.rows);
+/** Asks for the pages of some places of the history that are not here. */
+export function loadRows(first: number, end: number): void {
+  const { upto } = latest.value;
+  const wanted = search.value;
+  for (const number of missingPages(latest.value, first, end)) {
+    const address = pageAddress(wanted, number, upto);
+    if (asked.has(address)) continue;
+    asked.add(address);
+    askJson<TurnPage>(address)
+      .then(({ rows }) => {
+        if (latest.value.upto !== upto || search.value !== wanted) return;
+        latest.value = withPage(latest.value, number, rows);
+        if (paused.value) frozen.value = withPage(frozen.value, number, rows);
+      })
+      .catch((error) => {
+        linkError.value = explain(error);
+      })
+      .finally(() => asked.delete(address));
   }
 }

@@ -1,7 +1,7 @@
 // Three plots of one model: the error over time, by size, and how the correction was learned.
 import { useMemo } from "preact/hooks";
 import type uPlot from "uplot";
-import { adjust, route } from "../router.ts";
+import { replaceQuery, route } from "../router.ts";
 import { axis, fullMoment, type Look, PADDING, roundCount, timeAxis } from "../ui/plot/look.ts";
 import { type Build, Plot } from "../ui/plot/Plot.tsx";
 import { type Choice, Switch } from "../ui/Switch.tsx";
@@ -31,7 +31,7 @@ export function ModelPlots({ one }: { one: ModelTokens }) {
             small
             choices={SPACINGS}
             chosen={spacing}
-            onChoose={(x) => adjust({ ...route.value.query, x })}
+            onChoose={(x) => replaceQuery({ ...route.value.query, x })}
           />
         </div>
         <ErrorPlot points={one.points} spacing={spacing} label={said} />

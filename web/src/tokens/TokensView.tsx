@@ -4,7 +4,7 @@ import "./tokens.css";
 import { useEffect, useState } from "preact/hooks";
 import { about } from "../api/about.ts";
 import { askJson, explain } from "../api/client.ts";
-import { adjust, formatRoute, route } from "../router.ts";
+import { formatRoute, replaceQuery, route } from "../router.ts";
 import { formatCount } from "../ui/format.ts";
 import { Figure } from "../usage/Figures.tsx";
 import { AdviceList } from "./AdviceList.tsx";
@@ -93,7 +93,7 @@ function Models({ models, chosen }: { models: ModelTokens[]; chosen: ModelTokens
                 type="button"
                 class="plain"
                 aria-pressed={one === chosen}
-                onClick={() => adjust({ ...route.value.query, model: one.model })}
+                onClick={() => replaceQuery({ ...route.value.query, model: one.model })}
               >
                 {one.model}
               </button>

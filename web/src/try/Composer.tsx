@@ -1,25 +1,42 @@
-// Where one writes: Enter sends, Shift+Enter is a new line, and the same button stops an answer.
-import { useState } from "preact/hooks";
+// Where one writes: Enter sends, Shift+Enter is a new line, images are chosen or pasted, and the same button stops an
+// answer. If the last answer has called tools, their results are written here too.
+import { useRef, useState } from "preact/hooks";
 import { Icon } from "../ui/Icon.tsx";
+import { openCalls, type ToolResult } from "./history.ts";
+import { type Exchange, type Message, opening, writing } from "./session.ts";
 
 interface Props {
   busy: boolean;
-  onSend: (text: string) => void;
+  last: Exchange | undefined;
+  onSend: (message: Message) => void;
   onStop: () => void;
 }
 
-export function Composer({ busy, onSend, onStop }: Props) {
-  const [text, setText] = useState("");
+const MOST_IMAGES = 8;
+const LARGEST_IMAGE = 8 * 1024 * 1024; // bytes
+
+export function Composer({ busy, last, onSend, onStop }: Props) {
+  const [images, setImages] = useState<string[]>([]);
+  const [results, setResults] = useState<Record<string, string>>({});
+  const [problem, setProblem] = useState("");
+  const calls = last?.state === "done" ? openCalls(last.events) : [];
+  const answered = calls.flatMap(({ id, name }): ToolResult[] =>
+    results[id] ? [{ id, name, text: results[id] }] : [],
+  );
+  const text = writing.value;
+  const continues = !last && opening.value !== null; // the messages of an opened turn may be enough
+  const sendable = text.trim() !== "" || images.length > 0 || answered.length > 0 || continues;
   const submit = () => {
-    if (busy || !text.trim()) return;
-    onSend(text.trim());
-    setText("");
+    if (busy || !sendable) return;
+    onSend({ said: text.trim(), images, results: answered });
+    writing.value = "";
+    setImages([]);
+    setResults({});
   };
-  const pressed = (event: KeyboardEvent) => {
-    if (event.key === "Escape" && busy) onStop();
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    submit();
+  const addFiles = async (files: readonly File[]) => {
+    const { read, refused } = await readImages(files);
+    setImages((old) => [...old, ...read].slice(0, MOST_IMAGES));
+    setProblem(refused);
   };
   return (
     <form
@@ -29,23 +46,122 @@ export function Composer({ busy, onSend, onStop }: Props) {
         submit();
       }}
     >
-      <textarea
-        rows={2}
-        aria-label="What to say"
-        placeholder="Say something. Enter sends, Shift+Enter is a new line."
-        value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
-        onKeyDown={pressed}
-      />
-      {busy ? (
-        <button type="button" class="composer-stop" onClick={onStop}>
-          <Icon name="close" /> Stop
-        </button>
-      ) : (
-        <button type="submit" class="main" disabled={!text.trim()}>
-          Send
-        </button>
-      )}
+      {calls.map(({ id, name, json }) => (
+        <label key={id} class="tool-result">
+          <span>{`Result of ${name}(${json.slice(0, 80)})`}</span>
+          <textarea
+            rows={1}
+            class="mono"
+            value={results[id] ?? ""}
+            onInput={(event) => setResults({ ...results, [id]: event.currentTarget.value })}
+          />
+        </label>
+      ))}
+      <Images images={images} onRemove={(index) => setImages(images.filter((_, other) => other !== index))} />
+      {problem && <p class="send-error">{problem}</p>}
+      <div class="composer-line">
+        <MessageBox onSubmit={submit} onFiles={addFiles} busy={busy} onStop={onStop} />
+        <ImageButton onFiles={addFiles} />
+        {busy ? (
+          <button type="button" class="composer-stop" onClick={onStop}>
+            <Icon name="close" /> Stop
+          </button>
+        ) : (
+          <button type="submit" class="main" disabled={!sendable}>
+            Send
+          </button>
+        )}
+      </div>
     </form>
   );
+}
+
+interface BoxProps {
+  busy: boolean;
+  onSubmit: () => void;
+  onStop: () => void;
+  onFiles: (files: readonly File[]) => void;
+}
+
+function MessageBox({ busy, onSubmit, onStop, onFiles }: BoxProps) {
+  const pressed = (event: KeyboardEvent) => {
+    if (event.key === "Escape" && busy) onStop();
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    onSubmit();
+  };
+  const pasted = (event: ClipboardEvent) => {
+    const files = [...(event.clipboardData?.files ?? [])].filter(({ type }) => type.startsWith("image/"));
+    if (files.length === 0) return;
+    event.preventDefault();
+    onFiles(files);
+  };
+  return (
+    <textarea
+      rows={2}
+      aria-label="Your message"
+      placeholder="Write a message. Enter sends, Shift+Enter is a new line."
+      value={writing.value}
+      onInput={(event) => {
+        writing.value = event.currentTarget.value;
+      }}
+      onKeyDown={pressed}
+      onPaste={pasted}
+    />
+  );
+}
+
+function ImageButton({ onFiles }: { onFiles: (files: readonly File[]) => void }) {
+  const input = useRef<HTMLInputElement>(null);
+  return (
+    <>
+      <button type="button" onClick={() => input.current?.click()} title="Or paste one into the message">
+        Add image
+      </button>
+      <input
+        ref={input}
+        type="file"
+        class="unseen"
+        accept="image/*"
+        multiple
+        tabIndex={-1}
+        aria-label="Images"
+        onChange={(event) => {
+          onFiles([...(event.currentTarget.files ?? [])]);
+          event.currentTarget.value = "";
+        }}
+      />
+    </>
+  );
+}
+
+function Images({ images, onRemove }: { images: string[]; onRemove: (index: number) => void }) {
+  if (images.length === 0) return null;
+  return (
+    <ul class="composer-images">
+      {images.map((url, index) => (
+        <li key={url.slice(-40)}>
+          <img src={url} alt={`Attached, ${index + 1}`} />
+          <button type="button" class="plain" aria-label={`Remove image ${index + 1}`} onClick={() => onRemove(index)}>
+            <Icon name="close" />
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+async function readImages(files: readonly File[]): Promise<{ read: string[]; refused: string }> {
+  const right = files.filter(({ type, size }) => type.startsWith("image/") && size <= LARGEST_IMAGE);
+  const read = await Promise.all(right.map(dataAddress));
+  return { read, refused: right.length < files.length ? "Only images of up to 8 MB can be added." : "" };
+}
+
+function dataAddress(file: File): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
 }

@@ -1,15 +1,15 @@
 // What was said by both, newest last; it stays at the end while one is there.
 import { useLayoutEffect, useRef } from "preact/hooks";
+import type { ClientProtocol } from "../act/protocols.ts";
 import { MessageView } from "../message/MessageView.tsx";
 import { formatRoute } from "../router.ts";
 import { formatBytes, formatDuration } from "../ui/format.ts";
-import type { Way } from "./asking.ts";
 import type { Exchange } from "./session.ts";
 
 interface Props {
   exchanges: Exchange[];
   model: string;
-  way: Way;
+  way: ClientProtocol;
   /** Models that play packaged answers. */
   packaged: string[];
   /** Says something to the chosen model, or to another one. */
@@ -36,7 +36,7 @@ export function Conversation({ exchanges, ...rest }: Props) {
   }, [exchanges]);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keys
-    <section class="conversation" ref={place} onScroll={noted} aria-label="The talk" tabIndex={0}>
+    <section class="conversation" ref={place} onScroll={noted} aria-label="Conversation" tabIndex={0}>
       <p class="unseen" role="status">
         {spokenState(exchanges.at(-1))}
       </p>
@@ -88,13 +88,24 @@ function Welcome({ model, way, packaged, onPrompt }: Omit<Props, "exchanges">) {
 }
 
 function One({ exchange }: { exchange: Exchange }) {
-  const { said, model, way, state, error, events, id } = exchange;
+  const { said, images, results, model, way, state, error, events, id, asked } = exchange;
   const live = state === "sending" || state === "streaming";
   return (
     <div class="exchange">
-      <p class="said" dir="auto">
-        {said}
-      </p>
+      {results.map((result) => (
+        <p key={result.id} class="said">
+          <span class="soft">{`${result.name}: `}</span>
+          {result.text}
+        </p>
+      ))}
+      {said && (
+        <p class="said" dir="auto">
+          {said}
+        </p>
+      )}
+      {images.map((url, index) => (
+        <img key={`${index} ${url.length}`} class="said-image" src={url} alt={`Attached, ${index + 1}`} />
+      ))}
       {state === "failed" && (
         <div class="try-error" role="alert">
           <strong>That did not work.</strong> {error}
@@ -103,6 +114,9 @@ function One({ exchange }: { exchange: Exchange }) {
       {state === "sending" && <p class="message-none">{`Asking ${model}…`}</p>}
       {(events.length > 0 || state === "streaming") && <MessageView events={events} upto={events.length} live={live} />}
       {state === "stopped" && <p class="message-none">You stopped it.</p>}
+      {asked && asked.notes.length > 0 && (
+        <p class="exchange-notes">{asked.notes.map(({ message }) => message).join("; ")}</p>
+      )}
       <p class="exchange-foot">
         <span>{`${model} · ${way.label}`}</span>
         <Figures exchange={exchange} />

@@ -1,12 +1,11 @@
-// What the client got, letter by letter, and what it had asked.
-import { useLayoutEffect, useRef } from "preact/hooks";
-import { key } from "../api/key.ts";
+// What the client got, character by character, and what it had asked.
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { CopyDialog } from "../act/CopyDialog.tsx";
 import { CopyButton } from "../message/CodeBlock.tsx";
 import { Json } from "../message/Json.tsx";
-import { curlOf } from "./asking.ts";
 import type { Exchange } from "./session.ts";
 
-const SHOWN = 60_000; // letters; a stream that is longer is seen from its end
+const SHOWN = 60_000; // characters; a longer stream is shown from its end
 const NEAR = 60;
 
 export function RawPane({ exchange }: { exchange: Exchange | null }) {
@@ -42,7 +41,7 @@ function Stream({ exchange }: { exchange: Exchange }) {
     <>
       {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark */}
       <pre class="raw-text" ref={place} onScroll={noted} tabIndex={0} role="group" aria-label="Raw stream">
-        {left > 0 ? `… ${left.toLocaleString("en")} letters before …\n` : ""}
+        {left > 0 ? `… ${left.toLocaleString("en")} characters before …\n` : ""}
         {left > 0 ? raw.slice(-SHOWN) : raw}
       </pre>
       {/* biome-ignore-end lint/a11y: . */}
@@ -51,17 +50,23 @@ function Stream({ exchange }: { exchange: Exchange }) {
 }
 
 function Request({ exchange }: { exchange: Exchange }) {
-  const { asked } = exchange;
+  const { asked, id } = exchange;
+  const [copying, setCopying] = useState(false);
+  if (!asked) return null;
   return (
     <details class="raw-request">
       <summary>
         The request <span class="mono">{`POST ${asked.path}`}</span>
       </summary>
-      <div class="raw-actions">
-        <CopyButton text={curlOf(asked, location.origin, key.value !== "")} what="as a curl command" />
-        <span class="soft">as a curl command</span>
-      </div>
+      {id && (
+        <div class="raw-actions">
+          <button type="button" onClick={() => setCopying(true)}>
+            Copy as…
+          </button>
+        </div>
+      )}
       <Json text={JSON.stringify(asked.body)} label="The request's body" />
+      {copying && <CopyDialog id={id} onClose={() => setCopying(false)} />}
     </details>
   );
 }

@@ -2,58 +2,77 @@
 // other.
 import "./try.css";
 import { useEffect, useState } from "preact/hooks";
+import { PROTOCOLS } from "../act/protocols.ts";
 import { about, aboutError, refreshAbout } from "../api/about.ts";
+import { formatRoute, replaceQuery, route } from "../router.ts";
 import { useKeys } from "../ui/keys.ts";
 import { Switch } from "../ui/Switch.tsx";
-import { firstModel, WAYS, type Way } from "./asking.ts";
 import { Composer } from "./Composer.tsx";
 import { Conversation } from "./Conversation.tsx";
+import { firstModel } from "./firstModel.ts";
+import { ModelChoice } from "./ModelChoice.tsx";
 import { RawPane } from "./RawPane.tsx";
-import { forget, send, stop, talk } from "./session.ts";
+import { SettingsPane } from "./SettingsPane.tsx";
+import {
+  type Message,
+  openError,
+  opening,
+  openTurn,
+  protocolOf,
+  restore,
+  send,
+  startAnew,
+  stop,
+  talk,
+} from "./session.ts";
 
 const MODEL = "penstock-try-model";
 const WAY = "penstock-try-way";
-const CHOICES = WAYS.map(({ id, label, note }) => ({ value: id, label, title: note }));
+const CHOICES = PROTOCOLS.map(({ id, label, note }) => ({ value: id, label, title: note }));
 
 export function TryView() {
   const [model, setModel] = useState(() => remembered(MODEL));
-  const [way, setWay] = useState<Way>(() => WAYS.find(({ id }) => id === remembered(WAY)) ?? firstWay());
-  useEffect(() => void refreshAbout(), []); // providers may have listed their models since
+  const [way, setWay] = useState(() => protocolOf(remembered(WAY)));
   const models = about.value?.models ?? [];
   const chosen = model || firstModel(models, "");
   const busy = talk.value.some(({ state }) => state === "sending" || state === "streaming");
   useKeys("Try it", [{ keys: ["Escape"], label: "Stop the answer", run: stop }], busy);
   const chooseWay = (id: string) => {
-    setWay(WAYS.find((one) => one.id === id) ?? way);
+    setWay(protocolOf(id));
     remember(WAY, id);
   };
   const chooseModel = (id: string) => {
     setModel(id);
     remember(MODEL, id);
   };
-  const say = (text: string, other = chosen) => {
+  useStart(chooseModel, chooseWay);
+  const say = (message: Message) => void send(message, chosen, way);
+  const prompt = (said: string, other = chosen) => {
     if (other !== chosen) chooseModel(other);
-    void send(text, other, way);
+    void send({ said, images: [], results: [] }, other, way);
   };
   const packaged = models.map(({ id }) => id).filter((id) => id.startsWith("replay/"));
+  const empty = talk.value.length === 0 && !opening.value;
   return (
     <div class="try">
       <div class="try-head">
         <ModelChoice models={models} chosen={chosen} onChoose={chooseModel} />
         <Switch label="Client protocol" choices={CHOICES} chosen={way.id} onChoose={chooseWay} />
-        <button type="button" onClick={forget} disabled={talk.value.length === 0}>
-          New talk
+        <button type="button" onClick={startAnew} disabled={empty}>
+          New conversation
         </button>
       </div>
-      {aboutError.value && (
+      <SettingsPane />
+      {(aboutError.value || openError.value) && (
         <p class="try-error" role="alert">
-          {aboutError.value}
+          {aboutError.value || openError.value}
         </p>
       )}
       <div class="try-panes">
         <div class="try-left">
-          <Conversation exchanges={talk.value} model={chosen} way={way} packaged={packaged} onPrompt={say} />
-          <Composer busy={busy} onSend={say} onStop={stop} />
+          <OpenedTurn />
+          <Conversation exchanges={talk.value} model={chosen} way={way} packaged={packaged} onPrompt={prompt} />
+          <Composer busy={busy} last={talk.value.at(-1)} onSend={say} onStop={stop} />
         </div>
         <RawPane exchange={talk.value.at(-1) ?? null} />
       </div>
@@ -61,55 +80,35 @@ export function TryView() {
   );
 }
 
-function firstWay(): Way {
-  const [first] = WAYS;
-  if (!first) throw new Error("there is no way to ask");
-  return first;
+/** Brings back what was kept, or opens the turn that the address names. */
+function useStart(chooseModel: (id: string) => void, chooseWay: (id: string) => void): void {
+  const { turn = "" } = route.value.query;
+  useEffect(() => {
+    void refreshAbout(); // providers may have listed their models since
+    if (!turn) {
+      void restore();
+      return;
+    }
+    replaceQuery({}); // a reload brings back what was kept
+    void restore()
+      .then(() => openTurn(turn))
+      .then((found) => {
+        if (!found) return;
+        chooseModel(found.model);
+        chooseWay(found.protocol);
+      });
+  }, [turn]);
 }
 
-interface ModelProps {
-  models: { id: string; provider: string }[];
-  chosen: string;
-  onChoose: (id: string) => void;
-}
-
-/** A list by provider, and a place for any other name: an alias, or a model that no list has. */
-function ModelChoice({ models, chosen, onChoose }: ModelProps) {
-  const listed = models.some(({ id }) => id === chosen);
-  const [asked, setAsked] = useState(false);
-  const other = asked || (models.length > 0 && !listed && chosen !== "");
-  const providers = [...new Set(models.map(({ provider }) => provider))];
-  const pick = (value: string) => {
-    setAsked(value === "");
-    if (value) onChoose(value);
-  };
+function OpenedTurn() {
+  const now = opening.value;
+  if (!now) return null;
+  const count = now.messages.length;
   return (
-    <div class="try-choice">
-      <label for="try-model">Model</label>
-      <select id="try-model" value={other ? "" : chosen} onChange={(event) => pick(event.currentTarget.value)}>
-        {providers.map((provider) => (
-          <optgroup key={provider} label={provider || "aliases"}>
-            {models
-              .filter((one) => one.provider === provider)
-              .map(({ id }) => (
-                <option key={id} value={id}>
-                  {id}
-                </option>
-              ))}
-          </optgroup>
-        ))}
-        <option value="">another…</option>
-      </select>
-      {other && (
-        <input
-          aria-label="Name of the model"
-          placeholder="provider/model"
-          spellcheck={false}
-          value={listed ? "" : chosen}
-          onInput={(event) => onChoose(event.currentTarget.value.trim())}
-        />
-      )}
-    </div>
+    <p class="try-opened">
+      <a href={formatRoute("turn", now.turn)}>A turn is opened here</a>
+      {`: ${count} ${count === 1 ? "message" : "messages"} before yours.`}
+    </p>
   );
 }
 

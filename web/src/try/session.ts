@@ -1,20 +1,24 @@
-// One talk with a model: sends, reads what the client gets as it comes, and follows the same turn in the inspector for
-// its events. If the turn cannot be followed, the bytes themselves are traced once they have all come.
+// One conversation with a model: sends, reads what the client gets as it comes, and follows the same turn in the
+// inspector for its events. If the turn cannot be followed, the bytes themselves are traced once they have all come.
+// The conversation is kept over reloads of the tab.
 import { effect, signal } from "@preact/signals";
-import { about } from "../api/about.ts";
+import { type ClientProtocol, type ConvertedRequest, convertRequest, PROTOCOLS } from "../act/protocols.ts";
+import { about, refreshAbout } from "../api/about.ts";
 import { askJson, explain, listen } from "../api/client.ts";
-import { key, keyWanted } from "../api/key.ts";
+import { key } from "../api/key.ts";
 import type { Additions, Event, Trace } from "../api/types.ts";
-import { foldMessage } from "../message/fold.ts";
 import { begun } from "../streams/live.ts";
-import { type Asked, refusalWords, type Said, type Way } from "./asking.ts";
+import { forgetValue, keepValue, readValue } from "../ui/tabStore.ts";
+import { askedMessages, type Said, spokenMessages, type ToolResult } from "./history.ts";
+import { refusalWords } from "./refusals.ts";
+import { type ChatMessage, chatBody, NO_SETTINGS, settingsFrom, type TrySettings } from "./settings.ts";
 
-export interface Exchange {
+export interface Exchange extends Said {
   number: number;
-  said: string;
   model: string;
-  way: Way;
-  asked: Asked;
+  way: ClientProtocol;
+  /** The request as it was sent; null until the gateway has converted it. */
+  asked: ConvertedRequest | null;
   state: "sending" | "streaming" | "done" | "stopped" | "failed";
   /** The turn's name in the inspector. */
   id: string;
@@ -28,13 +32,59 @@ export interface Exchange {
   took: number | null;
 }
 
-export const talk = signal<Exchange[]>([]);
+/** Messages before the first exchange: of a turn that was opened here. */
+export interface Opened {
+  turn: string;
+  messages: ChatMessage[];
+}
 
-const MOST_RAW = 400_000; // letters that are kept to be shown
+export const talk = signal<Exchange[]>([]);
+export const settings = signal<TrySettings>(NO_SETTINGS);
+export const opening = signal<Opened | null>(null);
+/** What stands in the box where one writes. */
+export const writing = signal("");
+/** Why a turn cannot be opened here. */
+export const openError = signal("");
+
+const MOST_RAW = 400_000; // characters that are kept to be shown
 const MOST_BYTES = 16 * 1024 * 1024; // that are kept to be traced
 const PATIENCE = 2000; // milliseconds for the watch to open, and for the last events to come
+const MOST_KEPT = 30; // exchanges that outlive a reload
+const KEPT = "try";
+
+interface Kept {
+  exchanges: Exchange[];
+  settings: TrySettings;
+  opening: Opened | null;
+}
 
 let abort: AbortController | null = null;
+let numbers = 0;
+let restored = false;
+
+/** Brings back what was kept when the page was loaded anew. */
+export async function restore(): Promise<void> {
+  if (restored) return;
+  restored = true;
+  const kept = await readValue<Kept>(KEPT);
+  if (!kept || talk.value.length > 0) return;
+  const over = (state: Exchange["state"]) => (state === "sending" || state === "streaming" ? "stopped" : state);
+  talk.value = kept.exchanges.map((exchange) => ({ ...exchange, state: over(exchange.state) }));
+  settings.value = { ...NO_SETTINGS, ...kept.settings };
+  opening.value = kept.opening;
+  numbers = Math.max(0, ...kept.exchanges.map(({ number }) => number + 1));
+}
+
+function keep(): void {
+  const exchanges = talk.value.slice(-MOST_KEPT);
+  void keepValue(KEPT, { exchanges, settings: settings.value, opening: opening.value } satisfies Kept);
+}
+
+export function changeSettings(fields: Partial<TrySettings>): void {
+  settings.value = { ...settings.value, ...fields };
+  keep();
+}
+
 /** While the page listens, the gateway keeps what goes by; a turn that is sent before can only be traced afterwards. */
 function watching(): Promise<void> {
   return new Promise((resolve) => {
@@ -52,30 +102,56 @@ export function stop(): void {
   abort?.abort();
 }
 
-export function forget(): void {
+/** Begins a new conversation; the settings stay. */
+export function startAnew(): void {
   stop();
   talk.value = [];
+  opening.value = null;
+  writing.value = "";
+  keep();
 }
 
-/** What was said so far, as every protocol can carry it: text only. */
-export function spoken(exchanges: readonly Exchange[]): Said[] {
-  return exchanges.flatMap((exchange) => {
-    const answer = textOf(exchange.events);
-    const mine: Said = { role: "user", text: exchange.said };
-    return answer ? [mine, { role: "assistant", text: answer } as const] : [];
-  });
+/** Forgets the conversation and the settings, also in the browser's storage. */
+export function forgetAll(): void {
+  startAnew();
+  settings.value = NO_SETTINGS;
+  void forgetValue(KEPT);
 }
 
-function textOf(events: Event[]): string {
-  const parts = foldMessage(events).flatMap((message) => message.parts);
-  return parts.map((part) => (part.kind === "text" && part.choice === 0 ? part.text : "")).join("");
+/** Loads a turn's request: its settings, its messages, and its last question to be sent again. Returns its model. */
+export async function openTurn(id: string): Promise<{ model: string; protocol: string } | null> {
+  openError.value = "";
+  try {
+    const { request, row } = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
+    if (!request || !row) throw new Error("The request of this turn is not kept.");
+    const made = await convertRequest(request, { from: row.protocol, to: "openai-chat", model: row.asked });
+    const { settings: found, messages } = settingsFrom(made.body);
+    startAnew();
+    const last = messages.at(-1);
+    const question = last?.role === "user" && typeof last.content === "string" ? last.content : "";
+    settings.value = found;
+    writing.value = question;
+    opening.value = { turn: id, messages: question ? messages.slice(0, -1) : messages };
+    keep();
+    return { model: row.asked, protocol: row.protocol };
+  } catch (error) {
+    openError.value = explain(error);
+    return null;
+  }
 }
 
-export async function send(text: string, model: string, way: Way): Promise<void> {
+export interface Message {
+  said: string;
+  images: string[];
+  results: ToolResult[];
+}
+
+export async function send(message: Message, model: string, way: ClientProtocol): Promise<void> {
   if (abort) return;
-  const asked = way.ask(model, [...spoken(talk.value), { role: "user", text }]);
+  const before = [...(opening.value?.messages ?? []), ...spokenMessages(talk.value, message.results)];
+  const body = chatBody(model, settings.value, [...before, ...askedMessages(message)]);
   const now: Exchange = {
-    ...{ number: numbers++, said: text, model, way, asked, state: "sending", id: "", status: 0, error: "" },
+    ...{ number: numbers++, ...message, model, way, asked: null, state: "sending", id: "", status: 0, error: "" },
     ...{ events: [], raw: "", bytes: 0, first: null, took: null },
   };
   talk.value = [...talk.value, now];
@@ -83,27 +159,35 @@ export async function send(text: string, model: string, way: Way): Promise<void>
   const sent = performance.now();
   try {
     await watching();
-    await new Running(now, sent, abort.signal).go();
+    now.asked = await convertRequest(JSON.stringify(body), { from: "openai-chat", to: way.id, model, stream: true });
+    await new Running(now, now.asked, performance.now(), abort.signal).go();
   } catch (error) {
     const stopped = abort.signal.aborted;
     Object.assign(now, { state: stopped ? "stopped" : "failed", error: stopped ? "" : explain(error) });
   } finally {
     abort = null;
     now.took = performance.now() - sent;
-    redraw(now);
+    redraw(now, keep);
   }
 }
 
-let numbers = 0;
+/** The protocol of a name; the first one if there is none. */
+export function protocolOf(id: string): ClientProtocol {
+  const found = PROTOCOLS.find((one) => one.id === id) ?? PROTOCOLS[0];
+  if (!found) throw new Error("there is no protocol");
+  return found;
+}
+
 let waiting = false;
 
 /** Shows how an exchange stands: once a frame at most, however fast a stream comes. */
-function redraw(now: Exchange): void {
-  if (waiting) return;
+function redraw(now: Exchange, then?: () => void): void {
+  if (waiting && !then) return;
   waiting = true;
   const draw = () => {
     waiting = false;
     talk.value = talk.value.map((one) => (one.number === now.number ? { ...now } : one));
+    then?.();
   };
   if (document.hidden) setTimeout(draw);
   else requestAnimationFrame(draw);
@@ -111,23 +195,25 @@ function redraw(now: Exchange): void {
 
 class Running {
   readonly #now: Exchange;
+  readonly #asked: ConvertedRequest;
   readonly #sent: number;
   readonly #signal: AbortSignal;
   readonly #chunks: Uint8Array<ArrayBuffer>[] = [];
   #followed = false;
 
-  constructor(now: Exchange, sent: number, signal: AbortSignal) {
+  constructor(now: Exchange, asked: ConvertedRequest, sent: number, signal: AbortSignal) {
     this.#now = now;
+    this.#asked = asked;
     this.#sent = sent;
     this.#signal = signal;
   }
 
   async go(): Promise<void> {
-    const { asked } = this.#now;
-    const headers: Record<string, string> = { ...asked.headers };
+    const { path, body } = this.#asked;
+    const headers: Record<string, string> = { ...this.#asked.headers };
     if (key.value) headers.authorization = `Bearer ${key.value}`;
-    const request = { method: "POST", headers, body: JSON.stringify(asked.body), signal: this.#signal };
-    const response = await fetch(asked.path, request);
+    const request = { method: "POST", headers, body: JSON.stringify(body), signal: this.#signal };
+    const response = await fetch(path, request);
     this.#now.status = response.status;
     this.#now.id = response.headers.get("x-request-id") ?? "";
     if (!response.ok) return this.#refused(response);
@@ -145,7 +231,8 @@ class Running {
 
   async #refused(response: Response): Promise<void> {
     const text = await response.text();
-    if (response.status === 401) keyWanted.value = true;
+    // Whose 401 it is, a provider's or the gateway's, only the gateway can say: it is asked whether it wants a key.
+    if (response.status === 401) void refreshAbout();
     Object.assign(this.#now, {
       raw: text.slice(0, MOST_RAW),
       error: refusalWords(response.status, text),

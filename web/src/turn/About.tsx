@@ -17,8 +17,11 @@ function facts(row: Row): Fact[] {
     ["model", row.model],
     ["provider", row.provider],
     ["engine", row.engine],
-    ["on the way", row.upstream ? `${row.upstream} → ${row.protocol}${row.tee ? ", passed on as it came" : ""}` : ""],
-    ["first token", row.ttft === null ? "" : formatDuration(row.ttft)],
+    [
+      "protocols",
+      row.upstream ? `${row.upstream} → ${row.protocol}${row.tee ? ", passed through unchanged" : ""}` : "",
+    ],
+    ["time to first token", row.ttft === null ? "" : formatDuration(row.ttft)],
     ["took", row.duration === null ? "" : formatDuration(row.duration)],
     ["status", row.http ? String(row.http) : ""],
     ["finish", row.finish],
@@ -49,7 +52,7 @@ export function About({ row }: { row: Row }) {
       </dl>
       {row.decisions.length > 0 && (
         <>
-          <h3 class="about-head">Decided on the way</h3>
+          <h3 class="about-head">Decisions</h3>
           <ol class="decisions">
             {row.decisions.map((line) => (
               <li key={line}>{line}</li>

@@ -2,9 +2,12 @@
 import type { Mark } from "../api/types.ts";
 import { formatBytes } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
-import { kindOf, lineOf, partOf, payloadLine } from "./describe.ts";
+import { formatSeconds } from "./clock.ts";
+import { kindOf, lineOf, partOf } from "./describe.ts";
+import { glance } from "./glance.ts";
 import type { TurnModel } from "./model.ts";
 import { type Place, samePlace } from "./order.ts";
+import { payloadLine } from "./payloadLine.ts";
 
 export function cellId(place: Place): string {
   return `cell-${place.column}-${place.index}`;
@@ -23,19 +26,51 @@ export function Cell({ model, place, copy }: Props) {
   const classes = ["cell", column];
   if (chosen) classes.push("chosen");
   else if (model.isLit(place)) classes.push("lit");
+  const found = model.hits.value?.items[column].get(index);
+  if (found !== undefined) classes.push("hit");
   if (index >= model.reach.value[column]) classes.push("later");
   if (column === "events") classes.push(`kind-${kindOf(model.trace.value.events[index]?.type ?? "")}`);
   const marks = model.marks.value[column].get(index);
   const about = copy ? {} : { id: cellId(place), role: "gridcell" as const, "aria-selected": chosen };
   return (
     <div {...about} class={classes.join(" ")} data-at={`${column} ${index}`}>
-      <Content model={model} place={place} />
+      <Content model={model} place={place} found={found ?? ""} />
+      {column === "frames" && <GapSign wait={model.gapAt.value.get(index)} />}
       {marks && <MarkSign marks={marks} />}
     </div>
   );
 }
 
-function Content({ model, place }: Props) {
+/** How long nothing had come before this frame. */
+function GapSign({ wait }: { wait: number | undefined }) {
+  if (wait === undefined) return null;
+  return <span class="gap" title={`Nothing came for ${formatSeconds(wait)}`}>{`after ${formatSeconds(wait)}`}</span>;
+}
+
+/** A text with what was found in it. `name` stands before it: what is in neither is shown first. */
+function Marked({ text, found, name }: { text: string; found: string; name?: string }) {
+  const wanted = glance(found);
+  const at = wanted ? text.indexOf(wanted) : -1;
+  if (at < 0) {
+    const hidden = wanted !== "" && name !== undefined && !name.includes(wanted);
+    return (
+      <>
+        {hidden && <mark>{wanted}</mark>}
+        {hidden && " "}
+        {text}
+      </>
+    );
+  }
+  return (
+    <>
+      <span>{text.slice(0, at)}</span>
+      <mark>{wanted}</mark>
+      <span>{text.slice(at + wanted.length)}</span>
+    </>
+  );
+}
+
+function Content({ model, place, found }: Props & { found: string }) {
   const trace = model.trace.value;
   if (place.column === "events") {
     const event = trace.events[place.index];
@@ -43,22 +78,31 @@ function Content({ model, place }: Props) {
     const part = partOf(event);
     return (
       <>
-        <span class="chip">{event.type}</span>
+        <span class="chip">
+          <Marked text={event.type} found={found} />
+        </span>
         {part !== null && <span class="part">{part}</span>}
-        <span class="glance">{lineOf(event)}</span>
+        <span class="glance">
+          <Marked text={lineOf(event)} found={found} name={event.type} />
+        </span>
       </>
     );
   }
   const item = trace[place.column][place.index];
   if (!item) return null;
+  const { name, line } = payloadLine(trace[place.column], place.index);
   return (
     <>
-      {item.name && (
+      {name && (
         <span class="name">
-          <bdi>{item.name}</bdi>
+          <bdi>
+            <Marked text={name} found={found} />
+          </bdi>
         </span>
       )}
-      <span class="glance">{payloadLine(trace[place.column], place.index)}</span>
+      <span class="glance">
+        <Marked text={line} found={found} name={name} />
+      </span>
       {item.size > 2000 && <span class="size">{formatBytes(item.size)}</span>}
     </>
   );

@@ -1,7 +1,8 @@
-// The chosen frame, event or output: what it holds, what it came of, what came of it.
+// The chosen frame, event or output: what it holds, its cause and its effects.
 import { useState } from "preact/hooks";
 import { explain } from "../api/client.ts";
 import type { Trace } from "../api/types.ts";
+import { CopyButton } from "../message/CodeBlock.tsx";
 import { formatBytes } from "../ui/format.ts";
 import { JsonView } from "../ui/JsonView.tsx";
 import { LongText } from "../ui/LongText.tsx";
@@ -13,7 +14,7 @@ import { COLUMNS, type Column, type Place } from "./order.ts";
 import { raw } from "./raw.ts";
 import type { Whole } from "./whole.ts";
 
-const NAMES: Record<Column, string> = { frames: "Frame", events: "Event", outputs: "Client got" };
+const NAMES: Record<Column, string> = { frames: "Frame", events: "Event", outputs: "Output" };
 const FORMS: Choice<"pretty" | "raw">[] = [
   { value: "pretty", label: "pretty" },
   { value: "raw", label: "raw" },
@@ -30,19 +31,17 @@ export function Details({ model, whole }: Props) {
   const place = model.place.value;
   const item = place && itemAt(model.trace.value, place);
   if (!place || !item) {
-    return (
-      <p class="hint">
-        Choose a frame, an event or an output to see it here, with what it came of and what came of it.
-      </p>
-    );
+    return <p class="hint">Choose a frame, an event or an output to see it here, with its cause and its effects.</p>;
   }
   const marks = model.marks.value[place.column].get(place.index) ?? [];
   return (
     <div class="details" key={`${place.column} ${place.index}`}>
       <div class="details-head">
-        <h3>{`${NAMES[place.column]} ${place.index}`}</h3>
+        <h3>{`${NAMES[place.column]} ${place.index + 1}`}</h3>
         {item.title && <span class={`details-name kind-${item.kind}`}>{item.title}</span>}
         <span class="details-size">{formatBytes(item.size)}</span>
+        <CopyButton text={item.text} what={`${NAMES[place.column].toLowerCase()} ${place.index + 1}`} />
+        <CopyLink />
         <Form />
       </div>
       <LinkList model={model} place={place} />
@@ -71,6 +70,11 @@ function itemAt(trace: Trace, { column, index }: Place): Item | null {
   }
   const item = trace[column][index];
   return item ? { title: item.name, kind: "other", text: item.data, size: item.size, cut: item.cut ?? false } : null;
+}
+
+/** The address of this very frame, event or output. */
+function CopyLink() {
+  return <CopyButton text={() => location.href} what="link" label="Copy link" />;
 }
 
 function Form() {
@@ -107,10 +111,10 @@ function LinkList({ model, place }: { model: TurnModel; place: Place }) {
     <ul class="link-list" aria-label="Causes and effects">
       {COLUMNS.filter((column) => column !== place.column).map((column) => (
         <li key={column}>
-          <span>{COLUMNS.indexOf(column) < here ? "came of" : "gave"}</span>
+          <span>{COLUMNS.indexOf(column) < here ? "caused by" : "caused"}</span>
           {lit[column].slice(0, MOST_LINKS).map((index) => (
             <button key={index} type="button" class="link" onClick={() => model.choose({ column, index })}>
-              {`${NAMES[column].toLowerCase()} ${index}`}
+              {`${NAMES[column].toLowerCase()} ${index + 1}`}
             </button>
           ))}
           {lit[column].length > MOST_LINKS && <span>{`and ${lit[column].length - MOST_LINKS} more`}</span>}

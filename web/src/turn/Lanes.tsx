@@ -2,7 +2,7 @@
 import "./lanes.css";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { seenTheme } from "../theme.ts";
-import { formatSeconds } from "./clock.ts";
+import { formatSeconds, LAST_SHARE } from "./clock.ts";
 import { drawLanes, EDGE, eventNear, LANE, readPaints, xOf } from "./drawLanes.ts";
 import type { Lane } from "./lanes.ts";
 import type { TurnModel } from "./model.ts";
@@ -65,12 +65,12 @@ function LaneName({ model, lane }: { model: TurnModel; lane: Lane }) {
 function Drawing({ model, width }: { model: TurnModel; width: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [lanes, clock, axis, theme] = [model.lanes.value, model.clock.value, model.drawnAxis.value, seenTheme.value];
-  const events = model.trace.value.events;
+  const [events, gaps] = [model.trace.value.events, model.gaps.value];
   useEffect(() => {
     if (!canvas.current || !width) return;
-    const ticks = clock.ticks(axis, width / 110).map((tick) => tick.at);
+    const ticks = clock.ticks(axis, width).map((tick) => tick.at);
     const types = (event: number) => events[event]?.type ?? "";
-    drawLanes(canvas.current, { lanes, types, clock, axis, width, paints: readPaints(), ticks });
+    drawLanes(canvas.current, { lanes, types, clock, axis, width, paints: readPaints(theme), ticks, gaps });
   }, [lanes, clock, axis, width, theme]);
   const press = (event: PointerEvent) => pick(model, event, width);
   return (
@@ -137,8 +137,12 @@ function AxisStrip({ model, width }: { model: TurnModel; width: number }) {
         onPointerMove={(event) => event.buttons === 1 && press(event)}
         onKeyDown={(event) => slide(model, event)}
       >
-        {clock.ticks(axis, width / 110).map((tick) => (
-          <span key={tick.label} class={tick.at > 0.97 ? "tick last" : "tick"} style={{ left: `${tick.at * 100}%` }}>
+        {clock.ticks(axis, width).map((tick) => (
+          <span
+            key={tick.label}
+            class={tick.at > LAST_SHARE ? "tick last" : "tick"}
+            style={{ left: `${tick.at * 100}%` }}
+          >
             {tick.label}
           </span>
         ))}

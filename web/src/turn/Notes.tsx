@@ -1,5 +1,7 @@
-// Diagnostics, losses and faults of a turn.
+// What the request lost, and the diagnostics, losses and faults of the answer.
 import type { Mark } from "../api/types.ts";
+import { Losses } from "../request/Losses.tsx";
+import type { Loaded } from "../request/useRequest.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { placeOf, type TurnModel } from "./model.ts";
 
@@ -21,9 +23,38 @@ export function Note({ mark, onGo }: { mark: Mark; onGo?: (() => void) | undefin
   );
 }
 
-export function Notes({ model }: { model: TurnModel }) {
-  const { marks } = model.trace.value;
-  if (!marks.length) return <p class="hint">Nothing was lost, and nothing was odd.</p>;
+/** How many losses of the request are known: those of the last try. */
+export function lossesOf(request: Loaded | undefined) {
+  const view = request?.view;
+  return view ? view.losses.filter((loss) => loss.attempt === view.attempts.length - 1) : [];
+}
+
+export function Notes({ model, request }: { model: TurnModel; request?: Loaded | undefined }) {
+  return (
+    <>
+      <h3 class="about-head">The request</h3>
+      <RequestNotes request={request} />
+      <h3 class="about-head">The answer</h3>
+      <AnswerNotes model={model} />
+    </>
+  );
+}
+
+function RequestNotes({ request }: { request: Loaded | undefined }) {
+  const losses = lossesOf(request);
+  if (losses.length) return <Losses losses={losses} />;
+  if (request && !request.view && !request.unknown) return <p class="hint">{request.error || "Asking …"}</p>;
+  if (!request?.view) return <p class="hint">Whether the request lost something is not known: it was not kept.</p>;
+  if (!request.view.attempts.length) return <p class="hint">Nothing was sent to a provider.</p>;
+  return <p class="hint">Nothing of the request was lost or repaired.</p>;
+}
+
+function AnswerNotes({ model }: { model: TurnModel }) {
+  const { marks, frames, lost } = model.trace.value;
+  if (!marks.length) {
+    const known = frames.length > 0 && !lost;
+    return <p class="hint">{known ? "Nothing of the answer was lost, and nothing was odd." : "Nothing is known."}</p>;
+  }
   return (
     <div class="notes">
       {marks.slice(0, 500).map((mark, index) => {

@@ -1,8 +1,13 @@
 // The request's body, where it was kept.
-import { JsonView } from "../ui/JsonView.tsx";
+import { JsonTree } from "../request/JsonTree.tsx";
 import { LongText } from "../ui/LongText.tsx";
 import { raw } from "./raw.ts";
 
 export function Request({ text }: { text: string }) {
-  return raw.value ? <LongText text={text} /> : <JsonView text={text} />;
+  if (raw.value) return <LongText text={text} />;
+  return (
+    <div class="request-pane">
+      <JsonTree text={text} label="the request" />
+    </div>
+  );
 }

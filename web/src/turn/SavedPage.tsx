@@ -10,9 +10,13 @@ import { TurnView } from "./TurnView.tsx";
 
 type Traces = Record<string, Trace>;
 
-export function readSavedTraces(): Traces | null {
-  const text = document.getElementById("penstock-trace")?.textContent;
-  return text ? completed(JSON.parse(text).traces as Traces) : null;
+/** The traces inside the page, which are compressed; null on the gateway's own page. */
+export async function readSavedTraces(): Promise<Traces | null> {
+  const packed = document.getElementById("penstock-trace")?.textContent;
+  if (!packed) return null;
+  const bytes = Uint8Array.from(atob(packed), (sign) => sign.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return completed(JSON.parse(await new Response(stream).text()).traces as Traces);
 }
 
 export function SavedPage({ traces }: { traces: Traces }) {

@@ -63,7 +63,22 @@ function Whereabouts({ model }: { model: TurnModel }) {
       {clock.timed && <b>{formatSeconds(clock.timeOf(reach.frames - 1))}</b>}
       <span>{`frame ${reach.frames}/${counts.frames}`}</span>
       <span>{`event ${reach.events}/${counts.events}`}</span>
+      <Gaps model={model} />
     </p>
+  );
+}
+
+/** How often nothing came for long, and the way there. */
+function Gaps({ model }: { model: TurnModel }) {
+  const gaps = model.gaps.value;
+  if (!gaps.length) return null;
+  const longest = gaps.reduce((most, { wait }) => Math.max(most, wait), 0);
+  return (
+    <button type="button" class="link gaps" title="To the next gap" onClick={() => model.toGap()}>
+      {gaps.length === 1
+        ? `a gap of ${formatSeconds(longest)}`
+        : `${gaps.length} gaps, longest ${formatSeconds(longest)}`}
+    </button>
   );
 }
 

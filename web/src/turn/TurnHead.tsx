@@ -52,7 +52,7 @@ function Consumers({ trace, onConsumer }: { trace: Trace; onConsumer: (consumer:
 
 function Facts({ row }: { row: Row }) {
   const facts: [string, string][] = [
-    ["first token", formatDuration(row.ttft)],
+    ["time to first token", formatDuration(row.ttft)],
     ["took", formatDuration(row.duration)],
     ["tokens/s", formatRate(row.rate)],
     ["in", formatCount(row.input)],

@@ -1,13 +1,17 @@
 // One turn of the gateway, by its id: asked for, and followed while it is live.
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { TurnActions } from "../act/TurnActions.tsx";
 import { ask, askJson, askText, explain, FIRST_WAIT, LONGEST_WAIT, listen, pause, Refusal } from "../api/client.ts";
 import type { Additions, Trace } from "../api/types.ts";
-import { adjust, formatRoute, go } from "../router.ts";
+import { DeleteTurn } from "../keeping/DeleteTurn.tsx";
+import { TurnRequest, useRequestNotes, ViewLinks } from "../request/TurnRequest.tsx";
+import { formatRoute, go, replaceQuery } from "../router.ts";
+import { SessionPlace } from "../runs/SessionPlace.tsx";
 import { rowOf } from "../streams/live.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
+import { DownloadButton } from "./DownloadButton.tsx";
 import { extended } from "./extending.ts";
-import { ShareButton } from "./ShareButton.tsx";
 import { TurnView } from "./TurnView.tsx";
 
 interface Props {
@@ -22,6 +26,7 @@ export function TurnPage({ id, query }: Props) {
   // The list hears of the turn's end too, and of its cost; all else about the trace stays the same object.
   const trace = useMemo(() => traced && { ...traced, row: row ?? traced.row }, [traced, row]);
   const leave = () => go("streams");
+  const notes = useRequestNotes(id, trace?.done ?? false);
   useKeys("This turn", [{ keys: ["Escape"], label: "Leave", run: leave }], !trace);
   if (!trace) {
     return (
@@ -35,19 +40,36 @@ export function TurnPage({ id, query }: Props) {
     );
   }
   const base = `/inspector/turns/${encodeURIComponent(id)}`;
+  const links = <ViewLinks id={id} view={query.view ?? ""} />;
+  if (query.view === "request") {
+    return (
+      <TurnRequest key={id} id={id} trace={trace} query={query}>
+        {links}
+      </TurnRequest>
+    );
+  }
   return (
     <TurnView
       trace={trace}
-      onConsumer={(consumer) => adjust({ as: consumer })}
+      request={notes}
+      onConsumer={(consumer) => replaceQuery({ ...query, as: consumer })}
       onLeave={leave}
       breakdown={() => askJson(`${base}/breakdown`)}
       whole={(column, index) => askText(`${base}/${column}/${index}?as=${encodeURIComponent(trace.consumer)}`)}
     >
       {error && <span class="error">{error}</span>}
-      <ShareButton
-        make={async () => (await ask(`${base}/export?as=${encodeURIComponent(trace.consumer)}`)).blob()}
+      <SessionPlace id={id} ended={trace.done} />
+      {links}
+      <TurnActions id={id} trace={trace} />
+      <DownloadButton
+        trace={trace}
+        make={async (others) => {
+          const query = new URLSearchParams({ as: trace.consumer, with: others.join(",") });
+          return (await ask(`${base}/export?${query}`)).blob();
+        }}
         name={trace.title}
       />
+      {trace.row?.held && trace.done && <DeleteTurn id={id} onDone={leave} />}
       <a class="button turn-back" href={formatRoute("streams")}>
         <Icon name="left" /> Streams
       </a>
@@ -92,12 +114,42 @@ async function follow(path: string, signal: AbortSignal, set: SetTrace, tell: (e
 /** Whether the turn was over when the connection was. */
 async function followOnce(path: string, signal: AbortSignal, set: SetTrace): Promise<boolean> {
   let done = false;
+  const grow = new Gathered(set);
   for await (const message of listen(path, signal)) {
     if (signal.aborted) return true;
     const said = JSON.parse(message.data) as Trace | Additions;
     done = said.done;
     if (message.event === "trace") set(() => said as Trace);
-    else if (message.event === "more") set((old) => (old ? extended(old, said) : old));
+    else if (message.event === "more") grow.add(said);
   }
+  grow.flush();
   return done;
+}
+
+/** Milliseconds between two drawings of a live turn: a reader sees no difference, and a faster page costs twice as much. */
+const DRAWN_EVERY = 125;
+
+/** Gathers what comes, and shows it at most eight times a second. */
+class Gathered {
+  readonly #set: SetTrace;
+  #waiting: Additions[] = [];
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(set: SetTrace) {
+    this.#set = set;
+  }
+
+  add(more: Additions): void {
+    this.#waiting.push(more);
+    if (more.done) this.flush();
+    else this.#timer ??= setTimeout(() => this.flush(), DRAWN_EVERY);
+  }
+
+  flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    if (waiting.length) this.#set((old) => old && waiting.reduce(extended, old));
+  }
 }

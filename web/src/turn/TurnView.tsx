@@ -1,24 +1,34 @@
 // One turn: what came, what it meant, what went on. Used live, for files, and in the saved page.
+import "../message/card.css";
+import "../request/request.css";
 import "./side.css";
 import "./turn.css";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Trace } from "../api/types.ts";
 import { MessageView } from "../message/MessageView.tsx";
+import { Attempts } from "../request/Attempts.tsx";
+import type { Loaded } from "../request/useRequest.ts";
 import { Icon } from "../ui/Icon.tsx";
+import { paneShare, Splitter, tracks } from "../ui/Splitter.tsx";
 import { type Tab, Tabs } from "../ui/Tabs.tsx";
+import { useSubject } from "../ui/title.ts";
 import { PHONE, useMedia } from "../ui/useMedia.ts";
 import { useStickToEnd } from "../ui/useStickToEnd.ts";
 import { About } from "./About.tsx";
+import { formatPlace } from "./address.ts";
 import { BreakdownPane, BreakdownView, type LoadBreakdown } from "./BreakdownPane.tsx";
 import { Details } from "./Details.tsx";
+import { FindBar } from "./FindBar.tsx";
 import { Lanes } from "./Lanes.tsx";
 import { Ledger } from "./Ledger.tsx";
 import { TurnModel } from "./model.ts";
-import { Notes } from "./Notes.tsx";
+import { lossesOf, Notes } from "./Notes.tsx";
 import { Request } from "./Request.tsx";
 import { Transport } from "./Transport.tsx";
 import { TurnHead } from "./TurnHead.tsx";
+import { useAddress } from "./useAddress.ts";
+import { useFind } from "./useFind.ts";
 import { usePlay } from "./usePlay.ts";
 import { useTurnKeys } from "./useTurnKeys.ts";
 import type { Whole } from "./whole.ts";
@@ -31,19 +41,24 @@ export interface TurnViewProps {
   whole?: Whole;
   /** Asks for the tokens of the request, part by part; absent: only those that the trace has. */
   breakdown?: LoadBreakdown;
+  /** The tries and losses of the request; absent: they are not known. */
+  request?: Loaded;
   /** Leaves the turn (Escape). */
   onLeave?: () => void;
   /** Stands at the right of the head: buttons of the page around (share, close …). */
   children?: ComponentChildren;
 }
 
-export function TurnView({ trace, onConsumer, whole, breakdown, onLeave, children }: TurnViewProps) {
+export function TurnView({ trace, onConsumer, whole, breakdown, request, onLeave, children }: TurnViewProps) {
   const model = useMemo(() => new TurnModel(trace), []);
   useLayoutEffect(() => {
     model.trace.value = trace;
   }, [model, trace]);
   usePlay(model);
   useTurnKeys(model, onConsumer, onLeave);
+  useFind(model);
+  useAddress(model);
+  useSubject(titleOf(model));
   const phone = useMedia(PHONE);
   return (
     <section class="turn" aria-label="One turn">
@@ -53,39 +68,61 @@ export function TurnView({ trace, onConsumer, whole, breakdown, onLeave, childre
       {trace.frames.length + trace.events.length > 0 ? (
         <>
           <Said trace={trace} />
+          <Progress trace={trace} />
           <Lanes model={model} />
           <Transport model={model} />
+          <FindBar model={model} />
           {phone ? (
-            <Narrow model={model} whole={whole} breakdown={breakdown} />
+            <Narrow model={model} whole={whole} breakdown={breakdown} request={request} />
           ) : (
-            <Wide model={model} whole={whole} breakdown={breakdown} />
+            <Wide model={model} whole={whole} breakdown={breakdown} request={request} />
           )}
         </>
       ) : (
-        <Bare model={model} breakdown={breakdown} />
+        <Bare model={model} breakdown={breakdown} request={request} />
       )}
     </section>
   );
+}
+
+/** What the browser's tab says: the turn, and what is chosen in it. */
+function titleOf(model: TurnModel): string {
+  const { row, title } = model.trace.value;
+  const place = model.playing.value ? null : model.place.value;
+  const turn = row?.asked || row?.model || title || "";
+  return place ? `${formatPlace(place).replace("-", " ")} · ${turn}` : turn;
 }
 
 interface Parts {
   model: TurnModel;
   whole?: Whole | undefined;
   breakdown?: LoadBreakdown | undefined;
+  request?: Loaded | undefined;
 }
 
-function sideTabs({ model, whole, breakdown }: Parts): Tab[] {
-  const notes = model.trace.value.marks.length;
+function sideTabs({ model, whole, breakdown, request: loaded }: Parts): Tab[] {
+  const notes = model.trace.value.marks.length + lossesOf(loaded).length;
   const tabs: Tab[] = [
     { id: "details", label: "Details", content: () => <Details model={model} whole={whole} /> },
-    { id: "notes", label: notes ? `Notes (${notes})` : "Notes", content: () => <Notes model={model} /> },
+    {
+      id: "notes",
+      label: notes ? `Notes (${notes})` : "Notes",
+      content: () => <Notes model={model} request={loaded} />,
+    },
   ];
   const { request, row } = model.trace.value;
+  const view = loaded?.view;
+  if (view?.attempts.length) tabs.push({ id: "tries", label: "Tries", content: () => <Attempts view={view} /> });
   if (row) tabs.push({ id: "about", label: "About", content: () => <About row={row} /> });
-  if (request) tabs.push({ id: "request", label: "Request", content: () => <Request text={request} /> });
+  if (request) tabs.push({ id: "request", label: "Request", content: () => <Request text={request} />, fills: true });
   const tokens = promptTokens(model.trace.value, breakdown);
   if (tokens) tabs.push({ id: "tokens", label: "Tokens", content: tokens });
   return tabs;
+}
+
+/** No provider has answered, and it is known what each of them said. */
+function isUnanswered({ model, request }: Parts): boolean {
+  return model.trace.value.frames.length === 0 && (request?.view?.attempts.length ?? 0) > 0;
 }
 
 /** The tokens of the prompt: from the trace of a saved page, else from the gateway; null if there is neither. */
@@ -93,6 +130,18 @@ function promptTokens({ breakdown: saved, row, request, done }: Trace, load?: Lo
   if (saved) return () => <BreakdownView found={saved} />;
   if (!load || (!row && !request)) return null;
   return () => <BreakdownPane load={load} turn={`${row?.id ?? ""} ${done}`} />;
+}
+
+/** How much of a long turn has come: it is shown from its first page on. */
+function Progress({ trace }: { trace: Trace }) {
+  const share = trace.progress ?? 1;
+  if (share >= 1) return null;
+  return (
+    <p class="turn-progress">
+      <progress max={1} value={share} aria-label="Loading the turn" />
+      <span>{`${Math.round(share * 100)}% of the turn is loaded`}</span>
+    </p>
+  );
 }
 
 /** What is missing, and what else is worth a word. */
@@ -108,13 +157,15 @@ function Said({ trace }: { trace: Trace }) {
 }
 
 /** Nothing has come, or nothing was kept: why, and what is known all the same. */
-function Bare({ model, breakdown }: Parts) {
+function Bare({ model, breakdown, request: loaded }: Parts) {
   const { row, lost, done, request } = model.trace.value;
   const tokens = request ? promptTokens(model.trace.value, breakdown) : null;
   return (
     <div class="scrolling">
       <div class="bare">
         <p class="bare-why">{lost || (done ? "Nothing came." : "Nothing has come yet.")}</p>
+        <h2 class="unseen">About the turn</h2>
+        {loaded?.view && <Attempts view={loaded.view} />}
         {row && <About row={row} />}
         {request && <Request text={request} />}
         {tokens?.()}
@@ -130,7 +181,8 @@ function Message({ model }: { model: TurnModel }) {
 /** The message at the step, with its end in sight: that is where it grows. */
 function MessagePane({ model }: { model: TurnModel }) {
   const pane = useRef<HTMLElement>(null);
-  const moving = model.place.value !== null || !model.trace.value.done;
+  const { done, progress = 1 } = model.trace.value;
+  const moving = model.place.value !== null || (!done && progress >= 1);
   const scrolled = useStickToEnd(pane, model.reach.value.events, moving);
   return (
     <section
@@ -147,21 +199,50 @@ function MessagePane({ model }: { model: TurnModel }) {
 }
 
 function Wide(parts: Parts) {
-  const [tab, setTab] = useState("details");
+  const [chosen, setTab] = useState("");
+  const tab = chosen || (isUnanswered(parts) ? "tries" : "details");
+  const narrow = useMedia("(max-width: 1099px)");
   const { model } = parts;
+  // Below a certain width the ledger stands above the rest; the two splits are remembered apart.
+  const [body, side] = narrow ? [BODIES.narrow, SIDES.narrow] : [BODIES.wide, SIDES.wide];
+  const long = tab === "tokens" ? { ...side, name: `${side.name}-long`, first: 0.25 } : side;
   return (
-    <div class="turn-body">
+    <div class="turn-body" style={gridOf(body)}>
       <Ledger model={model} />
-      <div class={tab === "tokens" ? "turn-side long-tab" : "turn-side"}>
+      <Splitter {...body} label="Size of the list and of the message" />
+      <div class="turn-side" style={gridOf(long)}>
         <MessagePane model={model} />
+        <Splitter key={long.name} {...long} label="Size of the message and of the details" />
         <Tabs label="About the turn" tabs={sideTabs(parts)} chosen={tab} onChoose={setTab} />
       </div>
     </div>
   );
 }
 
+interface Split {
+  name: string;
+  across: "row" | "column";
+  /** The share of the first pane, until somebody moves the bar. */
+  first: number;
+}
+
+const BODIES: Record<"wide" | "narrow", Split> = {
+  wide: { name: "turn", across: "row", first: 0.7 },
+  narrow: { name: "turn-narrow", across: "column", first: 0.6 },
+};
+const SIDES: Record<"wide" | "narrow", Split> = {
+  wide: { name: "turn-side", across: "column", first: 0.54 },
+  narrow: { name: "turn-side-narrow", across: "row", first: 0.5 },
+};
+
+function gridOf({ name, across, first }: Split): Record<string, string> {
+  const share = tracks(paneShare(name, first).value);
+  return across === "row" ? { gridTemplateColumns: share } : { gridTemplateRows: share };
+}
+
 function Narrow(parts: Parts) {
-  const [tab, setTab] = useState("events");
+  const [chosen, setTab] = useState("");
+  const tab = chosen || (isUnanswered(parts) ? "tries" : "events");
   const { model } = parts;
   const tabs: Tab[] = [
     { id: "frames", label: "Frames", content: () => <Ledger key="frames" model={model} only="frames" />, fills: true },

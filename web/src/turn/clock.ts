@@ -17,9 +17,14 @@ export class Clock {
   readonly duration: number;
   readonly #order: Order;
 
-  constructor(frames: Frame[], order: Order, timed: boolean) {
-    let last = 0;
-    this.times = timed ? frames.map((frame) => (last = Math.max(last, frame.t ?? last))) : [];
+  /** `times`: those of a clock before it, when the trace has grown since. */
+  constructor(frames: readonly Frame[], order: Order, timed: boolean, times: number[] = []) {
+    let last = times.at(-1) ?? 0;
+    for (let index = times.length; timed && index < frames.length; index++) {
+      last = Math.max(last, frames[index]?.t ?? last);
+      times.push(last);
+    }
+    this.times = times;
     this.duration = last;
     this.#order = order;
   }
@@ -28,12 +33,13 @@ export class Clock {
     return this.duration > 0;
   }
 
-  /** Whether most frames came all at once: by the clock all that came of them would lie on one another. */
+  /** Whether most frames came all at once: by the clock their events would lie on one another. */
   get bunched(): boolean {
-    const close = this.times.filter(
-      (time, index) => index > 0 && time - (this.times[index - 1] ?? 0) < this.duration / 1000,
-    );
-    return this.times.length < 3 || close.length > this.times.length / 2;
+    let close = 0;
+    for (let index = 1; index < this.times.length; index++) {
+      if ((this.times[index] ?? 0) - (this.times[index - 1] ?? 0) < this.duration / 1000) close++;
+    }
+    return this.times.length < 3 || close > this.times.length / 2;
   }
 
   /** Seconds since the turn began at a group of the ledger; the end of input is as late as the last frame. */
@@ -53,22 +59,44 @@ export class Clock {
     return lastUpTo(this.#order.slots.frames, Math.floor(share * this.#order.size));
   }
 
-  ticks(axis: Axis, wanted: number): Tick[] {
+  /** The ticks of an axis of so many pixels; their labels do not overlap. */
+  ticks(axis: Axis, width: number): Tick[] {
     const whole = axis === "time" ? this.duration : this.#order.counts.frames;
-    if (!whole) return [];
-    const step = Math.max(niceStep(whole / Math.max(wanted, 1)), axis === "time" ? 0 : 1);
+    if (!whole || !width) return [];
+    const least = whole / Math.max(width / TICK_ROOM, 1);
+    const step = axis === "time" ? niceStep(least) : Math.max(niceStep(least), 1);
     const found: Tick[] = [];
     for (let count = 0; count * step <= whole * 1.0001; count++) {
-      const value = count * step;
-      const at = axis === "time" ? value / whole : this.#shareOfFrame(Math.min(value, whole - 1));
-      found.push({ at, label: axis === "time" ? formatSeconds(value, step) : `#${value}` });
+      // Frames are numbered from 1.
+      const value = axis === "order" ? Math.max(count * step, 1) : count * step;
+      const at = axis === "time" ? value / whole : this.#shareOfFrame(value - 1);
+      found.push({ at, label: axis === "time" ? formatSeconds(value, step) : value.toLocaleString("en") });
     }
-    return found;
+    return withoutOverlap(found, width);
   }
 
   #shareOfFrame(index: number): number {
     return this.share("order", { column: "frames", index });
   }
+}
+
+/** Pixels that a tick should have, and about what its label takes. */
+const TICK_ROOM = 110;
+const LETTER = 7;
+const LABEL_PADDING = 10;
+/** Beyond this share of the axis a label stands before its tick. */
+export const LAST_SHARE = 0.97;
+
+/** Leaves out ticks whose labels would lie on one before them. */
+function withoutOverlap(ticks: Tick[], width: number): Tick[] {
+  let end = Number.NEGATIVE_INFINITY;
+  return ticks.filter(({ at, label }) => {
+    const room = label.length * LETTER + LABEL_PADDING;
+    const start = at > LAST_SHARE ? at * width - room : at * width;
+    if (start < end) return false;
+    end = start + room;
+    return true;
+  });
 }
 
 /** 1, 2 or 5 times a power of ten, not below `least`. */
@@ -78,9 +106,15 @@ export function niceStep(least: number): number {
   return digits * power;
 }
 
+/** Digits after the point that tell values a step apart. */
+function digitsOf(step: number): number {
+  return Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+}
+
+/** With `step`, as precise as the ticks of an axis need. */
 export function formatSeconds(seconds: number, step = 0): string {
   if (seconds === 0) return "0";
-  if ((step || seconds) < 0.1 && seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  const digits = step ? Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) : seconds < 10 ? 2 : 1;
-  return `${seconds.toFixed(digits)} s`;
+  const small = (step || seconds) < 0.1 && seconds < 1;
+  if (small) return `${(seconds * 1000).toFixed(step ? digitsOf(step * 1000) : 0)} ms`;
+  return `${seconds.toFixed(step ? digitsOf(step) : seconds < 10 ? 2 : 1)} s`;
 }

@@ -1,13 +1,12 @@
 // What an event is, in a colour and one line. Pure; knows the canonical events by their type only.
 import type { Event } from "../api/types.ts";
+import { GLANCE, glance } from "./glance.ts";
 
 export const KINDS = ["text", "reasoning", "call", "result", "source", "file", "refusal", "fault", "other"] as const;
 export type Kind = (typeof KINDS)[number];
 
 /** By the first word of an event's type. */
 const FAMILIES = new Map<string, Kind>([...KINDS.map((kind): [string, Kind] => [kind, kind]), ["ask", "call"]]);
-/** More than a line can hold: what is beyond is never looked at. */
-const GLANCE = 240;
 
 export function kindOf(type: string): Kind {
   return FAMILIES.get(type.split("-", 1)[0] ?? "") ?? "other";
@@ -17,52 +16,6 @@ function word(body: Record<string, unknown>, name: string): string {
   const value = body[name];
   if (value === undefined || value === null) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
-}
-
-/** Line ends and tabs made visible, and no more than a glance of it. */
-export function glance(text: string): string {
-  return text.slice(0, GLANCE).replace(/\r?\n/g, "⏎").replace(/\t/g, "⇥");
-}
-
-/** As much of a payload as is looked at for a line about it. */
-const LOOKED_AT = 1500;
-
-/** JSON with less noise: keys without quotes, and a type that the frame's name says already left out. */
-function relaxed(name: string, data: string): string {
-  const start = data.slice(0, LOOKED_AT);
-  if (start[0] !== "{") return start;
-  const rest = start.replace(/^\{\s*"(?:type|kind)":\s*"([^"]*)",?\s*/, (all, type) => (type === name ? "{" : all));
-  return rest.replace(/([{,]\s*)"([A-Za-z_]\w*)":\s*/g, "$1$2:");
-}
-
-interface Payload {
-  name: string;
-  data: string;
-}
-
-/** How many of the ones before are looked at: parts that grow side by side take turns. */
-const LOOKED_BACK = 4;
-
-/** A payload in one line. What it has in common with one shortly before it of its name is only hinted at: in most
- * streams a frame repeats a hundred letters to say one new word. */
-export function payloadLine(payloads: readonly Payload[], index: number): string {
-  const payload = payloads[index];
-  if (!payload) return "";
-  const text = relaxed(payload.name, payload.data);
-  const before = payloads.slice(Math.max(0, index - LOOKED_BACK), index).filter(({ name }) => name === payload.name);
-  const same = Math.max(0, ...before.map(({ name, data }) => commonStart(text, relaxed(name, data))));
-  return glance(same > SHORTEST_HINT ? `…${text.slice(same)}` : text);
-}
-
-const SHORTEST_HINT = 12;
-
-/** The length of what two texts begin with alike, back to where a field or an item begins. */
-function commonStart(text: string, other: string): number {
-  let length = 0;
-  while (length < text.length && text[length] === other[length]) length++;
-  if (length === text.length) return 0; // nothing is new: then all of it is said
-  while (length > 0 && !"{[,".includes(text[length - 1] ?? "")) length--;
-  return length;
 }
 
 function joined(...words: string[]): string {
@@ -97,7 +50,7 @@ const LINES: Record<string, Describe> = {
   result: (body) => joined(body.failed ? "failed" : "", called(body)),
   ask: (body) => joined(word(body, "call"), word(body, "id")),
   "file-start": (body) => joined(word(body, "media"), word(body, "url")),
-  "file-delta": (body) => `${word(body, "data").length} letters of base64`,
+  "file-delta": (body) => `${word(body, "data").length} characters of base64`,
   source: (body) => joined(word(body, "title"), word(body, "url")),
   opaque: (body) => joined(word(body, "protocol"), word(body, "kind")),
   data: called,

@@ -1,7 +1,8 @@
 // Draws the lanes on a canvas: a bar from a part's first event to its last, a stroke for every event between. A turn of
 // 10,000 events is some thousand strokes, drawn once; the place of the reader is an element above it.
-import type { Axis, Clock } from "./clock.ts";
+import { type Axis, type Clock, formatSeconds } from "./clock.ts";
 import { KINDS, type Kind, kindOf } from "./describe.ts";
+import type { Gap } from "./gaps.ts";
 import type { Lane } from "./lanes.ts";
 
 export const LANE = 18;
@@ -9,12 +10,20 @@ export const LANE = 18;
 export const EDGE = 7;
 const INSET = 4;
 
-export type Paints = Record<Kind | "line" | "soft", string>;
+export type Paints = Record<Kind | "line" | "soft" | "warn", string>;
 
-/** The theme's colours as they are now. */
-export function readPaints(): Paints {
+const paints = new Map<string, Paints>();
+
+/** The colours of a theme, which must be the one that is shown. */
+export function readPaints(theme: string): Paints {
+  const found = paints.get(theme) ?? computedPaints();
+  paints.set(theme, found);
+  return found;
+}
+
+function computedPaints(): Paints {
   const style = getComputedStyle(document.documentElement);
-  const names = [...KINDS, "line", "soft"] as const;
+  const names = [...KINDS, "line", "soft", "warn"] as const;
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()])) as Paints;
 }
 
@@ -26,6 +35,7 @@ interface Picture {
   width: number;
   paints: Paints;
   ticks: number[];
+  gaps: Gap[];
 }
 
 export function drawLanes(canvas: HTMLCanvasElement, picture: Picture): void {
@@ -39,7 +49,23 @@ export function drawLanes(canvas: HTMLCanvasElement, picture: Picture): void {
   context.translate(EDGE, 0);
   context.fillStyle = picture.paints.line;
   for (const tick of picture.ticks) context.fillRect(Math.round(tick * picture.width), 0, 1, height);
+  if (picture.axis === "time") for (const gap of picture.gaps) drawGap(context, picture, gap, height);
   for (const [row, lane] of picture.lanes.entries()) drawLane(context, picture, lane, row * LANE);
+}
+
+/** A band over the time when nothing came, and how long that was. */
+function drawGap(context: CanvasRenderingContext2D, { clock, width, paints }: Picture, gap: Gap, height: number): void {
+  const end = (clock.timeOf(gap.frame) / clock.duration) * width;
+  const length = (gap.wait / clock.duration) * width;
+  context.fillStyle = paints.warn;
+  context.globalAlpha = 0.1;
+  context.fillRect(end - length, 0, length, height);
+  context.globalAlpha = 1;
+  const label = formatSeconds(gap.wait);
+  context.font = "11px system-ui, sans-serif";
+  if (context.measureText(label).width + 8 > length) return;
+  context.textAlign = "center";
+  context.fillText(label, end - length / 2, height - 5);
 }
 
 function drawLane(context: CanvasRenderingContext2D, picture: Picture, lane: Lane, top: number): void {

@@ -1,14 +1,16 @@
-// A trace and what came after it. Pure.
+// A trace and what came after it.
 import type { Additions, Trace } from "../api/types.ts";
 
+/** The lists of the trace grow in place: a live turn grows many times a second, and is not copied each time. */
 export function extended(trace: Trace, more: Additions): Trace {
+  for (const frame of more.frames) trace.frames.push(frame);
+  for (const event of more.events) trace.events.push(event);
+  for (const output of more.outputs) trace.outputs.push(output);
   return {
     ...trace,
-    frames: trace.frames.concat(more.frames),
-    events: trace.events.concat(more.events),
-    outputs: trace.outputs.concat(more.outputs),
-    marks: trace.marks.concat(more.marks),
+    marks: more.marks.length ? trace.marks.concat(more.marks) : trace.marks,
     timed: trace.timed || more.frames.some((frame) => frame.t !== null),
     done: more.done,
+    progress: more.progress ?? 1,
   };
 }

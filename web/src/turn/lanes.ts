@@ -5,7 +5,7 @@ import { type Kind, kindOf, partOf } from "./describe.ts";
 export interface Lane {
   kind: Kind;
   label: string;
-  /** More about it, for a tooltip. */
+  /** How it begins: for a tooltip, and for the name where several have the same. */
   title: string;
   /** Indexes of its events, in order. */
   events: number[];
@@ -24,25 +24,29 @@ const MOMENTS = new Map([
 /** What answers a call stands in the call's own lane. */
 const ANSWERS = new Set(["result", "ask"]);
 
-export function lanesOf(events: Event[]): Lane[] {
-  return new LaneMaker().make(events);
+export function lanesOf(events: readonly Event[]): Lane[] {
+  return new LaneBuilder().extend(events);
 }
 
-class LaneMaker {
+/** Goes on where it was when there are more events. */
+export class LaneBuilder {
   readonly #lanes = new Map<string, Lane>();
   readonly #calls = new Map<string, Lane>();
   #turn = 0;
+  #taken = 0;
   #further: Lane | null = null;
 
-  make(events: Event[]): Lane[] {
-    for (const [index, event] of events.entries()) {
+  extend(events: readonly Event[]): Lane[] {
+    for (; this.#taken < events.length; this.#taken++) {
+      const [index, event] = [this.#taken, events[this.#taken]];
+      if (!event) continue;
       if (event.type === "start") this.#turn++;
       const lane = this.#laneOf(event);
       lane.events.push(index);
       if (event.type.endsWith("-end")) lane.state = "ended";
       if (event.type.endsWith("-cut")) lane.state = "cut";
     }
-    return [...this.#lanes.values()];
+    return named([...this.#lanes.values()], events);
   }
 
   #laneOf(event: Event): Lane {
@@ -78,4 +82,35 @@ class LaneMaker {
 function labelOf(event: Event): string {
   const named = event.body.name ?? event.body.media;
   return typeof named === "string" && named ? named : kindOf(event.type);
+}
+
+/** Lanes of the same name are told apart: by a number, and by how they begin. */
+function named(lanes: Lane[], events: readonly Event[]): Lane[] {
+  const counts = new Map<string, number>();
+  for (const { label } of lanes) counts.set(label, (counts.get(label) ?? 0) + 1);
+  const numbers = new Map<string, number>();
+  return lanes.map((lane) => {
+    const start = lane.whole ? beginningOf(lane, events) : "";
+    const title = start ? `${lane.label}: ${start}` : lane.label;
+    if ((counts.get(lane.label) ?? 0) < 2) return { ...lane, title };
+    const number = (numbers.get(lane.label) ?? 0) + 1;
+    numbers.set(lane.label, number);
+    return { ...lane, title, label: [lane.label, number, start].filter(Boolean).join(" ") };
+  });
+}
+
+const BEGINNING = 40;
+/** The first text among the arguments of a call tells most. */
+const FIRST_STRING = /:\s*"([^"\\]{1,40})/;
+
+function beginningOf(lane: Lane, events: readonly Event[]): string {
+  let text = "";
+  for (const index of lane.events) {
+    const { text: said, json } = events[index]?.body ?? {};
+    if (typeof said === "string") text += said;
+    else if (typeof json === "string" && events[index]?.type.endsWith("-delta")) text += json;
+    if (text.length > BEGINNING * 3) break;
+  }
+  const start = lane.kind === "call" ? (FIRST_STRING.exec(text)?.[1] ?? text) : text;
+  return start.trim().replace(/\s+/g, " ").slice(0, BEGINNING);
 }

@@ -5,32 +5,48 @@ import { COLUMNS, type Column, type Order, type Place } from "./order.ts";
 export type Lit = Record<Column, number[]>;
 type Items = Pick<Additions, "frames" | "events" | "outputs">;
 
+/** What was caused by each frame and by each event; goes on where it was when the trace has grown. */
+export class Effects {
+  readonly eventsOf: number[][] = [];
+  readonly outputsOfEvent: number[][] = [];
+  readonly outputsOfFrame: number[][] = [];
+  #events = 0;
+  #outputs = 0;
+
+  extend({ events, outputs }: Items): this {
+    for (; this.#events < events.length; this.#events++) {
+      push(this.eventsOf, events[this.#events]?.frame, this.#events);
+    }
+    for (; this.#outputs < outputs.length; this.#outputs++) {
+      push(this.outputsOfEvent, outputs[this.#outputs]?.event, this.#outputs);
+      push(this.outputsOfFrame, outputs[this.#outputs]?.frame, this.#outputs);
+    }
+    return this;
+  }
+}
+
 export class Links {
   readonly #trace: Items;
   readonly #order: Order;
-  readonly #eventsOf: number[][];
-  readonly #outputsOfEvent: number[][];
-  readonly #outputsOfFrame: number[][];
+  readonly #effects: Effects;
 
-  constructor(trace: Items, order: Order) {
+  constructor(trace: Items, order: Order, effects: Effects = new Effects().extend(trace)) {
     this.#trace = trace;
     this.#order = order;
-    this.#eventsOf = grouped(trace.events.map((event) => event.frame));
-    this.#outputsOfEvent = grouped(trace.outputs.map((output) => output.event));
-    this.#outputsOfFrame = grouped(trace.outputs.map((output) => output.frame));
+    this.#effects = effects;
   }
 
-  /** All that an item came of, the item, and all that came of it. */
+  /** The cause of an item, the item, and its effects. */
   of(place: Place): Lit {
     if (place.column === "frames") return this.#ofFrame(place.index);
     return place.column === "events" ? this.#ofEvent(place.index) : this.#ofOutput(place.index);
   }
 
   #ofFrame(index: number): Lit {
-    const events = this.#eventsOf[index] ?? [];
-    const outputs = new Set(events.flatMap((event) => this.#outputsOfEvent[event] ?? []));
+    const events = this.#effects.eventsOf[index] ?? [];
+    const outputs = new Set(events.flatMap((event) => this.#effects.outputsOfEvent[event] ?? []));
     // Passed on as it was: no event stands between.
-    for (const output of this.#outputsOfFrame[index] ?? []) {
+    for (const output of this.#effects.outputsOfFrame[index] ?? []) {
       if (this.#trace.outputs[output]?.event == null) outputs.add(output);
     }
     return { frames: [index], events, outputs: [...outputs].sort((a, b) => a - b) };
@@ -38,7 +54,11 @@ export class Links {
 
   #ofEvent(index: number): Lit {
     const frame = this.#trace.events[index]?.frame;
-    return { frames: frame == null ? [] : [frame], events: [index], outputs: this.#outputsOfEvent[index] ?? [] };
+    return {
+      frames: frame == null ? [] : [frame],
+      events: [index],
+      outputs: this.#effects.outputsOfEvent[index] ?? [],
+    };
   }
 
   #ofOutput(index: number): Lit {
@@ -65,15 +85,11 @@ export class Links {
   }
 }
 
-function grouped(causes: (number | null)[]): number[][] {
-  const found: number[][] = [];
-  for (const [index, cause] of causes.entries()) {
-    if (cause === null) continue;
-    const list = found[cause];
-    if (list) list.push(index);
-    else found[cause] = [index];
-  }
-  return found;
+function push(lists: number[][], cause: number | null | undefined, effect: number): void {
+  if (cause == null) return;
+  const list = lists[cause];
+  if (list) list.push(effect);
+  else lists[cause] = [effect];
 }
 
 /** The last index whose value is at most `limit` in a list that grows; -1 if there is none. */

@@ -27,45 +27,31 @@ export interface Order {
   size: number;
 }
 
-/** Causes never go backwards, whatever the trace says: the arithmetic of slots rests on it. */
-function groupsOf(causes: (number | null)[], frames: number): number[] {
-  let last = 0;
-  return causes.map((cause) => {
-    last = Math.max(last, Math.min(cause ?? frames, frames));
-    return last;
-  });
-}
-
-type Items = Pick<Additions, "frames" | "events" | "outputs">;
-
-export function orderOf(trace: Items): Order {
-  const frames = trace.frames.length;
-  const events = groupsOf(
-    trace.events.map((event) => event.frame),
-    frames,
-  );
-  const outputs = groupsOf(
-    trace.outputs.map((output) => output.frame),
-    frames,
-  );
-  const counts = { frames, events: events.length, outputs: outputs.length };
-  const laid = layOut(trace, frames, events, outputs);
-  return { counts, groups: { events, outputs }, ...laid };
-}
-
-/** Gives every item its slot, group by group: an event stands beside the first output that came of it. */
+/** Gives every item its slot, group by group: an event stands beside the first output that it caused. */
 class Layout {
   readonly slots: Record<Column, number[]> = { frames: [], events: [], outputs: [] };
   readonly groupAt: number[] = [];
-  readonly #causes: (number | null)[];
-  readonly #groups: number[];
+  #outputs: readonly { event: number | null }[] = [];
+  #groups: readonly number[] = [];
   #nextEvent = 0;
   #nextOutput = 0;
   #output = 0;
 
-  constructor(trace: Items, groups: number[]) {
-    this.#causes = trace.outputs.map((output) => output.event);
+  take(outputs: readonly { event: number | null }[], groups: readonly number[]): void {
+    this.#outputs = outputs;
     this.#groups = groups;
+  }
+
+  counts(): Record<Column, number> {
+    const { frames, events, outputs } = this.slots;
+    return { frames: frames.length, events: events.length, outputs: outputs.length };
+  }
+
+  /** Keeps so many of each. */
+  forget(kept: Record<Column, number>, size: number): void {
+    for (const column of COLUMNS) this.slots[column].length = kept[column];
+    this.groupAt.length = size;
+    this.#output = kept.outputs;
   }
 
   group(group: number, events: number, hasFrame: boolean): void {
@@ -86,9 +72,9 @@ class Layout {
     this.#outputsUpTo(group, event);
   }
 
-  /** Whether the next output is one of this group that came of this event or one before it. */
+  /** Whether the next output is one of this group that this event or one before it caused. */
   #waits(group: number, event: number): boolean {
-    return this.#groups[this.#output] === group && (this.#causes[this.#output] ?? -1) <= event;
+    return this.#groups[this.#output] === group && (this.#outputs[this.#output]?.event ?? -1) <= event;
   }
 
   #outputsUpTo(group: number, event: number): void {
@@ -96,23 +82,71 @@ class Layout {
   }
 }
 
-function layOut(trace: Items, frames: number, events: number[], outputs: number[]) {
-  const layout = new Layout(trace, outputs);
-  const counts = new Array<number>(frames + 1).fill(0);
-  for (const group of events) counts[group] = (counts[group] ?? 0) + 1;
-  for (const [group, count] of counts.entries()) layout.group(group, count, group < frames);
-  const { slots, groupAt } = layout;
-  const size = groupAt.length;
-  const at = {
-    frames: inverse(slots.frames, size),
-    events: inverse(slots.events, size),
-    outputs: inverse(slots.outputs, size),
-  };
-  return { slots, at, groupAt, size };
+/** Causes never go backwards, whatever the trace says: the arithmetic of slots rests on it. */
+function appendGroups(groups: number[], items: readonly { frame: number | null }[], frames: number): void {
+  let last = groups.at(-1) ?? 0;
+  for (let index = groups.length; index < items.length; index++) {
+    last = Math.max(last, Math.min(items[index]?.frame ?? frames, frames));
+    groups.push(last);
+  }
 }
 
-function inverse(slots: number[], size: number): number[] {
-  const at = new Array<number>(size).fill(-1);
-  for (const [index, slot] of slots.entries()) at[slot] = index;
-  return at;
+type Items = Pick<Additions, "frames" | "events" | "outputs">;
+
+export function orderOf(trace: Items): Order {
+  return new OrderBuilder().extend(trace);
+}
+
+/** How far the order is final: what comes later does not change it. */
+interface Settled extends Record<Column, number> {
+  size: number;
+}
+
+/** Lays a trace out, and goes on where it was when the trace has grown. Only what belongs to the last frame, and to the
+ * end of the input, is laid out again. */
+export class OrderBuilder {
+  readonly #groups: Order["groups"] = { events: [], outputs: [] };
+  readonly #layout = new Layout();
+  readonly #at: Order["at"] = { frames: [], events: [], outputs: [] };
+  #settled: Settled = { frames: 0, events: 0, outputs: 0, size: 0 };
+
+  extend(trace: Items): Order {
+    const before = this.#settled;
+    this.#forgetUnsettled();
+    const frames = trace.frames.length;
+    appendGroups(this.#groups.events, trace.events, frames);
+    appendGroups(this.#groups.outputs, trace.outputs, frames);
+    this.#layout.take(trace.outputs, this.#groups.outputs);
+    this.#layGroups(frames);
+    const { slots, groupAt } = this.#layout;
+    const size = groupAt.length;
+    for (const column of COLUMNS) this.#fillAt(column, before[column], size);
+    const counts = { frames, events: trace.events.length, outputs: trace.outputs.length };
+    return { counts, groups: this.#groups, slots, at: this.#at, groupAt, size };
+  }
+
+  #forgetUnsettled(): void {
+    const { frames, events, outputs, size } = this.#settled;
+    this.#groups.events.length = events;
+    this.#groups.outputs.length = outputs;
+    this.#layout.forget({ frames, events, outputs }, size);
+    for (const column of COLUMNS) this.#at[column].length = size;
+  }
+
+  #layGroups(frames: number): void {
+    const events = this.#groups.events;
+    let next = this.#settled.events;
+    for (let group = this.#settled.frames; group <= frames; group++) {
+      if (group === frames - 1) this.#settled = { ...this.#layout.counts(), size: this.#layout.groupAt.length };
+      const first = next;
+      while (next < events.length && (events[next] ?? 0) <= group) next++;
+      this.#layout.group(group, next - first, group < frames);
+    }
+  }
+
+  #fillAt(column: Column, from: number, size: number): void {
+    const [at, slots] = [this.#at[column], this.#layout.slots[column]];
+    while (at.length < size) at.push(-1);
+    for (let index = from; index < slots.length; index++) at[slots[index] ?? 0] = index;
+  }
 }

@@ -23,6 +23,7 @@ export function useTurnKeys(
     { keys: [">", "."], label: "Faster", run: () => faster(model, 1) },
     { keys: ["n"], label: "To the next note", run: () => model.toMark(1) },
     { keys: ["N"], label: "To the note before", run: () => model.toMark(-1) },
+    { keys: ["w"], label: "To the next gap (a long wait)", run: () => model.toGap() },
     { keys: ["r"], label: "Raw or pretty", run: () => flipRaw() },
     { keys: ["t"], label: "Lanes by time or by order", run: () => flipAxis(model) },
     { keys: ["c"], label: "As the next client gets it", run: () => nextConsumer(model, onConsumer) },

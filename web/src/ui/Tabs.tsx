@@ -58,6 +58,7 @@ export function Tabs({ label, tabs, chosen, onChoose }: Props) {
         class={now.fills ? "panel fills" : "panel"}
         tabIndex={now.fills ? -1 : 0}
       >
+        <h2 class="unseen">{now.label}</h2>
         {now.content()}
       </div>
     </div>

@@ -1,11 +1,11 @@
 // Places where a very long word may break. Without them Chromium lays out such a word anew for each of its lines: 50,000
-// letters in a proportional font take five seconds, with them 80 ms.
+// characters in a proportional font take five seconds, with them 80 ms.
 import { type ComponentChild, h } from "preact";
 
 const STRETCH = 200;
 const UNBROKEN = new RegExp(`\\S{${STRETCH}}`, "gu");
 
-/** The text, with a `<wbr>` in every 200 letters that have no space between them. */
+/** The text, with a `<wbr>` in every 200 characters that have no space between them. */
 export function breakable(text: string): ComponentChild[] {
   if (text.length <= STRETCH) return [text];
   const found: ComponentChild[] = [];

@@ -22,7 +22,8 @@ export function prettyLines(text: string): Line[] | null {
   return tokens && tokens.length > 0 ? new Layout(tokens).lines() : null;
 }
 
-function tokensOf(text: string): string[] | null {
+/** Its tokens, as they were written; null if it is no object and no list. */
+export function tokensOf(text: string): string[] | null {
   const start = text.trimStart()[0];
   if (start !== "{" && start !== "[") return null;
   const tokens: string[] = [];

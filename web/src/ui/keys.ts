@@ -48,7 +48,8 @@ function taken(target: EventTarget | null, key: string): boolean {
   if (!(target instanceof HTMLElement) || key === "Escape") return false;
   if (WRITING.has(target.tagName) || target.isContentEditable) return true;
   if (PRESSING.has(target.tagName)) return key === "Enter" || key === " ";
-  if (target.closest('[role="tablist"], [role="radiogroup"], [role="slider"]')) return key.startsWith("Arrow");
+  if (target.closest('[role="tablist"], [role="radiogroup"], [role="slider"], [role="separator"]'))
+    return key.startsWith("Arrow");
   return false;
 }
 

@@ -10,6 +10,8 @@ export interface Scroller<E extends HTMLElement> {
   seen: Stretch;
   onScroll: () => void;
   show: (first: number, last?: number) => void;
+  /** Scrolls so that a row is in the middle. */
+  center: (index: number) => void;
   /** Whether the end is in sight. */
   atEnd: () => boolean;
 }
@@ -44,10 +46,19 @@ export function useScroller<E extends HTMLElement>(count: number, row: number, h
     },
     [row, head, measure],
   );
+  const center = useCallback(
+    (index: number) => {
+      const element = ref.current;
+      if (!element) return;
+      element.scrollTop = Math.max(0, (index + 0.5) * row - (element.clientHeight - head) / 2);
+      measure();
+    },
+    [row, head, measure],
+  );
   const atEnd = useCallback(() => {
     const element = ref.current;
     return !element || element.scrollTop + element.clientHeight >= element.scrollHeight - row;
   }, [row]);
   const seen = seenRows(view.top, view.height, row, count);
-  return { ref, top: Math.floor(view.top / row), seen, onScroll: measure, show, atEnd };
+  return { ref, top: Math.floor(view.top / row), seen, onScroll: measure, show, center, atEnd };
 }

@@ -28,22 +28,22 @@ export function Plots({ usage, hidden, onToggle }: Props) {
           <Bars {...both} lists={tokensOf} format={formatCount} whole none="No tokens were counted." />
         </Card>
         <Card title="Cost" note="where prices are known">
-          <Bars {...both} lists={costOf} format={formatCost} none="No price is known for these turns." />
+          <Bars {...both} lists={costOf} format={formatCost} none="No price is known for these requests." />
         </Card>
-        <Card title="First token" note="median of each slice of time">
+        <Card title="Time to first token" note="median of each slice of time">
           <Lines {...both} />
         </Card>
-        <Card title="Faults" note="turns that broke off">
-          <Bars {...both} lists={faultsOf} format={formatCount} whole none="None." />
+        <Card title="Errors" note="refused, or broke off">
+          <Bars {...both} lists={errorsOf} format={formatCount} whole none="None." />
         </Card>
       </div>
     </>
   );
 }
 
-const costOf = ({ cost }: Series) => cost;
-const faultsOf = ({ faults }: Series) => faults;
-// Steps of an axis on which half a turn makes no sense.
+const costOf = ({ cost }: Series) => cost.map((value) => value ?? 0);
+const errorsOf = ({ errors }: Series) => errors;
+// Steps of an axis on which half a request makes no sense.
 const WHOLE = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((lead) => lead * 10 ** power)).flat();
 
 function Card({ title, note, children }: { title: string; note: string; children: ComponentChildren }) {
@@ -64,15 +64,11 @@ function Legend({ usage, hidden, onToggle }: Props) {
       {usage.series.map(({ name }, place) => (
         <button key={name} type="button" aria-pressed={!hidden.has(name)} onClick={() => onToggle(name)}>
           <span class={`swatch swatch-${place + 1}`} aria-hidden="true" />
-          {named(name)}
+          {name}
         </button>
       ))}
     </fieldset>
   );
-}
-
-function named(name: string): string {
-  return name === "" || name === "/" ? "without a name" : name;
 }
 
 interface DrawnProps {
@@ -182,7 +178,7 @@ function Said({ usage, colours, place, said }: SaidProps) {
         {rows.map(({ name, words }) => [
           <dt key={name}>
             <span class={`swatch swatch-${(colours.get(name) ?? 0) + 1}`} />
-            {named(name)}
+            {name}
           </dt>,
           <dd key={`${name} value`}>{words}</dd>,
         ])}

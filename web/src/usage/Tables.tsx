@@ -1,49 +1,62 @@
-// The same figures as tables: by name, and over time.
+// The same figures as tables: by name, and over time. Counts lead to their requests.
 import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
 import { fullMoment } from "../ui/plot/look.ts";
 import { Sheet } from "../ui/Sheet.tsx";
-import { type Series, slots, type Total, type Usage } from "./figures.ts";
+import { listAddress, slicePeriod, slots, type Total, type Usage } from "./figures.ts";
 
-const HEADS = ["Turns", "Tokens in", "Tokens out", "Cost", "First token", "95% within", "Duration", "Faults"];
+const HEADS = ["Requests", "Tokens in", "Tokens out", "Cost", "TTFT", "95% within", "Duration", "Errors"];
 
-export function NamesTable({ series, total, label }: { series: Series[]; total: Total; label: string }) {
-  const order = [...series].sort((a, b) => b.total.requests - a.total.requests);
+export function NamesTable({ usage, label }: { usage: Usage; label: string }) {
+  const { names, total, period } = usage;
   return (
     <Sheet caption={`Usage by ${label.toLowerCase()}`}>
       <thead>
         <tr>
           <th scope="col">{label}</th>
           {HEADS.map((head) => (
-            <th key={head} scope="col" class="figure">
+            <th
+              key={head}
+              scope="col"
+              class="figure"
+              title={head === "TTFT" ? "Time to first token, median" : undefined}
+            >
               {head}
             </th>
           ))}
         </tr>
       </thead>
       <tbody>
-        {order.map((one) => (
-          <Line key={one.name} name={one.name || "without a name"} total={one.total} />
+        {names.map((one) => (
+          <Line key={one.name} name={one.name} total={one.total} terms={one.query ? [one.query, period] : []} />
         ))}
       </tbody>
-      {order.length > 1 && (
+      {names.length > 1 && (
         <tfoot>
-          <Line name="All" total={total} />
+          <Line name="All" total={total} terms={[period]} />
         </tfoot>
       )}
     </Sheet>
   );
 }
 
-function Line({ name, total }: { name: string; total: Total }) {
+/** Dollars, and that some prices are not known. */
+function costOf({ cost, unpriced }: Total): string {
+  if (cost === null) return unpriced > 0 ? "unknown" : "–";
+  return unpriced > 0 ? `${formatCost(cost)} + unknown` : formatCost(cost);
+}
+
+function Line({ name, total, terms }: { name: string; total: Total; terms: string[] }) {
+  const link = (value: number, ...more: string[]) =>
+    terms.length && value > 0 ? <a href={listAddress(...more, ...terms)}>{formatCount(value)}</a> : formatCount(value);
   const cells = [
-    formatCount(total.requests),
+    link(total.requests),
     formatCount(total.input),
     formatCount(total.output),
-    formatCost(total.cost),
+    costOf(total),
     formatDuration(total.ttft),
     formatDuration(total.p95),
     formatDuration(total.duration),
-    formatCount(total.faults),
+    link(total.errors, "state:broken"),
   ];
   return (
     <tr>
@@ -65,7 +78,7 @@ export function TimesTable({ usage }: { usage: Usage }) {
         <thead>
           <tr>
             <th scope="col">From</th>
-            {["Turns", "Tokens in", "Tokens out", "Cost", "Faults"].map((head) => (
+            {["Requests", "Tokens in", "Tokens out", "Cost", "Errors"].map((head) => (
               <th key={head} scope="col" class="figure">
                 {head}
               </th>
@@ -76,11 +89,13 @@ export function TimesTable({ usage }: { usage: Usage }) {
           {slots(usage).map((slot) => (
             <tr key={slot.time}>
               <th scope="row">{fullMoment(slot.time, usage.bucket)}</th>
-              <td class="figure">{formatCount(slot.requests)}</td>
+              <td class="figure">
+                <a href={listAddress(slicePeriod(slot.time, usage.bucket))}>{formatCount(slot.requests)}</a>
+              </td>
               <td class="figure">{formatCount(slot.input)}</td>
               <td class="figure">{formatCount(slot.output)}</td>
               <td class="figure">{formatCost(slot.cost)}</td>
-              <td class="figure">{formatCount(slot.faults)}</td>
+              <td class="figure">{formatCount(slot.errors)}</td>
             </tr>
           ))}
         </tbody>

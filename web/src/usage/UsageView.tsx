@@ -1,12 +1,12 @@
-// Tokens, cost, latency and faults over time, by model, client or key. Leans on the journal.
+// Tokens, cost, latency and errors over time, by model, client or key. Leans on the journal.
 import "./usage.css";
-import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useState } from "preact/hooks";
 import { about } from "../api/about.ts";
 import { askJson, explain } from "../api/client.ts";
-import { adjust, formatRoute, route } from "../router.ts";
+import { formatRoute, replaceQuery, route } from "../router.ts";
 import { Switch } from "../ui/Switch.tsx";
 import { Figures } from "./Figures.tsx";
-import { asked, BYS, type By, largest, RANGES, type Range, type Usage } from "./figures.ts";
+import { asked, BYS, type By, RANGES, type Range, type Usage } from "./figures.ts";
 import { Plots } from "./Plots.tsx";
 import { NamesTable, TimesTable } from "./Tables.tsx";
 
@@ -19,7 +19,7 @@ export function UsageView() {
   const range = RANGES.find(({ id }) => id === query.range) ?? DAY;
   const by = BYS.find(({ id }) => id === query.by)?.id ?? "model";
   const { usage, error, refresh } = useUsage(range, by);
-  const choose = (more: { range?: string; by?: string }) => adjust({ range: range.id, by, ...more });
+  const choose = (more: { range?: string; by?: string }) => replaceQuery({ range: range.id, by, ...more });
   return (
     <div class="scrolling">
       <div class="usage">
@@ -45,7 +45,6 @@ export function UsageView() {
 
 function Counted({ usage, by }: { usage: Usage; by: By }) {
   const [hidden, setHidden] = useState<ReadonlySet<string>>(new Set());
-  const shown = useMemo(() => ({ ...usage, series: largest(usage.series) }), [usage]);
   const toggle = (name: string) => {
     const next = new Set(hidden);
     if (!next.delete(name)) next.add(name);
@@ -54,9 +53,10 @@ function Counted({ usage, by }: { usage: Usage; by: By }) {
   const label = BYS.find(({ id }) => id === by)?.label ?? "";
   return (
     <>
-      <Figures total={usage.total} />
-      <Plots usage={shown} hidden={hidden} onToggle={toggle} />
-      <NamesTable series={usage.series} total={usage.total} label={label} />
+      {usage.partial && <p class="soft">There are more requests than are counted here: the oldest are left out.</p>}
+      <Figures total={usage.total} period={usage.period} />
+      <Plots usage={usage} hidden={hidden} onToggle={toggle} />
+      <NamesTable usage={usage} label={label} />
       <TimesTable usage={usage} />
     </>
   );
@@ -69,12 +69,12 @@ function Empty({ range }: { range: Range }) {
       <h2>{off ? "The journal is off" : `Nothing in the last ${range.label.toLowerCase()}`}</h2>
       {off ? (
         <p>
-          Turns are counted from the journal. Give it a place in <code>penstock.toml</code>: <code>[journal]</code>{" "}
+          Requests are counted from the journal. Give it a place in <code>penstock.toml</code>: <code>[journal]</code>{" "}
           <code>path = "…"</code>
         </p>
       ) : (
         <p>
-          Every turn through the gateway is counted here. <a href={formatRoute("try")}>Try one</a>, point a client at
+          Every request through the gateway is counted here. <a href={formatRoute("try")}>Try one</a>, point a client at
           this address, or look at a longer time.
         </p>
       )}

@@ -1,38 +1,55 @@
-// What the journal counted, made ready to be drawn: the largest series and the rest together, sums, stacks. Pure.
+// What the journal counted, as the gateway groups it, made ready to be drawn: sums, stacks, links. Pure.
+import { formatRoute } from "../router.ts";
 
-/** One model, client or key; every list has a place for each bucket. Null is unknown. */
-export interface Series {
-  name: string;
-  requests: number[];
-  input: number[];
-  output: number[];
-  cost: number[];
-  faults: number[];
-  ttft: (number | null)[];
-  p95: (number | null)[];
-  duration: (number | null)[];
-  total: Total;
-}
-
+/** Sums and medians. Null is unknown. */
 export interface Total {
   requests: number;
   input: number;
   output: number;
-  cost: number;
+  cost: number | null;
+  /** Requests with tokens whose price is not known. */
+  unpriced: number;
+  /** Faults and refusals. */
+  errors: number;
   faults: number;
+  refused: number;
+  cancelled: number;
   ttft: number | null;
   p95: number | null;
   duration: number | null;
 }
 
-export interface Usage {
-  bucket: number;
-  buckets: number[];
-  series: Series[];
+/** One model, client or key. `query` finds its requests in the list; "" if no query can. */
+export interface Named {
+  name: string;
+  query: string;
   total: Total;
 }
 
-export type Counted = "requests" | "input" | "output" | "cost" | "faults";
+/** What is drawn of one name; every list has a place for each bucket. */
+export interface Series extends Named {
+  requests: number[];
+  input: number[];
+  output: number[];
+  cost: (number | null)[];
+  errors: number[];
+  ttft: (number | null)[];
+}
+
+export interface Usage {
+  bucket: number;
+  buckets: number[];
+  /** The query for the time. */
+  period: string;
+  series: Series[];
+  /** All names; the largest by requests first. */
+  names: Named[];
+  total: Total;
+  /** There are more requests than are counted. */
+  partial: boolean;
+}
+
+export type Counted = "requests" | "input" | "output" | "errors";
 export const RANGES = [
   { id: "hour", label: "Hour", seconds: 3600, bucket: 120 },
   { id: "day", label: "Day", seconds: 86_400, bucket: 3600 },
@@ -46,46 +63,6 @@ export const BYS = [
   { id: "key", label: "Key" },
 ] as const;
 export type By = (typeof BYS)[number]["id"];
-
-const MOST = 8; // as many as there are colours
-export const REST = "all others";
-
-/** The largest by tokens, at most as many as there are colours; what is left is one series. */
-export function largest(series: readonly Series[]): Series[] {
-  const order = [...series].sort((a, b) => weight(b) - weight(a) || a.name.localeCompare(b.name));
-  if (order.length <= MOST) return order;
-  return [...order.slice(0, MOST - 1), together(order.slice(MOST - 1))];
-}
-
-function weight({ total }: Series): number {
-  return total.input + total.output + total.requests;
-}
-
-function together(series: Series[]): Series {
-  const sum = (name: Counted) => {
-    const places = series[0]?.[name].length ?? 0;
-    return Array.from({ length: places }, (_, place) => series.reduce((all, one) => all + (one[name][place] ?? 0), 0));
-  };
-  const lists = { requests: sum("requests"), input: sum("input"), output: sum("output") };
-  const unknown = lists.requests.map(() => null); // a median of medians is none
-  const whole = totalOf(series);
-  return {
-    name: REST,
-    ...lists,
-    cost: sum("cost"),
-    faults: sum("faults"),
-    ttft: unknown,
-    p95: unknown,
-    duration: unknown,
-    total: whole,
-  };
-}
-
-function totalOf(series: Series[]): Total {
-  const sum = (name: Counted) => series.reduce((all, one) => all + one.total[name], 0);
-  const counted = { requests: sum("requests"), input: sum("input"), output: sum("output"), cost: sum("cost") };
-  return { ...counted, faults: sum("faults"), ttft: null, p95: null, duration: null };
-}
 
 export function tokensOf(series: Series): number[] {
   return series.input.map((value, place) => value + (series.output[place] ?? 0));
@@ -106,8 +83,8 @@ export interface Slot {
   requests: number;
   input: number;
   output: number;
-  cost: number;
-  faults: number;
+  cost: number | null;
+  errors: number;
 }
 
 /** The sums of each bucket in which anything happened, the newest first. */
@@ -118,10 +95,27 @@ export function slots({ buckets, series }: Usage): Slot[] {
     requests: sum("requests", place),
     input: sum("input", place),
     output: sum("output", place),
-    cost: sum("cost", place),
-    faults: sum("faults", place),
+    cost: sumKnown(series.map(({ cost }) => cost[place] ?? null)),
+    errors: sum("errors", place),
   }));
   return made.filter(({ requests }) => requests > 0).reverse();
+}
+
+/** The sum of what is known; null if nothing is. */
+function sumKnown(values: (number | null)[]): number | null {
+  const known = values.filter((value) => value !== null);
+  return known.length ? known.reduce((all, value) => all + value, 0) : null;
+}
+
+/** The address of the list with the requests behind a figure. */
+export function listAddress(...terms: string[]): string {
+  return formatRoute("streams", "", { q: terms.filter(Boolean).join(" ") });
+}
+
+/** The query for a slice of time. */
+export function slicePeriod(time: number, seconds: number): string {
+  const format = (moment: number) => new Date(moment * 1000).toISOString().replace(/\.\d+Z$/, "Z");
+  return `since:${format(time)} until:${format(time + seconds)}`;
 }
 
 /** Where the buckets begin and end, so that a range ends on one. */

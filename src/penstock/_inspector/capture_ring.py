@@ -1,0 +1,284 @@
+"""All captured turns: the newest in memory, the oldest first to go, and the pages that watch them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from penstock._gateway.endpoints import TurnRequest
+from penstock._inspector import schemas
+from penstock._inspector.disk_ring import DiskRing, KeptTurnSearch
+from penstock._inspector.keeping_policy import KeepingPolicy
+from penstock._inspector.live_capture import TurnCapture
+from penstock._inspector.memory_index import MemoryTextIndex
+from penstock._inspector.turn_listeners import TurnListener
+from penstock.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from penstock import events as ev
+    from penstock._gateway.callers import Caller
+    from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.services import Services
+    from penstock._gateway.turn import ActiveTurn
+    from penstock._inspector.keeping_policy import Forgotten
+    from penstock._inspector.kept_turn import KeptTurn
+    from penstock._store.journal import JournalEntry
+    from penstock._store.kept_turns_index import TextSearch
+
+MAX_TURNS = 2_000  # captures, finished ones included
+MAX_TOTAL_BYTES = 32 * 2**20  # of all captures
+KEEP_SECONDS = 300.0  # that captures are kept after the last listener left, if the policy does not keep them
+_DAMAGED = "it is not in memory, and the file of kept turns cannot be read (the log says why)"
+
+
+class LiveCaptures:
+    """All captures, the oldest first, and all listeners."""
+
+    def __init__(self, services: Services) -> None:
+        self.captures: OrderedDict[str, TurnCapture] = OrderedDict()
+        self.size: int = 0
+        self.closed: bool = False
+        self.policy: KeepingPolicy = KeepingPolicy(services, memory=MAX_TOTAL_BYTES, minutes=KEEP_SECONDS / 60)
+        self._services = services
+        self._loop: Any = None
+        self.listeners: set[TurnListener] = set()
+        self.disk: DiskRing = DiskRing(services, self._on_disk_removal)
+        self._memory_index = MemoryTextIndex(lambda: list(self.captures.values()), lambda: services.secrets)
+        self.text_index: TextSearch | None = KeptTurnSearch(self._memory_index, self.disk)
+        self._timer: asyncio.TimerHandle | None = None
+        services.watch = self
+
+    def secrets(self) -> tuple[str, ...]:
+        """Returns the secrets that the gateway knows by value."""
+        return tuple(self._services.secrets)
+
+    # ── listeners ───────────────────────────────────────────────────────────────────────────────
+
+    def add_listener(self, tenant: str | None) -> TurnListener:
+        """Adds a listener. `tenant`: whose turns; None means all."""
+        self._loop = asyncio.get_running_loop()
+        listener = TurnListener(tenant)
+        self.listeners.add(listener)
+        self._services.estimates.on_estimate = self._on_estimate
+        if self._timer is not None:
+            self._timer.cancel()
+        return listener
+
+    def remove_listener(self, listener: TurnListener) -> None:
+        """Removes a listener. Captures that the policy does not keep stay for a while: listeners may come back."""
+        self.listeners.discard(listener)
+        if not self.listeners:
+            self._services.estimates.on_estimate = None
+            self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self.clear_unwatched)
+
+    def clear_unwatched(self) -> None:
+        """Deletes the captures of finished turns that only watching has kept."""
+        for capture in list(self.captures.values()):
+            if capture.finished and not capture.keeps:
+                self.forget_capture(capture, "unwatched")
+
+    def clear(self, ids: Collection[str] | None = None, tenant: str | None = None) -> int:
+        """Deletes the captures of finished turns, all or by their ids, of one tenant or all. Returns their number."""
+        found = [
+            one
+            for one in self.captures.values()
+            if one.finished and (ids is None or one.id in ids) and tenant in {None, one.tenant}
+        ]
+        for capture in found:
+            self.forget_capture(capture, "deleted")
+        return len(found)
+
+    async def delete_turns(self, ids: Collection[str] | None, tenant: str | None) -> int:
+        """Deletes the content of finished turns in memory and on disk, and of the index. Returns their number.
+
+        Raises OSError if the file cannot be changed.
+        """
+        names = {one.id for one in self.captures.values() if tenant in {None, one.tenant}}
+        count = self.clear(ids, tenant)
+        await asyncio.to_thread(self._memory_index.forget_turns)
+        stored = await asyncio.to_thread(self.disk.delete_turns, ids, tenant)
+        for name, owner in stored.items():
+            self._on_removal(name, owner, "deleted")
+        return count + len(stored.keys() - names)
+
+    def close(self) -> None:
+        """Ends all streams, because the gateway stops."""
+        self.closed = True
+        for listener in self.listeners:
+            listener.news.set()
+        for capture in self.captures.values():
+            capture.wake_followers()
+
+    def close_files(self) -> None:
+        """Writes what waits. Not for the event loop."""
+        self.disk.close()
+
+    # ── turns ──────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, turn: ActiveTurn) -> TurnCapture | None:
+        """A turn begins. Returns None if it is not kept, and nobody watches or too many turns wait to be shown."""
+        incoming, request = turn.incoming, turn.turn_request
+        keeps = self.policy.keeps(incoming.caller)
+        if not keeps and not self._is_watched(incoming.caller):
+            if self.policy.paused:
+                self.policy.forget(incoming.id, "paused")
+            return None
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
+        capture = self._add(TurnCapture(incoming, request, self, turn, keeps=keeps))
+        if self.listeners:
+            self._notify(capture.id, capture.tenant)
+        return capture
+
+    def _is_watched(self, caller: Caller) -> bool:
+        if self.policy.paused:
+            return False
+        return any(listener.has_room(caller.tenant) for listener in self.listeners)
+
+    def _add(self, capture: TurnCapture) -> TurnCapture:
+        self.captures[capture.id] = capture
+        if len(self.captures) > MAX_TURNS:
+            self._drop_oldest()
+        return capture
+
+    def on_change(self, capture: TurnCapture) -> None:
+        """The answer of a turn begins."""
+        if self.listeners:
+            self._notify(capture.id, capture.tenant)
+
+    def on_refusal(self, incoming: IncomingRequest, fault: ev.Fault, row: JournalEntry) -> None:
+        """A request is refused before it becomes a turn. Those of unknown callers are not kept."""
+        if incoming.caller is not None:
+            keeps = self.policy.keeps(incoming.caller)
+            if keeps or self._is_watched(incoming.caller):
+                request = TurnRequest(Request(model=row.asked), row.protocol)
+                self._add(TurnCapture(incoming, request, self, keeps=keeps)).on_refusal(fault, row)
+        self.on_journal_row(row)
+
+    def on_finish(self, capture: TurnCapture) -> None:
+        """A captured turn is complete: it is written to disk, if turns are kept there."""
+        if capture.keeps and self.disk.enabled:
+            capture.disk_failure = self.disk.add(capture)
+
+    def switch_disk(self, *, on: bool) -> None:
+        """Keeps turns on disk from now on, those in memory included; or no more."""
+        self.disk.switched = on
+        for capture in list(self.captures.values()) if on else ():
+            if capture.finished and not capture.on_disk:
+                self.on_finish(capture)
+
+    def on_journal_row(self, row: JournalEntry) -> None:
+        """A turn ends, or its row changes."""
+        capture = self.captures.get(row.request_id)
+        if capture is not None and capture.entry is not None:
+            capture.entry = row
+        if self.listeners:
+            self._notify(row.request_id, row.tenant, row)
+
+    def _on_estimate(self, row: JournalEntry) -> None:
+        """Called in the thread that estimates."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.on_journal_row, row)
+
+    def _notify(self, id: str, tenant: str, row: JournalEntry | None = None) -> None:
+        for listener in self.listeners:
+            listener.on_turn(id, tenant, row)
+
+    # ── bounds ────────────────────────────────────────────────────────────────────────────────────
+
+    def on_growth(self, capture: TurnCapture, size: int) -> None:
+        """A capture grows. The oldest finished captures are deleted; if none is finished, this one is dropped."""
+        self.size += size
+        while self.size > MAX_TOTAL_BYTES:
+            if not self._drop_oldest():
+                self.size -= capture.drop()
+                self._on_removal(capture.id, capture.tenant, "too-large")
+                return
+
+    def _drop_oldest(self) -> bool:
+        """Deletes the oldest capture of a finished turn. False if there is none."""
+        oldest = next((capture for capture in self.captures.values() if capture.finished), None)
+        if oldest is None:
+            return False
+        self.forget_capture(oldest, "memory")
+        return True
+
+    def forget_capture(self, capture: TurnCapture, reason: Forgotten) -> None:
+        """Deletes a capture, and remembers why."""
+        self.size -= capture.drop()
+        del self.captures[capture.id]
+        if not capture.on_disk or reason == "deleted":
+            why = (capture.disk_failure or reason) if reason == "memory" else reason
+            if why != "memory" or not capture.keeps:  # otherwise `explain` finds the reason by itself
+                self.policy.forget(capture.id, why)
+            self._tell_removal(capture.id, capture.tenant)
+
+    def _on_disk_removal(self, id: str, tenant: str, reason: Forgotten) -> None:
+        """Called in the keeper's thread: a turn was not written, or went from the file."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._forget_on_disk, id, tenant, reason)
+        else:
+            self.policy.forget(id, reason)
+
+    def _forget_on_disk(self, id: str, tenant: str, reason: Forgotten) -> None:
+        capture = self.captures.get(id)
+        if capture is None:
+            self._on_removal(id, tenant, reason)
+        else:
+            capture.on_disk, capture.disk_failure = False, reason
+
+    def _on_removal(self, id: str, tenant: str, reason: Forgotten) -> None:
+        self.policy.forget(id, reason)
+        self._tell_removal(id, tenant)
+
+    def _tell_removal(self, id: str, tenant: str) -> None:
+        for listener in self.listeners:
+            listener.on_removal(id, tenant)
+
+    # ── for the inspector ────────────────────────────────────────────────────────────────────────
+
+    def get(self, id: str, tenant: str | None) -> TurnCapture | None:
+        """Returns the capture of a turn, if the tenant may see it."""
+        capture = self.captures.get(id)
+        return capture if capture is not None and tenant in {None, capture.tenant} else None
+
+    def find_turn(self, id: str, tenant: str | None) -> TurnCapture | KeptTurn | None:
+        """Returns a turn with its content, if it is kept and the tenant may see it. May read a file."""
+        capture = self.get(id, tenant)
+        if capture is not None and not capture.dropped:
+            return capture
+        return self.disk.read_turn(id, tenant)
+
+    def holds(self, id: str) -> bool:
+        """True if the content of a turn is kept. May read a file."""
+        capture = self.captures.get(id)
+        return (capture is not None and not capture.dropped) or self.disk.holds(id)
+
+    def explain_loss(self, entry: JournalEntry) -> str:
+        """Returns why the content of a turn is not kept."""
+        table = self._services.config.inspector
+        if (self.disk.problem or self.disk.damage) and entry.request_id not in self.policy.forgotten:
+            return f"{_DAMAGED}: there is only its row in the journal"
+        reason = self.policy.explain(entry, disk=table.size, days=table.days)
+        return f"{reason}: there is only its row in the journal"
+
+    def row(self, id: str, entry: JournalEntry | None) -> schemas.TurnRow | None:
+        """Returns the current row of a turn."""
+        capture = self.captures.get(id)
+        if capture is not None:
+            return capture.to_row()
+        return schemas.row_from_journal(entry, held=False) if entry is not None else None
+
+    def running_rows(self, tenant: str | None) -> list[schemas.TurnRow]:
+        """Returns the rows of running turns; only those of `tenant`, if one is given."""
+        return [
+            capture.to_row()
+            for capture in self.captures.values()
+            if not capture.finished and tenant in {None, capture.tenant}
+        ]

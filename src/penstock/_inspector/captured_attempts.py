@@ -1,0 +1,225 @@
+"""Both halves of a captured turn's request: what the client sent, and what each attempt sent to a provider and got.
+
+While the turn runs only references are kept. `CapturedAttempt` is made when somebody looks: plain data without secrets.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock._diagnostics import Diagnostic
+from penstock._engines.attempt_trace import AttemptTrace
+from penstock._engines.engine_interface import Decision, DecisionLog
+from penstock._redaction import MARK, is_secret_name, redact, redact_bytes, redact_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock._engines.engine_interface import UpstreamRequest
+    from penstock._gateway.endpoints import IncomingRequest
+
+MAX_UPSTREAM_BODY_BYTES = 8 * 2**20  # of one attempt's request
+MAX_ATTEMPTS = 20  # of one turn; of further ones the last is kept
+_CHOICES = frozenset({"route", "operation", "engine", "skip"})  # kinds of decisions about the next attempt
+
+
+class AttemptTiming(msgspec.Struct, omit_defaults=True):
+    """Seconds. `start` counts from the client's request; `end` is None while the attempt runs, or if it answered.
+
+    `dns`, `connect` and `tls` are durations; None if they were not measured or did not happen. `first_byte` is the
+    time from `start` to the head of the response.
+    """
+
+    start: float
+    reused: bool = False
+    dns: float | None = None
+    connect: float | None = None
+    tls: float | None = None
+    first_byte: float | None = None
+    end: float | None = None
+
+
+class CapturedAttempt(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """One attempt at a provider, without secrets.
+
+    `sent` is False if the engine answers without HTTP: then `body` is empty. `reasons` are the decisions that led to
+    the attempt, `decisions` those that followed it. `losses` are the diagnostics of writing the request.
+    """
+
+    provider: str
+    model: str
+    protocol: str
+    operation: str
+    engine: str
+    sent: bool
+    method: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    body: str = ""
+    body_size: int = 0
+    body_cut: bool = False
+    status: int = 0
+    response_headers: dict[str, str] = {}
+    error: str = ""
+    message: str = ""
+    error_body: str = ""
+    reasons: list[Decision] = []
+    decisions: list[Decision] = []
+    losses: list[Diagnostic] = []
+    timing: AttemptTiming
+
+
+class RequestCapture:
+    """The request of one turn, as the client sent it and as the attempts sent it. `known`: secrets, by value."""
+
+    _record: DecisionLog | None = None
+    _ended: float = 0.0
+
+    def __init__(self, incoming: IncomingRequest, known: Callable[[], Iterable[str]]) -> None:
+        query = incoming.query_string
+        self._known, self._caller_secret = known, incoming.caller.secret
+        self.method: str = incoming.method
+        self._path, self._query = incoming.path, query
+        self._client_headers = incoming.headers
+        self._started = incoming.started
+        self._traces: list[AttemptTrace] = []
+
+    # ── called by the turn ──────────────────────────────────────────────────────────────────────────
+
+    def on_attempt(self, upstream: UpstreamRequest, record: DecisionLog) -> None:
+        """A request is built. The router and the engine fill in its trace."""
+        self._record = record
+        if len(self._traces) >= MAX_ATTEMPTS:
+            del self._traces[-1]
+        trace = upstream.trace = AttemptTrace(
+            upstream.provider.name, upstream.model, self._traces, len(record.decisions)
+        )
+        trace.operation, trace.protocol = upstream.operation, upstream.endpoint.protocol
+        trace.diagnostics, trace.headers = upstream.diagnostics, upstream.headers
+        trace.url, trace.method = upstream.url, upstream.endpoint.method
+
+    def finish_attempts(self, record: DecisionLog | None) -> int:
+        """The turn ends. Returns the bytes that are kept; equal bodies of two attempts are kept once."""
+        self._record, self._ended = record, time.monotonic()
+        size = 0
+        last: bytes | None = None
+        for trace in self._traces:
+            body = trace.body
+            if body is not None and body == last:
+                trace.body = last
+            elif body is not None:
+                if len(body) > MAX_UPSTREAM_BODY_BYTES:
+                    trace.body = body[: MAX_UPSTREAM_BODY_BYTES + 1]
+                last = trace.body
+                size += min(len(body), MAX_UPSTREAM_BODY_BYTES)
+            size += len(trace.error_body)
+        return size
+
+    def drop_attempts(self) -> None:
+        """Deletes everything that was sent and received."""
+        self._traces, self._client_headers = [], {}
+
+    # ── for the inspector ─────────────────────────────────────────────────────────────────────────
+
+    def known_secrets(self) -> tuple[str, ...]:
+        """Returns the secrets that are known by value: those of the gateway, and the caller's own key."""
+        return (*self._known(), *((self._caller_secret,) if self._caller_secret else ()))
+
+    @property
+    def path(self) -> str:
+        """The client's path and query, without secrets."""
+        query = self._query.decode("latin-1")
+        return redact(f"{self._path}?{_redact_query(query)}" if query else self._path, self.known_secrets())
+
+    @property
+    def client_headers(self) -> dict[str, str]:
+        """The client's headers, without secrets."""
+        return redact_headers(self._client_headers, self.known_secrets())
+
+    @property
+    def losses(self) -> list[Diagnostic]:
+        """What the last request to a provider could not carry, and what was repaired in it; empty if none was built."""
+        return list(self._traces[-1].diagnostics) if self._traces else []
+
+    @property
+    def attempts(self) -> list[CapturedAttempt]:
+        """The attempts at providers so far, without secrets."""
+        traces, known = list(self._traces), self.known_secrets()
+        decisions = list(self._record.decisions) if self._record is not None else []
+        starts = [trace.decision_count for trace in traces]
+        groups = [decisions[: starts[0]]] if starts else []
+        groups += [decisions[first:last] for first, last in zip(starts, [*starts[1:], None], strict=False)]
+        reasons: list[Decision] = groups[0] if groups else []
+        made: list[CapturedAttempt] = []
+        for trace, group in zip(traces, groups[1:], strict=True):
+            late, after, following = _split_decisions(group)
+            made.append(self._attempt(trace, [*reasons, *late], after, known))
+            reasons = following
+        return made
+
+    def _attempt(
+        self, trace: AttemptTrace, reasons: list[Decision], decisions: list[Decision], secrets: tuple[str, ...]
+    ) -> CapturedAttempt:
+        known = (*secrets, *trace.secrets)
+        url, headers = trace.prepared.describe() if trace.prepared is not None else (trace.url, trace.headers)
+        body, sent = trace.body or b"", trace.body is not None
+        return CapturedAttempt(
+            provider=trace.provider,
+            model=trace.model,
+            protocol=trace.protocol,
+            operation=trace.operation,
+            engine=trace.engine,
+            sent=sent,
+            method=trace.method,
+            url=redact(url, known) if sent else "",
+            headers=redact_headers(headers, known) if sent else {},
+            body=_text(body[:MAX_UPSTREAM_BODY_BYTES], known),
+            body_size=len(body),
+            body_cut=len(body) > MAX_UPSTREAM_BODY_BYTES,
+            status=trace.status,
+            response_headers=redact_headers(trace.response_headers, known),
+            error=trace.error[0],
+            message=redact(trace.error[1], known),
+            error_body=_text(trace.error_body, known),
+            reasons=reasons,
+            decisions=decisions,
+            losses=list(trace.diagnostics),
+            timing=self._timing(trace),
+        )
+
+    def _timing(self, trace: AttemptTrace) -> AttemptTiming:
+        end = trace.end or (0.0 if trace.head_at else self._ended)
+        return AttemptTiming(
+            start=_seconds(self._started, trace.start) or 0.0,
+            reused=trace.reused,
+            dns=_seconds(trace.connect_start, trace.resolved),
+            connect=_seconds(trace.resolved, trace.connected),
+            tls=_seconds(trace.connected, trace.secured),
+            first_byte=_seconds(trace.start, trace.head_at),
+            end=_seconds(self._started, end),
+        )
+
+
+def _seconds(start: float, end: float) -> float | None:
+    """Returns the time between two moments; None if one of them did not happen."""
+    return round(end - start, 6) if start and end else None
+
+
+def _redact_query(query: str) -> str:
+    """Returns a query string without the values of parameters whose names tell of a secret."""
+    fields = (field.partition("=") for field in query.split("&"))
+    return "&".join(f"{name}={MARK}" if is_secret_name(name) else name + sign + value for name, sign, value in fields)
+
+
+def _text(data: bytes, secrets: tuple[str, ...]) -> str:
+    return redact_bytes(data, secrets).decode("utf-8", "replace")
+
+
+def _split_decisions(group: list[Decision]) -> tuple[list[Decision], list[Decision], list[Decision]]:
+    """Splits the decisions since an attempt was built: before it was sent, its outcome, the choice of the next."""
+    begin = next((at for at, one in enumerate(group) if one.what not in _CHOICES), len(group))
+    end = next((at for at in range(begin, len(group)) if group[at].what in _CHOICES), len(group))
+    return group[:begin], group[begin:end], group[end:]

@@ -1,0 +1,163 @@
+"""Turns on disk: off unless `inspector.keep` or the switch on the page says so.
+
+The switch lasts until the gateway is restarted. A file that is there is read, and its old turns are deleted, also while
+nothing new is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock._gateway.config import data_path
+from penstock._inspector.turn_keeper import TurnKeeper
+from penstock._store.kept_turns import FILE, FILE_ERRORS
+from penstock._store.sqlite import IN_MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from penstock._gateway.services import Services
+    from penstock._inspector.keeping_policy import Forgotten
+    from penstock._inspector.kept_turn import KeptTurn
+    from penstock._inspector.turn_keeper import KeepableTurn
+    from penstock._store.kept_turns_index import TextSearch
+
+T = TypeVar("T")
+_UNREADABLE = "{path}: kept turns cannot be read: {error}"
+_NOT_DELETED = (
+    "turns are deleted from memory, but not from disk ({problem}). To delete them, stop the gateway and remove {name}, "
+    "{name}-wal and {name}-shm of the data folder"
+)
+log = logging.getLogger("penstock.inspector")
+
+
+class DiskRing:
+    """The file of kept turns, which is opened when it is needed. `on_forget`: as in `TurnKeeper`."""
+
+    def __init__(self, services: Services, on_forget: Callable[[str, str, Forgotten], None]) -> None:
+        self._services, self._on_forget = services, on_forget
+        self.path: Path | None = None
+        path = data_path("", services.config.data, FILE)
+        if path != IN_MEMORY:
+            self.path = path
+        self.switched: bool | None = None  # by the page
+        self.problem: str = ""  # why the file cannot be used
+        self.damage: str = ""  # why turns of the file could not be read
+        self._keeper: TurnKeeper | None = None
+        self._looked = False
+
+    @property
+    def enabled(self) -> bool:
+        """True if turns are kept on disk. Called for every turn."""
+        return self._services.config.inspector.keep if self.switched is None else self.switched
+
+    def add(self, turn: KeepableTurn) -> Forgotten | None:
+        """Writes a finished turn soon. Returns why it cannot be written, if it cannot."""
+        keeper = self._open()
+        if keeper is None:
+            return "disk-error"
+        return None if keeper.add(turn) else "disk-busy"
+
+    def _open(self) -> TurnKeeper | None:
+        if self._keeper is None and self.path is not None and not self.problem:
+            table = self._services.config.inspector
+            try:
+                self._keeper = TurnKeeper(
+                    self.path,
+                    size=table.size,
+                    days=table.days,
+                    secrets=lambda: self._services.secrets,
+                    on_forget=self._on_forget,
+                )
+            except FILE_ERRORS as error:
+                self.problem = f"turns cannot be kept on disk: {error}"
+                log.error(self.problem)  # noqa: TRY400 — the message says all
+        return self._keeper
+
+    def _open_existing(self) -> TurnKeeper | None:
+        """Returns the file, if there is one."""
+        if self._keeper is None and not self._looked:
+            self._looked = True
+            if self.path is not None and self.path.exists():
+                self._open()
+        return self._keeper
+
+    def _read(self, read: Callable[[TurnKeeper], T], otherwise: T) -> T:
+        """Returns what is read from the file; `otherwise` if there is none, or if it is damaged."""
+        keeper = self._open_existing()
+        if keeper is None:
+            return otherwise
+        try:
+            return read(keeper)
+        except FILE_ERRORS as error:
+            if not self.damage:
+                self.damage = _UNREADABLE.format(path=self.path, error=error)
+                log.error(self.damage)  # noqa: TRY400 — the message says all
+            return otherwise
+
+    def read_turn(self, id: str, tenant: str | None) -> KeptTurn | None:
+        """Returns a turn of the file, if the tenant may see it."""
+        return self._read(lambda keeper: keeper.read_turn(id, tenant), None)
+
+    def list_turns(self, limit: int) -> list[str]:
+        """Returns the ids of the newest turns of the file, the newest first."""
+        return self._read(lambda keeper: keeper.store.list_turns(limit), [])
+
+    def holds(self, id: str) -> bool:
+        """True if a turn is in the file."""
+        return self._read(lambda keeper: keeper.store.holds(id), False)  # noqa: FBT003 — the result
+
+    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+        """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
+        return self._read(lambda keeper: keeper.store.find_turns(phrase, tenant), ())
+
+    def delete_turns(self, ids: Collection[str] | None, tenant: str | None) -> dict[str, str]:
+        """Deletes turns by their ids, or all. Returns the tenants of those that were in the file.
+
+        Raises OSError if they stay in a file that cannot be changed.
+        """
+        keeper = self._open_existing()
+        try:
+            if keeper is not None:
+                return keeper.delete_turns(ids, tenant)
+        except FILE_ERRORS as error:
+            raise OSError(_NOT_DELETED.format(problem=error, name=FILE)) from error
+        if self.problem:
+            raise OSError(_NOT_DELETED.format(problem=self.problem, name=FILE))
+        return {}
+
+    def flush(self) -> None:
+        """Waits until all turns are written."""
+        if self._keeper is not None:
+            self._keeper.flush()
+
+    def close(self) -> None:
+        """Writes what waits."""
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
+
+    def describe(self, tenant: str | None) -> dict[str, object]:
+        """Returns what the page shows: whether it is on, the bounds, and how much there is."""
+        keeper, table = self._open_existing(), self._services.config.inspector
+        found: dict[str, object] = {"on": self.enabled, "size": table.size, "days": table.days}
+        found["possible"] = self.path is not None
+        if keeper is not None:
+            found["turns"] = self._read(lambda one: one.store.count(tenant), 0)
+            if tenant is None:  # the file holds turns of all: its size tells of those of others
+                found["bytes"] = keeper.store.file_bytes
+        problem = self.problem or self.damage or (keeper.problem if keeper is not None else "")
+        return {**found, "problem": problem} if problem else found
+
+
+class KeptTurnSearch:
+    """Searches the turns in memory and on disk."""
+
+    def __init__(self, memory: TextSearch, disk: TextSearch) -> None:
+        self._memory, self._disk = memory, disk
+
+    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+        """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
+        return {*self._memory.find_turns(phrase, tenant), *self._disk.find_turns(phrase, tenant)}

@@ -1,0 +1,89 @@
+"""Decides whose turns are kept, remembers what was forgotten, and says why a turn has no content.
+
+On a gateway that only this machine can reach, and that has no team keys, all turns are kept. With team keys only those
+of keys that opt in (`inspect_keep`). The key that a gateway was started with is not a team key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from penstock._gateway.callers import is_loopback
+
+if TYPE_CHECKING:
+    from penstock._gateway.callers import Caller
+    from penstock._gateway.config import GatewayConfig
+    from penstock._gateway.services import Services
+    from penstock._store.journal import JournalEntry
+
+MAX_FORGOTTEN = 20_000  # turns whose reason is remembered, the newest
+Forgotten: TypeAlias = Literal[
+    "memory", "too-large", "deleted", "paused", "unwatched", "disk-full", "disk-age", "disk-busy", "disk-error"
+]
+REASONS: dict[Forgotten, str] = {
+    "memory": "newer turns took its place in memory ({memory} MB)",
+    "too-large": "it was dropped because too much went on at once for the memory of the inspector ({memory} MB)",
+    "deleted": "it was deleted on the inspector's page",
+    "paused": "keeping was paused when it began",
+    "unwatched": "nobody has watched for {minutes} minutes, and this gateway keeps no turns of this key",
+    "disk-full": "newer turns took its place on disk ({disk} MB)",
+    "disk-age": "it is older than {days:g} days, and older turns are deleted",
+    "disk-busy": "too many turns came at once to keep them all on disk, and newer ones took its place in memory",
+    "disk-error": "it could not be written to disk (the log says why), and newer turns took its place in memory",
+}
+_RESTARTED = "the gateway was restarted since, and turns were kept in memory only"
+_KEY_OPTED_OUT = (
+    "turns of the key {key!r} are not kept, and nobody watched: `penstock keys edit {key} --inspect-keep on` keeps them"
+)
+_PUBLIC = "a gateway that other machines can reach keeps no turns without keys, and nobody watched"
+
+
+class KeepingPolicy:
+    """Whose turns are kept. `paused`: nothing is, until somebody resumes it."""
+
+    def __init__(self, services: Services, *, memory: int, minutes: float) -> None:
+        self.paused: bool = False
+        self.started: float = time.time()
+        self._services, self._memory, self._minutes = services, memory >> 20, minutes
+        self._config: GatewayConfig | None = None
+        self._keys_version, self._keeps_all = -1, False
+        self.forgotten: OrderedDict[str, Forgotten] = OrderedDict()
+
+    def keeps(self, caller: Caller) -> bool:
+        """True if the turns of a caller are kept whether or not somebody watches. Called for every turn."""
+        return not self.paused and (self.keeps_all or caller.keeps_turns)
+
+    @property
+    def keeps_all(self) -> bool:
+        """True if the turns of all callers are kept."""
+        ring, config = self._services.access.ring, self._services.config
+        if ring.version != self._keys_version or config is not self._config:
+            self._keys_version, self._config = ring.version, config
+            self._keeps_all = is_loopback(config.serve.host) and not ring.has_team_keys
+        return self._keeps_all
+
+    # ── what was forgotten ────────────────────────────────────────────────────────────────────────
+
+    def forget(self, id: str, reason: Forgotten) -> None:
+        """Remembers why a turn has no content any more. A deletion stays the reason."""
+        if self.forgotten.get(id) == "deleted":
+            return
+        self.forgotten[id] = reason
+        self.forgotten.move_to_end(id)
+        if len(self.forgotten) > MAX_FORGOTTEN:
+            self.forgotten.popitem(last=False)
+
+    def explain(self, entry: JournalEntry, *, disk: int, days: float) -> str:
+        """Returns why a turn has no content. `disk`, `days`: the bounds of what is kept on disk."""
+        reason = self.forgotten.get(entry.request_id)
+        if reason is not None:
+            return REASONS[reason].format(memory=self._memory, minutes=f"{self._minutes:g}", disk=disk >> 20, days=days)
+        if entry.time < self.started:
+            return _RESTARTED
+        if not self.keeps_all:
+            match = self._services.access.ring.find_name(entry.key)
+            if match is None or not match.key.inspect_keep:
+                return _KEY_OPTED_OUT.format(key=entry.key) if self._services.access.keyed else _PUBLIC
+        return REASONS["memory"].format(memory=self._memory)

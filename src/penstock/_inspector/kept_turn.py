@@ -1,0 +1,156 @@
+"""A turn as it is kept: plain data that can be written to a file, and from which its trace is made again.
+
+What cannot be written (the encoder of the client's stream, the stages that changed the answer) is made anew from the
+settings that are kept of it. `note` says so where that is not possible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import events as ev
+from penstock._diagnostics import Diagnostic
+from penstock._gateway import client_stream
+from penstock._gateway.client_form import ClientForm
+from penstock._inspector import schemas
+from penstock._inspector.captured_attempts import CapturedAttempt
+from penstock._inspector.client_encoding import turn_request_of
+from penstock._inspector.stream_traces import TraceSource
+from penstock._messages.context_trimming import Cleared
+from penstock._store.journal import JournalEntry
+from penstock._transforms.stop_sequences import StopAtSequences
+from penstock._transforms.tool_names import OriginalTool, RestoreToolNames
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NO_ANSWER = "no provider has answered: there are no frames"
+_LOST_REST = "only the beginning is here: a turn is kept up to {most} MB"
+_EVENTS_NOTE = "the engine {engine!r} hands out events, not bytes: the frames here are those events as lines"
+_CHANGED_NOTE = "the answer was changed on its way by {stage}, which is not kept: what the client got may differ"
+_SECRETS_NOTE = "{count} secrets were taken out of it before it was kept"
+
+
+class KeptNames(msgspec.Struct, frozen=True):
+    """The settings of the stage that restores the names of tools."""
+
+    names: dict[str, OriginalTool] = {}
+    ids: dict[str, str] = {}
+    protocol: str = ""
+
+
+class KeptStops(msgspec.Struct, frozen=True):
+    """The settings of the stage that ends an answer at a stop sequence."""
+
+    sequences: tuple[str, ...]
+    fields: dict[str, str] = {}
+    prompt_tokens: int | None = None  # if nobody tells them
+
+
+class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One turn with its content. `chunks` are the provider's bytes with their times, in seconds since the request."""
+
+    id: str
+    tenant: str = ""
+    entry: JournalEntry
+    client: ClientForm
+    request: bytes = b""
+    request_cut: bool = False
+    client_headers: dict[str, str] = {}
+    method: str = "POST"
+    path: str = ""
+    attempts: list[CapturedAttempt] = []
+    losses: list[Diagnostic] = []
+    chunks: list[tuple[float | None, bytes]] = []
+    cut: bool = False
+    most: int = 0  # MB: the bound at which it was cut
+    engine: str = ""
+    protocol: str = ""
+    framing: str = "auto"
+    raw: bool = True
+    passthrough: bool = False
+    cleared: Cleared | None = None
+    notices: tuple[bytes, ...] = ()
+    fault: ev.Fault | None = None
+    names: KeptNames | None = None
+    stops: KeptStops | None = None
+    note: str = ""
+    hidden: int = 0  # secrets that were removed
+    pieces: int = 0  # of the request, in the file
+
+    dropped = False
+    finished = True
+
+    def known_secrets(self) -> tuple[str, ...]:
+        """None are left in it."""
+        return ()
+
+    @property
+    def client_left(self) -> bool:
+        """True if the client disconnected before the end."""
+        return self.fault is not None and self.fault.kind == "cancelled"
+
+    @property
+    def answer_protocol(self) -> str:
+        """The protocol of the chunks; the client's, if no provider has answered."""
+        return self.protocol or self.client.protocol
+
+    def to_row(self) -> schemas.TurnRow:
+        """Returns the row of the list."""
+        return schemas.row_from_journal(self.entry, held=True)
+
+    def to_source(self) -> TraceSource:
+        """Returns the source of the turn's trace."""
+        request, passthrough, cleared = turn_request_of(self.client), self.passthrough, self.cleared
+
+        def client_stages() -> Any:
+            if not self.engine:  # no provider answered: the client got an error response
+                return client_stream.refusal_stages(request)
+            return client_stream.replay_stages(request, passthrough=passthrough, cleared=cleared)
+
+        events = "" if self.raw else _EVENTS_NOTE.format(engine=self.engine)
+        secrets = _SECRETS_NOTE.format(count=self.hidden) if self.hidden else ""
+        return TraceSource(
+            protocol=self.answer_protocol,
+            chunks=self.chunks,
+            framing=self.framing,
+            title=f"{self.client.model} · {self.client.protocol}",
+            consumer=self.client.protocol,
+            request=self.request.decode("utf-8", "replace"),
+            request_protocol=self.client.protocol,
+            request_cut=self.request_cut,
+            tenant=self.tenant,
+            row=self.to_row(),
+            lost=_LOST_REST.format(most=self.most) if self.cut else "" if self.engine else _NO_ANSWER,
+            note="; ".join(filter(None, (events, self.note, secrets))),
+            make_transforms=self._make_transforms,
+            client_stages=client_stages,
+            end=self.fault,
+            client_left=self.client_left,
+            notices=self.notices,
+        )
+
+    def _make_transforms(self) -> tuple[Any, ...]:
+        made: list[Any] = []
+        if self.names is not None:
+            made.append(RestoreToolNames(self.names.names, protocol=self.names.protocol, ids=self.names.ids))
+        if self.stops is not None:
+            tokens = self.stops.prompt_tokens
+            asked = None if tokens is None else lambda: tokens
+            made.append(StopAtSequences(self.stops.sequences, asked, self.stops.fields))
+        return tuple(made)
+
+
+def keep_transforms(stages: Sequence[Any]) -> tuple[KeptNames | None, KeptStops | None, str]:
+    """Returns the settings of the stages that changed an answer, and a note if one cannot be kept."""
+    names, stops, note = None, None, ""
+    for stage in stages:
+        if isinstance(stage, RestoreToolNames):
+            names = KeptNames(dict(stage.names), dict(stage.ids), stage.protocol)
+        elif isinstance(stage, StopAtSequences):
+            stops = KeptStops(stage.sequences, dict(stage.fields), stage.asked() if stage.asked is not None else None)
+        else:
+            note = _CHANGED_NOTE.format(stage=type(stage).__name__)
+    return names, stops, note

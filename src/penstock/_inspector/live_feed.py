@@ -1,0 +1,119 @@
+"""The live list of turns: server-sent events with the turns that match a query, as they begin, grow and end.
+
+`turns` has changed rows, in `updates` rows of turns that ended earlier, and in `gone` the ids of turns that match no
+longer. `progress` has bytes and times of running turns, `removed` the ids of turns whose frames can no longer be shown.
+Turns are matched here, so that the page needs no query language of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from penstock._inspector.api_router import contains_secret, encode_public, encode_redacted, sse_event
+from penstock._store.journal import JournalEntry, TurnFacts
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+
+    from penstock._inspector.capture_ring import LiveCaptures
+    from penstock._inspector.file_inspector import WorkerSlots
+    from penstock._inspector.schemas import TurnRow
+    from penstock._inspector.turn_listeners import TurnListener
+    from penstock._inspector.turn_query import TurnQuery
+
+LIST_INTERVAL = 0.25  # seconds between two updates of the list
+PROGRESS_INTERVAL = 1.0  # seconds between two updates of running turns
+
+
+class LiveFeed:
+    """The feed of one page. `find_phrases` looks up the phrases of the query among the texts of kept turns."""
+
+    def __init__(
+        self,
+        captures: LiveCaptures,
+        listener: TurnListener,
+        query: TurnQuery,
+        find_phrases: Callable[[], Mapping[str, Collection[str]]],
+        work: WorkerSlots,
+        secrets: Callable[[], Iterable[str]],
+    ) -> None:
+        self._captures, self._listener, self._query = captures, listener, query
+        self._find_phrases, self._work, self._secrets = find_phrases, work, secrets
+        self._running: set[str] = set()  # running turns that the page shows
+        self._begun = time.time()  # turns that ended before are in the history
+
+    async def stream(self, first: dict[str, Any]) -> AsyncIterator[bytes]:
+        """Yields the first list, then its changes, until the gateway stops. `first`: the body of the first event."""
+        captures, listener = self._captures, self._listener
+        try:
+            rows = [*first["rows"], *await self.running_rows()]
+            body = {**first, "rows": rows, "first": True, "now": time.time()}
+            yield sse_event("turns", encode_redacted(body, self._secrets()))
+            while not captures.closed:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PROGRESS_INTERVAL if self._running else None):
+                        await listener.news.wait()
+                if listener.news.is_set():
+                    if data := await self._take_changes():
+                        yield sse_event("turns", data)
+                    if removed := listener.take_removals():
+                        yield sse_event("removed", encode_public({"ids": removed}))
+                    await asyncio.sleep(LIST_INTERVAL)
+                elif progress := self._read_progress():
+                    yield sse_event("progress", encode_public({"now": time.time(), "turns": progress}))
+        finally:
+            captures.remove_listener(listener)
+
+    async def running_rows(self) -> list[TurnRow]:
+        """Returns the running turns that match."""
+        rows = self._captures.running_rows(self._listener.tenant)
+        found = await self._find(rows)
+        matching = [row for row in rows if self._query.matches(entry_of_running(row), row.state, found)]
+        self._running.update(row.id for row in matching)
+        return matching
+
+    async def _take_changes(self) -> bytes:
+        """Returns the changes since the last call as JSON; empty if there are none."""
+        captures, listener = self._captures, self._listener
+        changed = [(captures.row(name, entry), entry) for name, entry in listener.take_changes().items()]
+        found = await self._find(changed)
+        rows: list[TurnRow] = []
+        updates: list[TurnRow] = []
+        gone: list[str] = []
+        for row, entry in changed:
+            if row is None:
+                continue
+            running = row.state if row.state in {"open", "streaming"} else ""
+            if self._query.matches(entry if entry is not None else entry_of_running(row), running, found):
+                is_old = entry is not None and entry.time + entry.duration < self._begun
+                (updates if is_old else rows).append(row)
+                (self._running.add if running else self._running.discard)(row.id)
+            elif row.id in self._running:
+                self._running.discard(row.id)
+                gone.append(row.id)
+        missed, listener.missed = listener.missed, 0
+        body: dict[str, Any] = {"updates": updates, "gone": gone, "missed": missed}
+        body = {"rows": rows, **{name: value for name, value in body.items() if value}}
+        if len(body) == 1 and not rows:
+            return b""
+        secrets = tuple(self._secrets())
+        if any(contains_secret(row.searchable_text, secrets) for row in [*rows, *updates]):
+            return encode_redacted(body, secrets)
+        return encode_public(body)
+
+    async def _find(self, changed: Collection[object]) -> Mapping[str, Collection[str]]:
+        return await self._work.run(self._find_phrases) if changed and self._query.phrases else {}
+
+    def _read_progress(self) -> dict[str, tuple[int, float | None]]:
+        captures = self._captures.captures
+        running = [captures[name] for name in self._running if name in captures]
+        return {capture.id: capture.read_progress() for capture in running if not capture.finished}
+
+
+def entry_of_running(row: TurnRow) -> JournalEntry:
+    """Returns what is known of a running turn as a row of the journal, to be matched."""
+    facts = {name: getattr(row, name) for name in TurnFacts.__struct_fields__}
+    return JournalEntry(request_id=row.id, decisions="\n".join(row.decisions), **facts)

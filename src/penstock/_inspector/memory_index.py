@@ -1,0 +1,102 @@
+"""The text index of the turns in memory. It is brought up to date when somebody searches: running turns pay nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from penstock._inspector.request_pieces import split_request
+from penstock._inspector.turn_texts import answer_piece
+from penstock._redaction import redact_bytes
+from penstock._store.kept_turns_index import WORDS, TextIndex, TextPiece
+from penstock._store.sqlite import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from penstock._store.journal import JournalEntry
+
+log = logging.getLogger("penstock.inspector")
+
+
+class IndexedTurn(Protocol):
+    """A turn in memory. `entry` is its row of the journal, once it is finished."""
+
+    id: str
+    tenant: str
+    time: float
+    secret: str
+    entry: JournalEntry | None
+    request: bytes
+    dropped: bool
+    framing: str
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def answer_protocol(self) -> str: ...
+
+    def chunks_from(self, start: int) -> list[tuple[float | None, bytes]]: ...
+
+
+class MemoryTextIndex:
+    """Indexes the captures that `captures` returns. Any thread may search."""
+
+    def __init__(self, captures: Callable[[], list[IndexedTurn]], secrets: Callable[[], Iterable[str]]) -> None:
+        self._captures, self._secrets = captures, secrets
+        self._lock = threading.Lock()
+        self._index: TextIndex | None = None
+        self._states: dict[str, bool] = {}  # of indexed turns: whether they were finished
+
+    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+        """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
+        with self._lock:
+            index = self._update()
+            return index.find_turns(phrase, tenant)
+
+    def forget_turns(self) -> None:
+        """Removes turns that are no longer in memory."""
+        with self._lock:
+            if self._index is not None:
+                self._remove_dropped({capture.id for capture in self._captures() if not capture.dropped})
+
+    def _update(self) -> TextIndex:
+        if self._index is None:
+            self._index = TextIndex(connect())
+            self._index.create_tables()
+        captures = [capture for capture in self._captures() if not capture.dropped]
+        self._remove_dropped({capture.id for capture in captures})
+        known = tuple(self._secrets())
+        for capture in captures:
+            finished = capture.finished  # read before its chunks
+            if self._states.get(capture.id) is not finished:
+                secrets = (*known, capture.secret) if capture.secret else known
+                try:
+                    texts = _list_texts(capture, secrets)
+                except Exception:  # one turn that cannot be read must not hide all others
+                    log.exception("the words of the turn %s cannot be searched", capture.id)
+                    texts = []
+                self._index.add_turn(capture.id, capture.tenant, capture.time, [texts])
+                self._states[capture.id] = finished
+        return self._index
+
+    def _remove_dropped(self, left: set[str]) -> None:
+        for name in [name for name in self._states if name not in left]:
+            del self._states[name]
+            if self._index is not None:
+                self._index.remove_turn(name)
+
+
+def _list_texts(capture: IndexedTurn, secrets: tuple[str, ...]) -> list[TextPiece]:
+    """Returns the texts of a turn, without secrets. The answer is indexed once it is complete."""
+    texts = [TextPiece(redact_bytes(piece, secrets)) for piece in split_request(capture.request).pieces]
+    entry = capture.entry
+    if entry is not None:
+        more = [entry.fault_message] if entry.fault_message else []
+        chunks = [chunk for _, chunk in capture.chunks_from(0)]
+        answer = answer_piece(capture.answer_protocol, capture.framing, chunks, more)
+        if answer is not None:
+            texts.append(TextPiece(redact_bytes(answer.body, secrets), WORDS))
+    return texts

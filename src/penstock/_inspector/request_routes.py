@@ -1,0 +1,81 @@
+"""The route of a turn's request: `GET /inspector/turns/ID/request`, both halves of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock._inspector.api_router import ApiResponse, encode_redacted
+from penstock._inspector.request_view import (
+    NOT_KEPT,
+    RequestView,
+    compare_requests,
+    read_canonical,
+    view_request,
+    without_bodies,
+)
+from penstock._providers.models import model as facts_of
+
+if TYPE_CHECKING:
+    from penstock._gateway.endpoints import IncomingRequest, TurnRequest
+    from penstock._gateway.services import Services
+    from penstock._inspector.capture_ring import LiveCaptures
+    from penstock._inspector.file_inspector import WorkerSlots
+    from penstock._inspector.kept_turn import KeptTurn
+    from penstock._inspector.live_capture import TurnCapture
+    from penstock._inspector.schemas import TurnRow
+    from penstock._inspector.session_reader import SessionReader
+
+
+class RequestRoutes:
+    """The routes of requests. A caller sees the turns of its own tenant, or all."""
+
+    def __init__(self, services: Services, captures: LiveCaptures, work: WorkerSlots, sessions: SessionReader) -> None:
+        self._services, self._captures, self._work, self._sessions = services, captures, work, sessions
+
+    async def request(self, incoming: IncomingRequest) -> ApiResponse:
+        """`GET /inspector/turns/ID/request`. With `bodies=none`: only the attempts and the losses."""
+        id = incoming.params["one"]  # noqa: A001
+        tenant = None if incoming.caller.sees == "all" else incoming.caller.tenant
+        bodies = incoming.query.get("bodies", "all") != "none"
+        return await self._work.run(lambda: self._response(id, tenant, bodies=bodies))
+
+    def _response(self, id: str, tenant: str | None, *, bodies: bool) -> ApiResponse:
+        turn = self._captures.find_turn(id, tenant)
+        if turn is None:
+            return ApiResponse(encode_redacted(RequestView(kept=False, canonical_error=NOT_KEPT)))
+        secret: str = getattr(turn, "secret", "")  # the caller's own key, while the turn is in memory
+        secrets = [*self._services.secrets, *([secret] if secret else [])]
+        view = self._view(turn, tenant) if bodies else without_bodies(turn)
+        return ApiResponse(encode_redacted(view, secrets))
+
+    def _view(self, turn: TurnCapture | KeptTurn, tenant: str | None) -> RequestView:
+        row, protocol = turn.to_row(), request_protocol(turn)
+        view = view_request(turn, protocol=protocol, method=turn.method, path=turn.path or row.route)
+        view.window = self._window(row)
+        if view.canonical is not None:
+            view.canonical.model = view.canonical.model or row.asked  # some protocols have the model in the path
+            self._add_previous(view, turn.id, tenant, turn.known_secrets())
+        return view
+
+    def _window(self, row: TurnRow) -> int | None:
+        """Returns how many tokens the model takes, if that is known."""
+        if not row.provider or not row.model:
+            return None
+        facts = facts_of(self._services.upstream.router.config.provider(row.provider), row.model)
+        return facts.context or facts.max_input or None
+
+    def _add_previous(self, view: RequestView, id: str, tenant: str | None, secrets: tuple[str, ...]) -> None:
+        name = self._sessions.find_previous(id, tenant)
+        turn = self._captures.find_turn(name, tenant) if name else None
+        if turn is None or view.canonical is None:
+            return
+        before, _ = read_canonical(turn, request_protocol(turn))
+        if before is not None:
+            before.model = before.model or turn.to_row().asked
+            view.previous = compare_requests(name, before, view.canonical, (*secrets, *turn.known_secrets()))
+
+
+def request_protocol(turn: TurnCapture | KeptTurn) -> str:
+    """Returns the protocol of the client's request."""
+    asked: TurnRequest | None = getattr(turn, "turn_request", None)
+    return (asked.source or asked.protocol) if asked is not None else turn.to_source().request_protocol

@@ -1,0 +1,139 @@
+"""Finds stalls and loops in a session, and explains each in words.
+
+A stall is a turn or a gap between turns that is far longer than the session's others, or a stream without bytes. A loop
+is the same call with the same arguments again and again, also in turn with others (A, B, A, B).
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock._inspector.turn_sessions import CallDigest, ResultDigest
+
+STALL_SECONDS = 10.0  # shorter ones are not marked
+STALL_FACTOR = 4.0  # times the median of the session
+SILENT_SECONDS = 10.0  # without bytes in a stream
+COMPARED = 4  # turns or gaps that a median needs
+MIN_REPEATS = 3  # of one call
+MIN_ROUNDS = 2  # of several calls in turn
+MAX_PERIOD = 4  # calls in turn
+MAX_FINDINGS = 200  # of one session
+_MINUTES_FROM = 100  # seconds
+
+
+class SessionFinding(msgspec.Struct):
+    """A stall or a loop. `turn` is the turn where it is shown, `turns` are all that belong to it."""
+
+    kind: Literal["stall", "loop"]
+    where: Literal["turn", "gap", "stream", "calls"]
+    turn: str
+    words: str
+    turns: list[str]
+
+
+class TimedTurn(NamedTuple):
+    """The times of a turn in seconds. `gap`: before it, while tools ran; None if the user was asked meanwhile.
+
+    `silence`: the longest time without bytes in its stream, after `silent_from`.
+    """
+
+    id: str
+    duration: float
+    gap: float | None
+    tools: str
+    silence: float
+    silent_from: float
+
+
+def find_stalls(turns: Sequence[TimedTurn]) -> list[SessionFinding]:
+    """Returns the stalls of a session's turns."""
+    durations = [turn.duration for turn in turns]
+    gaps = [turn.gap for turn in turns if turn.gap is not None]
+    found: list[SessionFinding] = []
+    for turn in turns:
+        if turn.gap is not None and (usual := _usual_time(turn.gap, gaps)):
+            who = f"{turn.tools} took" if turn.tools else "the client waited"
+            words = f"{who} {_seconds(turn.gap)}: {_times(turn.gap, usual)} the usual gap of {_seconds(usual)}"
+            found.append(SessionFinding("stall", "gap", turn.id, words, [turn.id]))
+        if turn.silence >= SILENT_SECONDS:
+            words = f"no bytes came for {_seconds(turn.silence)}, from {_seconds(turn.silent_from)} after the beginning"
+            found.append(SessionFinding("stall", "stream", turn.id, words, [turn.id]))
+        elif usual := _usual_time(turn.duration, durations):
+            words = (
+                f"the turn took {_seconds(turn.duration)}: {_times(turn.duration, usual)} the usual {_seconds(usual)}"
+            )
+            found.append(SessionFinding("stall", "turn", turn.id, words, [turn.id]))
+    return found[:MAX_FINDINGS]
+
+
+def _usual_time(seconds: float, others: Sequence[float]) -> float:
+    """Returns the median, if this time is far longer; else 0."""
+    if seconds < STALL_SECONDS or len(others) < COMPARED:
+        return 0.0
+    usual = median(others)
+    return usual if seconds >= STALL_FACTOR * usual else 0.0
+
+
+def _times(seconds: float, usual: float) -> str:
+    return f"{seconds / usual:.0f} times" if usual else "far longer than"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < _MINUTES_FROM:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
+
+
+# ── loops ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def find_loops(calls: Sequence[tuple[str, CallDigest]], results: Mapping[str, ResultDigest]) -> list[SessionFinding]:
+    """Returns the loops of a session's calls, each with the turn that made it. `results`: by the id of the call."""
+    digests = [call.digest for _, call in calls]
+    covered: set[int] = set()
+    found: list[SessionFinding] = []
+    for period in range(1, MAX_PERIOD + 1):
+        for start, end in _repeated_runs(digests, period):
+            repeats = (end - start) // period
+            places = range(start, start + repeats * period)
+            if repeats < (MIN_REPEATS if period == 1 else MIN_ROUNDS) or not covered.isdisjoint(places):
+                continue
+            covered.update(places)
+            found.append(_describe_loop([calls[place] for place in places], period, repeats, results))
+    return found[:MAX_FINDINGS]
+
+
+def _repeated_runs(digests: Sequence[bytes], period: int) -> list[tuple[int, int]]:
+    """Returns the stretches in which every call is the one so many places before it."""
+    runs: list[tuple[int, int]] = []
+    start: int | None = None
+    for place in range(period, len(digests) + 1):
+        same = place < len(digests) and digests[place] == digests[place - period]
+        if same and start is None:
+            start = place - period
+        elif not same and start is not None:
+            runs.append((start, place))
+            start = None
+    return runs
+
+
+def _describe_loop(
+    calls: Sequence[tuple[str, CallDigest]], period: int, repeats: int, results: Mapping[str, ResultDigest]
+) -> SessionFinding:
+    names = " and ".join(dict.fromkeys(call.name for _, call in calls[:period]))
+    how = f"{repeats} times in a row" if period == 1 else f"in turn, {repeats} times"
+    verb = "was" if len({call.name for _, call in calls[:period]}) == 1 else "were"
+    words = f"{names} {verb} called {how} with the same arguments"
+    answers = [results[call.id].digest for _, call in calls if call.id in results]
+    by_place = [{*answers[place::period]} for place in range(period)]
+    if len(answers) == len(calls):
+        same = all(len(one) == 1 for one in by_place)
+        words += "; the results were the same each time" if same else "; the results differ"
+    turns = list(dict.fromkeys(turn for turn, _ in calls))
+    return SessionFinding("loop", "calls", turns[-1], words, turns)

@@ -1,0 +1,177 @@
+"""Reads what the grouping into sessions needs of a turn: digests of its messages, and of its answer.
+
+A message's digest is the same in every turn of a session: cache marks, ids and reasoning are left out, because clients
+move, change and drop them. Slow for long requests: not for the event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock._fold import Fold
+from penstock._inspector.short_texts import shorten_text
+from penstock._inspector.stream_traces import read_trace
+from penstock._inspector.turn_sessions import (
+    MAX_CHAINED_MESSAGES,
+    AnswerDigest,
+    CallDigest,
+    MessageDigest,
+    ResultDigest,
+)
+from penstock._lenient_json import parse_lenient
+from penstock._tokens.conversation import read_conversation
+from penstock._tokens.count_cache import digest_bytes, digest_message, digest_reply, encode_stable
+from penstock.errors import PenstockError
+from penstock.request import Call, Message, Result, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock._inspector.stream_traces import TraceSource
+    from penstock._lenient_fields import Object
+
+MAX_PREVIEW = 120  # characters of a call's arguments
+MAX_TITLE = 160  # characters of the user's first words
+MAX_LINES = 2_000  # lines of the first messages that are searched for a summary
+MIN_LINE = 32  # characters of a line that counts
+OPENING_MESSAGES = 3  # that a summary may be in
+_LIST = re.compile(rb'"(messages|input|contents)"\s*:\s*\[')
+_SEPARATORS = ", \t\r\n"
+_TAGGED = re.compile(r"<[a-zA-Z][^<>]*>")
+_decoder = json.JSONDecoder(strict=False)
+
+
+def read_messages(request: bytes, protocol: str, *, cut: bool = False) -> list[Message]:
+    """Returns the messages of a request's body, without system messages. Empty if it cannot be read.
+
+    `cut`: only the beginning of the body is there; the messages in it are complete up to the last.
+    """
+    body = _parse_beginning(request) if cut else parse_lenient(request)
+    if not isinstance(body, dict):
+        return []
+    try:
+        found = read_conversation(cast("Object", body), protocol=protocol).request.messages
+    except PenstockError:
+        return []
+    return [message for message in found if message.role != "system"][:MAX_CHAINED_MESSAGES]
+
+
+def _parse_beginning(request: bytes) -> dict[str, Any] | None:
+    """Returns a body with the complete messages of one that was cut."""
+    found = _LIST.search(request)
+    if found is None:
+        return None
+    text = request[found.end() :].decode("utf-8", "replace")
+    messages, at = list[Any](), 0
+    try:
+        while True:
+            while at < len(text) and text[at] in _SEPARATORS:
+                at += 1
+            value, at = _decoder.raw_decode(text, at)
+            messages.append(value)
+    except (ValueError, RecursionError):
+        return {found[1].decode(): messages, "model": ""}
+
+
+class MessageDigester:
+    """Digests messages. Most were digested before, with an earlier turn: those share their objects."""
+
+    def __init__(self, size: int = 20_000) -> None:
+        self._known: OrderedDict[bytes, MessageDigest] = OrderedDict()
+        self._size = size
+
+    def digest_messages(self, messages: Iterable[Message], secrets: tuple[str, ...] = ()) -> tuple[MessageDigest, ...]:
+        return tuple(self._digest(message, secrets) for message in messages)
+
+    def clear(self) -> None:
+        """Forgets the messages, because turns were deleted."""
+        self._known.clear()
+
+    def _digest(self, message: Message, secrets: tuple[str, ...]) -> MessageDigest:
+        answer = message.role == "assistant"
+        digest = digest_reply(message.parts) if answer else digest_message(message)
+        key = digest + b"a" if answer else digest
+        found = self._known.get(key)
+        if found is not None and [call.id for call in found.calls] == [
+            part.id for part in message.parts if isinstance(part, Call)
+        ]:
+            self._known.move_to_end(key)
+            return found
+        made = self._known[key] = MessageDigest(
+            digest, answer, _count_characters(message), digest_calls(message.parts, secrets), tuple(_results(message))
+        )
+        if len(self._known) > self._size:
+            self._known.popitem(last=False)
+        return made
+
+
+def digest_calls(parts: Iterable[Any], secrets: Iterable[str] = ()) -> tuple[CallDigest, ...]:
+    """Returns the calls that the client runs, without secrets."""
+    known = tuple(secrets)
+    return tuple(
+        CallDigest(part.id, part.name, digest_reply([part]), shorten_text(part.json, MAX_PREVIEW, known))
+        for part in parts
+        if isinstance(part, Call) and part.by == "client"
+    )
+
+
+def _results(message: Message) -> Iterator[ResultDigest]:
+    for part in message.parts:
+        if isinstance(part, Result):
+            yield ResultDigest(part.call, digest_bytes(encode_stable(part.content)), part.failed)
+
+
+def _count_characters(message: Message) -> int:
+    texts = (part.text if isinstance(part, Text) else part.name + part.json for part in message.parts
+             if isinstance(part, Text | Call))  # fmt: skip
+    return sum(map(len, texts))
+
+
+def read_answer(source: TraceSource) -> AnswerDigest:
+    """Decodes the answer of a turn."""
+    parts = answer_parts(source)
+    text = "\n".join(part.text for part in parts if isinstance(part, Text))
+    return AnswerDigest(digest_reply(parts), frozenset(_line_digests([text])), digest_calls(parts, source.secrets))
+
+
+def answer_parts(source: TraceSource) -> list[Any]:
+    """Returns the complete parts of a turn's answer; empty if there is none."""
+    if not source.chunks:
+        return []
+    fold = Fold()
+    fold.feed(read_trace(source).tracer.events)
+    return fold.whole_turn().parts if fold.turns else []
+
+
+def opening_lines(messages: list[Message]) -> frozenset[bytes]:
+    """Returns the digests of the lines of a conversation's first messages."""
+    texts = (
+        part.text
+        for message in messages[:OPENING_MESSAGES]
+        if message.role == "user"
+        for part in message.parts
+        if isinstance(part, Text)
+    )
+    return frozenset(_line_digests(texts))
+
+
+def _line_digests(texts: Iterable[str]) -> Iterator[bytes]:
+    lines = (line.strip() for text in texts for line in text.splitlines())
+    for line, _ in zip((line for line in lines if len(line) >= MIN_LINE), range(MAX_LINES), strict=False):
+        yield digest_bytes(line.encode("utf-8", "surrogatepass"))
+
+
+def session_title(messages: list[Message], secrets: Iterable[str] = ()) -> str:
+    """Returns the first words of the user. Texts that clients add in tags are passed over, if there is another."""
+    texts = [
+        part.text
+        for message in messages
+        if message.role == "user"
+        for part in message.parts
+        if isinstance(part, Text) and part.text.strip()
+    ]
+    plain = next((text for text in texts if not _TAGGED.match(text.lstrip())), texts[0] if texts else "")
+    return shorten_text(plain, MAX_TITLE, secrets)

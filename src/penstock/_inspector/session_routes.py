@@ -1,0 +1,86 @@
+"""The inspector's routes of sessions: the list, and one session turn by turn."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock._engines.model_resolution import Target
+from penstock._gateway.callers import make_refusal
+from penstock._gateway.endpoints import query_integer
+from penstock._inspector.api_router import ApiResponse, encode_redacted
+from penstock._inspector.session_reader import SessionReader
+from penstock._inspector.session_reports import SessionFacts, SessionReport, SessionRow, report_session
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.services import Services
+    from penstock._inspector.capture_ring import LiveCaptures
+    from penstock._inspector.file_inspector import WorkerSlots
+    from penstock._inspector.schemas import TurnRow
+
+DEFAULT_SESSIONS = 100
+MAX_LISTED_SESSIONS = 1_000
+
+
+class SessionRoutes:
+    """The routes. `reader` has the sessions."""
+
+    def __init__(self, services: Services, captures: LiveCaptures, work: WorkerSlots) -> None:
+        self.reader: SessionReader = SessionReader(captures)
+        self._services, self._work = services, work
+
+    async def sessions(self, incoming: IncomingRequest) -> ApiResponse:
+        """`GET /inspector/sessions`: the sessions of the turns that are held, the latest first.
+
+        With `turn`, the session of that turn, and the ids of its turns; none if it has none.
+        """
+        tenant, turn = incoming.caller.visible_tenant, incoming.query.get("turn", "")
+        limit = min(query_integer(incoming.query, "limit", DEFAULT_SESSIONS), MAX_LISTED_SESSIONS)
+
+        def read() -> dict[str, Any]:
+            facts, now = self.reader.facts(self._window, decode=False), time.time()
+            if turn:
+                return self._find_turn(turn, tenant, facts)
+            found = self.reader.sessions(tenant)
+            reports = (report_session(session, facts, now) for session in found[:limit])
+            rows: list[SessionRow] = [report.session for report in reports if report is not None]
+            return {"sessions": rows, "more": max(0, len(found) - limit)}
+
+        return self._respond(await self._work.run(read), tenant)
+
+    async def session(self, incoming: IncomingRequest) -> ApiResponse:
+        """`GET /inspector/sessions/ID`: one session. `ID` is its own, or that of one of its turns."""
+        id, tenant = incoming.params["one"], incoming.caller.visible_tenant  # noqa: A001
+
+        def read() -> SessionReport | None:
+            found = self.reader.find_session(id, tenant)
+            facts = self.reader.facts(self._window)
+            return report_session(found, facts, time.time()) if found is not None else None
+
+        report = await self._work.run(read)
+        if report is None:
+            message = f"there is no session {id[:100]!r} here, or none that this key may see: its turns are not held"
+            raise make_refusal(404, "not-found", message)
+        return self._respond(report, tenant)
+
+    def _find_turn(self, turn: str, tenant: str | None, facts: SessionFacts) -> dict[str, Any]:
+        session = self.reader.find_session(turn, tenant)
+        report = report_session(session, facts, time.time()) if session is not None else None
+        if report is None:
+            return {"sessions": [], "turns": [], "more": 0}
+        return {"sessions": [report.session], "turns": [step.row.id for step in report.steps], "more": 0}
+
+    def _respond(self, value: Any, tenant: str | None) -> ApiResponse:
+        return ApiResponse(encode_redacted(value, [*self._services.secrets, *self.reader.secrets(tenant)]))
+
+    def _window(self, row: TurnRow) -> int:
+        """Returns the context window of the model that answered, or that was asked for; 0 if it is not known."""
+        catalogue, config = self._services.catalogue, self._services.upstream.router.config
+        try:
+            target = Target(config.provider(row.provider), row.model, "") if row.provider else None
+            found = catalogue.target_model(target).context if target is not None else 0
+            return found or catalogue.target_model(catalogue.target(row.asked)).context
+        except PenstockError:
+            return 0

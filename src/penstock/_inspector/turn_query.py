@@ -1,0 +1,204 @@
+"""The query language of the inspector's list: text → terms → SQL with bound values, or a test of one turn.
+
+`model:opus state:fault cost>0.1 "exact words" -client:curl since:1h`. Terms are separated by spaces, and a turn must
+match all of them. `field:value` looks for a part of a name, `field=value` for the whole name, commas separate
+alternatives, `-` excludes. Bare words and quoted phrases are found in names, and in the texts of turns that are kept:
+the caller looks them up (`TurnQuery.phrases`) and gives the ids of those turns. No IO.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from penstock._inspector.turn_query_terms import (
+    HAS_VALUES,
+    QUERY_FIELDS,
+    STATE_VALUES,
+    TERM_TYPES,
+    NameTerm,
+    PhraseTerm,
+    QueryField,
+    QueryTerm,
+)
+from penstock._inspector.turn_query_values import parse_moment
+from penstock._store.journal_queries import SqlCondition
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from penstock._store.journal import JournalEntry
+
+MAX_QUERY_CHARACTERS = 1000
+MAX_QUERY_TERMS = 30
+_OPERATORS = (">=", "<=", ":", "=", ">", "<")
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
+
+
+class QueryError(InputError):
+    """A query that cannot be read. `position` and `length` say where, in characters; the message says how to fix it."""
+
+    def __init__(self, message: str, position: int, length: int) -> None:
+        super().__init__(message)
+        self.position: int = position
+        self.length: int = length
+
+
+class TurnQuery(msgspec.Struct, frozen=True):
+    """A query that was read. A turn must match all terms."""
+
+    terms: tuple[QueryTerm, ...] = ()
+
+    @property
+    def phrases(self) -> list[str]:
+        """Bare words and quoted phrases: to be looked up among the texts of kept turns."""
+        return [term.values[0] for term in self.terms if isinstance(term, PhraseTerm)]
+
+    def to_sql(
+        self, found: Mapping[str, Collection[str]], among: Callable[[Collection[str]], SqlCondition]
+    ) -> SqlCondition:
+        """Returns the condition of a query of the journal. `found`: for each phrase the ids of turns with it."""
+        conditions = [term.to_sql(found, among) for term in self.terms]
+        where = " AND ".join(condition.where for condition in conditions)
+        return SqlCondition(where, tuple(value for condition in conditions for value in condition.values))
+
+    def matches(
+        self, turn: JournalEntry, running: str = "", found: Mapping[str, Collection[str]] | None = None
+    ) -> bool:
+        """Returns whether a turn matches. `running`: `open` or `streaming` if it is not over."""
+        return all(term.matches(turn, running, found or {}) for term in self.terms)
+
+
+def parse_query(text: str, now: float) -> TurnQuery:
+    """Reads a query. `now`: seconds since the epoch, for spans such as `since:1h`. Raises `QueryError`."""
+    if len(text) > MAX_QUERY_CHARACTERS:
+        message = f"a query has at most {MAX_QUERY_CHARACTERS} characters; this one has {len(text)}"
+        raise QueryError(message, MAX_QUERY_CHARACTERS, len(text) - MAX_QUERY_CHARACTERS)
+    control = next((place for place, character in enumerate(text) if character < " " and not character.isspace()), None)
+    if control is not None:
+        raise QueryError("remove this control character", control, 1)
+    terms: list[QueryTerm] = []
+    for part in split_query(text):
+        if len(terms) == MAX_QUERY_TERMS:
+            raise QueryError(f"a query has at most {MAX_QUERY_TERMS} terms; remove some", part.start, part.length)
+        terms.append(_read_term(part, now))
+    return TurnQuery(tuple(terms))
+
+
+class QueryPart(NamedTuple):
+    """A term as it is written. `value` is without quotes; `value_at` is where it begins."""
+
+    start: int
+    length: int
+    excluded: bool
+    field: str
+    operator: str
+    value: str
+    value_at: int
+    quoted: bool = False
+    closed: bool = True
+
+
+def split_query(text: str) -> list[QueryPart]:
+    """Returns the terms of a query, unchecked."""
+    parts: list[QueryPart] = []
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        part = _split_part(text, at)
+        parts.append(part)
+        at = part.start + part.length
+    return parts
+
+
+def _split_part(text: str, start: int) -> QueryPart:
+    at = start
+    excluded = text[at] == "-" and at + 1 < len(text) and not text[at + 1].isspace()
+    at += excluded
+    name_at = at
+    while at < len(text) and text[at].lower() in _NAME_CHARACTERS:
+        at += 1
+    operator = next((one for one in _OPERATORS if text.startswith(one, at)), "") if at > name_at else ""
+    field = text[name_at:at].lower() if operator else ""
+    value_at = at + len(operator) if operator else name_at
+    if text.startswith('"', value_at):
+        end = text.find('"', value_at + 1)
+        closed, end = end >= 0, len(text) if end < 0 else end
+        stop = end + closed
+        return QueryPart(
+            start,
+            stop - start,
+            excluded,
+            field,
+            operator,
+            text[value_at + 1 : end],
+            value_at,
+            quoted=True,
+            closed=closed,
+        )
+    end = value_at
+    while end < len(text) and not text[end].isspace():
+        end += 1
+    return QueryPart(start, end - start, excluded, field, operator, text[value_at:end], value_at)
+
+
+def _read_term(part: QueryPart, now: float) -> QueryTerm:
+    if not part.closed:
+        raise QueryError('the quote is not closed: add a " at the end', part.value_at, len(part.value) + 1)
+    if not part.operator:
+        return _read_phrase(part)
+    field = QUERY_FIELDS.get(part.field)
+    at = part.start + part.excluded
+    if field is None:
+        close = get_close_matches(part.field, QUERY_FIELDS, 1)
+        hint = f"did you mean {close[0]}?" if close else "? shows all fields"
+        raise QueryError(f"there is no field {part.field!r}: {hint} Quotes search for the words.", at, len(part.field))
+    example = f"{part.field}:{field.example}"
+    if not part.value and not (part.quoted and part.operator == "="):
+        raise QueryError(f"{part.field} needs a value, for example {example}", at, part.length - part.excluded)
+    ordered = part.operator not in {":", "="}
+    if ordered and field.convert is None:
+        message = f"{part.field} is not a number: write {part.field}:{part.value}"
+        raise QueryError(message, at, part.length - part.excluded)
+    values = (part.value,) if part.quoted else tuple(filter(None, part.value.split(",")))
+    if not values:
+        raise QueryError(f"{part.field} needs a value, for example {example}", at, part.length - part.excluded)
+    if part.field in {"state", "has"}:
+        values = tuple(_read_word(part, value) for value in values)
+    numbers = tuple(_read_number(part, field, value, now) for value in values)
+    known = tuple(number for number in numbers if number is not None)
+    make = TERM_TYPES.get(part.field, NameTerm)
+    return make(values, part.excluded, part.field, part.operator, known)
+
+
+def _read_phrase(part: QueryPart) -> QueryTerm:
+    value = " ".join(part.value.split()) if part.quoted else part.value
+    if not value:
+        raise QueryError("the quotes are empty: write words between them", part.value_at, 2)
+    return PhraseTerm((value,), part.excluded)
+
+
+def _read_word(part: QueryPart, value: str) -> str:
+    known = STATE_VALUES if part.field == "state" else HAS_VALUES
+    aliases = {"finished": "finish", "open": "waiting", "failed": "refused", "error": "broken", "warnings": "warning"}
+    word = value.lower()
+    word = aliases.get(word, word) if part.field == "state" else word
+    if word not in known:
+        message = f"{part.field}: expected one of {', '.join(known)}; found {value[:40]!r}"
+        raise QueryError(message, part.value_at, max(part.length - (part.value_at - part.start), 1))
+    return word
+
+
+def _read_number(part: QueryPart, field: QueryField, value: str, now: float) -> float | None:
+    try:
+        if part.field in {"since", "until"}:
+            return parse_moment(value, now)
+        return field.convert(value) if field.convert is not None else None
+    except ValueError as error:
+        length = max(part.length - (part.value_at - part.start), 1)
+        raise QueryError(f"{part.field}: {error}", part.value_at, length) from None

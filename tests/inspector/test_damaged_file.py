@@ -1,0 +1,116 @@
+"""A damaged file of kept turns: the list and turns in memory stay usable, and what is missing says why."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from penstock._gateway.config import JournalTable, Key
+from penstock._gateway.config_tables import InspectorTable
+from penstock._inspector import memory_index
+from penstock._store.kept_turns import FILE
+from tests.gateway.client_requests import get, post
+from tests.inspector.conftest import inspected
+from tests.inspector.event_feed import Reader, bearer, ended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.inspector.conftest import Inspected
+
+
+def _options(folder: Path) -> dict[str, Any]:
+    journal = JournalTable(path=str(folder / "journal.sqlite"))
+    return {"inspector": InspectorTable(keep=True), "data": folder, "journal": journal}
+
+
+def _send(gateway: Inspected, words: str) -> str:
+    body = {"model": "openai-chat/text", "stream": True, "messages": [{"role": "user", "content": words}]}
+    name: str = post(f"{gateway.url}/v1/chat/completions", json=body).headers["x-request-id"]
+    ended(gateway, name)
+    return name
+
+
+def _spoil_pages(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[3 * 4096 :] = bytes(len(data) - 3 * 4096)
+    file.write_bytes(data)
+
+
+def _spoil_bodies(file: Path) -> None:
+    database = sqlite3.connect(file)
+    database.execute("UPDATE bodies SET body = x'00'")
+    database.execute("UPDATE texts SET body = x'00'")
+    database.commit()
+    database.close()
+
+
+def _spoil_schema(file: Path) -> None:
+    database = sqlite3.connect(file)
+    database.execute("DROP TABLE bodies")
+    database.execute("CREATE VIEW bodies AS SELECT 1")
+    database.commit()
+    database.close()
+
+
+def _spoil_all(file: Path) -> None:
+    file.write_bytes(b"no database" * 1_000)
+
+
+@pytest.mark.row("V1")
+@pytest.mark.parametrize("spoil", [_spoil_pages, _spoil_bodies, _spoil_schema, _spoil_all])
+def test_a_damaged_file_hides_its_turns_and_nothing_else(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+    with inspected(**_options(tmp_path)) as gateway:
+        old = [_send(gateway, f"zebra {number}") for number in range(3)]
+        gateway.inspector.watch.close_files()
+    spoil(tmp_path / FILE)
+    with inspected(**_options(tmp_path)) as gateway:
+        new = _send(gateway, "zebra again")
+        base = f"{gateway.url}/inspector"
+        assert {row["id"] for row in get(f"{base}/turns").json()["rows"]} == {*old, new}
+        assert new in {row["id"] for row in get(f"{base}/turns?q=zebra").json()["rows"]}
+        with Reader(f"{base}/live?q=zebra") as reader:
+            reader.until(lambda: new in reader.rows)
+        for place in (f"turns/{old[0]}/request", "sessions", f"previews?ids={old[0]},{new}", f"turns/{new}"):
+            assert get(f"{base}/{place}").status_code == 200, place
+        trace = get(f"{base}/turns/{old[0]}").json()
+        assert trace["lost"].startswith("it is not in memory, and the file of kept turns cannot be read")
+        assert FILE in get(f"{base}/keeping").json()["disk"]["problem"]
+        deleted = httpx.delete(f"{base}/turns")
+        assert deleted.status_code == 503
+        assert f"remove {FILE}" in deleted.json()["error"]["message"]
+        assert get(f"{base}/turns/{new}").json()["frames"] == []
+
+
+@pytest.mark.row("V1")
+def test_a_turn_whose_words_cannot_be_read_does_not_stop_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a decoder with a defect")
+
+    with inspected() as gateway:
+        name = _send(gateway, "the first")
+        with monkeypatch.context() as patch:
+            patch.setattr(memory_index, "_list_texts", fail)
+            assert get(f"{gateway.url}/inspector/turns?q=first").json()["total"] == 0
+        other = _send(gateway, "the second")
+        rows = get(f"{gateway.url}/inspector/turns?q=second").json()["rows"]
+        assert [row["id"] for row in rows] == [other]
+        assert get(f"{gateway.url}/inspector/turns/{name}").status_code == 200
+
+
+@pytest.mark.row("V1")
+def test_the_size_of_the_file_is_for_who_sees_all_turns(tmp_path: Path) -> None:
+    """It grows with the turns of others; and not, if somebody else has sent the same words before."""
+    keys = {"one": Key(env="ONE"), "all": Key(env="ALL", inspect="all")}
+    env = {"ONE": "pk-penstock-one0123456789", "ALL": "pk-penstock-all0123456789"}
+    with inspected(env=env, keys=keys, **_options(tmp_path)) as gateway:
+        (tmp_path / FILE).touch(mode=0o600)  # an empty file is a database without tables
+        seen = {
+            name: get(f"{gateway.url}/inspector/keeping", headers=bearer(env[name])).json() for name in ("ONE", "ALL")
+        }
+        assert "bytes" not in seen["ONE"]["disk"]
+        assert seen["ALL"]["disk"]["bytes"] > 0

@@ -1,0 +1,62 @@
+"""What is kept, on the page: its line, its switches, deleting one turn and all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.gateway.client_requests import ask
+from tests.inspector.axe import serious
+from tests.inspector.conftest import inspected
+from tests.inspector.event_feed import ended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.row("V1"), pytest.mark.slow]
+
+
+def test_turns_are_kept_on_disk_paused_and_deleted(
+    tmp_path: Path, page: Page, problems: list[str], shot: Callable[[Page, str], None]
+) -> None:
+    with inspected(data=tmp_path) as gateway:
+        names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(2)]
+        for name in names:
+            ended(gateway, name)
+        watch = gateway.inspector.watch
+        page.goto(f"{gateway.url}/")
+        page.get_by_role("button", name="The newest turns are kept in memory").click()
+        dialog = page.get_by_role("dialog", name="What is kept")
+        expect(dialog).to_contain_text("2 turns, 0.0 of 32 MB")
+        dialog.get_by_label("Keep turns on disk").check()
+        expect(page.get_by_role("button", name="Turns are kept on disk")).to_be_attached()
+        assert watch.disk.enabled
+        shot(page, "inspector-keeping")
+        assert serious(page) == []
+        dialog.get_by_role("button", name="Pause keeping").click()
+        expect(dialog.get_by_role("button", name="Resume keeping")).to_be_visible()
+        assert watch.policy.paused
+        dialog.get_by_role("button", name="Resume keeping").click()
+        expect(dialog.get_by_role("button", name="Pause keeping")).to_be_visible()
+        dialog.get_by_role("button", name="Close").click()
+        page.goto(f"{gateway.url}/#/turn/{names[0]}")
+        page.get_by_role("button", name="Delete", exact=True).click()
+        page.get_by_role("button", name="Delete now").click()
+        expect(page).to_have_url(f"{gateway.url}/#/streams")
+        assert names[0] not in watch.captures
+        assert names[1] in watch.captures
+        page.goto(f"{gateway.url}/#/turn/{names[0]}")
+        expect(page.locator(".bare-why")).to_contain_text("it was deleted on the inspector's page")
+        page.goto(f"{gateway.url}/#/streams")
+        page.get_by_role("button", name="Turns are kept on disk").click()
+        dialog.get_by_role("button", name="Delete all …").click()
+        dialog.get_by_role("button", name="Delete all now").click()
+        expect(dialog).to_contain_text("0 turns, 0.0 of 32 MB")
+        assert not watch.captures
+        assert not watch.disk.holds(names[1])
+    problems[:] = [problem for problem in problems if "404" not in problem]  # what was deleted has no request

@@ -1,0 +1,88 @@
+"""The File view: several files, HAR files, the stream's own protocol as its client, and reloads."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from penstock._inspector.stream_traces import source_from_file
+from penstock._replay import wire
+from tests.inspector import sample_streams
+from tests.inspector.axe import serious
+from tests.inspector.conftest import inspected
+from tests.inspector.tab_store import wait_until_stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import FilePayload, Page
+
+    from tests.inspector.conftest import Inspected
+
+STREAM = b"".join(sample_streams.interleaved())
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Inspected]:
+    with inspected() as running:
+        yield running
+
+
+@pytest.mark.finding("INS-18")
+@pytest.mark.parametrize(
+    ("protocol", "consumer"),
+    [("anthropic", "anthropic"), ("openai-chat", "openai-chat"), ("gemini", "gemini"), ("cohere", "openai-chat")],
+)
+def test_a_file_is_shown_for_a_client_of_its_own_protocol(protocol: str, consumer: str) -> None:
+    assert source_from_file(wire("text", protocol)).consumer == consumer
+
+
+@pytest.mark.slow
+@pytest.mark.row("V3")
+@pytest.mark.finding("INS-18")
+def test_several_files_and_a_har_file_stay_over_a_reload(page: Page, gateway: Inspected) -> None:
+    page.goto(f"{gateway.url}/#/file")
+    page.get_by_role("heading", name="See what a stream holds").wait_for()
+    entries: list[dict[str, Any]] = [
+        {
+            "request": {"method": "POST", "url": "https://api.test/v1/messages?key=x", "postData": {"text": '{"a":1}'}},
+            "response": {"content": {"mimeType": "text/event-stream", "text": STREAM.decode()}},
+        },
+        {
+            "request": {"method": "POST", "url": "https://chat.test/v1/chat/completions"},
+            "response": {
+                "content": {
+                    "mimeType": "text/event-stream", "encoding": "base64",
+                    "text": b64encode(wire("text", "openai-chat")).decode(),
+                }
+            },
+        },
+    ]  # fmt: skip
+    files: list[FilePayload] = [
+        {"name": "session.har", "mimeType": "application/json", "buffer": json.dumps({"log": {"entries": entries}}).encode()},
+        {"name": "gates.sse", "mimeType": "text/event-stream", "buffer": STREAM},
+    ]  # fmt: skip
+    page.get_by_label("A recorded stream").set_input_files(files)
+    choice = page.get_by_label("File, of 3")
+    expect(choice.locator("option")).to_have_text(
+        ["api.test/v1/messages", "chat.test/v1/chat/completions", "gates.sse"]
+    )
+    expect(page.locator(".turn-way")).to_contain_text("anthropic")
+    expect(page.locator(".consumers select")).to_have_value("anthropic")
+    page.get_by_role("tab", name="Request").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("a: 1")
+    assert serious(page) == []
+    choice.select_option("1")
+    expect(page.locator(".consumers select")).to_have_value("openai-chat")
+    wait_until_stored(page, "value.chosen === 1")
+    page.reload()
+    expect(page.get_by_label("File, of 3")).to_have_value("1")
+    expect(page.locator(".consumers select")).to_have_value("openai-chat")
+    page.get_by_role("button", name="Close").click()
+    page.get_by_role("heading", name="See what a stream holds").wait_for()
+    page.reload()
+    page.get_by_role("heading", name="See what a stream holds").wait_for()

@@ -1,0 +1,158 @@
+"""Try it: settings, tools, images, and a conversation that outlives a reload."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from penstock._gateway.config import Serve
+from tests.gateway.client_requests import post
+from tests.inspector.axe import serious
+from tests.inspector.conftest import inspected
+from tests.inspector.sample_turns import wired
+from tests.inspector.tab_store import wait_until_stored
+from tests.inspector.try_page import choose_model, open_try_view, send_and_wait, wait_for_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Page
+
+    from tests.inspector.conftest import Inspected
+
+pytestmark = pytest.mark.slow
+PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+TOOLS: list[dict[str, Any]] = [
+    {"name": "level", "description": "The level of a gauge", "parameters": {"type": "object", "properties": {}}}
+]
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Inspected]:
+    with inspected(wired, serve=Serve(pace=0.0)) as running:
+        yield running
+
+
+@pytest.fixture
+def opened(gateway: Inspected, page: Page) -> Page:
+    return open_try_view(page, gateway.url)
+
+
+def upstream(gateway: Inspected) -> dict[str, Any]:
+    return dict(gateway.up.requests[-1].json)
+
+
+@pytest.mark.row("V3")
+@pytest.mark.finding("INS-18")
+def test_settings_reach_the_provider_in_every_protocol(
+    opened: Page, gateway: Inspected, shot: Callable[[Page, str], None]
+) -> None:
+    choose_model(opened, "openai-chat/text")
+    opened.get_by_text("Settings: system prompt").click()
+    for label, value in (
+        ("System prompt", "Be brief."), ("Tools, as JSON", json.dumps(TOOLS)), ("Temperature", "0.25"),
+        ("JSON schema of the answer", '{"type": "object"}'), ("Max output tokens", "321"),
+    ):  # fmt: skip
+        opened.get_by_label(label).fill(value)
+    assert serious(opened) == []
+    shot(opened, "inspector-try-settings")
+    opened.get_by_text("Settings (5)").click()
+    for count, protocol in enumerate(("Chat", "Responses", "Messages", "Gemini", "UI stream", "VS Code"), 1):
+        opened.get_by_role("button", name=protocol, exact=True).click()
+        send_and_wait(opened, f"Question {count}", count)
+        sent = upstream(gateway)
+        assert sent["messages"][0] == {"role": "system", "content": "Be brief."}, protocol
+        assert sent["messages"][-1]["content"] == f"Question {count}"
+        assert sent["temperature"] == 0.25
+        assert sent["tools"][0]["function"]["name"] == "level"
+        assert 321 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
+
+
+def test_an_image_is_chosen_or_pasted_and_sent(opened: Page, gateway: Inspected) -> None:
+    choose_model(opened, "openai-chat/text")
+    image: Any = {"name": "dot.png", "mimeType": "image/png", "buffer": PNG}
+    opened.get_by_label("Images").set_input_files([image])
+    opened.locator(".composer-images img").wait_for()
+    opened.get_by_label("Your message").evaluate(
+        """(box, data) => {
+            const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+            const clipboardData = new DataTransfer();
+            clipboardData.items.add(new File([bytes], "pasted.png", { type: "image/png" }));
+            box.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+        }""",
+        "iVBORw0KGgo=",
+    )
+    expect(opened.locator(".composer-images img")).to_have_count(2)
+    opened.get_by_role("button", name="Remove image 2").click()
+    expect(opened.locator(".composer-images img")).to_have_count(1)
+    assert serious(opened) == []
+    send_and_wait(opened, "What is it?")
+    content = upstream(gateway)["messages"][-1]["content"]
+    assert content[0] == {"type": "text", "text": "What is it?"}
+    assert content[1]["image_url"]["url"].startswith("data:image/png;base64,iVBORw0KGgo")
+
+
+@pytest.mark.row("V3")
+@pytest.mark.finding("INS-18")
+def test_the_conversation_outlives_a_reload_and_can_be_forgotten(opened: Page, gateway: Inspected) -> None:
+    choose_model(opened, "openai-chat/text")
+    opened.get_by_text("Settings: system prompt").click()
+    opened.get_by_label("System prompt").fill("Remember.")
+    send_and_wait(opened, "Alpha")
+    wait_until_stored(opened, "JSON.stringify(value).includes('\"done\"')")
+    opened.reload()
+    expect(opened.locator(".said")).to_have_text("Alpha")
+    expect(opened.locator(".ending-finish")).to_have_count(1)
+    opened.get_by_text("Settings (1)").click()
+    expect(opened.get_by_label("System prompt")).to_have_value("Remember.")
+    send_and_wait(opened, "Beta", 2)
+    assert [row["content"] for row in upstream(gateway)["messages"] if row["role"] == "user"] == ["Alpha", "Beta"]
+    opened.get_by_role("button", name="Forget all").click()
+    opened.get_by_role("heading", name="See a stream").wait_for()
+    opened.reload()
+    opened.get_by_role("heading", name="See a stream").wait_for()
+    expect(opened.get_by_text("Settings: system prompt")).to_be_visible()
+
+
+@pytest.mark.row("V3")
+def test_a_turn_is_opened_and_continued(opened: Page, gateway: Inspected) -> None:
+    body = {
+        "model": "openai-chat/text", "max_tokens": 99, "system": "Old prompt.", "stream": True, "tools": [
+            {"name": "rain", "input_schema": {"type": "object"}}], "messages": [
+            {"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"},
+            {"role": "user", "content": "Three"}],
+    }  # fmt: skip
+    turn = post(f"{gateway.url}/v1/messages", json=body).headers["x-request-id"]
+    opened.goto(f"{gateway.url}/#/turn/{turn}")
+    opened.get_by_role("link", name="Open in Try it").click()
+    expect(opened.get_by_label("Your message")).to_have_value("Three")
+    expect(opened.get_by_text("2 messages before yours")).to_be_visible()
+    expect(opened.get_by_role("button", name="Messages", exact=True)).to_have_attribute("aria-pressed", "true")
+    send_and_wait(opened, "Four")
+    sent = upstream(gateway)
+    assert [row["content"] for row in sent["messages"]] == ["Old prompt.", "One", "Two", "Four"]
+    assert sent["tools"][0]["function"]["name"] == "rain"
+    opened.get_by_text("Settings (").click()
+    opened.get_by_label("Tools, as JSON").fill("")
+    opened.get_by_role("button", name="Take the tools of the last request").click()
+    expect(opened.get_by_label("Tools, as JSON")).to_have_value(json.dumps(sent["tools"], indent=2))
+
+
+def test_results_of_calls_are_written_and_sent(opened: Page, gateway: Inspected) -> None:
+    choose_model(opened, "openai-chat/tools")
+    send_and_wait(opened, "Look at the gauges")
+    boxes = opened.locator(".tool-result textarea")
+    count = boxes.count()
+    assert count > 0
+    assert serious(opened) == []
+    for number in range(count):
+        boxes.nth(number).fill(f"reading {number}")
+    opened.get_by_role("button", name="Send", exact=True).click()
+    wait_for_answer(opened, 2)
+    sent = upstream(gateway)["messages"]
+    assert [row["content"] for row in sent if row["role"] == "tool"] == [f"reading {n}" for n in range(count)]
+    assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"]

@@ -1,0 +1,257 @@
+"""The query language: what it reads, where an error is, and that SQL and the test of one turn say the same."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock._inspector.turn_query import (
+    MAX_QUERY_CHARACTERS,
+    MAX_QUERY_TERMS,
+    QueryError,
+    parse_query,
+    split_query,
+)
+from penstock._inspector.turn_query_terms import HAS_VALUES, QUERY_FIELDS, STATE_VALUES
+from penstock._store.journal import JournalEntry, JournalStore
+from penstock._store.journal_queries import JournalHistory
+from penstock._store.sqlite import IN_MEMORY
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+NOW = 1_800_000_000.0
+
+
+def turn(**more: Any) -> JournalEntry:
+    fields: dict[str, Any] = {"time": NOW - 100, "request_id": "r1"} | more
+    return JournalEntry(**fields)
+
+
+def matches(query: str, running: str = "", **more: Any) -> bool:
+    return parse_query(query, NOW).matches(turn(**more), running)
+
+
+@pytest.mark.row("V1")
+@pytest.mark.parametrize(
+    ("query", "facts"),
+    [
+        ("model:OPUS", {"model": "claude-opus-4-5"}),
+        ("model:opus", {"asked": "opus"}),
+        ("model=anthropic/opus", {"provider": "anthropic", "model": "opus"}),
+        ("model=opus", {"provider": "anthropic", "model": "opus"}),
+        ("model=quick", {"asked": "quick"}),
+        ('model=""', {}),
+        ("state:fault", {"status": "fault"}),
+        ("state:broken", {"status": "refused"}),
+        ("state:fault,cancelled", {"status": "cancelled"}),
+        ("state:warning", {"finish": "length"}),
+        ("state:warning", {"finish": "stop", "malformed": 3}),
+        ("state:finish", {"finish": "stop"}),
+        ("tool:bash", {"tools": "read\nbash_20250124"}),
+        ("tool=bash", {"tools": "read\nbash"}),
+        ("cost>0.1", {"cost": 0.2}),
+        ("cost>=$0.1", {"cost": 0.1}),
+        ("-cost>0.1", {"cost": None}),
+        ("-has:cost", {"cost": None}),
+        ("ttft>2", {"ttft": 2.5}),
+        ("ttft<500ms", {"ttft": 0.4}),
+        ("duration>1m", {"duration": 61.0}),
+        ("input>=1k", {"input": 1000}),
+        ("input:1000", {"input": 1000}),
+        ("http:429", {"http": 429}),
+        ("http:429,500", {"http": 500}),
+        ("http>=500", {"http": 502}),
+        ("fault:auth", {"fault": "auth"}),
+        ("fault:expired", {"fault": "auth", "fault_message": "the key has Expired"}),
+        ("provider:up", {"provider": "upstream"}),
+        ("-client:curl", {"client": "vscode"}),
+        ("client:curl", {"agent": "curl/8.1"}),
+        ("has:notes", {"notes": 1}),
+        ("has:notes", {"malformed": 1}),
+        ("has:retries", {"tries": 2}),
+        ("since:1h", {"time": NOW - 3599}),
+        ("until:1h", {"time": NOW - 3601}),
+        ("since:2027-01-01", {}),
+        (f"since:{NOW - 100:.0f}", {}),
+        ("since:2027-01-15T07:58:20Z", {}),
+        ('"exact words"', {"fault_message": "these are Exact  words".replace("  ", " ")}),
+        ("opus anna", {"model": "opus", "key": "anna"}),
+        ("id:r1", {}),
+        ("", {}),
+        ("100%", {"model": "100%"}),
+        ("a_b", {"model": "a_b"}),
+    ],
+)
+def test_a_query_finds_a_turn(query: str, facts: dict[str, Any]) -> None:
+    assert matches(query, **facts)
+
+
+@pytest.mark.parametrize(
+    ("query", "facts"),
+    [
+        ("model=opus", {"model": "opus-4"}),
+        ("state:finish", {"finish": "length"}),
+        ("state:finish", {"finish": "refusal"}),
+        ("state:finish", {"finish": "filter"}),
+        ("state:running", {"finish": "stop"}),
+        ("cost>0.1", {"cost": None}),
+        ("-client:curl", {"client": "curl"}),
+        ("since:1h", {"time": NOW - 3601}),
+        ("until:1h", {"time": NOW - 3599}),
+        ("tool=bash", {"tools": "bash2"}),
+        ('"exact words"', {"fault_message": "words exact"}),
+        ("opus anna", {"model": "opus"}),
+        ("100%", {"model": "1000"}),
+        ("a_b", {"model": "axb"}),
+        ("has:cost", {"cost": None}),
+    ],
+)
+def test_a_query_does_not_find_a_turn(query: str, facts: dict[str, Any]) -> None:
+    assert not matches(query, **facts)
+
+
+def test_turns_that_run_have_their_own_states() -> None:
+    assert matches("state:running", "open")
+    assert matches("state:waiting", "open")
+    assert matches("state:streaming", "streaming")
+    assert not matches("state:finish", "streaming")
+
+
+@pytest.mark.row("V1")
+@pytest.mark.parametrize(
+    ("query", "position", "length", "fix"),
+    [
+        ("ok modl:opus", 3, 4, "did you mean model?"),
+        ("zzzzz:1", 0, 5, "? shows all fields"),
+        ("-model:", 1, 6, "for example model:opus"),
+        ("cost>lots", 5, 4, "expected dollars, such as 0.1"),
+        ("ttft>2x", 5, 2, "expected a time, such as 2, 500ms or 1m"),
+        ("input>=many", 7, 4, "expected a number, such as 200, 10k or 1.5M"),
+        ("since:soon", 6, 4, "expected a span, such as 15m, 1h or 7d"),
+        ("state:odd", 6, 3, "expected one of running, waiting"),
+        ("has:nothing", 4, 7, "expected one of notes, tools"),
+        ("model>3", 0, 7, "write model:3"),
+        ('a "b c', 2, 4, 'add a " at the end'),
+        ('""', 0, 2, "write words between them"),
+        ("a\x00b", 1, 1, "control character"),
+        ("x" * (MAX_QUERY_CHARACTERS + 5), MAX_QUERY_CHARACTERS, 5, "at most"),
+        ("a " * (MAX_QUERY_TERMS + 1), MAX_QUERY_TERMS * 2, 1, "remove some"),
+        ("cost>1e999", 5, 5, "expected dollars"),
+        ("input>" + "9" * 400, 6, 400, "expected a number"),
+        ("model:,,", 0, 8, "for example model:opus"),
+    ],
+)
+def test_an_error_says_where_and_how_to_fix_it(query: str, position: int, length: int, fix: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        parse_query(query, NOW)
+    assert fix in str(raised.value)
+    assert (raised.value.position, raised.value.length) == (position, length)
+
+
+@given(st.text(max_size=80) | st.text("model:stae-\"'><=,. 0159kms_%$\\", max_size=60))
+def test_any_text_is_a_query_or_an_error_within_it(text: str) -> None:
+    for part in split_query(text):
+        assert text[part.start : part.start + part.length].strip()
+    error = read_error(text)
+    if error is not None:
+        assert 0 <= error.position < len(text)
+        assert 0 < error.length <= len(text) - error.position
+
+
+def read_error(text: str) -> QueryError | None:
+    try:
+        parse_query(text, NOW)
+    except QueryError as error:
+        return error
+    return None
+
+
+# ── SQL and the test of one turn ──────────────────────────────────────────────────────────────────
+
+WORDS = st.sampled_from(["", "opus", "o", "Opus-4", "100%", "a_b", "x\\y", "up", "curl/8", "it's", "50", "日本"])
+ENTRIES = st.builds(
+    turn,
+    time=st.integers(0, 10_000).map(lambda ago: NOW - ago),
+    request_id=st.sampled_from(["r1", "r2", "r3", "r4"]),
+    status=st.sampled_from(["finish", "fault", "refused", "cancelled"]),
+    finish=st.sampled_from(["", "stop", "length", "refusal", "filter", "calls"]),
+    http=st.sampled_from([0, 200, 429, 500]),
+    tools=st.sampled_from(["", "bash", "read\nbash", "bash2\nread", "a_b"]),
+    **dict.fromkeys(("model", "asked", "provider", "client", "agent", "key", "fault_message", "engine"), WORDS),
+    **{name: st.none() | st.sampled_from([0, 1, 10, 1000]) for name in ("input", "output", "cached")},
+    **{name: st.none() | st.sampled_from([0.0, 0.1, 2.0]) for name in ("cost", "ttft")},
+    **{name: st.sampled_from([0, 1, 2]) for name in ("malformed", "notes", "tries")},
+)
+NUMBERS = [name for name, field in QUERY_FIELDS.items() if field.convert is not None]
+NAMES = [name for name, field in QUERY_FIELDS.items() if field.columns and field.convert is None]
+TERMS = st.one_of(
+    st.tuples(
+        st.sampled_from(NUMBERS),
+        st.sampled_from([":", "=", ">", "<", ">=", "<="]),
+        st.sampled_from("0 1 0.1 10 1000 429".split()),
+    ).map("".join),
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(":="), WORDS.filter(bool)).map("".join),
+    st.sampled_from([f"state:{name}" for name in STATE_VALUES] + [f"has:{name}" for name in HAS_VALUES]),
+    st.sampled_from(["since:1h", "until:1h", "since:2h", 'model=""', 'key=""']),
+    WORDS.filter(bool),
+    WORDS.filter(bool).map(lambda word: f'"{word}"'),
+)
+QUERIES = st.lists(st.tuples(st.sampled_from(["", "-"]), TERMS).map("".join), max_size=3).map(" ".join)
+
+
+@pytest.fixture
+def history() -> Iterator[tuple[JournalStore, JournalHistory]]:
+    with closing(JournalStore(IN_MEMORY, time.time, age=1e12, size=2**40)) as rows:
+        yield rows, JournalHistory(rows)
+
+
+@pytest.mark.row("V1")
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(entries=st.lists(ENTRIES, max_size=12), queries=st.lists(QUERIES, min_size=1, max_size=12))
+def test_sql_finds_the_turns_that_match(
+    history: tuple[JournalStore, JournalHistory], entries: list[JournalEntry], queries: list[str]
+) -> None:
+    rows, asked = history
+    before = asked.last_id()
+    for entry in entries:
+        rows.add(entry)
+    rows.flush()
+    for text in queries:
+        query = parse_query(text, NOW)
+        found = {phrase: {"r2"} for phrase in query.phrases if "o" in phrase}
+        condition = query.to_sql(found, asked.among)
+        got = asked.search(condition, tenant=None, after=before, upto=asked.last_id(), limit=50)
+        want = [entry for entry in entries if query.matches(entry, "", found)]
+        assert sorted(map(repr, got)) == sorted(map(repr, want)), text
+        counts = asked.count(condition, tenant=None, upto=asked.last_id())
+        assert counts.total == sum(counts.states.values()) >= len(want)
+
+
+def test_old_rows_are_found_by_their_names(history: tuple[JournalStore, JournalHistory]) -> None:
+    """Rows of older versions lack columns: NULL is unknown or nothing."""
+    rows, asked = history
+
+    def insert(database: sqlite3.Connection) -> None:
+        database.execute(
+            "INSERT INTO turns (time, model, status, names) VALUES (1, 'old-model', 'finish', 'old-model')"
+        )
+
+    rows._writer.submit(insert)
+    rows.flush()
+    for text, count in {
+        "old": 1,
+        "-model:new": 1,
+        "-has:notes": 1,
+        "notes:0": 1,
+        "state:finish": 1,
+        "cost<1": 0,
+    }.items():
+        condition = parse_query(text, NOW).to_sql({}, asked.among)
+        assert asked.count(condition, tenant=None, upto=asked.last_id()).total == count, text

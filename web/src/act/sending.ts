@@ -1,0 +1,148 @@
+// A request that is edited and sent again: where it came from, what it says now, and where it goes.
+import { signal } from "@preact/signals";
+import { askJson, explain } from "../api/client.ts";
+import { key } from "../api/key.ts";
+import type { Row, Trace } from "../api/types.ts";
+import { compareAddress } from "../compare/address.ts";
+import { refusalWords } from "../try/refusals.ts";
+import { indentJson, setJsonValue } from "../ui/jsonText.ts";
+import { convertRequest } from "./protocols.ts";
+
+export interface Draft {
+  id: string;
+  row: Row;
+  /** As it was sent. */
+  original: { protocol: string; text: string };
+  protocol: string;
+  model: string;
+  text: string;
+  /** The text that the gateway made of the original for `protocol`; "" if it is the original. */
+  converted: string;
+  notes: string[];
+  state: "editing" | "converting" | "sending";
+  error: string;
+  /** The turn of an attempt that was refused. */
+  refused: string;
+}
+
+export const draft = signal<Draft | null>(null);
+export const draftError = signal("");
+
+const LARGEST = 1_048_576; // bytes of a request that the gateway keeps
+const SECRET_MARK = "[secret]";
+
+function change(id: string, fields: Partial<Draft>): void {
+  if (draft.value?.id === id) draft.value = { ...draft.value, ...fields };
+}
+
+/** Loads the request of a turn, unless it is being edited already. */
+export async function openDraft(id: string): Promise<void> {
+  if (draft.value?.id === id) return;
+  draft.value = null;
+  draftError.value = "";
+  try {
+    const { request, row } = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
+    const lost = whyNot(request, row);
+    if (lost || !row) {
+      draftError.value = lost || "The turn has no row.";
+      return;
+    }
+    const text = indentJson(request);
+    const original = { protocol: row.protocol, text };
+    const fresh = { converted: "", notes: [], state: "editing", error: "", refused: "" } as const;
+    draft.value = { ...fresh, id, row, original, protocol: row.protocol, model: row.asked, text, notes: [] };
+  } catch (error) {
+    draftError.value = explain(error);
+  }
+}
+
+function whyNot(request: string, row: Row | null): string {
+  if (!request || !row) return "The request of this turn is not kept, so it cannot be sent again.";
+  try {
+    JSON.parse(request);
+  } catch {
+    const cut = new Blob([request]).size >= LARGEST;
+    return cut ? "Only the beginning of this request is kept: it is too long." : "The request is not JSON.";
+  }
+  return "";
+}
+
+export function holdsMark(text: string): boolean {
+  return text.includes(SECRET_MARK);
+}
+
+export function editText(text: string): void {
+  if (draft.value) change(draft.value.id, { text });
+}
+
+export function chooseModel(model: string): void {
+  const now = draft.value;
+  if (!now) return;
+  const text = now.protocol === "gemini" ? now.text : setJsonValue(now.text, "model", model);
+  change(now.id, { model, text });
+}
+
+export function restoreOriginal(): void {
+  const now = draft.value;
+  if (!now) return;
+  const { protocol, text } = now.original;
+  change(now.id, { protocol, text, model: now.row.asked, converted: "", notes: [], error: "" });
+}
+
+/** Writes the request in another protocol. */
+export async function chooseProtocol(protocol: string): Promise<void> {
+  const now = draft.value;
+  if (!now || protocol === now.protocol) return;
+  if (protocol === now.original.protocol && now.text === now.converted) return restoreOriginal();
+  change(now.id, { state: "converting", error: "" });
+  try {
+    const made = await convertRequest(now.text, { from: now.protocol, to: protocol, model: now.model, stream: true });
+    const text = JSON.stringify(made.body, null, 2);
+    const notes = made.notes.map(({ message }) => message);
+    change(now.id, { protocol, text, converted: text, notes, state: "editing" });
+  } catch (error) {
+    change(now.id, { error: explain(error), state: "editing" });
+  }
+}
+
+/** Where the request goes: as the client sent it, or where its protocol is served. */
+async function target({ protocol, model, row, original, text }: Draft): Promise<[string, Record<string, string>]> {
+  const made = await convertRequest(text, { from: protocol, to: protocol, model });
+  const own = protocol === original.protocol && protocol !== "gemini";
+  if (protocol !== "gemini") return [own ? row.route : made.path, made.headers];
+  const streamed = original.protocol !== "gemini" || row.stream;
+  const path = streamed ? made.path : made.path.replace(":streamGenerateContent?alt=sse", ":generateContent");
+  return [path, made.headers];
+}
+
+/** Sends the request. The new turn opens beside the old one as soon as its answer begins. */
+export async function sendDraft(): Promise<void> {
+  const now = draft.value;
+  if (now?.state !== "editing") return;
+  change(now.id, { state: "sending", error: "", refused: "" });
+  try {
+    const [path, headers] = await target(now);
+    if (key.value) headers.authorization = `Bearer ${key.value}`;
+    const response = await fetch(path, { method: "POST", headers, body: now.text });
+    const id = response.headers.get("x-request-id") ?? "";
+    if (!response.ok) {
+      const error = refusalWords(response.status, await response.text());
+      change(now.id, { state: "editing", error, refused: id });
+      return;
+    }
+    void drain(response);
+    change(now.id, { state: "editing" });
+    if (id) location.hash = compareAddress(now.id, id);
+  } catch (error) {
+    change(now.id, { state: "editing", error: explain(error) });
+  }
+}
+
+/** Reads the answer to its end: a client that leaves would end the turn. */
+async function drain(response: Response): Promise<void> {
+  try {
+    await response.body?.pipeTo(new WritableStream());
+  } catch {
+    // the turn itself tells what happened
+  }
+}

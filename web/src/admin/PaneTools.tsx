@@ -1,0 +1,38 @@
+// The top of a pane with a table: a button that adds a row, Refresh, what was done last, and what went wrong.
+
+interface Props {
+  /** The words of the button that adds a row; it is there for those who may. */
+  add: string;
+  edits: boolean;
+  onAdd: () => void;
+  onRefresh: () => void;
+  told: string;
+  error: string;
+  reading: boolean;
+}
+
+export function PaneTools({ add, edits, onAdd, onRefresh, told, error, reading }: Props) {
+  return (
+    <>
+      <div class="admin-tools">
+        {edits && (
+          <button type="button" class="main" onClick={onAdd}>
+            {add}
+          </button>
+        )}
+        <button type="button" onClick={onRefresh}>
+          Refresh
+        </button>
+        <span role="status" class="soft">
+          {told}
+        </span>
+      </div>
+      {error && (
+        <p class="admin-error" role="alert">
+          {error}
+        </p>
+      )}
+      {reading && !error && <p class="soft">Reading…</p>}
+    </>
+  );
+}

@@ -1,0 +1,24 @@
+// What an answer says, in texts that can be compared: its words, its reasoning, its calls. Pure.
+import type { Event } from "../api/types.ts";
+import { foldMessage } from "../message/fold.ts";
+import { indentJson } from "../ui/jsonText.ts";
+
+export interface Answer {
+  text: string[];
+  reasoning: string[];
+  calls: string[];
+}
+
+export function readAnswer(events: readonly Event[]): Answer {
+  const parts = foldMessage(events).flatMap((message) => message.parts);
+  const text = parts.map((part) => (part.kind === "text" || part.kind === "refusal" ? part.text : "")).join("");
+  const reasoning = parts.map((part) => (part.kind === "reasoning" ? part.text : "")).join("\n");
+  const calls = parts.flatMap((part) =>
+    part.kind === "call" ? [`${part.name}:`, ...indentJson(part.json).split("\n")] : [],
+  );
+  return { text: linesOf(text), reasoning: linesOf(reasoning), calls };
+}
+
+function linesOf(text: string): string[] {
+  return text.trim() ? text.trim().split("\n") : [];
+}

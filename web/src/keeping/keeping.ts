@@ -1,0 +1,66 @@
+// What the gateway keeps of turns, and the switches for it.
+import { signal } from "@preact/signals";
+import { askJson, explain } from "../api/client.ts";
+
+export interface Keeping {
+  paused: boolean;
+  /** Turns of this caller are kept. */
+  keeps: boolean;
+  /** Turns of all callers are kept. */
+  all: boolean;
+  /** This caller may use the switches. */
+  may_switch: boolean;
+  memory: { turns: number; bytes: number; size: number };
+  disk: {
+    on: boolean;
+    possible: boolean;
+    size: number;
+    days: number;
+    turns?: number;
+    bytes?: number;
+    problem?: string;
+  };
+}
+
+export const keeping = signal<Keeping | null>(null);
+export const keepingError = signal("");
+
+export const readKeeping = () => change("/inspector/keeping");
+
+export const switchKeeping = (fields: { disk?: boolean; paused?: boolean }) =>
+  change("/inspector/keeping", { method: "POST", body: JSON.stringify(fields) });
+
+async function change(path: string, options?: RequestInit): Promise<void> {
+  try {
+    keeping.value = await askJson<Keeping>(path, options);
+    keepingError.value = "";
+  } catch (error) {
+    keepingError.value = explain(error);
+  }
+}
+
+/** Deletes the content of one turn, or of all that this caller sees. */
+export async function deleteTurns(id = ""): Promise<void> {
+  try {
+    await askJson(`/inspector/turns${id ? `/${encodeURIComponent(id)}` : ""}`, { method: "DELETE" });
+    keepingError.value = "";
+  } catch (error) {
+    keepingError.value = explain(error);
+  }
+  await readKeeping();
+}
+
+const MB = 1024 * 1024;
+
+/** `3.1 of 32 MB`. */
+export function share(bytes: number, size: number): string {
+  return `${(bytes / MB).toFixed(1)} of ${Math.round(size / MB)} MB`;
+}
+
+/** One line for the foot of the list. */
+export function summary(now: Keeping): string {
+  if (now.paused) return "Keeping is paused";
+  if (now.disk.on) return "Turns are kept on disk";
+  if (now.keeps) return "The newest turns are kept in memory";
+  return "Turns are kept while this page is open";
+}

@@ -1,0 +1,56 @@
+// The view of a turn's request, below the same head as the turn: `#/turn/ID?view=request&tab=upstream`.
+import "../turn/turn.css";
+import type { ComponentChildren } from "preact";
+import { askJson } from "../api/client.ts";
+import type { Trace } from "../api/types.ts";
+import { formatRoute, go, replaceQuery } from "../router.ts";
+import { TurnHead } from "../turn/TurnHead.tsx";
+import { useKeys } from "../ui/keys.ts";
+import { RequestPage } from "./RequestPage.tsx";
+import { type Loaded, useRequest } from "./useRequest.ts";
+
+const base = (id: string) => `/inspector/turns/${encodeURIComponent(id)}`;
+
+interface Props {
+  id: string;
+  trace: Trace;
+  query: Record<string, string>;
+  children?: ComponentChildren;
+}
+
+export function TurnRequest({ id, trace, query, children }: Props) {
+  const loaded = useRequest(() => askJson(`${base(id)}/request`), `${id} ${trace.done}`);
+  useKeys("This request", [{ keys: ["Escape"], label: "Back to the answer", run: () => go("turn", id) }]);
+  return (
+    <section class="turn" aria-label="The request of a turn">
+      <TurnHead trace={trace}>{children}</TurnHead>
+      <RequestPage
+        loaded={loaded}
+        row={trace.row}
+        breakdown={() => askJson(`${base(id)}/breakdown`)}
+        tab={query.tab ?? ""}
+        onTab={(tab) => replaceQuery({ ...query, tab })}
+      />
+    </section>
+  );
+}
+
+/** The tries and the losses of a turn, without the bodies: for its notes. */
+export function useRequestNotes(id: string, done: boolean): Loaded {
+  return useRequest(() => askJson(`${base(id)}/request?bodies=none`), `${id} ${done}`);
+}
+
+/** From the answer to the request and back. */
+export function ViewLinks({ id, view }: { id: string; view: string }) {
+  const current = view === "request";
+  return (
+    <nav class="view-links" aria-label="Parts of the turn">
+      <a class="button" href={formatRoute("turn", id)} aria-current={current ? undefined : "page"}>
+        Answer
+      </a>
+      <a class="button" href={formatRoute("turn", id, { view: "request" })} aria-current={current ? "page" : undefined}>
+        Request
+      </a>
+    </nav>
+  );
+}

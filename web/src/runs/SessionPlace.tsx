@@ -1,0 +1,65 @@
+// On the page of a turn: its session, its place in it, and the turns beside it.
+import "./runs.css";
+import { useEffect, useState } from "preact/hooks";
+import { askJson } from "../api/client.ts";
+import { formatRoute, go } from "../router.ts";
+import { Icon } from "../ui/Icon.tsx";
+import { useKeys } from "../ui/keys.ts";
+import type { Session } from "./sessions.ts";
+
+/** The session of a turn, and the ids of its turns; none of both, if the turn is not held. */
+interface Answer {
+  sessions: Session[];
+  turns: string[];
+}
+
+export function SessionPlace({ id, ended }: { id: string; ended: boolean }) {
+  const { sessions, turns } = useSessionOf(id, ended);
+  const place = turns.indexOf(id);
+  const session = sessions[0];
+  const before = turns[place - 1];
+  const after = turns[place + 1];
+  const open = (turn: string | undefined) => {
+    if (turn) go("turn", turn);
+  };
+  useKeys(
+    "Its session",
+    [
+      { keys: ["["], label: "The turn before in its session", run: () => open(before) },
+      { keys: ["]"], label: "The next turn in its session", run: () => open(after) },
+    ],
+    place >= 0,
+  );
+  if (!session || place < 0) return null;
+  return (
+    <nav class="session-place" aria-label="Session">
+      <Step turn={before} label="Turn before in the session" icon="left" />
+      <a href={formatRoute("runs", session.id)} title={session.title}>
+        Turn {place + 1} of {turns.length}
+      </a>
+      <Step turn={after} label="Next turn in the session" icon="right" />
+    </nav>
+  );
+}
+
+function Step({ turn, label, icon }: { turn: string | undefined; label: string; icon: "left" | "right" }) {
+  return turn ? (
+    <a class="button" href={formatRoute("turn", turn)} aria-label={label} title={label}>
+      <Icon name={icon} />
+    </a>
+  ) : null;
+}
+
+function useSessionOf(id: string, ended: boolean): Answer {
+  const [answer, setAnswer] = useState<Answer>({ sessions: [], turns: [] });
+  useEffect(() => {
+    const gone = new AbortController();
+    askJson<Answer>(`/inspector/sessions?turn=${encodeURIComponent(id)}`, { signal: gone.signal })
+      .then(setAnswer)
+      .catch(() => {
+        // The page of the turn says what is wrong.
+      });
+    return () => gone.abort();
+  }, [id, ended]);
+  return answer;
+}

@@ -1,0 +1,69 @@
+// What was said so far, as messages of a Chat request: texts, images, calls and their results. Pure.
+import type { Event } from "../api/types.ts";
+import { foldMessage } from "../message/fold.ts";
+import type { ChatMessage } from "./settings.ts";
+
+export interface ToolResult {
+  id: string;
+  name: string;
+  text: string;
+}
+
+/** What one exchange says: the person's message, and the events of the answer. */
+export interface Said {
+  said: string;
+  /** data: addresses of images. */
+  images: string[];
+  /** Results of the calls of the answer before. */
+  results: ToolResult[];
+  events: Event[];
+}
+
+interface Call {
+  id: string;
+  name: string;
+  json: string;
+}
+
+/** The calls of an answer that the client must run. */
+export function openCalls(events: readonly Event[]): Call[] {
+  const parts = foldMessage(events).flatMap((message) => message.parts);
+  return parts.flatMap((part) => {
+    const open = part.kind === "call" && part.choice === 0 && part.by === "client" && part.state === "whole";
+    return open && !part.result ? [{ id: part.id, name: part.name, json: part.json }] : [];
+  });
+}
+
+function textOf(events: readonly Event[]): string {
+  const parts = foldMessage(events).flatMap((message) => message.parts);
+  return parts.map((part) => (part.kind === "text" && part.choice === 0 ? part.text : "")).join("");
+}
+
+/** The person's side of an exchange. */
+export function askedMessages({ said, images, results }: Omit<Said, "events">): ChatMessage[] {
+  const messages: ChatMessage[] = results.map(({ id, text }) => ({ role: "tool", tool_call_id: id, content: text }));
+  if (images.length) {
+    const shown = images.map((url) => ({ type: "image_url", image_url: { url } }));
+    messages.push({ role: "user", content: [...(said ? [{ type: "text", text: said }] : []), ...shown] });
+  } else if (said) messages.push({ role: "user", content: said });
+  return messages;
+}
+
+/** All messages before the next one. An exchange without an answer is left out, and calls without a result too. */
+export function spokenMessages(exchanges: readonly Said[], next: readonly ToolResult[]): ChatMessage[] {
+  return exchanges.flatMap((exchange, index) => {
+    const answered = new Set((exchanges[index + 1]?.results ?? next).map(({ id }) => id));
+    const calls = openCalls(exchange.events).filter(({ id }) => answered.has(id));
+    const text = textOf(exchange.events);
+    if (!text && calls.length === 0) return [];
+    const answer: ChatMessage = { role: "assistant", content: text || null };
+    if (calls.length) {
+      answer.tool_calls = calls.map(({ id, name, json }) => ({
+        id,
+        type: "function",
+        function: { name, arguments: json || "{}" },
+      }));
+    }
+    return [...askedMessages(exchange), answer];
+  });
+}
