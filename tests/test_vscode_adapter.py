@@ -187,7 +187,7 @@ class TestFace:
     def test_an_empty_turn_has_a_reason_in_words(self) -> None:
         parts, end = outcome([ev.Start(), ev.Finish("length")], source="events")
         assert parts == []
-        assert end.why == "The model reached its output limit before it had written an answer."
+        assert end.why.startswith("The model reached its output limit before it had written an answer: ask for less")
         assert outcome([ev.Start(), ev.TextStart(0), ev.TextDelta(0, "x"), ev.TextEnd(0), ev.Finish("length")], source="events")[
             1
         ].why == ""  # fmt: skip

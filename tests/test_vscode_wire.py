@@ -12,7 +12,7 @@ from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock._grammar import Guard
 from penstock._protocols.vscode.decode import VSCodeDecoder
-from penstock._protocols.vscode.encode import EMPTY_ANSWERS, LOSSES, VSCodeEncoder
+from penstock._protocols.vscode.encode import EMPTY_ANSWERS, INCOMPLETE_CALL, LOSSES, VSCodeEncoder
 from penstock._protocols.vscode.encode_parts import HOST
 
 REPLY: list[Any] = [
@@ -46,6 +46,23 @@ def body(*events: Any) -> bytes:
 def test_the_first_line_says_version_and_prefix() -> None:
     assert lines()[0] == {"kind": "start", "version": 1, "id": "m1", "prefix": "gw-"}
     assert lines(call_id_prefix="")[0] == {"kind": "start", "version": 1, "id": "m1"}
+
+
+@pytest.mark.finding("VSC-13")
+@pytest.mark.parametrize(
+    ("finish", "message"),
+    [
+        ("tool_calls", INCOMPLETE_CALL), ("tool_use", INCOMPLETE_CALL), ("function_call", INCOMPLETE_CALL),
+        ("length", EMPTY_ANSWERS["length"]), ("max_tokens", EMPTY_ANSWERS["length"]),
+    ],
+)  # fmt: skip
+def test_a_call_without_whole_input_is_not_called_an_output_limit(finish: str, message: str) -> None:
+    started = [
+        ev.CallStart(0, "c1", "weigh"),
+        ev.CallDelta(0, '{"kilos": 1'),
+        ev.CallCut(0, "c1", "weigh", '{"kilos": 1'),
+    ]
+    assert lines(*started, end=ev.Finish("length", finish))[-1]["message"] == message
 
 
 @pytest.mark.parametrize("reason", EMPTY_ANSWERS)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what the extension and its tests in a real VS Code need: the npm packages of vscode/ and of this folder,
-# code-server's own, and Chromium. Run it as often as you like: what is in place is left alone.
+# code-server's own, and Chromium. Run it as often as you like: what is in place is left alone. `setup.sh extension`
+# installs only what packs the extension.
 set -eu
 cd "$(dirname "$0")"
 
@@ -26,6 +27,7 @@ install() {
 }
 
 install ../../vscode
+if [ "${1:-}" = extension ]; then exit 0; fi
 install .
 
 if ! command -v chromium >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then

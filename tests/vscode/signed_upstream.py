@@ -34,6 +34,8 @@ class Provider:
         body = seen.json
         if seen.path.endswith("/panel"):
             return files()
+        if "GenerateContent" in seen.path or "generateContent" in seen.path:
+            return said("gemini", "Understood.")
         word = str(body["model"]).rpartition("-")[2]
         if protocol != PROTOCOL:
             asked = str(body["messages"][-1]).lower()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,11 +19,11 @@ from penstock.testing import Reply, scripted
 from tests.vscode.e2e import Control, Editor, Gateway, Server, alone, need_editor, script
 from tests.vscode.newer_gateway import Later
 from tests.vscode.signed_upstream import Provider, insisting, said
-from tools.vscode_pack import bundle
+from tests.vscode.standalone import built
+from tools.vscode_pack import GATEWAY, add_gateway, bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from penstock._testing.upstream import ReceivedRequest
     from penstock.testing import Upstream
@@ -38,7 +40,7 @@ def _built() -> Iterator[None]:
 
 
 def settings(gateway: Gateway) -> dict[str, Any]:
-    return {"penstock.gateway.url": gateway.url, "telemetry.telemetryLevel": "off"}
+    return {"penstock.gateway.url": gateway.url, "penstock.models.replay": True, "telemetry.telemetryLevel": "off"}
 
 
 CONFIG = """
@@ -119,7 +121,7 @@ def test_the_extension_starts_its_own_gateway(tmp_path: Path) -> None:
     """
     bundle()
     env = {"PENSTOCK_DATA": str(tmp_path / "penstock"), "PATH": "/usr/bin", "ANTHROPIC_API_KEY": ""}
-    editor = Editor(tmp_path, {"penstock.python": sys.executable}, env)
+    editor = Editor(tmp_path, {"penstock.python": sys.executable, "penstock.models.replay": True}, env)
     pids: list[int] = []
     keys: set[str] = set()
     state = tmp_path / "data/User/globalStorage/penstock.penstock"
@@ -149,6 +151,57 @@ def test_the_extension_starts_its_own_gateway(tmp_path: Path) -> None:
     assert len(keys) == len(pids) >= 5
     for pid in pids:
         ended(pid)
+
+
+@pytest.mark.row("O2")
+@pytest.mark.finding("VSC-4")
+def test_a_package_for_one_platform_needs_nothing(tmp_path: Path) -> None:
+    """No Python and no uv on the PATH, no network but loopback: the gateway inside the extension is started, and stops."""
+    env = {
+        "PATH": str(tmp_path / "nowhere"), "VSCODE_CLI": "1", "PENSTOCK_DATA": str(tmp_path / "penstock"),
+        "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1",
+    }  # fmt: skip
+    state = tmp_path / "data/User/globalStorage/penstock.penstock"
+    pids: set[int] = set()
+
+    def running(_: Any) -> dict[str, Any]:
+        row: dict[str, Any] = json.loads((state / "gateway.json").read_text())
+        pids.add(row["pid"])
+        words = Path(f"/proc/{row['pid']}/cmdline").read_text().replace("\0", " ")
+        return row | {"command": words}
+
+    def gone(pid: int) -> bool:
+        ended(pid)
+        return True
+
+    gateway = built()
+    bundle()
+    add_gateway(gateway)
+    waits = tmp_path / "waits"
+    waits.touch()
+    slow_down(GATEWAY / "penstock", waits)
+    try:
+        with scripted(Provider()) as upstream:
+            file = tmp_path / "own.toml"
+            key = 'models = ["claude-script"'
+            file.write_text(config(upstream).replace(key, f'key = "made-up"\n{key}'))
+            editor = Editor(tmp_path, {"penstock.gateway.config": str(file)}, env)
+            commands = {**looking_at(upstream), "running": running, "ended": gone, "go": lambda _: waits.unlink()}
+            with Control(commands) as control:
+                right(editor.suites(["bundled"], control), least=4)
+        assert len(pids) == 3
+        for pid in pids:
+            ended(pid)
+        assert not list(state.glob("environment-*"))
+    finally:
+        shutil.rmtree(GATEWAY)
+
+
+def slow_down(executable: Path, while_there: Path) -> None:
+    """Puts a script before an executable that waits as long as a file is there."""
+    real = executable.rename(executable.with_name("penstock-itself"))
+    executable.write_text(f'#!/bin/sh\nwhile [ -e "{while_there}" ]; do /bin/sleep 0.2; done\nexec "{real}" "$@"\n')
+    executable.chmod(0o755)
 
 
 def ended(pid: int, by: signal.Signals | None = None) -> None:
@@ -189,6 +242,8 @@ FILLED = {
 
 def filling(seen: ReceivedRequest) -> Reply:
     """One of the models takes its time."""
+    if not seen.body:
+        return Reply.body({"data": []})
     slow = seen.json["model"] == "delta-7"
     return said("openai-chat", "drop by drop " * 200).slow(0.05) if slow else Reply.body(FILLED)
 
@@ -301,12 +356,20 @@ def test_completions_are_asked_for_by_allowed_documents_only(tmp_path: Path) -> 
             right(editor.suites(["privacy"], control), least=10)
 
 
+STRANGE = """
+[providers.mistral]
+base_url = "{url}"
+key = "made-up"
+[providers.mistral.models.codestral-latest]
+[providers.mistral.models.evil-1]
+fim = true
+"""
 # What a stranger's folder would set: everything on, every request to a model of the stranger's choice.
 EVIL = {
     "penstock.completions.enabled": True, "penstock.completions.model": "mistral/evil-1",
     "penstock.completions.delay": 0, "penstock.commitMessage.enabled": True,
     "penstock.commitMessage.model": "mistral/evil-1", "penstock.models.utility": "mistral/evil-1",
-    "penstock.models.show": ["mistral/evil-1"], "penstock.python": "/evil/python",
+    "penstock.models.show": ["mistral/evil-1"], "penstock.models.assumedContext": 7, "penstock.python": "/evil/python",
     "penstock.gateway.url": "http://127.0.0.1:9", "penstock.gateway.arguments": ["--evil"],
     "penstock.gateway.config": "/evil/penstock.toml",
 }  # fmt: skip
@@ -319,10 +382,15 @@ def test_an_untrusted_workspace_switches_nothing_on(tmp_path: Path) -> None:
     (folder / ".vscode/settings.json").write_text(json.dumps(EVIL))
     file = tmp_path / "evil.code-workspace"
     file.write_text(json.dumps({"folders": [{"path": str(folder)}], "settings": EVIL}))
-    with scripted(filling) as upstream, Gateway(tmp_path, config=FILLING.format(url=upstream.url)) as gateway:
+    with scripted(filling) as upstream, Gateway(tmp_path, config=STRANGE.format(url=upstream.url)) as gateway:
         editor = Editor(tmp_path, {**settings(gateway), "security.workspace.trust.startupPrompt": "never"}, trust=True)
         editor.opened = {"untrustedFile": str(file)}
-        with Control(looking_at(upstream)) as control:
+
+        def bodies(_: Any) -> list[str]:  # the gateway also asks for the list of models
+            return [seen.body.decode() for seen in upstream.requests if seen.body]
+
+        commands = {"asked": lambda _: len(bodies(_)), "last": lambda _: bodies(_)[-1], "bodies": bodies}
+        with Control(commands) as control:
             right(editor.suites(["untrustedFile", "untrusted"], control), least=3)
 
 
@@ -332,7 +400,7 @@ def test_where_nothing_can_start_it_says_so(tmp_path: Path) -> None:
     # As if it was started from a terminal: else the editor asks a login shell for a PATH, and finds more than it should.
     editor = Editor(tmp_path, {}, {"PATH": str(tmp_path / "nowhere"), "VSCODE_CLI": "1"})
     with Control({}) as control:
-        right(editor.suites(["nothing"], control), least=5)
+        right(editor.suites(["nothing"], control), least=4)
     found = [notice for notice in editor.notices if "no Python was found" in notice]
     # It is looked at many times, also while its buttons are being drawn: only its sentence is the same each time.
     assert len({notice[notice.index("The gateway") :].partition("\n")[0] for notice in found}) == 1, editor.notices

@@ -213,7 +213,8 @@ def test_a_turn_with_fifty_tools_is_counted_in_no_time_as_the_gateway_does(
 # ── what is packed ────────────────────────────────────────────────────────────────────────────────
 
 PACKED = [
-    r"extension/LICENSE\.txt", r"extension/bundle/penstock-[^/]*\.whl", r"extension/bundle/serve\.lock",
+    r"extension/LICENSE\.txt", r"extension/bundle/penstock-[^/]*\.whl", r"extension/bundle/runtime\.lock",
+    r"extension/changelog\.md", r"extension/media/penstock\.svg",
     r"extension/dist/extension\.cjs", r"extension/media/icon\.png", r"extension/media/launch\.py",
     r"extension/media/walkthrough/[a-z]+\.md", r"extension/package\.json", r"extension/readme\.md",
 ]  # fmt: skip

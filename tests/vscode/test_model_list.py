@@ -12,6 +12,7 @@ import pytest
 from penstock._engines.config import Account, Config
 from penstock._gateway.app import App
 from penstock._gateway.config import FeaturesTable, GatewayConfig, JournalTable, StateTable
+from penstock._gateway.endpoints.models import short_price
 from tests.test_vscode_schema import faults
 
 ACCOUNTS = {
@@ -44,12 +45,14 @@ def test_a_model_is_told_with_its_limits_and_who_says_so() -> None:
     models = listed()
     sonnet = models["anthropic/claude-sonnet-4-5"]
     assert sonnet["maxInputTokens"] == sonnet["maxContextWindowTokens"] - sonnet["maxOutputTokens"]
-    assert sonnet["pricing"] == "$3 in · $15 out per million tokens (prices and limits: models.dev 2026-07)"
+    assert sonnet["pricing"] == "$3/15", "VS Code shows it in a quarter of a column"
     assert "200K context" in sonnet["tooltip"]
-    assert "limits: models.dev" in sonnet["tooltip"]
+    assert "$3 in, $15 out per million" in sonnet["tooltip"]
+    assert "limits and prices: models.dev" in sonnet["tooltip"]
     assert sonnet["configurationSchema"]["properties"]["reasoningEffort"]["group"] == "navigation"
     unheard = models["anthropic/claude-unheard-of"]
-    assert unheard["tooltip"].endswith("its limits are not known, 128K of context are assumed")
+    assert unheard["tooltip"].endswith("its context window is not known, 128,000 tokens are assumed")
+    assert unheard["maxInputTokens"] + unheard["maxOutputTokens"] == 128_000
     assert "pricing" not in unheard
 
 
@@ -99,3 +102,43 @@ def test_what_is_played_and_what_is_shortened_is_told() -> None:
     ]
     assert not any("compacts" in model for model in plain.values())
     assert all(model.get("compacts", False) != model.get("played", False) for model in shortening.values())
+
+
+@pytest.mark.finding("VSC-8")
+def test_a_client_chooses_the_window_that_is_assumed() -> None:
+    config = GatewayConfig(
+        engine=Config(providers={"acme": Account(base_url="http://127.0.0.1:9/v1", models=("tide",))}),
+        journal=JournalTable(path="memory"), state=StateTable(path="memory"),
+    )  # fmt: skip
+
+    async def ask(query: str) -> httpx.Response:
+        app = App(config, env={})
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            response = await client.get(f"/vscode/models{query}")
+        await app.services.aclose()
+        return response
+
+    def tide(query: str) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = asyncio.run(ask(query)).json()["models"]
+        return next(row for row in rows if row["id"] == "acme/tide")
+
+    for query, window in (("", 128_000), ("?assumed_context=32768", 32_768), ("?assumed_context=1000", 1_000)):
+        row = tide(query)
+        assert row["maxInputTokens"] + row["maxOutputTokens"] == window
+        assert row["assumed"] is True
+        assert f"{window:,} tokens are assumed" in row["tooltip"]
+    for wrong in ("-1", "0", "many", "1e5", "9" * 30):
+        assert asyncio.run(ask(f"?assumed_context={wrong}")).status_code == 400, wrong
+
+
+@pytest.mark.row("O5")
+@pytest.mark.finding("VSC-14")
+@pytest.mark.parametrize(
+    ("prices", "text"),
+    [
+        ((3, 15), "$3/15"), ((1.25, 10), "$1/10"), ((0.15, 0.6), "$.2/.6"), ((0.1, 0.4), "$.1/.4"), ((0, 0), "$0/0"),
+        ((150, 600), "$150/600"), ((2.5, 15), "$3/15"), ((0.075, 0.3), "$.08/.3"), ((1, 5), "$1/5"),
+    ],
+)  # fmt: skip
+def test_prices_are_short(prices: tuple[float, float], text: str) -> None:
+    assert short_price(*prices) == text

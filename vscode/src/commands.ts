@@ -1,16 +1,24 @@
 // The commands, each a few lines: what it does is elsewhere.
 
 import * as vscode from "vscode";
+import type { DailyBudget } from "./budgeting.ts";
+import { generateCommitMessage } from "./committing.ts";
 import { said } from "./errors.ts";
-import { commitMessage, commitPrompt, withoutExcluded } from "./extras/commit.ts";
 import { endpointEntry } from "./extras/endpoint.ts";
-import { type Usage, usageReport } from "./extras/usage.ts";
+import { usageSummary } from "./extras/usage.ts";
 import { Client } from "./gateway/client.ts";
 import type { Keeper } from "./gateway/keeper.ts";
-import { chosen, UTILITY } from "./models.ts";
+import { expanded } from "./gateway/places.ts";
+import { here } from "./gateway/processes.ts";
+import { inspectLast, inspectRecent } from "./inspecting.ts";
+import { chosen } from "./models.ts";
 import { type Provider, VENDOR } from "./provider.ts";
+import type { Replies } from "./replies.ts";
 import { type GatewayKey, SECTION, settings } from "./settings.ts";
-import { checkSetup, type Setup } from "./setup.ts";
+import { checkSetup, copyReport, type Setup } from "./setup.ts";
+import { tellFailure } from "./telling.ts";
+import { USAGE_VIEW } from "./usage-view.ts";
+import { useUtilityModel } from "./utility.ts";
 import type { Model } from "./wire.ts";
 
 export interface Parts {
@@ -19,6 +27,8 @@ export interface Parts {
   readonly key: GatewayKey;
   readonly output: vscode.OutputChannel;
   readonly setup: Setup;
+  readonly budget: DailyBudget;
+  readonly replies: Replies;
 }
 
 const PASSING =
@@ -28,6 +38,8 @@ type Run = (parts: Parts, ...given: unknown[]) => Promise<unknown>;
 
 const COMMANDS: Readonly<Record<string, Run>> = {
   checkSetup: ({ setup }) => checkSetup(setup),
+  copyReport: () => copyReport(),
+  openConfiguration: openConfiguration,
   restart: async ({ keeper, provider }) => {
     const { url } = await keeper.restart();
     provider.refresh();
@@ -46,12 +58,15 @@ const COMMANDS: Readonly<Record<string, Run>> = {
     return vscode.env.openExternal(own ? page.with({ fragment: `key=${key}` }) : page);
   },
   showUsage: showUsage,
+  inspectLastRequest: ({ replies }) => inspectLast(replies.recent),
+  inspectRequest: ({ replies }) => inspectRecent(replies.recent),
   chooseModels: chooseModels,
   // Whoever keeps the gateway hears of a key that has changed, in every window.
   setKey: async ({ key }) => {
     const given = await vscode.window.showInputBox({
       title: "Key of the gateway",
-      prompt: "Of the one that penstock.gateway.url names. Empty: it needs none.",
+      prompt:
+        "Of the one that penstock.gateway.url names; keys of providers: “Penstock: Add Provider”. Empty: it needs none.",
       password: true,
       ignoreFocusOut: true,
     });
@@ -59,16 +74,17 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
   copyEndpoint: async ({ keeper, provider }) => {
     const address = await keeper.address();
-    const models = provider.models.length
-      ? provider.models
-      : await new Client(address).models(undefined, settings().maxInput);
+    const models = provider.models.length ? provider.models : await new Client(address).models(undefined, settings());
     await vscode.env.clipboard.writeText(endpointEntry(address, chosen(models, settings().models)));
     const copied = "Penstock: the entry is copied; paste it into chatLanguageModels.json.";
     const own = keeper.state.is === "ready" && keeper.state.own;
     if (own) void vscode.window.showWarningMessage(`${copied} ${PASSING}`);
     else void vscode.window.showInformationMessage(copied);
   },
-  generateCommitMessage: generateCommitMessage,
+  useUtilityModel: () => useUtilityModel(VENDOR),
+  liftBudget: ({ budget }) => budget.lift(),
+  tryReplay: tryReplay,
+  generateCommitMessage: ({ setup }, of) => generateCommitMessage(setup.log, of),
   menu: menu,
 };
 
@@ -76,7 +92,7 @@ export function registerCommands(context: vscode.ExtensionContext, parts: Parts)
   for (const [name, run] of Object.entries(COMMANDS)) {
     const safe = (...given: unknown[]) =>
       run(parts, ...given).catch((error: unknown) => {
-        if (!left(error)) void vscode.window.showErrorMessage(`Penstock: ${said(error)}`);
+        if (!left(error)) tellFailure(said(error));
       });
     context.subscriptions.push(vscode.commands.registerCommand(`${SECTION}.${name}`, safe));
   }
@@ -86,7 +102,18 @@ export function registerCommands(context: vscode.ExtensionContext, parts: Parts)
 const left = (error: unknown): boolean => error instanceof Error && error.name === new vscode.CancellationError().name;
 
 async function menu(): Promise<void> {
-  const rows = ["checkSetup", "chooseModels", "showUsage", "openInspector", "restart", "showLog"];
+  const rows = [
+    "addProvider",
+    "manageProviders",
+    "checkSetup",
+    "chooseModels",
+    "showUsage",
+    "inspectLastRequest",
+    "inspectRequest",
+    "openInspector",
+    "restart",
+    "showLog",
+  ];
   const titles = (vscode.extensions.getExtension("penstock.penstock")?.packageJSON?.contributes?.commands ?? []) as {
     command: string;
     title: string;
@@ -97,6 +124,12 @@ async function menu(): Promise<void> {
   }));
   const picked = await vscode.window.showQuickPick(items, { title: "Penstock" });
   if (picked) await vscode.commands.executeCommand(`${SECTION}.${picked.row}`);
+}
+
+/** For the walkthrough: list the packaged answers, which need no key, and open the chat. */
+async function tryReplay(): Promise<void> {
+  await vscode.workspace.getConfiguration(SECTION).update("models.replay", true, vscode.ConfigurationTarget.Global);
+  await vscode.commands.executeCommand("workbench.action.chat.open");
 }
 
 interface Row extends vscode.QuickPickItem {
@@ -129,49 +162,15 @@ async function chooseModels({ keeper }: Parts): Promise<void> {
   await from.update("models.show", same || !ids.length ? undefined : ids, vscode.ConfigurationTarget.Global);
 }
 
-async function showUsage({ keeper, setup }: Parts): Promise<string> {
-  const text = usageReport((await new Client(await keeper.address()).usage()) as Usage);
-  await setup.show("Usage", text);
-  return text;
+/** The file that the setting names; without one, the setting. */
+async function openConfiguration(): Promise<void> {
+  const file = settings().config;
+  if (file) await vscode.window.showTextDocument(vscode.Uri.file(expanded(file, here())));
+  else await vscode.commands.executeCommand("workbench.action.openSettings", `${SECTION}.gateway.config`);
 }
 
-interface Repository {
-  readonly rootUri: vscode.Uri;
-  readonly inputBox: { value: string };
-  diff(cached?: boolean): Promise<string>;
-  log(options: { maxEntries: number }): Promise<{ message: string }[]>;
-}
-
-/** `of` is the row in Source Control whose button was pressed. */
-async function generateCommitMessage(_: Parts, of?: unknown): Promise<void> {
-  const git = vscode.extensions.getExtension<{ getAPI(version: 1): { repositories: Repository[] } }>("vscode.git");
-  const all = (await git?.activate())?.getAPI(1).repositories ?? [];
-  const root = String((of as { rootUri?: vscode.Uri } | undefined)?.rootUri ?? "");
-  const repository = all.find(({ rootUri }) => String(rootUri) === root) ?? all[0];
-  if (!repository) throw new Error("there is no Git repository in this workspace");
-  const diff = (await repository.diff(true)) || (await repository.diff());
-  if (!diff) throw new Error("there is no change to describe");
-  const { commitMessage: writing, completions } = settings();
-  const wanted = writing.model || UTILITY;
-  const [model] = await vscode.lm.selectChatModels({ vendor: VENDOR, id: wanted });
-  if (!model) throw new Error(`there is no model ${wanted}`);
-  const recent = await repository.log({ maxEntries: 5 }).catch(() => []);
-  const prompt = commitPrompt(
-    withoutExcluded(diff, completions.exclude),
-    recent.map(({ message }) => message.split("\n")[0] ?? ""),
-  );
-  await vscode.window.withProgress(
-    {
-      location: vscode.ProgressLocation.Notification,
-      title: "Penstock: writing the commit message",
-      cancellable: true,
-    },
-    async (_, token) => {
-      const reply = await model.sendRequest([vscode.LanguageModelChatMessage.User(prompt)], {}, token);
-      let text = "";
-      for await (const piece of reply.text) text += piece;
-      // What stands in the box is left there by a person who changes their mind.
-      if (!token.isCancellationRequested) repository.inputBox.value = commitMessage(text);
-    },
-  );
+/** Show the view; gives its figures as text, for those who cannot see it. */
+async function showUsage({ replies }: Parts): Promise<string> {
+  await vscode.commands.executeCommand(`${USAGE_VIEW}.focus`);
+  return usageSummary(await replies.usage.refresh());
 }

@@ -4,10 +4,12 @@ import { realpath } from "node:fs/promises";
 import * as vscode from "vscode";
 import { said } from "./errors.ts";
 import { type DocumentFacts, refusalOf, SCHEMES } from "./extras/eligibility.ts";
-import { Filler, placeOf } from "./extras/fim.ts";
+import { enabledFor, Filler, placeOf } from "./extras/fim.ts";
+import { FimModels, refusalText } from "./extras/fimModels.ts";
+import { IgnoredFiles, isIgnoreFile } from "./extras/ignored.ts";
 import { Client } from "./gateway/client.ts";
 import type { Address } from "./gateway/http.ts";
-import type { Settings } from "./settings.ts";
+import { SECTION, type Settings, saveForUser } from "./settings.ts";
 
 export interface Completing {
   readonly address: () => Promise<Address>;
@@ -15,87 +17,153 @@ export interface Completing {
   readonly log: (line: string) => void;
 }
 
-/** `folders` are those of the editor itself: nothing in them is sent. */
-function completionProvider(
-  { address, settings, log }: Completing,
-  folders: readonly string[],
-): vscode.InlineCompletionItemProvider {
-  const filler = new Filler(
-    async (body, signal) => new Client(await address()).complete(body, signal),
-    (error) => log(`no completion: ${said(error)}`),
-  );
-  const refused = new WeakMap<vscode.TextDocument, string>();
+const SELECTOR = SCHEMES.map((scheme) => ({ scheme }));
+const CHOOSE = "Choose Model";
+const ADD = "Add Provider";
+
+export class InlineCompletions implements vscode.InlineCompletionItemProvider {
+  readonly #services: Completing;
+  /** Folders of the editor itself: nothing in them is sent. */
+  readonly #folders: readonly string[];
+  readonly #filler: Filler;
+  readonly #ignored = new IgnoredFiles();
+  readonly #models: FimModels;
+  readonly #refused = new WeakMap<vscode.TextDocument, string>();
+  #told = "";
+  #registered: vscode.Disposable | undefined;
+
+  constructor(services: Completing, folders: readonly string[]) {
+    this.#services = services;
+    this.#folders = folders;
+    const client = async () => new Client(await services.address());
+    this.#models = new FimModels(async () => (await client()).fimModels());
+    this.#filler = new Filler(async (body, signal) => (await client()).fill(body, signal), {
+      failed: (error) => services.log(`no completion: ${said(error)}`),
+      answered: (milliseconds, characters) =>
+        services.log(`a completion of ${characters} characters after ${milliseconds} ms`),
+    });
+  }
+
+  async provideInlineCompletionItems(
+    document: vscode.TextDocument,
+    position: vscode.Position,
+    _context: vscode.InlineCompletionContext,
+    token: vscode.CancellationToken,
+  ): Promise<vscode.InlineCompletionItem[]> {
+    const { completions } = this.#services.settings();
+    if (!completions.enabled) return [];
+    const controller = new AbortController();
+    const listener = token.onCancellationRequested(() => controller.abort());
+    try {
+      const place = placeOf(document.getText(), document.offsetAt(position));
+      const allowed = async () => (await this.#permits(document)) && this.#modelFillsIn(completions.model);
+      const text = await this.#filler.fill(place, completions, controller.signal, allowed);
+      return text ? [new vscode.InlineCompletionItem(text, new vscode.Range(position, position))] : [];
+    } finally {
+      listener.dispose();
+    }
+  }
+
   /** Checked for every request: a document can get another language, and the settings can change. */
-  const allowed = async (document: vscode.TextDocument): Promise<boolean> => {
-    const reason = refusalOf(await factsOf(document), { patterns: settings().completions.exclude, folders });
-    if (reason && refused.get(document) !== reason) {
-      refused.set(document, reason);
-      log(`no completions for ${document.uri.toString()}: ${reason}`);
+  async #permits(document: vscode.TextDocument): Promise<boolean> {
+    const reason = await this.#refusal(document);
+    if (reason && this.#refused.get(document) !== reason) {
+      this.#refused.set(document, reason);
+      this.#services.log(`no completions for ${document.uri.toString()}: ${reason}`);
     }
     return reason === undefined;
-  };
-  return {
-    async provideInlineCompletionItems(document, position, _context, token) {
-      const controller = new AbortController();
-      token.onCancellationRequested(() => controller.abort());
-      if (!settings().completions.enabled || !(await allowed(document))) return [];
-      const place = placeOf(document.getText(), document.offsetAt(position));
-      const text = await filler.fill(place, settings().completions, controller.signal);
-      return text ? [new vscode.InlineCompletionItem(text, new vscode.Range(position, position))] : [];
-    },
-  };
+  }
+
+  async #refusal(document: vscode.TextDocument): Promise<string | undefined> {
+    const { exclude, languages, includeIgnored } = this.#services.settings().completions;
+    const { facts, files } = await factsOf(document);
+    const reason = refusalOf(facts, { patterns: exclude, folders: this.#folders });
+    if (reason) return reason;
+    if (!enabledFor(languages, document.languageId))
+      return `penstock.completions.languages switches "${document.languageId}" off`;
+    if (includeIgnored) return undefined;
+    const ignored = await Promise.all(files.map((file) => this.#ignored.has(file)));
+    return ignored.includes(true) ? "Git ignores it" : undefined;
+  }
+
+  async #modelFillsIn(model: string): Promise<boolean> {
+    const reason = await this.#models.refusal(model);
+    if (reason && reason !== this.#told) {
+      this.#told = reason;
+      void this.#offer(reason);
+    }
+    return reason === undefined;
+  }
+
+  async #offer(reason: string): Promise<void> {
+    const button = (await this.#models.names())?.length ? CHOOSE : ADD;
+    const answer = await vscode.window.showWarningMessage(`Penstock: ${reason}`, button);
+    if (answer === CHOOSE) await this.choose();
+    if (answer === ADD) await vscode.commands.executeCommand(`${SECTION}.addProvider`);
+  }
+
+  /** Let a person choose the model, and switch completions on. */
+  async choose(): Promise<void> {
+    this.#models.forget();
+    const names = await this.#models.names();
+    if (!names?.length) return this.#offer(refusalText(this.#services.settings().completions.model, names ?? []));
+    const title = "Model for inline completions";
+    const placeHolder = "The text around the cursor of files and notebook cells is sent to it";
+    const picked = await vscode.window.showQuickPick([...names], { title, placeHolder });
+    if (!picked) return;
+    await saveForUser("completions.model", picked);
+    await saveForUser("completions.enabled", true);
+  }
+
+  /** Follow the settings: registered while it is on. */
+  follow(): void {
+    this.#told = "";
+    this.#models.forget();
+    const { enabled, model } = this.#services.settings().completions;
+    if (enabled && !model) void this.#modelFillsIn("");
+    if (enabled) this.#registered ??= vscode.languages.registerInlineCompletionItemProvider(SELECTOR, this);
+    else this.dispose();
+  }
+
+  rulesChanged(path: string): void {
+    if (isIgnoreFile(path)) this.#ignored.clear();
+  }
+
+  dispose(): void {
+    this.#registered?.dispose();
+    this.#registered = undefined;
+  }
 }
 
-async function factsOf(document: vscode.TextDocument): Promise<DocumentFacts> {
+/** What is known of a document, and the files on disk that it is: itself and, for a link, where it leads. */
+async function factsOf(document: vscode.TextDocument): Promise<{ facts: DocumentFacts; files: string[] }> {
   const { uri, languageId } = document;
   const notebook = vscode.workspace.notebookDocuments.find((one) =>
     one.getCells().some((cell) => cell.document === document),
   );
+  const file = [uri, notebook?.uri].find((one) => one?.scheme === "file");
+  // A file that is not there yet leads nowhere.
+  const target = file && (await realpath(file.fsPath).catch(() => undefined));
+  const paths = [uri.path, ...(target ? [vscode.Uri.file(target).path] : [])];
   return {
-    scheme: uri.scheme,
-    language: languageId,
-    notebook: notebook?.uri.scheme,
-    paths: [uri.path, ...(uri.scheme === "file" ? await target(uri) : [])],
+    facts: { scheme: uri.scheme, language: languageId, notebook: notebook?.uri.scheme, paths },
+    files: [...new Set([file?.fsPath, target])].flatMap((one) => one ?? []),
   };
 }
-
-/** Where a file leads that is a link. A file that is not there yet leads nowhere. */
-const target = (uri: vscode.Uri): Promise<string[]> =>
-  realpath(uri.fsPath).then(
-    (path) => [vscode.Uri.file(path).path],
-    () => [],
-  );
-
-const SELECTOR = SCHEMES.map((scheme) => ({ scheme }));
 
 /** On while the setting is. */
 export function completionsWhileOn(context: vscode.ExtensionContext, completing: Completing): void {
   // The user's settings, keybindings and lists of models are two folders above the extension's own storage.
   const folders = [vscode.Uri.joinPath(context.globalStorageUri, "../..").path];
-  const provider = completionProvider(completing, folders);
-  let registered: vscode.Disposable | undefined;
-  const follow = () => {
-    const { enabled, model } = completing.settings().completions;
-    if (enabled && !model) void missing();
-    if (enabled) registered ??= vscode.languages.registerInlineCompletionItemProvider(SELECTOR, provider);
-    else {
-      registered?.dispose();
-      registered = undefined;
-    }
-  };
-  follow();
+  const completions = new InlineCompletions(completing, folders);
+  completions.follow();
   context.subscriptions.push(
+    completions,
     vscode.workspace.onDidChangeConfiguration(
-      (change) => change.affectsConfiguration("penstock.completions") && follow(),
+      (change) => change.affectsConfiguration("penstock.completions") && completions.follow(),
     ),
-    vscode.workspace.onDidGrantWorkspaceTrust(follow),
-    { dispose: () => registered?.dispose() },
+    vscode.workspace.onDidGrantWorkspaceTrust(() => completions.follow()),
+    vscode.workspace.onDidSaveTextDocument(({ uri }) => completions.rulesChanged(uri.fsPath)),
+    vscode.commands.registerCommand(`${SECTION}.chooseCompletionModel`, () => completions.choose()),
   );
-}
-
-async function missing(): Promise<void> {
-  const open = "Open Settings";
-  const said = "Penstock: inline completions are on, but no model is named that fills in.";
-  if (await vscode.window.showInformationMessage(said, open))
-    await vscode.commands.executeCommand("workbench.action.openSettings", "penstock.completions.model");
 }

@@ -1,5 +1,6 @@
 // What went wrong, in one sentence: who, what, what to do, and the request's id. No stack is ever shown for these.
 
+import { BUDGET_CODE } from "./extras/budget.ts";
 import type { ErrorLine } from "./wire.ts";
 
 interface Fault {
@@ -15,7 +16,7 @@ const AGAIN = "try again in a minute or pick another model";
 const FAULTS: Readonly<Record<string, Fault>> = {
   auth: {
     what: "refused the key",
-    fix: "put a valid key into the gateway's configuration",
+    fix: "run “Penstock: Add Provider” and enter a valid key, or put one into the configuration of a gateway of your own",
     lasting: true,
     code: "NoPermissions",
   },
@@ -83,8 +84,16 @@ export class Failure extends Error {
   }
 }
 
+/** The person's own budget is used up: no provider has refused anything. */
+function budgetFailure({ message }: ErrorLine): Failure {
+  const what = short(message.split("): ")[0] ?? "").replace(/[^)]$/, "$&)");
+  const fix = "run “Penstock: Lift Today's Budget”, raise penstock.gateway.dailyBudget, or wait until midnight";
+  return new Failure(`${what.charAt(0).toUpperCase()}${what.slice(1)}: ${fix}.`, "budget");
+}
+
 /** The failure that an error line tells of. `promptSize`: the size of its prompt, which is told if it was too long. */
 export function failureOf(line: ErrorLine, provider: string, promptSize?: () => string): Failure {
+  if (line.code === BUDGET_CODE) return budgetFailure(line);
   const size = line.fault === "too-large" && line.status !== TOO_MANY_BYTES ? promptSize?.() : undefined;
   return new Failure(sentence(line, provider, size), line.fault);
 }

@@ -24,6 +24,8 @@ export interface Choice {
   readonly utility: string;
   /** Ids that another setting names: they are listed, or the host could not be asked for them. */
   readonly named?: readonly string[];
+  /** Show the packaged models, too. */
+  readonly replay?: boolean;
 }
 
 export interface Listed {
@@ -34,6 +36,7 @@ export interface Listed {
 }
 
 export const UTILITY = "utility";
+const REPLAY = "replay";
 export const FEW = 24;
 const VERSION = "1";
 const ASSUMED = "assumed"; // an older gateway says only in the tooltip that it does not know a window
@@ -56,13 +59,17 @@ export function honestName(name: string, family: string): string {
   );
 }
 
+/** Packaged answers, listed by no choice of whoever set the gateway up: an alias to one is a choice. */
+export const isReplay = ({ id, played }: Model): boolean => played === true && id.startsWith(`${REPLAY}/`);
+
 /** `suffix` tells the models of one gateway from those of another. */
 export function listed(models: readonly Model[], choice: Choice, suffix = ""): Listed[] {
   const unique = [...new Map(models.map((model) => [model.id, model] as const).reverse()).values()].reverse();
   const shown = new Set(chosen(unique, choice));
   const wanted = unique.filter((model) => shown.has(model) || choice.named?.includes(model.id));
   const rows: Listed[] = wanted.map((model) => ({ model, information: information(model, suffix) }));
-  const cheap = utilityOf(unique, choice.utility);
+  const real = unique.filter((model) => choice.replay || !isReplay(model) || model.id === choice.utility);
+  const cheap = utilityOf(real, choice.utility);
   return cheap && !unique.some(({ id }) => id === UTILITY) ? [...rows, alias(cheap, suffix)] : rows;
 }
 
@@ -90,9 +97,10 @@ function information(model: Model, suffix: string): Information {
 }
 
 /** The gateway's tooltip, which says that a window is assumed; where it does not, that is added. */
-function tooltipOf({ tooltip = "", assumed, maxInputTokens }: Model): string {
+function tooltipOf(model: Model): string {
+  const { tooltip = "", assumed } = model;
   if (!assumed || tooltip.includes(ASSUMED)) return tooltip;
-  const added = `The context window is not known: ${maxInputTokens.toLocaleString("en")} tokens are assumed.`;
+  const added = `The context window is not known: ${assumedWindow(model).toLocaleString("en")} tokens are assumed.`;
   return [tooltip, added].filter(Boolean).join(". ");
 }
 
@@ -100,6 +108,10 @@ function tooltipOf({ tooltip = "", assumed, maxInputTokens }: Model): string {
 export function fingerprint(models: readonly Model[]): string {
   return JSON.stringify(models.map(({ counting: _, ...told }) => told));
 }
+
+/** The window that is assumed where none is known: prompt and answer together. */
+export const assumedWindow = ({ maxInputTokens, maxOutputTokens }: Model): number =>
+  maxInputTokens + (maxOutputTokens || 0);
 
 /** The longest prompt that a model takes; undefined where its window is not known and the number in the list is assumed. */
 export function inputLimit({ maxInputTokens, tooltip, assumed }: Model): number | undefined {
@@ -131,8 +143,13 @@ function alias(model: Model, suffix: string): Listed {
   return { information: information_, model, utility: true };
 }
 
-/** All of a short list; of a long one what the user chose, or a few of each provider: the newest and most able first. */
-export function chosen(models: readonly Model[], { show, few }: Choice): readonly Model[] {
+/**
+ * What the user chose; else all of a short list, and of a long one a few of each provider: the newest and most able first.
+ * Packaged models are listed only if they are asked for, by the setting or by a pattern of their own.
+ */
+export function chosen(all: readonly Model[], { show, few, replay }: Choice): readonly Model[] {
+  const asked = (model: Model) => replay || !isReplay(model) || show.some((pattern) => pattern.startsWith(REPLAY));
+  const models = all.filter(asked);
   if (show.length) return models.filter(({ id }) => show.some((pattern) => matches(pattern, id)));
   if (models.length <= few) return models;
   // An alias was named by whoever set the gateway up, so it is meant to be seen.

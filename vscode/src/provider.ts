@@ -2,6 +2,7 @@
 // here is which gateway a model belongs to, and in which form an error reaches whom.
 
 import * as vscode from "vscode";
+import { withSignal } from "./cancel.ts";
 import { converse, type Notices } from "./chat/converse.ts";
 import { type Counter, CounterCache } from "./chat/counting.ts";
 import { classesOf } from "./chat/host.ts";
@@ -10,8 +11,11 @@ import { Refusals } from "./chat/refusals.ts";
 import { Failure, said } from "./errors.ts";
 import { Client } from "./gateway/client.ts";
 import { type Address, baseOf } from "./gateway/http.ts";
-import { fingerprint, type Information, type Listed, listed, suffixOf } from "./models.ts";
+import { type ListSource, type Memory, ModelLists } from "./model-lists.ts";
+import { type Information, isReplay, type Listed, listed, suffixOf } from "./models.ts";
+import type { GroupConfiguration } from "./providers/groups.ts";
 import type { Settings } from "./settings.ts";
+import { plainText, SETUP_ID, type SetupAnswer, setupAnswer, setupEntry } from "./setup-entry.ts";
 import type { ChatRequest, Model } from "./wire.ts";
 
 export const VENDOR = "penstock";
@@ -20,6 +24,8 @@ export const VENDOR = "penstock";
  * kept in a group as well, and a host looks only there for a vendor that has groups.
  */
 export const GROUPS = "penstock-gateway";
+/** Providers with a key each, as configuration groups: VS Code's own "Add Models". */
+export const KEYED = "penstock-provider";
 /** Who shows an error as it is, stack and all, to a person: they get a plain one. */
 const VIEWS = new Set(["core", "github.copilot-chat", "vscode.chat"]);
 
@@ -31,6 +37,9 @@ interface Home extends Listed {
   /** Of the gateway that lists it. */
   readonly suffix: string;
 }
+
+/** The gateway that models are listed by. */
+type Source = Pick<Home, "suffix" | "client" | "lost">;
 
 /** What the host sends beyond its typings. */
 interface Options extends vscode.ProvideLanguageModelChatResponseOptions {
@@ -44,6 +53,19 @@ export interface Gateways {
   readonly lost: () => void;
   /** Why its models cannot be listed though it answers; undefined: they can. */
   readonly trouble: (why: Failure | undefined) => void;
+  /** Providers whose models are listed in a configuration group: they are not listed twice. */
+  readonly grouped: () => ReadonlySet<string>;
+  /** Somebody has asked the entry that stands for missing models. */
+  readonly setup: (answer: SetupAnswer) => void;
+  /** The gateway that needs no configuration group has listed models of a provider. */
+  readonly listed?: () => void;
+  /** A question was answered, or refused. */
+  readonly answered?: () => void;
+}
+
+/** Says which provider a configuration group lists, once its key is handed over; undefined: none. */
+export interface KeyedGroups {
+  group(name: string, configuration: GroupConfiguration | undefined): Promise<string | undefined>;
 }
 
 type Host = vscode.LanguageModelChatProvider<Information>;
@@ -53,8 +75,8 @@ export class Provider {
   readonly #changed = new vscode.EventEmitter<void>();
   readonly #homes = new WeakMap<object, Home>();
   readonly #byId = new Map<string, Home>();
-  /** What the host was told, by suffix; nothing of a gateway that could not be asked. */
-  readonly #lists = new Map<string, { client: () => Promise<Client>; seen: string }>();
+  readonly #lists: ModelLists;
+  readonly #setups = new Map<string, SetupAnswer>();
   readonly #counters = new CounterCache();
   readonly #refusals = new Refusals();
   readonly #extras = new Map<string, Readonly<Record<string, unknown>>>();
@@ -62,9 +84,9 @@ export class Provider {
   readonly #gateways: Gateways;
   readonly #settings: () => Settings;
   readonly #notices: Notices;
-  #models: readonly Model[] = [];
 
-  constructor(gateways: Gateways, settings: () => Settings, notices: Notices) {
+  constructor(gateways: Gateways, settings: () => Settings, notices: Notices, memory: Memory) {
+    this.#lists = new ModelLists(memory, () => this.#changed.fire());
     this.#gateways = gateways;
     this.#settings = settings;
     this.#notices = notices;
@@ -72,29 +94,29 @@ export class Provider {
 
   /** All models of the gateway, shown or not. */
   get models(): readonly Model[] {
-    return this.#models;
+    return this.#lists.models("");
   }
 
   get thinks(): boolean {
     return this.#host.Thinking !== undefined;
   }
 
+  dispose(): void {
+    this.#changed.dispose();
+  }
+
   /** Something changed: let the host ask anew. */
   refresh(): void {
     this.#refusals.clear();
-    this.#lists.clear();
+    this.#lists.forget();
     this.#changed.fire();
   }
 
   /** Look whether the gateway, or one of a group, lists other models than the host was told of. */
   async look(): Promise<void> {
-    for (const [suffix, { client, seen }] of this.#lists) {
-      const models = await client()
-        .then((found) => found.models(undefined, this.#settings().maxInput))
-        .catch(() => undefined);
-      if (models && fingerprint(models) !== seen) return this.refresh();
-      if (models) this.#recount(models, suffix);
-    }
+    await this.#lists.look();
+    for (const suffix of new Set([...this.#byId.values()].map((home) => home.suffix)))
+      this.#recount(this.#lists.models(suffix), suffix);
   }
 
   /** Count by the factors that the gateway has learned since. The host is not told: it would list all models anew. */
@@ -113,76 +135,109 @@ export class Provider {
 
   /** What the host asks, of the gateway that needs no configuration. */
   get own(): Host {
-    return this.#as((_, token) => this.#listOwn(signalOf(token)));
+    return this.#as(() => this.#listOwn());
   }
 
   /** What the host asks, of further gateways: one group at a time, and once for none. */
   get groups(): Host {
-    return this.#as(async (options, token) => {
+    return this.#as(async (options) => {
       const { url, apiKey } = (options as { configuration?: { url?: string; apiKey?: string } }).configuration ?? {};
-      return url ? this.#group({ url: baseOf(url, "The URL of the group"), key: apiKey ?? "" }, signalOf(token)) : [];
+      return url ? this.#group({ url: baseOf(url, "The URL of the group"), key: apiKey ?? "" }) : [];
     });
+  }
+
+  /** What the host asks, of providers whose key is in a configuration group. */
+  keyed(groups: KeyedGroups): Host {
+    return this.#as(async (options) => {
+      const { group = "", configuration } = options as { group?: string; configuration?: GroupConfiguration };
+      const provider = await groups.group(group, configuration);
+      return provider ? this.#keyed(provider) : [];
+    });
+  }
+
+  /** The models of one provider of the own gateway. */
+  async #keyed(provider: string): Promise<Information[]> {
+    const mine = await this.#lists.freshOrLast({ suffix: "", fetch: () => this.#fetchOwn() }, ({ id }) =>
+      id.startsWith(`${provider}/`),
+    );
+    if (!mine.length) throw new Failure(`The gateway lists no model of ${provider}: run “Penstock: Check Set-up”.`);
+    return this.#show(mine, this.#ownHome, ({ utility }) => !utility);
   }
 
   #as(list: Listing): Host {
     return {
       onDidChangeLanguageModelChatInformation: this.#changed.event,
       provideLanguageModelChatInformation: list,
-      provideLanguageModelChatResponse: (...asked) => this.#respond(...asked),
+      provideLanguageModelChatResponse: (model, messages, options, progress, token) =>
+        withSignal(token, (signal) => this.#respond(model, messages, options, progress, signal)),
       provideTokenCount: async (model, text) => this.#count(model, text),
     };
   }
 
-  async #listOwn(signal: AbortSignal): Promise<Information[]> {
-    this.#lists.set("", { client: () => this.#own(), seen: "" });
-    const client = await this.#own();
-    const models = await client
-      .models(signal, this.#settings().maxInput)
-      .catch(async (error: unknown) => {
-        if (error instanceof Failure || signal.aborted) throw error;
+  #listOwn(): Promise<Information[]> {
+    const shown = ({ model: { id }, utility }: Listed) =>
+      utility || !this.#gateways.grouped().has(id.split("/", 1)[0] ?? "");
+    return this.#list({ suffix: "", fetch: () => this.#fetchOwn() }, this.#ownHome, shown);
+  }
+
+  async #fetchOwn(): Promise<readonly Model[]> {
+    const ask = async () => (await this.#own()).models(undefined, this.#settings());
+    try {
+      const models = await ask().catch((error: unknown) => {
+        if (error instanceof Failure) throw error;
         this.#gateways.lost();
-        return (await this.#own()).models(signal, this.#settings().maxInput);
-      })
-      .catch((error: unknown) => {
-        // The editor shows this only to those who look in the right place.
-        if (error instanceof Failure) this.#gateways.trouble(error);
-        throw error;
+        return ask();
       });
-    this.#gateways.trouble(undefined);
-    this.#models = models;
-    return this.#list(models, "", () => this.#own(), this.#gateways.lost);
+      this.#gateways.trouble(undefined);
+      if (models.some((model) => !isReplay(model))) this.#gateways.listed?.();
+      return models;
+    } catch (error) {
+      // The entry in the list says it only to those who look there.
+      if (error instanceof Failure && error.fault !== "network") this.#gateways.trouble(error);
+      throw error;
+    }
   }
 
   /** A further gateway, from a configuration group: its host tells its models from ours. */
-  async #group(address: Address, signal: AbortSignal): Promise<Information[]> {
+  #group(address: Address): Promise<Information[]> {
     const client = new Client(address, this.#notices.log);
     const suffix = suffixOf(address.url);
-    this.#lists.set(suffix, { client: async () => client, seen: "" });
-    const models = await client.models(signal, this.#settings().maxInput).catch((error: unknown) => {
-      if (error instanceof Failure) throw error;
-      throw new Failure(
-        `The gateway at ${address.url} does not answer (${said(error)}): start it or change its address.`,
-        "network",
-      );
-    });
-    return this.#list(
-      models,
-      suffix,
-      async () => client,
-      () => {},
-    );
+    const fetch = () =>
+      client.models(undefined, this.#settings()).catch((error: unknown) => {
+        if (error instanceof Failure) throw error;
+        throw new Failure(
+          `The gateway at ${address.url} does not answer (${said(error)}): start it or change its address.`,
+          "network",
+        );
+      });
+    return this.#list({ suffix, fetch }, { suffix, client: async () => client, lost: () => {} });
   }
 
-  #list(models: readonly Model[], suffix: string, client: () => Promise<Client>, lost: () => void): Information[] {
-    this.#lists.set(suffix, { client, seen: fingerprint(models) });
-    const rows = listed(models, this.#settings().models, suffix).map((row) => {
-      const home: Home = { ...row, suffix, client, lost, counter: this.#counters.get(row.model.counting) };
+  /** The models that are known; where there are none, the entry that says why. Never fails: the host would drop all. */
+  async #list(source: ListSource, from: Source, shown?: (row: Listed) => boolean): Promise<Information[]> {
+    const { models, why } = await this.#lists.list(source);
+    const rows = this.#show(models ?? [], from, shown);
+    if (rows.length) return rows;
+    const entry = setupEntry(from.suffix, why, models !== undefined);
+    this.#setups.set(entry.id, setupAnswer(why, models !== undefined));
+    return [entry];
+  }
+
+  get #ownHome(): Source {
+    return { suffix: "", client: () => this.#own(), lost: this.#gateways.lost };
+  }
+
+  /** The rows for the host; what belongs to each is remembered. */
+  #show(models: readonly Model[], from: Source, shown: (row: Listed) => boolean = () => true): Information[] {
+    const rows = listed(models, this.#settings().models, from.suffix).filter(shown);
+    const information = rows.map((row) => {
+      const home: Home = { ...row, ...from, counter: this.#counters.get(row.model.counting) };
       this.#homes.set(row.information, home);
       this.#byId.set(row.information.id, home);
       return row.information;
     });
     this.#pruneCounters();
-    return rows;
+    return information;
   }
 
   async #own(): Promise<Client> {
@@ -201,11 +256,12 @@ export class Provider {
     messages: readonly vscode.LanguageModelChatRequestMessage[],
     options: vscode.ProvideLanguageModelChatResponseOptions,
     progress: vscode.Progress<vscode.LanguageModelResponsePart>,
-    token: vscode.CancellationToken,
+    signal: AbortSignal,
   ): Promise<void> {
     const { tools, toolMode, modelOptions, modelConfiguration, requestInitiator } = options as Options;
-    const signal = signalOf(token);
     try {
+      const setup = this.#setups.get(model.id);
+      if (setup) return this.#answerSetup(setup, progress, requestInitiator ?? "core");
       const { model: wire, utility, client, counter, lost } = this.#home(model);
       await converse(
         {
@@ -236,10 +292,24 @@ export class Provider {
       if (signal.aborted) throw new vscode.CancellationError();
       this.#notices.log?.(said(error));
       throw told(error, requestInitiator ?? "core");
+    } finally {
+      this.#gateways.answered?.();
     }
   }
 
+  /** A person reads what to do; a program gets an error. */
+  #answerSetup(
+    setup: SetupAnswer,
+    progress: vscode.Progress<vscode.LanguageModelResponsePart>,
+    initiator: string,
+  ): void {
+    if (!VIEWS.has(initiator.toLowerCase())) throw new Failure(plainText(setup.text), "not-found");
+    progress.report(new vscode.LanguageModelTextPart(setup.text));
+    this.#gateways.setup(setup);
+  }
+
   #count(model: Information, text: string | vscode.LanguageModelChatRequestMessage): number {
+    if (model.id.startsWith(SETUP_ID)) return 1;
     const { counter } = this.#home(model);
     return typeof text === "string" ? counter.text(text) : counter.message(text as HostMessage, this.#host);
   }
@@ -260,11 +330,4 @@ function told(error: unknown, initiator: string): Error {
     default:
       return new LanguageModelError(failure.message);
   }
-}
-
-function signalOf(token: vscode.CancellationToken): AbortSignal {
-  const controller = new AbortController();
-  if (token.isCancellationRequested) controller.abort();
-  token.onCancellationRequested(() => controller.abort());
-  return controller.signal;
 }

@@ -15,16 +15,27 @@ export interface Settings {
   readonly python: string;
   readonly config: string;
   readonly arguments: readonly string[];
+  /** Of the gateway that is started: what a coding agent needs. */
+  readonly promptCaching: boolean;
+  readonly contextShortening: boolean;
+  /** Dollars a day; 0: no budget. */
+  readonly dailyBudget: number;
   readonly reasoning: Reasoning;
   readonly models: Choice;
   /** How long a prompt may be: a policy of the gateway; empty: the gateway's own. */
   readonly maxInput: string;
+  /** The window to assume where none is known; 0: as the gateway says. */
+  readonly assumedContext: number;
   readonly completions: {
     readonly enabled: boolean;
     readonly model: string;
     readonly delay: number;
     /** Globs of the files that are never sent. */
     readonly exclude: readonly string[];
+    /** Languages that are completed, by id; `*` stands for the others. */
+    readonly languages: Readonly<Record<string, boolean>>;
+    /** Files that Git ignores are completed, too. */
+    readonly includeIgnored: boolean;
   };
   readonly commitMessage: { readonly enabled: boolean; readonly model: string };
 }
@@ -40,22 +51,38 @@ export function settings(): Settings {
     python: of("python", ""),
     config: of("gateway.config", ""),
     arguments: of<string[]>("gateway.arguments", []),
+    promptCaching: of("gateway.promptCaching", true),
+    contextShortening: of("gateway.contextShortening", true),
+    dailyBudget: amount(of("gateway.dailyBudget", 0)),
     reasoning: of<Reasoning>("reasoning", "thinking"),
     models: {
       show: of<string[]>("models.show", []),
       few: FEW,
       utility: of("models.utility", ""),
       named: [of("commitMessage.model", "")],
+      replay: of("models.replay", false),
     },
     maxInput: of("models.maxInput", "").trim(),
+    assumedContext: Math.round(amount(of("models.assumedContext", 0))),
     completions: {
       enabled: of("completions.enabled", false),
       model: of("completions.model", ""),
-      delay: of("completions.delay", 250),
+      delay: of("completions.delay", 350),
       exclude: patternsOf(levels("completions.exclude")),
+      languages: of<Record<string, boolean>>("completions.languages", {}),
+      includeIgnored: of("completions.includeIgnored", false),
     },
     commitMessage: { enabled: of("commitMessage.enabled", false), model: of("commitMessage.model", "") },
   };
+}
+
+/** A number that is not negative; whatever else somebody wrote is 0. */
+const amount = (value: unknown): number =>
+  typeof value === "number" && value > 0 && Number.isFinite(value) ? value : 0;
+
+/** Write one of the user's own settings. */
+export async function saveForUser(name: string, value: unknown): Promise<void> {
+  await vscode.workspace.getConfiguration(SECTION).update(name, value, vscode.ConfigurationTarget.Global);
 }
 
 /** The key of the gateway in the settings: kept where secrets are kept. */

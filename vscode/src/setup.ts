@@ -1,20 +1,40 @@
 // The command "Check set-up": looks at everything that can be wrong, and shows each finding with its fix.
 
+import { randomBytes } from "node:crypto";
 import { homedir } from "node:os";
 import * as vscode from "vscode";
-import { failureOf } from "./errors.ts";
-import { type Finding, finding, redacted, report, testRequest } from "./extras/check.ts";
+import { Failure } from "./errors.ts";
+import { type Action, type Finding, finding, RESTART, redacted, report, SHOW_LOG, verdict } from "./extras/check.ts";
+import { checkPage } from "./extras/checkPage.ts";
+import { askModel, checkProviders } from "./extras/providerChecks.ts";
 import { Client } from "./gateway/client.ts";
 import type { Address } from "./gateway/http.ts";
 import { UTILITY, utilityOf } from "./models.ts";
 import { VENDOR } from "./provider.ts";
-import type { Settings } from "./settings.ts";
+import { SECTION, type Settings } from "./settings.ts";
 import type { Model } from "./wire.ts";
 
-const TEST = 60_000;
 const GATEWAY_FIX = "Run “Penstock: Restart Gateway”, or set penstock.gateway.url.";
-const KEYS_FIX =
-  "Set a provider's key (such as OPENAI_API_KEY) where VS Code is started, or write a penstock.toml and name it in penstock.gateway.config.";
+const SET_KEY: Action = { label: "Set Key", command: `${SECTION}.setKey` };
+const openSettings = (query: string): Action => ({
+  label: "Open Settings",
+  command: "workbench.action.openSettings",
+  args: [query],
+});
+/** Commands that a link of the page may run. */
+const COMMANDS = [
+  ...[
+    "checkSetup",
+    "copyReport",
+    "showLog",
+    "restart",
+    "setKey",
+    "addProvider",
+    "manageProviders",
+    "useUtilityModel",
+  ].map((name) => `${SECTION}.${name}`),
+  "workbench.action.openSettings",
+];
 
 export interface Setup {
   readonly address: () => Promise<Address>;
@@ -22,47 +42,66 @@ export interface Setup {
   readonly thinks: boolean;
   readonly version: string;
   readonly log: (line: string) => void;
-  readonly show: (name: string, text: string) => Promise<void>;
 }
 
 export async function findings({ address, settings, thinks, log }: Setup): Promise<{ found: Finding[]; key: string }> {
   let client: Client | undefined;
-  let models: Model[] = [];
-  const found = [
-    await finding("Gateway", GATEWAY_FIX, async () => {
+  let models: readonly Model[] = [];
+  const gateway = await finding(
+    "Gateway",
+    GATEWAY_FIX,
+    async () => {
       client = new Client(await address(), log);
       return (await client.healthy())
         ? client.address.url
-        : { ok: false, what: `Gateway: ${client.address.url} does not answer`, fix: GATEWAY_FIX };
-    }),
-    await finding("Models", "See the message; “Penstock: Show Log” has more.", async () => {
-      if (!client) return { ok: false, what: "Models: none without a gateway", fix: "See to the gateway first." };
-      models = await client.models();
-      return models.length
-        ? `${models.length}, from ${providers(models)}`
-        : { ok: false, what: "Models: none", fix: KEYS_FIX };
-    }),
-    keys(models),
-    utility(),
-    agentHost(),
-    thinking(thinks),
-    await finding("Test request", "See the message; “Penstock: Show Log” has more.", () =>
-      test(client, models, settings()),
-    ),
-  ];
+        : { ok: false, what: `Gateway: ${client.address.url} does not answer`, fix: GATEWAY_FIX, actions: [RESTART] };
+    },
+    [RESTART, openSettings("penstock.gateway"), SHOW_LOG],
+  );
+  const list = await listFinding(client, (found) => {
+    models = found;
+  });
+  const { models: choice } = settings();
+  const checked = client && list.ok === true ? await checkProviders(client, models, choice) : [];
+  // A provider that has failed is not asked again.
+  const failed = checked.filter(({ ok }) => ok === false);
+  const usable = models.filter(({ detail }) => !failed.some(({ what }) => detail && what.startsWith(detail)));
+  const tested = await testFinding(client, usable, settings());
+  const found = [gateway, list, ...checked, ...tested, utility(), agentHost(), thinking(thinks)];
   return { found, key: client?.address.key ?? "" };
 }
 
-const providers = (models: readonly Model[]) =>
-  [...new Set(models.map(({ detail }) => detail ?? "the gateway"))].join(", ");
+async function listFinding(client: Client | undefined, take: (models: Model[]) => void): Promise<Finding> {
+  if (!client) return { ok: false, what: "Models: none without a gateway", fix: "See to the gateway first." };
+  try {
+    const models = await client.models();
+    take(models);
+    return { ok: true, what: `Models: ${models.length}, from ${sources(models)}` };
+  } catch (error) {
+    const refused = error instanceof Failure && error.fault === "auth";
+    const what = `Models: ${error instanceof Error ? error.message : String(error)}`;
+    const fix = refused ? "Set the key of the gateway." : "The log of the gateway has more.";
+    return { ok: false, what, fix, actions: refused ? [SET_KEY] : [RESTART, SHOW_LOG] };
+  }
+}
 
-/** A gateway without any key lists only the models that it plays itself. */
-function keys(models: readonly Model[]): Finding {
-  if (!models.length)
-    return { ok: "warning", what: "Keys: nothing can be said without a list of models", fix: "See to that first." };
+const sources = (models: readonly Model[]) =>
+  [...new Set(models.map(({ detail }) => detail ?? "the gateway"))].join(", ") || "no provider";
+
+/** One request with a tool and an image. Packaged answers prove nothing, so they are not asked for. */
+async function testFinding(
+  client: Client | undefined,
+  models: readonly Model[],
+  { models: choice }: Settings,
+): Promise<Finding[]> {
+  // The cheapest that takes both a tool and an image; else one that takes a tool.
   const real = models.filter(({ played }) => !played);
-  if (real.length) return { ok: true, what: `Keys: there is one for ${providers(real)}` };
-  return { ok: "warning", what: "Keys: none; only packaged answers are played", fix: KEYS_FIX };
+  const tools = real.filter(({ capabilities }) => capabilities.toolCalling);
+  const both = tools.filter(({ capabilities }) => capabilities.imageInput);
+  const model = [both, tools, real].map((some) => utilityOf(some, choice.utility)).find(Boolean);
+  if (!client || !model) return [];
+  const fix = "Try another model; the log of the gateway has more.";
+  return [await finding("Test request", fix, () => askModel(client, model), [SHOW_LOG])];
 }
 
 /** VS Code has two: for titles and the like, and for what takes more. */
@@ -75,6 +114,7 @@ function utility(): Finding {
     ok: "warning",
     what: "Utility model: not chosen, so titles, summaries and commit messages may use another provider",
     fix: `Set ${missing.join(" and ")} to ${VENDOR}/${UTILITY}.`,
+    actions: [{ label: "Use It", command: `${SECTION}.useUtilityModel` }, openSettings("chat.utility")],
   };
 }
 
@@ -86,6 +126,7 @@ function agentHost(): Finding {
     ok: "warning",
     what: "Agent host: does not list these models",
     fix: "Switch chat.agentHost.byokModels.enabled on.",
+    actions: [openSettings("chat.agentHost.byokModels.enabled")],
   };
 }
 
@@ -95,31 +136,14 @@ function thinking(thinks: boolean): Finding {
     ok: "warning",
     what: "Thinking: this VS Code cannot show it apart",
     fix: "Set penstock.reasoning to text to see it as text.",
+    actions: [openSettings("penstock.reasoning")],
   };
 }
 
-async function test(
-  client: Client | undefined,
-  models: readonly Model[],
-  { models: choice }: Settings,
-): Promise<string> {
-  // The cheapest that takes both a tool and an image; else one that takes a tool.
-  const tools = models.filter(({ capabilities }) => capabilities.toolCalling);
-  const both = tools.filter(({ capabilities }) => capabilities.imageInput);
-  const model = [both, tools, models].map((some) => utilityOf(some, choice.utility)).find(Boolean);
-  if (!client || !model) throw new Error("there is no model to ask");
-  const { toolCalling, imageInput } = model.capabilities;
-  const body = JSON.stringify(testRequest(model.id, imageInput === true, Boolean(toolCalling)));
-  const kinds = new Set<string>();
-  for await (const line of client.chat(body, AbortSignal.timeout(TEST))) {
-    if (line.kind === "error") throw failureOf(line, model.detail ?? "");
-    kinds.add(line.kind);
-  }
-  if (!kinds.has("text") && !kinds.has("call")) throw new Error(`${model.id} gave neither text nor a call`);
-  return `${model.id} answered${imageInput ? ", with an image" : ""}${toolCalling ? ", with a tool" : ""}`;
-}
+let panel: vscode.WebviewPanel | undefined;
+let last = "";
 
-/** Show the findings, with a button that copies a report without secrets. */
+/** Show the findings, with buttons that help and one that copies a report without secrets. */
 export async function checkSetup(setup: Setup): Promise<string> {
   const { found, key } = await vscode.window.withProgress(
     { location: vscode.ProgressLocation.Notification, title: "Penstock: checking the set-up" },
@@ -130,15 +154,31 @@ export async function checkSetup(setup: Setup): Promise<string> {
     "VS Code": vscode.version,
     platform: `${process.platform} ${process.arch}`,
   };
-  const text = redacted(report(found, about, [key]), [key], homedir());
-  await setup.show("Set-up", text);
-  const bad = found.filter(({ ok }) => ok === false).length;
-  const say = bad ? vscode.window.showWarningMessage : vscode.window.showInformationMessage;
-  void say(
-    bad ? `Penstock: ${bad} of ${found.length} checks failed.` : "Penstock: the set-up works.",
-    "Copy Report",
-  ).then((answer) => {
-    if (answer) void vscode.env.clipboard.writeText(text);
+  const clean = (text: string) => redacted(text, [key], homedir());
+  const shown = found.map((row) => ({ ...row, what: clean(row.what) }));
+  last = clean(report(found, about, [key]));
+  show(checkPage(shown, about, randomBytes(16).toString("base64")));
+  const { good, text } = verdict(found);
+  const say = good ? vscode.window.showInformationMessage : vscode.window.showWarningMessage;
+  void say(`Penstock: ${text}`, "Copy Report").then((answer) => answer && copyReport());
+  return last;
+}
+
+export async function copyReport(): Promise<void> {
+  await vscode.env.clipboard.writeText(last);
+  vscode.window.setStatusBarMessage("Penstock: the report is copied", 5_000);
+}
+
+/** A panel, which a restored window does not open again: what it says would be out of date. */
+function show(html: string): void {
+  panel ??= vscode.window.createWebviewPanel(`${SECTION}.setup`, "Penstock: Set-up", vscode.ViewColumn.Active, {
+    enableScripts: false,
+    enableCommandUris: COMMANDS,
+    localResourceRoots: [],
   });
-  return text;
+  panel.onDidDispose(() => {
+    panel = undefined;
+  });
+  panel.webview.html = html;
+  panel.reveal();
 }

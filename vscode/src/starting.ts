@@ -1,28 +1,53 @@
 // A gateway of our own: what travels with the extension, what the workspace offers, put together into a start.
 
-import { createHash } from "node:crypto";
 import * as fs from "node:fs";
 import { join } from "node:path";
 import * as vscode from "vscode";
 import { Failure } from "./errors.ts";
+import { startBundled } from "./gateway/bundled.ts";
+import { agentDefaults } from "./gateway/defaults.ts";
+import { environmentName, isComplete, markUsed, removeOldEnvironments } from "./gateway/environments.ts";
 import type { Running, SharedFiles } from "./gateway/files.ts";
-import { here, launch, means } from "./gateway/launch.ts";
+import { type Launch, launch, means } from "./gateway/launch.ts";
 import { expanded, pythonIn } from "./gateway/places.ts";
 import { type Bundle, plan, whyNot, wished } from "./gateway/plan.ts";
+import { here } from "./gateway/processes.ts";
 import type { Settings } from "./settings.ts";
+
+/** What a start tells: lines of the log, and what is done now in words for a person who waits. */
+export interface Reports {
+  readonly log: (line: string) => void;
+  readonly step: (text: string) => void;
+}
 
 export async function startOwn(
   bundle: Bundle,
   files: SharedFiles,
   settings: Settings,
-  log: (line: string) => void,
+  reports: Reports,
 ): Promise<Running> {
+  const config = expanded(settings.config, here());
+  const options: Launch = {
+    files,
+    version: bundle.version,
+    env: { ...(config && { PENSTOCK_CONFIG: config }), ...agentDefaults(settings) },
+    args: settings.arguments,
+    ...reports,
+  };
+  const bundled = await startBundled(bundle, settings.python, options);
+  if (!bundled) return startWithPython(bundle, settings, options);
+  cleanUp(bundle, options, "");
+  return bundled;
+}
+
+async function startWithPython(bundle: Bundle, settings: Settings, options: Launch): Promise<Running> {
+  const { files, log } = options;
   const system = here();
-  const home = join(files.folder, ["environment", bundle.version, ...mark(settings.python)].join("-"));
-  const stamp = join(home, "complete");
-  const made = fs.existsSync(stamp) && fs.existsSync(pythonIn(home, system));
+  const home = join(files.folder, environmentName(bundle.version, settings.python));
+  const made = isComplete(home) && fs.existsSync(pythonIn(home, system));
   const { isTrusted: trusted, workspaceFolders } = vscode.workspace;
   const active = trusted ? await activePython() : undefined;
+  options.step?.("Looking for Python…");
   const found = await means(
     {
       setting: settings.python,
@@ -39,21 +64,19 @@ export async function startOwn(
   const chosen = plan(found, bundle, home, system);
   if (!chosen) throw new Failure(whyNot(found.probes));
   log(`the gateway is started with ${chosen.how}`);
-  const config = expanded(settings.config, system);
-  const running = await launch(chosen, {
-    files,
-    version: bundle.version,
-    env: config ? { PENSTOCK_CONFIG: config } : {},
-    args: settings.arguments,
-    log,
-  });
-  if (chosen.prepare.length) fs.writeFileSync(stamp, "");
+  const running = await launch(chosen, options);
+  const used = chosen.run.command === pythonIn(home, system);
+  if (used) markUsed(home);
+  cleanUp(bundle, options, used ? home : "");
   return running;
 }
 
-/** An environment made for another interpreter is another environment. */
-const mark = (python: string): string[] =>
-  python ? [createHash("sha256").update(python).digest("hex").slice(0, 8)] : [];
+/** Nobody waits for it. */
+function cleanUp(bundle: Bundle, { files, log }: Launch, used: string): void {
+  void removeOldEnvironments(files.folder, bundle.version, used).then((removed) => {
+    if (removed.length) log(`removed old environments: ${removed.join(", ")}`);
+  });
+}
 
 interface PythonApi {
   readonly environments?: { getActiveEnvironmentPath(): { readonly path: string } };

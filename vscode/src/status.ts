@@ -2,8 +2,9 @@
 // was shortened. Words only, made from values; the item itself is in telling.ts.
 
 import { describeSize, measure, type PromptSize, withCommas } from "./chat/preflight.ts";
+import { type Budget, budgetText, describeBudget } from "./extras/budget.ts";
 import type { State } from "./gateway/keeper.ts";
-import { inputLimit } from "./models.ts";
+import { assumedWindow, inputLimit } from "./models.ts";
 import type { CompactedLine, Model, Tokens, WaitLine } from "./wire.ts";
 
 export interface Shown {
@@ -38,6 +39,7 @@ export class Status {
   #usage: Usage | undefined;
   #answered = false;
   #compacted: CompactedLine | undefined;
+  #budget: Budget | undefined;
 
   constructor(now: () => number = Date.now) {
     this.#now = now;
@@ -50,6 +52,11 @@ export class Status {
   /** The list of models cannot be had, though the gateway answers; empty: it can. */
   trouble(why: string): void {
     this.#trouble = why;
+  }
+
+  /** What is spent of the daily budget; undefined: there is none. */
+  budget(budget: Budget | undefined): void {
+    this.#budget = budget;
   }
 
   /** A person asks something: what was said of the question before is over. */
@@ -102,13 +109,15 @@ export class Status {
     const warning = this.#sizeWarning();
     const { before } = this.#compacted ?? {};
     const compacted = this.#compacted && `compacted${before ? ` from ${short(before)}` : ""}`;
-    const more = waiting || [this.#tokens(), warning.short, compacted].filter(Boolean).join(", ");
-    const bad = this.#state.is === "failed" || this.#trouble !== "";
+    const spent = budgetText(this.#budget);
+    const more = waiting || [this.#tokens(), warning.short, compacted, spent].filter(Boolean).join(", ");
+    const bad = this.#state.is === "failed" || this.#trouble !== "" || spent !== "";
     const icon = waiting ? "watch" : bad || warning.short ? "warning" : ICONS[this.#state.is];
+    const budget = describeBudget(this.#budget);
     const lines = [this.#about(), this.#trouble, describeUsage(this.#usage), describePrompt(this.#prompt)];
     return {
       text: `$(${icon}) Penstock${more ? `: ${more}` : ""}`,
-      tooltip: [...lines, warning.long, waiting, this.#shortened()].filter(Boolean).join("\n\n"),
+      tooltip: [...lines, warning.long, waiting, this.#shortened(), budget].filter(Boolean).join("\n\n"),
       warning: bad || warning.short !== "",
     };
   }
@@ -190,7 +199,7 @@ function describeUsage(usage: Usage | undefined): string {
   const window = windowOf(model);
   const room = window
     ? `The context window of ${model.name} is ${withCommas(window)} tokens.`
-    : `The context window of ${model.name} is not known: ${withCommas(model.maxInputTokens)} tokens are assumed.`;
+    : `The context window of ${model.name} is not known: ${withCommas(assumedWindow(model))} tokens are assumed.`;
   return `Last reply: ${prompt} tokens in, ${completion} out (${estimated ? "estimated" : "actual"}). ${room}`;
 }
 

@@ -3,7 +3,9 @@
 import * as vscode from "vscode";
 import type { Notices } from "./chat/converse.ts";
 import type { Failure } from "./errors.ts";
+import { helpFor } from "./extras/help.ts";
 import { SECTION } from "./settings.ts";
+import { plainText, type SetupAnswer } from "./setup-entry.ts";
 import { Status } from "./status.ts";
 
 export interface Bar {
@@ -45,22 +47,31 @@ const noticesOf = (status: Status, show: (change?: unknown) => void): Notices =>
 
 let complained = "";
 
-// What the buttons of a message do.
-const BUTTONS: Readonly<Record<string, readonly [command: string, ...rest: unknown[]]>> = {
-  "Set Key": [`${SECTION}.setKey`],
-  "Show How": ["workbench.action.openWalkthrough", "penstock.penstock#setup", false],
-  "Show Log": [`${SECTION}.showLog`],
-};
-
 /** What keeps the models away is said once, with buttons that help. */
 export async function complain(why: Failure | undefined): Promise<void> {
   if (!why) complained = "";
   if (!why || why.message === complained) return;
   complained = why.message;
-  const buttons = why.fault === "auth" ? ["Set Key", "Show Log"] : ["Show How", "Show Log"];
-  const answer = await vscode.window.showErrorMessage(`Penstock: ${why.message}`, ...buttons);
-  const [command, ...rest] = BUTTONS[answer ?? ""] ?? [];
-  if (command) await vscode.commands.executeCommand(command, ...rest);
+  const help = helpFor(why.fault, why.message);
+  const answer = await vscode.window.showErrorMessage(`Penstock: ${why.message}`, ...help.map(({ label }) => label));
+  const action = help.find(({ label }) => label === answer);
+  if (action) await vscode.commands.executeCommand(action.command, ...(action.args ?? []));
+}
+
+/** A command failed. What a message says already is not said twice. */
+export function tellFailure(text: string): void {
+  if (!complained.includes(text)) void vscode.window.showErrorMessage(`Penstock: ${text}`);
+}
+
+let offered = "";
+
+/** The command that leads to models, as a button; once as long as it stands there. */
+export async function offerCommand({ text, command, title }: SetupAnswer): Promise<void> {
+  if (offered === command) return;
+  offered = command;
+  const answer = await vscode.window.showInformationMessage(`Penstock: ${plainText(text)}`, title);
+  offered = "";
+  if (answer) await vscode.commands.executeCommand(command);
 }
 
 /** A setting that the running gateway does not know yet. */

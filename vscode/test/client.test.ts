@@ -55,15 +55,15 @@ test("a policy for the length of prompts is asked for", async () => {
     asked.push(seen.path);
     response.end('{"models":[]}');
   });
-  await gateway.models(undefined, "context-window");
-  await gateway.models(undefined, "");
+  await gateway.models(undefined, { maxInput: "context-window" });
+  await gateway.models(undefined, { maxInput: "" });
   assert.deepEqual(asked, ["/vscode/models?max_input=context-window", "/vscode/models"]);
 });
 
 test("a policy that the gateway does not take is said with the name of the setting", async () => {
   const error = '{"error":{"message":"max_input: half is not a policy"}}';
   const gateway = await client((_, response) => void response.writeHead(400).end(error));
-  await assert.rejects(gateway.models(undefined, "half"), {
+  await assert.rejects(gateway.models(undefined, { maxInput: "half" }), {
     message:
       "The gateway does not take penstock.models.maxInput (max_input: half is not a policy): correct the setting.",
   });
@@ -101,9 +101,9 @@ test("silence has a limit", async () => {
 
 test("a completion is text, or a chat's message", async () => {
   const text = await client((_, response) => void response.end('{"choices":[{"text":"abc"}]}'));
-  assert.equal(await text.complete({}, new AbortController().signal), "abc");
+  assert.equal(await text.fill({}, new AbortController().signal), "abc");
   const chat = await client((_, response) => void response.end('{"choices":[{"message":{"content":"def"}}]}'));
-  assert.equal(await chat.complete({}, new AbortController().signal), "def");
+  assert.equal(await chat.fill({}, new AbortController().signal), "def");
 });
 
 test("addresses as people write them", () => {

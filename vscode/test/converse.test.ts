@@ -264,7 +264,8 @@ test("what failed for good is refused from memory, and asked again after 30 seco
   let now = 0;
   const given = services(server.url, { refusals: new Refusals(() => now) });
   const refused = {
-    message: "Acme refused the key (401: bad key): put a valid key into the gateway's configuration (request req_9).",
+    message:
+      "Acme refused the key (401: bad key): run “Penstock: Add Provider” and enter a valid key, or put one into the configuration of a gateway of your own (request req_9).",
   };
   await assert.rejects(ask(HI, given), refused);
   now = 29_000;

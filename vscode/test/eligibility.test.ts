@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import * as fs from "node:fs";
 import { test } from "node:test";
-import { commitPrompt, withoutExcluded } from "../src/extras/commit.ts";
 import { type DocumentFacts, refusalOf } from "../src/extras/eligibility.ts";
 import { Filler, placeOf } from "../src/extras/fim.ts";
 import { expandBraces, matchesGlob } from "../src/extras/globs.ts";
@@ -139,10 +138,7 @@ test("values of a workspace count once it is trusted", () => {
 
 test("nobody is asked with an empty prompt", async () => {
   let asked = 0;
-  const filler = new Filler(
-    async () => `${++asked}`,
-    () => {},
-  );
+  const filler = new Filler(async () => `${++asked}`, { failed: () => {} });
   const fill = (text: string, offset: number) =>
     filler.fill(placeOf(text, offset), { model: "acme/fill", delay: 0 }, new AbortController().signal);
   for (const [text, offset] of [
@@ -154,22 +150,4 @@ test("nobody is asked with an empty prompt", async () => {
     assert.equal(await fill(text, offset), "");
   assert.equal(asked, 0);
   assert.equal(await fill("a", 1), "1");
-});
-
-test("a diff keeps the names of excluded files, not their contents", () => {
-  const file = (name: string, text: string) =>
-    `diff --git a/${name} b/${name}\nindex 1..2 100644\n--- a/${name}\n+++ b/${name}\n@@ -1 +1 @@\n+${text}\n`;
-  const diff = [
-    file("src/gate.ts", "open()"),
-    file(".env", "KEY=sk-one"),
-    file("a b/.env.local", "KEY=sk-two"),
-    `diff --git "a/\\303\\244/server.pem" "b/\\303\\244/server.pem"\n+sk-three\n`,
-    `diff --git a/notes.txt b/.npmrc\nsimilarity index 90%\n+sk-four\n`,
-    file("src/last.ts", "diff --git is a word here"),
-  ].join("");
-  const shown = withoutExcluded(diff, patterns);
-  assert.equal(/sk-/.test(shown), false, shown);
-  for (const kept of ["open()", "a/.env b/.env", "is a word here", 'matches ".npmrc"'])
-    assert.ok(shown.includes(kept), kept);
-  assert.equal(commitPrompt(shown, []).includes("sk-"), false);
 });

@@ -3,14 +3,10 @@ import { test } from "node:test";
 import { measure } from "../src/chat/preflight.ts";
 import { Failure, said } from "../src/errors.ts";
 import { finding, redacted, report } from "../src/extras/check.ts";
-import { commitMessage, commitPrompt } from "../src/extras/commit.ts";
 import { endpointEntry } from "../src/extras/endpoint.ts";
-import { Completions, debounce, Filler, placeOf } from "../src/extras/fim.ts";
-import { usageReport } from "../src/extras/usage.ts";
-import { Client } from "../src/gateway/client.ts";
 import { inputLimit } from "../src/models.ts";
 import { Status, short } from "../src/status.ts";
-import { gateway, model } from "./host.ts";
+import { model } from "./host.ts";
 
 test("the status bar tells state, window, waits and compaction", () => {
   let now = 0;
@@ -95,7 +91,7 @@ test("an unknown window is called so, has no share, and is never warned of", () 
   assert.equal(status.shown().warning, false);
   status.used(chat, { prompt_tokens: 510_000, completion_tokens: 10, total_tokens: 510_010 }, unknown);
   assert.equal(status.shown().text, "$(circle-outline) Penstock: 510k tokens");
-  assert.match(status.shown().tooltip, /The context window of U is not known: 128,000 tokens are assumed\./);
+  assert.match(status.shown().tooltip, /The context window of U is not known: 128,200 tokens are assumed\./);
   assert.equal(status.shown().warning, false);
 });
 
@@ -140,91 +136,8 @@ test("the entry for a custom endpoint has every model and no key", () => {
   assert.equal(JSON.stringify(entry).includes("secret-key"), false);
 });
 
-test("a completion is found again after some of it was typed", () => {
-  const known = new Completions();
-  known.put(placeOf("const a = ;", 10), "compute(1)");
-  assert.equal(known.get(placeOf("const a = ;", 10)), "compute(1)");
-  assert.equal(known.get(placeOf("const a = comp;", 14)), "ute(1)");
-  assert.equal(known.get(placeOf("const a = xyz;", 13)), undefined);
-  assert.equal(known.get(placeOf("const a = compute(1);", 20)), undefined, "nothing is left of it");
-  assert.equal(known.get(placeOf("const a = ; // other", 10)), undefined);
-  for (let number = 0; number < 100; number++) known.put(placeOf(`x${number}`, 2), "y");
-  assert.equal(known.get(placeOf("const a = ;", 10)), undefined, "it is bounded");
-});
-
-test("typing on cancels the wait", async () => {
-  const controller = new AbortController();
-  const waiting = debounce(60_000, controller.signal);
-  controller.abort();
-  assert.equal(await waiting, false);
-  assert.equal(await debounce(1, new AbortController().signal), true);
-});
-
-test("somebody who types on ends what is being asked, and what was given once is not asked for again", async () => {
-  const [first, second] = [new AbortController(), new AbortController()];
-  const answers = [() => second.abort(), () => '{"choices":[{"text":"compute(1)"}]}'];
-  const server = await gateway((_, response) => {
-    const answer = answers.shift()?.();
-    if (answer) response.end(answer);
-  });
-  const failures: unknown[] = [];
-  const client = new Client({ url: server.url, key: "" });
-  const filler = new Filler(
-    (body, signal) => client.complete(body, signal),
-    (error) => failures.push(error),
-  );
-  const place = placeOf("const a = ;", 10);
-  const fill = (signal: AbortSignal, delay = 1) => filler.fill(place, { model: "acme/fill", delay }, signal);
-  const waiting = fill(first.signal, 60_000);
-  first.abort();
-  assert.equal(await waiting, "");
-  assert.equal(server.seen.length, 0, "nobody is asked while somebody types");
-  assert.equal(await fill(second.signal), "");
-  await server.seen[0]?.closed;
-  assert.equal(await fill(new AbortController().signal), "compute(1)");
-  assert.equal(await fill(new AbortController().signal), "compute(1)");
-  assert.equal(server.seen.length, 2);
-  assert.deepEqual(JSON.parse(server.seen[1]?.body ?? ""), {
-    model: "acme/fill",
-    prompt: "const a = ",
-    suffix: ";",
-    max_tokens: 128,
-    temperature: 0.1,
-    stream: false,
-  });
-  await server.close();
-  const other = placeOf("let b = ;", 8);
-  assert.equal(await filler.fill(other, { model: "acme/fill", delay: 1 }, new AbortController().signal), "");
-  assert.equal(failures.length, 1, "what goes wrong is for the log");
-  assert.equal(await filler.fill(other, { model: "", delay: 1 }, new AbortController().signal), "");
-});
-
-test("a commit message is the message alone", () => {
-  for (const answer of ["Fix the gate", "```\nFix the gate\n```", '"Fix the gate"', "  `Fix the gate` "])
-    assert.equal(commitMessage(answer), "Fix the gate");
-  assert.equal(commitMessage("Fix\n\nBecause `x` broke"), "Fix\n\nBecause `x` broke");
-  const prompt = commitPrompt("d".repeat(50_000), ["Tests: fewer"]);
-  assert.ok(prompt.length < 25_000 && prompt.includes("more characters") && prompt.includes("- Tests: fewer"));
-});
-
 test("what was thrown is one line", () => {
   assert.equal(said(new Error("a\n  b.")), "a b");
   assert.equal(said("text"), "text");
   assert.equal(new Failure("x").stack, "");
-});
-
-test("today's usage says what it does not know", () => {
-  const row = { requests: 3, input: 12_000, output: 400, cost: 0.0312, unpriced: 0 };
-  const text = usageReport({
-    today: row,
-    models: [
-      { model: "acme/tiny-1", ...row },
-      { model: "x", ...row, cost: 0, unpriced: 3 },
-    ],
-  });
-  assert.match(text, /3 requests, 12,400 tokens; spent: \$0\.0312\./);
-  assert.match(text, /\| acme\/tiny-1 \| 3 \| 12,000 \| 400 \| \$0\.0312 \|/);
-  assert.match(text, /\| x \|.*\| unknown \|/);
-  assert.match(usageReport({ today: { ...row, unpriced: 1, cost: 2 } }), /at least \$2\.00/);
-  assert.match(usageReport({}), /keeps no journal/);
 });

@@ -107,8 +107,23 @@ test("of a long list the newest of each line, and the most able, are shown", () 
   assert.deepEqual(ids(3), ["a/duke-grand-4", "a/duke-petit-10", "mine"]);
   assert.deepEqual(ids(5), ["a/duke-grand-4", "a/duke-grand-4-20250101", "a/duke-petit-10", "a/chatty", "mine"]);
   assert.deepEqual(ids(7).length, 7, "what is played waits until the others are shown");
+});
+
+test("packaged models are listed only if they are asked for, however few models there are", () => {
   const played = [1, 2, 3].map((number) => model({ id: `replay/${number}`, played: true }));
-  assert.equal(chosen(played, choice({ few: 2 })).length, 2);
+  const alias = model({ id: "demo", played: true });
+  const rows = [...played, model({ id: "a/1" }), alias];
+  const ids = (more: Partial<Choice>) => chosen(rows, choice({ few: 24, ...more })).map(({ id }) => id);
+  assert.deepEqual(ids({}), ["a/1", "demo"], "an alias was named by whoever set the gateway up");
+  assert.deepEqual(ids({ show: ["*"] }), ["a/1", "demo"]);
+  assert.deepEqual(ids({ show: ["replay/2", "a/*"] }), ["replay/2", "a/1"]);
+  assert.deepEqual(ids({ replay: true }), ["replay/1", "replay/2", "replay/3", "a/1", "demo"]);
+  assert.equal(chosen(played, choice({ few: 2, replay: true })).length, 2);
+  assert.deepEqual(listed(played, choice()), [], "and none is the utility model");
+  assert.deepEqual(
+    listed(played, choice({ utility: "replay/2", named: ["replay/1"] })).map(({ information: { id } }) => id),
+    ["replay/1", "utility"],
+  );
 });
 
 test("what another setting names is listed in any case", () => {
@@ -178,10 +193,10 @@ test("an assumed window is said in the tooltip", () => {
     told({ assumed: true, tooltip: "its limits are not known, 1K is assumed" }),
     "its limits are not known, 1K is assumed",
   );
-  assert.equal(told({ assumed: true }), "The context window is not known: 1,000 tokens are assumed.");
+  assert.equal(told({ assumed: true }), "The context window is not known: 1,200 tokens are assumed.");
   assert.equal(
     told({ assumed: true, tooltip: "Tiny 1" }),
-    "Tiny 1. The context window is not known: 1,000 tokens are assumed.",
+    "Tiny 1. The context window is not known: 1,200 tokens are assumed.",
   );
   assert.equal(told({ tooltip: "Tiny 1" }), "Tiny 1");
 });

@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { expanded, fileUrl, interpreters, pythonIn, SETTING, type System, uvs } from "../src/gateway/places.ts";
-import { type Bundle, type Means, type Probe, plan, readProbe, whyNot } from "../src/gateway/plan.ts";
+import {
+  executableIn,
+  expanded,
+  fileUrl,
+  interpreters,
+  pythonIn,
+  SETTING,
+  type System,
+  uvs,
+} from "../src/gateway/places.ts";
+import { type Bundle, bundledPlan, type Means, type Probe, plan, readProbe, whyNot } from "../src/gateway/plan.ts";
 
 const linux: System = { platform: "linux", env: { ROOT: "/srv" }, home: "/home/ann" };
 const mac: System = { platform: "darwin", env: {}, home: "/Users/ann" };
@@ -56,6 +65,8 @@ test("paths as people write them", () => {
   assert.equal(expanded("${env:ROOT}/py", linux), "/srv/py");
   assert.equal(expanded("~\\py.exe", windows), "C:\\Users\\Ann Lee\\py.exe");
   assert.equal(expanded("~ann/py", linux), "~ann/py");
+  assert.equal(executableIn("C:\\x\\gateway", windows), "C:\\x\\gateway\\penstock.exe");
+  assert.equal(executableIn("/x/gateway", mac), "/x/gateway/penstock");
   assert.equal(pythonIn("C:\\e", windows), "C:\\e\\Scripts\\python.exe");
   assert.equal(fileUrl("C:\\Users\\Ann Lee\\a.whl", windows), "file:///C:/Users/Ann%20Lee/a.whl");
   assert.equal(fileUrl("/home/ann/a.whl", linux), "file:///home/ann/a.whl");
@@ -66,7 +77,7 @@ test("paths as people write them", () => {
 const bundle: Bundle = {
   wheel: "/x/bundle/penstock-1.2.0-py3-none-any.whl",
   version: "1.2.0",
-  lock: "/x/bundle/serve.lock",
+  lock: "/x/bundle/runtime.lock",
   launcher: "/x/media/launch.py",
 };
 const probe = (version: [number, number], penstock = "", venv = true): Probe => ({
@@ -77,6 +88,15 @@ const probe = (version: [number, number], penstock = "", venv = true): Probe => 
 });
 const way = (means: Partial<Means>, system = linux) =>
   plan({ probes: [], uv: undefined, made: false, ...means }, bundle, "/state/env", system);
+
+test("the gateway that travels along comes first, unless an interpreter is set", () => {
+  assert.equal(bundledPlan(bundle, ""), undefined);
+  const own = { ...bundle, executable: "/x/bundle/gateway/penstock" };
+  const chosen = bundledPlan(own, "");
+  assert.deepEqual(chosen?.run, { command: "/x/bundle/gateway/penstock", args: ["vscode-launch"] });
+  assert.deepEqual(chosen?.prepare, []);
+  assert.equal(bundledPlan(own, "/opt/py"), undefined);
+});
 
 test("an interpreter that has this very version is used as it is", () => {
   const made = way({ probes: [probe([3, 12], "1.1.0"), probe([3, 11], "1.2.0")], uv: "uv" });
@@ -97,7 +117,7 @@ test("uv is given the wheel that came along and its lock, and no name from an in
   const made = way({ probes: [probe([3, 12])], uv: "uv" });
   assert.deepEqual(made?.run.args, [
     "tool", "run", "--python", ">=3.11", "--from", "penstock[serve] @ file:///x/bundle/penstock-1.2.0-py3-none-any.whl",
-    "--constraints", "/x/bundle/serve.lock", "python", "/x/media/launch.py",
+    "--constraints", "/x/bundle/runtime.lock", "python", "/x/media/launch.py",
   ]); // biome-ignore format: a command line
 });
 

@@ -9,10 +9,13 @@ import { SERVER, startBrowser, startCode } from "./code.mjs";
 const job = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
 const LIMIT = 180_000;
 const ITEM = ".statusbar-item:has-text('Penstock')";
+const began = Date.now();
 install();
-const code = await startCode(job.work, job);
+let code = await startCode(job.work, job);
 const browser = await startBrowser();
-const page = await browser.newPage({ viewport: { width: 760, height: 640 }, deviceScaleFactor: 1 });
+const context = await browser.newContext({ viewport: { width: 760, height: 640 }, deviceScaleFactor: 1 });
+const windows = [await context.newPage()];
+let page = windows[0];
 const found = {};
 let exit = 1;
 let now = "before the first scene";
@@ -95,6 +98,14 @@ function STEPS() {
       await page.keyboard.press("Escape");
       return found;
     },
+    /** What the list of models says of each. `model` is one of them. */
+    names: async (model) => {
+      await listed(model, false);
+      const rows = page.locator(".monaco-list-row.action[aria-label]");
+      const found = await rows.evaluateAll((all) => all.map((row) => row.getAttribute("aria-label")));
+      await page.keyboard.press("Escape");
+      return found;
+    },
     effort,
     ask,
     said: answered,
@@ -147,6 +158,51 @@ function STEPS() {
       await page.waitForSelector(".interactive-input-part .monaco-editor", { timeout: LIMIT });
       await page.waitForTimeout(5000);
     },
+    /** Seconds since the extension was installed. */
+    clock: async () => (Date.now() - began) / 1000,
+    /** End the editor, and start it again. */
+    restart: async () => {
+      await page.waitForTimeout(4000); // it writes what it keeps with some delay
+      for (const one of windows) await one.goto("about:blank");
+      const port = Number(new URL(code.url).port);
+      code.stop();
+      code = await startCode(job.work, { ...job, port });
+      await page.goto(`${code.url}/?${new URLSearchParams({ folder: code.workspace })}`);
+      await page.waitForSelector(ITEM, { timeout: LIMIT });
+      await page.waitForSelector(".interactive-input-part .monaco-editor", { timeout: LIMIT });
+    },
+    /** Another window of the same person, or back to the first one (0). */
+    window: async (number) => {
+      if (!windows[number]) {
+        const folder = path.join(job.work, `workspace-${number}`);
+        fs.mkdirSync(folder, { recursive: true });
+        windows[number] = await context.newPage();
+        await windows[number].goto(`${code.url}/?${new URLSearchParams({ folder })}`);
+        await windows[number].waitForSelector(ITEM, { timeout: LIMIT });
+      }
+      page = windows[number];
+      await page.bringToFront();
+    },
+    /** Wait for a box or list with these words; gives all that it shows. */
+    box: async (words) => {
+      const box = page.locator(".quick-input-widget:visible").first();
+      let text = "";
+      for (const until = Date.now() + LIMIT; Date.now() < until; await page.waitForTimeout(100)) {
+        if (await box.isVisible()) {
+          const input = box.locator("input").first();
+          const hint = await input.getAttribute("placeholder", { timeout: 1000 }).catch(() => "");
+          text = `${await box.innerText().catch(() => "")}\n${hint ?? ""}`;
+          if (text.includes(words)) return text;
+        }
+      }
+      throw new Error(`no box says ${words}, but: ${text}`);
+    },
+    /** Replace what stands in the box, and Enter. */
+    fill: async (text) => {
+      await page.keyboard.press("Control+A");
+      await page.keyboard.type(text);
+      await page.keyboard.press("Enter");
+    },
     command: async (title) => {
       const row = page.locator(`.quick-input-list .monaco-list-row:has-text('${title}')`);
       for (let tries = 0; tries < 5; tries++) {
@@ -166,6 +222,23 @@ function STEPS() {
         }
       }
       throw new Error(`nothing says ${words}`);
+    },
+    /** Texts of elements, each with whether it is seen whole. */
+    fits: async (selector) => {
+      const filled = page.locator(selector).filter({ hasText: /\S/ });
+      await filled.first().waitFor({ timeout: LIMIT });
+      return filled.evaluateAll((all) => all.map((one) => [one.innerText, one.scrollWidth <= one.clientWidth]));
+    },
+    /** Wait until words are gone from the page. */
+    hides: async (words) => {
+      await page.waitForFunction((text) => !document.body.innerText.includes(text), words, { timeout: LIMIT });
+    },
+    /** Press a button of a message. */
+    press: async (label) => {
+      await page
+        .locator(`.notification-list-item .monaco-button:text-is('${label}')`)
+        .first()
+        .click({ timeout: LIMIT });
     },
     keys: async (keys) => {
       for (const key of keys) await page.keyboard.press(key);
@@ -242,7 +315,7 @@ async function sent() {
 
 /** A question that comes before the editor's own chat extension is up wants an account: it is asked again, a little later. */
 async function withoutAccount() {
-  if (!(await page.locator(".dialog-box:visible:has-text('Sign in')").count())) return;
+  if (!(await page.locator(".monaco-dialog-box:visible:has-text('Sign in')").count())) return;
   await page.keyboard.press("Escape");
   await page.waitForTimeout(3000);
   await page.keyboard.press("Control+L");
@@ -267,7 +340,8 @@ async function answered(allowing) {
     if (text.includes("\n•\n")) return text;
     await page.waitForTimeout(250);
   }
-  throw new Error(`no answer within ${LIMIT / 1000} s`);
+  const shown = await page.locator("body").innerText();
+  throw new Error(`no answer within ${LIMIT / 1000} s, but: ${shown}`);
 }
 
 async function shot(name) {

@@ -36,6 +36,9 @@ export async function openEye() {
 
 const ITEM = ".statusbar-item:has-text('Penstock')";
 
+/** Editors draw blanks as characters of their own. */
+const plain = (texts, between = "\n") => texts.join(between).replaceAll("\u00a0", " ");
+
 const LOOKS = {
   suite: ({ suite }) => suite,
   /** The extension's item in the status bar. */
@@ -54,11 +57,83 @@ const LOOKS = {
     page.locator(".workspace-trust-editor .monaco-button:has-text('Trust')").first().click({ timeout: LIMIT }),
   /** Type into whatever has the focus. */
   type: ({ page }, text) => page.keyboard.type(text),
+  /** The suggestion that is drawn behind the cursor, whose words have elements of their own. */
+  ghost: async ({ page }) => plain(await page.locator("[class*='ghost-text']").allInnerTexts(), ""),
+  /** Put the cursor into a box; false while it is not there. */
+  focus: async ({ page }, selector) => {
+    const box = page.locator(selector).first();
+    if (!(await box.isVisible())) return false;
+    await box.click();
+    return true;
+  },
+  /** What stands in the boxes of Source Control and of the chat. */
+  boxes: async ({ page }) =>
+    plain(await page.locator(".scm-input .view-lines, .interactive-input-part .view-lines").allInnerTexts()),
+  /** The words of each frame: pages that extensions draw are in frames. */
+  frames: async ({ page }) => {
+    const inner = page.frames().filter((frame) => frame !== page.mainFrame());
+    const texts = inner.map((frame) => frame.evaluate(() => document.body?.innerText ?? "").catch(() => ""));
+    return (await Promise.all(texts)).filter(Boolean);
+  },
+  /** Click a link in a frame. */
+  click: async ({ page }, label) => {
+    for (const frame of page.frames()) {
+      const link = frame.locator(`a:text-is('${label}')`).first();
+      if (await link.isVisible().catch(() => false)) return link.click();
+    }
+    throw new Error(`there is no link ${label}`);
+  },
+  /** Wait until colours have changed and nothing moves any more. */
+  settle: ({ page }) => page.waitForTimeout(1_500),
+  walkthrough: async ({ page }) =>
+    (await page.locator(".gettingStartedContainer .gettingStartedSlideDetails").allInnerTexts()).join("\n"),
+  /** The buttons of the open step of a walkthrough that are not wholly in sight. */
+  hidden: ({ page }) =>
+    page.locator(".getting-started-step.expanded .monaco-button").evaluateAll((buttons) =>
+      buttons
+        .filter((button) => {
+          const { left, right, width } = button.getBoundingClientRect();
+          const column = button.closest(".getting-started-step").getBoundingClientRect();
+          return width === 0 || left < column.left - 1 || right > column.right + 1;
+        })
+        .map((button) => button.textContent),
+    ),
+  /** What the buttons of the page say to somebody who cannot see them. */
+  labels: ({ page }) =>
+    page
+      .locator(".action-label:visible")
+      .evaluateAll((items) => items.map((item) => item.getAttribute("aria-label") ?? "")),
   /** Type into the box that has the focus, and Enter. */
   enter: async ({ page }, text) => {
     await page.locator(".quick-input-widget:visible input").first().waitFor({ timeout: LIMIT });
     await page.keyboard.type(text);
     await page.keyboard.press("Enter");
+  },
+  /** All that the box or list shows that is open just now; empty where none is. */
+  box: async ({ page }) => {
+    const box = page.locator(".quick-input-widget:visible").first();
+    if (!(await box.isVisible())) return "";
+    const input = box.locator("input[type=text], input[type=password]").first();
+    const hint = (await input.getAttribute("placeholder").catch(() => "")) ?? "";
+    return `${await box.innerText()}\n${hint}`;
+  },
+  /** Replace what stands in the box that has the focus, and Enter. */
+  fill: async ({ page }, text) => {
+    await page.locator(".quick-input-widget:visible input").first().waitFor({ timeout: LIMIT });
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type(text);
+    await page.keyboard.press("Enter");
+  },
+  /** "Add Models" of the editor of language models, and one of its vendors. */
+  addModels: async ({ page }, vendor) => {
+    await page.keyboard.press("F1");
+    await page.keyboard.type("Chat: Manage Language Models");
+    await page.keyboard.press("Enter");
+    await page.locator(".monaco-button:has-text('Add Models')").first().click({ timeout: LIMIT });
+    await page
+      .locator(`.action-label:has-text('${vendor}'), .quick-input-list .monaco-list-row:has-text('${vendor}')`)
+      .first()
+      .click({ timeout: LIMIT });
   },
   /** The rows of the list that is open: what each says, and whether it is picked. */
   rows: async ({ page }) => {

@@ -4,8 +4,9 @@ import * as path from "node:path";
 import { bundleIn } from "../../../vscode/src/gateway/bundle.ts";
 import { Client } from "../../../vscode/src/gateway/client.ts";
 import { SharedFiles } from "../../../vscode/src/gateway/files.ts";
-import { here, kill, launch } from "../../../vscode/src/gateway/launch.ts";
+import { launch } from "../../../vscode/src/gateway/launch.ts";
 import { plan } from "../../../vscode/src/gateway/plan.ts";
+import { here, stopGateway } from "../../../vscode/src/gateway/processes.ts";
 
 const [way, folder, python, uv] = process.argv.slice(2);
 const bundle = bundleIn(path.resolve(import.meta.dirname, "../../../vscode"));
@@ -20,7 +21,7 @@ try {
   const [first] = await new Client(running).models();
   console.log(JSON.stringify({ how: chosen.how, model: first?.id, healthy: await new Client(running).healthy() }));
 } finally {
-  kill(running.pid);
+  await stopGateway(running, files.leases);
   files.release();
 }
 process.exit(0);

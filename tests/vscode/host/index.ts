@@ -18,8 +18,9 @@ export async function run(): Promise<void> {
       (thrown: unknown) => (thrown instanceof Error ? `${thrown.message}\n${thrown.stack ?? ""}` : String(thrown)),
     );
     results.push({ name, milliseconds: Date.now() - began, ...(error === undefined ? {} : { error }) });
+    if (error !== undefined) await eye("shot", `failed-${suite}-${results.length}`).catch(() => undefined);
+    fs.writeFileSync(path.join(job().folder, `${suite}.json`), JSON.stringify(results, undefined, 2));
   }
-  fs.writeFileSync(path.join(job().folder, `${suite}.json`), JSON.stringify(results, undefined, 2));
   const failed = results.filter(({ error }) => error !== undefined);
   if (failed.length || !results.length) throw new Error(`${failed.length} of ${results.length} failed`);
 }

@@ -5,13 +5,14 @@ import * as vscode from "vscode";
 import type { Suite } from "./suites.ts";
 import { ask, eye, until, user, VENDOR } from "./tools.ts";
 
-const own = () => vscode.lm.selectChatModels({ vendor: VENDOR });
+const own = async () => (await vscode.lm.selectChatModels({ vendor: VENDOR })).map(({ id }) => id);
 const said = async (text: RegExp) => (await eye<string[]>("notices")).find((one) => text.test(one));
 
 export const keys: Suite = {
   "without its key there are no models of it, and one message says why": async () => {
-    assert.deepEqual(await own(), []);
-    assert.deepEqual(await own(), []);
+    assert.deepEqual(await own(), ["add-provider"]);
+    assert.deepEqual(await own(), ["add-provider"]);
+    await assert.rejects(ask("add-provider", [user("Hello?")]), /refused the key .*Penstock: Set Key of the Gateway/);
     await vscode.commands.executeCommand("notifications.showList");
     const told = await until("the message", () => said(/The gateway refused the key \(401: no gateway key was sent/));
     assert.match(told, /run “Penstock: Set Key of the Gateway”\./);
@@ -34,7 +35,7 @@ export const keys: Suite = {
     void vscode.commands.executeCommand("penstock.setKey");
     await eye("enter", "the-right-key");
     await told;
-    await until("the models", async () => (await own()).length);
+    await until("the models", async () => (await own()).includes("replay/text"));
     assert.match((await ask("replay/text", [user("Hello")])).text, /^A penstock/);
     await until("the warning to go", async () => !/refused/.test(await eye<string>("tip")));
   },

@@ -103,7 +103,7 @@ export const limits: Suite = {
       (error: Error) => {
         assert.match(
           error.message,
-          /^Anthropic refused the key \(401: invalid x-api-key\): put a valid key into the gateway's configuration \(request [0-9a-f]+\)\.$/,
+          /^Anthropic refused the key \(401: invalid x-api-key\): run “Penstock: Add Provider” and enter a valid key, or put one into the configuration of a gateway of your own \(request [0-9a-f]+\)\.$/,
         );
         assert.equal((error as vscode.LanguageModelError).code, "NoPermissions");
         return true;

@@ -3,6 +3,7 @@
 
 import { Failure, failureOf, GATEWAY, said } from "../errors.ts";
 import { bodyOf, type Client } from "../gateway/client.ts";
+import type { Address } from "../gateway/http.ts";
 import { effortsOf } from "../models.ts";
 import { type ChatRequest, type Model, type Tokens, VERSION } from "../wire.ts";
 import type { Counter } from "./counting.ts";
@@ -30,6 +31,8 @@ export interface Notices extends Watcher {
   readonly onBegin?: (request: object) => void;
   /** Its prompt was counted, or counted better. */
   readonly onPrompt?: (request: object, size: PromptSize, model: Model) => void;
+  /** The gateway answers a person's question, under this id. */
+  readonly onReply?: (reply: { readonly id: string; readonly asked: Asked; readonly address: Address }) => void;
   readonly onUsage?: (request: object, tokens: Tokens, model: Model, estimated: boolean) => void;
   readonly log?: (line: string) => void;
 }
@@ -76,7 +79,10 @@ export async function converse(
     // prompt, and on a slow connection the request would have to share it.
     const count = () => preflight.run(() => client.count(body, signal, services.maxInput), signal);
     try {
-      for await (const line of client.chat(body, signal, asked.utility ? undefined : count)) {
+      const { address } = client;
+      const onId = (id: string) => services.notices.onReply?.({ id, asked, address });
+      const watch = asked.utility ? {} : { onSent: count, onId };
+      for await (const line of client.chat(body, signal, watch)) {
         waiting.take(line);
         begun = waiting.begun;
         reply.take(line);

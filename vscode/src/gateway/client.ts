@@ -3,6 +3,8 @@
 
 import { replyLines } from "../chat/lines.ts";
 import { Failure, failureOf, GATEWAY } from "../errors.ts";
+import type { ProviderCheck, ProviderRow } from "../extras/providerChecks.ts";
+import { usable } from "../model-lists.ts";
 import {
   asCountedPrompt,
   asLine,
@@ -13,10 +15,20 @@ import {
   type Model,
 } from "../wire.ts";
 import { type Address, ask, json, textOf } from "./http.ts";
+import { readSession } from "./session.ts";
+
+export interface ListOptions {
+  /** How long a prompt may be, as the gateway's `features.max_input`; empty: as it says. */
+  readonly maxInput?: string;
+  /** The window to assume where none is known; 0: as the gateway's `features.assumed_context`. */
+  readonly assumedContext?: number;
+}
 
 const SILENCE = 10 * 60_000; // a model may think for long; the gateway gives up sooner than this
 const LIST = 20_000;
 const HEALTH = 3_000;
+const CHECK = 60_000; // a provider may take long for its first answer
+const PAGE = 64 * 1024 * 1024; // bytes of a page with a whole turn in it
 const FAULTS: Readonly<Record<number, string>> = {
   400: "invalid",
   401: "auth",
@@ -37,9 +49,9 @@ export class Client {
     this.#log = log;
   }
 
-  /** What can be talked to. `maxInput`: how long a prompt may be, as the gateway's `features.max_input`; empty: as it says. */
-  async models(signal?: AbortSignal, maxInput = ""): Promise<Model[]> {
-    const path = withPolicy("vscode/models", maxInput);
+  /** What can be talked to. */
+  async models(signal?: AbortSignal, { maxInput = "", assumedContext = 0 }: ListOptions = {}): Promise<Model[]> {
+    const path = withQuery("vscode/models", { max_input: maxInput, assumed_context: assumedContext || "" });
     const { status, value } = await json(this.address, path, { patience: LIST, ...(signal && { signal }) });
     if (status === 400 && maxInput)
       throw new Failure(
@@ -52,8 +64,15 @@ export class Client {
     return models.filter(usable);
   }
 
-  /** The lines of a reply. A refusal is one line, too. `onSent` is called once the request is sent. */
-  async *chat(body: string, signal: AbortSignal, onSent?: () => void): AsyncGenerator<Line> {
+  /**
+   * The lines of a reply. A refusal is one line, too. `onSent` is called once the request is sent, `onId` with the
+   * gateway's id of it.
+   */
+  async *chat(
+    body: string,
+    signal: AbortSignal,
+    { onSent, onId }: { onSent?: () => void; onId?: (id: string) => void } = {},
+  ): AsyncGenerator<Line> {
     const {
       status,
       headers,
@@ -66,6 +85,7 @@ export class Client {
       onSent,
     });
     const id = headers["x-request-id"];
+    if (typeof id === "string") onId?.(id);
     if (status !== 200) yield withId(refusal(status, parsed(await textOf(chunks))), id);
     else {
       for await (const line of replyLines(chunks, (text) => this.#log(`skipped a line of the reply: ${text}`))) {
@@ -79,14 +99,21 @@ export class Client {
    * `maxInput` the policy with which the models were listed.
    */
   async count(body: string, signal: AbortSignal, maxInput = ""): Promise<CountedPrompt | undefined> {
-    const path = withPolicy("vscode/count", maxInput);
+    const path = withQuery("vscode/count", { max_input: maxInput });
     const { status, value } = await json(this.address, path, { method: "POST", body, signal });
     return status === 200 ? asCountedPrompt(value) : undefined;
   }
 
-  /** Filling in the middle. */
-  async complete(body: object, signal: AbortSignal): Promise<string> {
-    const { status, value } = await json(this.address, "v1/completions", {
+  /** The names of models that fill in the middle; undefined from an older gateway. */
+  async fimModels(): Promise<readonly string[] | undefined> {
+    const { status, value } = await json(this.address, "vscode/models", { patience: LIST });
+    const names = status === 200 ? (value as { fim?: unknown } | undefined)?.fim : undefined;
+    return Array.isArray(names) ? names.filter((name): name is string => typeof name === "string") : undefined;
+  }
+
+  /** Filling in the middle. This route never asks a model by chat. */
+  async fill(body: object, signal: AbortSignal): Promise<string> {
+    const { status, value } = await json(this.address, "v1/fim/completions", {
       method: "POST",
       body: JSON.stringify(body),
       signal,
@@ -96,10 +123,57 @@ export class Client {
     return choice?.text ?? choice?.message?.content ?? "";
   }
 
-  async usage(): Promise<unknown> {
-    const { status, value } = await json(this.address, "vscode/usage");
+  /** What this key has used today, and in the last `days`. */
+  async usage(days: number): Promise<unknown> {
+    const { status, value } = await json(this.address, `vscode/usage?days=${days}`);
     if (status !== 200) throw failureOf(refusal(status, value), GATEWAY);
     return value;
+  }
+
+  /** The daily budget, and what is spent of it. Only for the key that the gateway was started with. */
+  async budget(): Promise<unknown> {
+    return this.#budget({});
+  }
+
+  /** `lifted`: the date of the day for which it does not count. */
+  async setBudget(limit: number, lifted: string): Promise<unknown> {
+    return this.#budget({ method: "POST", body: JSON.stringify({ limit, lifted }) });
+  }
+
+  async #budget(request: { method?: "POST"; body?: string }): Promise<unknown> {
+    const { status, value } = await json(this.address, "vscode/budget", request);
+    if (status !== 200) throw failureOf(refusal(status, value), GATEWAY);
+    return value;
+  }
+
+  /** The providers of a gateway that this extension started; undefined from another one, which does not list them. */
+  async providers(): Promise<readonly ProviderRow[] | undefined> {
+    const { status, value } = await json(this.address, "vscode/providers", { patience: LIST });
+    const rows = status === 200 ? (value as { providers?: unknown } | undefined)?.providers : undefined;
+    return Array.isArray(rows) ? (rows as ProviderRow[]) : undefined;
+  }
+
+  /** One request to a provider, with the key that the gateway has. */
+  async checkProvider(provider: string): Promise<ProviderCheck> {
+    const body = JSON.stringify({ provider });
+    const { status, value } = await json(this.address, "vscode/providers/check", {
+      method: "POST",
+      body,
+      patience: CHECK,
+    });
+    if (status !== 200) throw failureOf(refusal(status, value), GATEWAY);
+    return value as ProviderCheck;
+  }
+
+  /** The inspector's page of a request, with all that it shows in it. */
+  async turnPage(id: string): Promise<string> {
+    const { status, body } = await ask(this.address, `inspector/turns/${encodeURIComponent(id)}/export`, {
+      session: await readSession(this.address),
+    });
+    const text = await textOf(body, PAGE);
+    if (status === 404) throw new Failure("the gateway no longer has this request.", "not-found");
+    if (status !== 200) throw failureOf(refusal(status, parsed(text)), GATEWAY);
+    return text;
   }
 
   /** Whether it is the gateway that does not take our key; if not, it was a provider that did not take the gateway's. */
@@ -120,13 +194,10 @@ export class Client {
   }
 }
 
-function withPolicy(path: string, maxInput: string): string {
-  return maxInput ? `${path}?max_input=${encodeURIComponent(maxInput)}` : path;
-}
-
-function usable(model: unknown): model is Model {
-  const row = model as Partial<Model> | null;
-  return typeof row?.id === "string" && typeof row.name === "string" && typeof row.maxInputTokens === "number";
+function withQuery(path: string, values: Readonly<Record<string, string | number>>): string {
+  const given = Object.entries(values).filter(([, value]) => value !== "");
+  const query = new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)]));
+  return given.length ? `${path}?${query}` : path;
 }
 
 export function bodyOf(request: ChatRequest): string {

@@ -9,6 +9,8 @@ export interface Running {
   readonly key: string;
   readonly pid: number;
   readonly version: string;
+  /** When its process was started, as the system tells it: the number may be another process's later. */
+  readonly started?: string;
 }
 
 const STARTING = 5 * 60_000; // a start that takes longer has failed: the first one may download packages

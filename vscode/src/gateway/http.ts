@@ -11,9 +11,11 @@ export interface Address {
 }
 
 export interface Ask {
-  readonly method?: "GET" | "POST";
+  readonly method?: "GET" | "POST" | "PUT" | "DELETE";
   readonly body?: string;
   readonly signal?: AbortSignal;
+  /** What the inspector of a gateway without keys asks for. */
+  readonly session?: string;
   /** Milliseconds of silence after which it is given up. */
   readonly patience?: number;
   /** Called once the whole request is handed to the operating system. */
@@ -43,6 +45,11 @@ const MOST = 16 * 1024 * 1024;
 const heard = new WeakSet<object>();
 const agents = { "http:": new http.Agent({ keepAlive: true }), "https:": new https.Agent({ keepAlive: true }) };
 
+/** Closes the connections that are kept open between requests. Later requests open new ones. */
+export function closeConnections(): void {
+  for (const agent of Object.values(agents)) agent.destroy();
+}
+
 /** Who refuses a body before all of it is sent closes the connection, and by then nobody else listens to that. */
 function hear(socket: object & { on(event: "error", run: () => void): unknown }): void {
   if (heard.has(socket)) return;
@@ -56,7 +63,7 @@ export class Unreachable extends Error {
 }
 
 export function ask({ url, key }: Address, path: string, options: Ask = {}): Promise<Answer> {
-  const { method = "GET", body, signal, patience = PATIENCE, onSent } = options;
+  const { method = "GET", body, signal, patience = PATIENCE, onSent, session = "" } = options;
   const target = new URL(path, url.endsWith("/") ? url : `${url}/`);
   const https_ = target.protocol === "https:";
   return new Promise((resolve, reject) => {
@@ -70,6 +77,7 @@ export function ask({ url, key }: Address, path: string, options: Ask = {}): Pro
           accept: "application/json, application/x-ndjson",
           "user-agent": "penstock-vscode",
           ...(key ? { authorization: `Bearer ${key}` } : {}),
+          ...(session ? { "x-penstock-session-token": session } : {}),
           ...(body === undefined
             ? {}
             : { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),

@@ -17,10 +17,10 @@ export interface KeeperOptions {
   readonly configured: () => Promise<Address | undefined>;
   readonly allowed: () => boolean;
   readonly start: () => Promise<Running>;
-  readonly stop: (running: Running) => void;
+  readonly stop: (running: Running) => void | Promise<void>;
   readonly healthy: (address: Address) => Promise<boolean>;
   /** Whether its process is there: one that is, and does not answer, may only be busy. */
-  readonly alive: (running: Running) => boolean;
+  readonly alive: (running: Running) => boolean | Promise<boolean>;
   readonly changed: (state: State) => void;
   readonly version: string;
   readonly now?: () => number;
@@ -55,6 +55,11 @@ export class Keeper {
     return this.#state;
   }
 
+  /** The gateway that the extension started; undefined while there is none, or the settings name another. */
+  get ownAddress(): Address | undefined {
+    return this.#state.is === "ready" && this.#state.own ? this.#ready : undefined;
+  }
+
   /** The gateway's address; starts one if need be. Rejects with the reason, and at once while a pause lasts. */
   address(): Promise<Address> {
     if (this.#ready) return Promise.resolve(this.#ready);
@@ -83,14 +88,14 @@ export class Keeper {
       return;
     }
     if (!this.#ready && this.#state.is === "idle") return;
-    if (this.#ready && ++this.#missed < MISSES && !this.#dead()) return;
+    if (this.#ready && ++this.#missed < MISSES && !(await this.#dead())) return;
     this.lost();
     await this.address().catch(() => {});
   }
 
-  #dead(): boolean {
+  async #dead(): Promise<boolean> {
     const running = this.#options.files.running();
-    return this.#state.is === "ready" && this.#state.own && !(running && this.#options.alive(running));
+    return this.#state.is === "ready" && this.#state.own && !(running && (await this.#options.alive(running)));
   }
 
   /** Gives where it is now; a gateway of the settings is not ours to stop, and only looked for anew. */
@@ -98,7 +103,7 @@ export class Keeper {
     await this.#going?.catch(() => {});
     const running = this.#options.files.running();
     if (running && !(await this.#options.configured())) {
-      this.#options.stop(running);
+      await this.#options.stop(running);
       this.#options.files.forget();
     }
     this.reconsider();
@@ -153,7 +158,7 @@ export class Keeper {
         throw new Failure(
           "Starting a gateway is switched off: set penstock.gateway.url or switch penstock.gateway.start on.",
         );
-      const busy = fitting !== undefined && this.#now() - began < BUSY && this.#options.alive(fitting);
+      const busy = fitting !== undefined && this.#now() - began < BUSY && (await this.#options.alive(fitting));
       if (!busy && files.lock()) return await this.#start(running);
       await this.#pause(LOOK);
     } while (this.#now() - began < PATIENCE);
@@ -166,7 +171,7 @@ export class Keeper {
       // Somebody may have finished between our look and our lock.
       const running = files.running();
       if (running && running.pid !== old?.pid && (await healthy(running))) return running;
-      if (old) stop(old);
+      if (old) await stop(old);
       const fresh = await start();
       files.write(fresh);
       return fresh;

@@ -1,27 +1,32 @@
 // Starts a gateway by a plan: a process of its own that outlives this window, its output in a file, its key in a variable
 // that no command line shows. Gives its address once it listens.
 
-import { execFile, execFileSync, spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
-import { homedir } from "node:os";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { Failure } from "../errors.ts";
+import { downloadFailure } from "./downloads.ts";
 import type { Running, SharedFiles } from "./files.ts";
-import { type Interpreter, interpreters, type System, uvs } from "./places.ts";
-import { type Bundle, type Means, type Plan, PROBE, type Probe, readProbe } from "./plan.ts";
+import { type Interpreter, interpreters, uvs } from "./places.ts";
+import { type Bundle, type Command, type Means, type Plan, PROBE, type Probe, readProbe } from "./plan.ts";
+import { here, identify } from "./processes.ts";
+import { Tail, watchFile } from "./tail.ts";
 
 const run = promisify(execFile);
 export const KEY = "PENSTOCK_GATEWAY_KEY";
+const TAKES_KEYS = "PENSTOCK_EDITOR_KEYS"; // the gateway takes providers' keys from us
 const PROBED = 10_000;
 const PREPARED = 4 * 60_000;
 const LISTENS = 90_000; // uvx may have to make its environment first
-const LOOK = 100;
+const LOOK = 250; // where the system does not report that the log has grown
+const REPORT = 1024 * 1024; // of what a step of the preparation prints
 const ADDRESS = /https?:\/\/(?:127\.0\.0\.1|\[::1\]|localhost):\d+/;
 const PID = /penstock-vscode: pid (\d+)/;
 
-export const here = (): System => ({ platform: process.platform, env: process.env, home: homedir() });
+/** The program could not be run at all: another way to start may do. */
+export class NotRunnable extends Failure {}
 
 /** `from` is the folder to run it in: Python imports what lies there, and the editor's own may be anybody's. */
 async function probe(interpreter: Interpreter, from: string): Promise<Probe | undefined> {
@@ -67,19 +72,16 @@ export interface Launch {
   readonly env: Readonly<Record<string, string>>;
   readonly args: readonly string[];
   readonly log: (line: string) => void;
+  /** What is being done now, for a person who waits. */
+  readonly step?: (text: string) => void;
 }
 
-export async function launch(plan: Plan, { files, version, env, args, log }: Launch): Promise<Running> {
-  for (const { command, args: words } of plan.prepare) {
-    log(`running ${command} ${words.join(" ")}`);
-    await run(command, [...words], { timeout: PREPARED, cwd: files.folder }).catch(
-      (error: Error & { stderr?: string }) => {
-        throw new Failure(
-          `The gateway's environment could not be made: ${lastLine(error.stderr) || error.message}; see the log.`,
-        );
-      },
-    );
+export async function launch(plan: Plan, { files, version, env, args, log, step }: Launch): Promise<Running> {
+  for (const command of plan.prepare) {
+    if (command.step) step?.(command.step);
+    await prepare(command, files.folder, log);
   }
+  step?.(plan.run.step ?? "Starting…");
   const key = randomBytes(32).toString("base64url");
   const words = [...plan.run.args, files.leases, "--host", "127.0.0.1", "--port", "0", ...args];
   log(`starting ${plan.run.command} ${words.join(" ")}`);
@@ -90,39 +92,83 @@ export async function launch(plan: Plan, { files, version, env, args, log }: Lau
     detached: true,
     windowsHide: true,
     stdio: ["ignore", out, out],
-    env: { ...process.env, ...env, [KEY]: key, PYTHONUNBUFFERED: "1" },
+    env: { ...process.env, ...env, [KEY]: key, [TAKES_KEYS]: "1", PYTHONUNBUFFERED: "1" },
   });
   fs.closeSync(out);
   child.unref();
-  return await listening(child, files, from, { key, version });
+  const { url, pid } = await listening(child, files.log, from);
+  const started = (await identify(pid))?.started;
+  return { url, pid, key, version, ...(started !== undefined && { started }) };
+}
+
+/** One step of the preparation. All that it printed goes to the log; the message has its last line. */
+async function prepare({ command, args }: Command, cwd: string, log: (line: string) => void): Promise<void> {
+  log(`running ${command} ${args.join(" ")}`);
+  try {
+    await run(command, [...args], { timeout: PREPARED, cwd, maxBuffer: REPORT, windowsHide: true });
+  } catch (error) {
+    const { stdout = "", stderr = "", message, killed } = error as Error & Output;
+    const output = `${stdout}\n${stderr}`.trim();
+    log(output ? `it failed:\n${output}` : `it failed: ${message}`);
+    const why = killed ? `it took longer than ${PREPARED / 60_000} minutes` : lastLine(stderr) || message;
+    const failure = downloadFailure(output) ?? `The gateway's environment could not be made: ${why}`;
+    throw new Failure(`${failure}; see the log.`);
+  }
+}
+
+interface Output {
+  readonly stdout?: string;
+  readonly stderr?: string;
+  readonly killed?: boolean;
 }
 
 type Child = ReturnType<typeof spawn>;
 
 /** Wait until the log says where it listens. The process may end before, or never get so far: both are said. */
-async function listening(
-  child: Child,
-  files: SharedFiles,
-  from: number,
-  rest: { key: string; version: string },
-): Promise<Running> {
-  let ended: string | undefined;
-  child.once("error", (error) => {
-    ended = error.message;
+function listening(child: Child, path: string, from: number): Promise<{ url: string; pid: number }> {
+  return new Promise((resolve, reject) => {
+    let [text, over] = ["", false];
+    const tail = new Tail(
+      path,
+      (more) => {
+        text += more;
+      },
+      from,
+    );
+    const look = () => {
+      if (over) return;
+      tail.look();
+      const url = ADDRESS.exec(text)?.[0];
+      if (url) finish(() => resolve({ url, pid: Number(PID.exec(text)?.[1] ?? child.pid) }));
+    };
+    const ended = (how: string) => {
+      look();
+      if (!over) finish(() => reject(notStarted(text, how)));
+    };
+    const finish = (act: () => void) => {
+      over = true;
+      clearTimeout(timer);
+      // Not while it is being made: the first look is part of that.
+      queueMicrotask(() => watching.dispose());
+      act();
+    };
+    child.once("error", (error) => ended(error.message));
+    child.once("exit", (code, signal) => ended(`it ended with ${signal ?? code}`));
+    const timer = setTimeout(() => {
+      child.kill();
+      const late = `The gateway did not say within ${LISTENS / 1000} seconds where it listens; see the log.`;
+      finish(() => reject(new Failure(late)));
+    }, LISTENS);
+    const watching = watchFile(path, look, LOOK);
   });
-  child.once("exit", (code, signal) => {
-    ended ??= `it ended with ${signal ?? code}`;
-  });
-  const until = Date.now() + LISTENS;
-  while (Date.now() < until) {
-    const text = fs.readFileSync(files.log).subarray(from).toString("utf8");
-    const url = ADDRESS.exec(text)?.[0];
-    if (url) return { url, pid: Number(PID.exec(text)?.[1] ?? child.pid), ...rest };
-    if (ended) throw new Failure(`The gateway did not start: ${lastLine(text) || ended}; see the log.`);
-    await new Promise((wake) => setTimeout(wake, LOOK));
-  }
-  kill(child.pid ?? 0);
-  throw new Failure(`The gateway did not say within ${LISTENS / 1000} seconds where it listens; see the log.`);
+}
+
+/** A launcher that could be run has told its number first. */
+function notStarted(text: string, how: string): Failure {
+  const why = `The gateway did not start: ${lastLine(text) || how}; see the log.`;
+  if (PID.test(text)) return new Failure(why);
+  const download = downloadFailure(text);
+  return new NotRunnable(download ? `${download}; see the log.` : why);
 }
 
 const lastLine = (text: string | undefined): string => text?.trim().split("\n").at(-1)?.slice(0, 300) ?? "";
@@ -137,28 +183,4 @@ function rotate(path: string, most = 2 * 1024 * 1024): number {
     // There is none yet.
   }
   return 0;
-}
-
-/** Tell a gateway to stop. Its number may be another process's by now (a reboot, a long time): that one is left alone. */
-export function kill(pid: number): void {
-  if (pid <= 1 || !ours(pid)) return;
-  try {
-    process.kill(pid, "SIGTERM");
-  } catch {
-    // It is gone already.
-  }
-}
-
-/** Whether a process is there, and one of ours. */
-export function ours(pid: number): boolean {
-  const windows = process.platform === "win32";
-  const [command, args] = windows
-    ? ["tasklist", ["/FI", `PID eq ${pid}`, "/FO", "CSV", "/NH"]]
-    : ["ps", ["-ww", "-p", String(pid), "-o", "command="]];
-  try {
-    const said = execFileSync(command, args, { encoding: "utf8", timeout: PROBED, stdio: "pipe" });
-    return windows ? /python|uv/i.test(said) : said.includes("launch.py");
-  } catch {
-    return false;
-  }
 }

@@ -28,6 +28,11 @@ export function pythonIn(folder: string, system: System): string {
   return windows(system) ? join(folder, "Scripts", "python.exe") : join(folder, "bin", "python");
 }
 
+/** The self-contained gateway in a folder. */
+export function executableIn(folder: string, system: System): string {
+  return pathOf(system).join(folder, windows(system) ? "penstock.exe" : "penstock");
+}
+
 /**
  * Interpreters in the order in which they are tried. The workspace's own come only from a trusted workspace: a folder that
  * was merely opened must not choose what is run.

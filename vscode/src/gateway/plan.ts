@@ -19,11 +19,15 @@ export interface Bundle {
   /** The packages that it needs, pinned by hash. */
   readonly lock: string;
   readonly launcher: string;
+  /** The self-contained gateway, in a package for one platform: it needs no Python and no network. */
+  readonly executable?: string;
 }
 
 export interface Command {
   readonly command: string;
   readonly args: readonly string[];
+  /** What it does, in words for a person who waits. */
+  readonly step?: string;
 }
 
 export interface Plan {
@@ -72,7 +76,20 @@ export interface Means {
   readonly made: boolean;
 }
 
-/** The way to start; undefined where there is none. */
+/** What the launcher is called inside the self-contained gateway. */
+export const LAUNCH = "vscode-launch";
+
+/** The self-contained gateway comes first, unless somebody chose an interpreter. */
+export function bundledPlan({ executable }: Bundle, python: string): Plan | undefined {
+  if (!executable || python) return undefined;
+  return {
+    how: `the extension's own gateway (${executable})`,
+    prepare: [],
+    run: { command: executable, args: [LAUNCH] },
+  };
+}
+
+/** The way to start with what the machine has; undefined where there is none. */
 export function plan(means: Means, bundle: Bundle, home: string, system: System): Plan | undefined {
   const own = pythonIn(home, system);
   const { launcher } = bundle;
@@ -85,7 +102,8 @@ export function plan(means: Means, bundle: Bundle, home: string, system: System)
   if (means.uv) {
     const python = wished(means.probes)?.command ?? ">=3.11";
     const args = [...uvx(bundle, python, system), "python", launcher];
-    return { how: `uvx (Python ${python})`, prepare: [], run: { command: means.uv, args } };
+    const step = "Installing packages and starting…";
+    return { how: `uvx (Python ${python})`, prepare: [], run: { command: means.uv, args, step } };
   }
   const able = means.probes.find((probe) => recent(probe) && probe.venv);
   if (!able) return undefined;
@@ -94,9 +112,9 @@ export function plan(means: Means, bundle: Bundle, home: string, system: System)
   return {
     how: `an environment made with ${command} (${from})`,
     prepare: [
-      { command, args: [...args, "-m", "venv", "--clear", home] },
-      { command: own, args: [...pip, "--require-hashes", "-r", bundle.lock] },
-      { command: own, args: [...pip, "--no-deps", bundle.wheel] },
+      { command, args: [...args, "-m", "venv", "--clear", home], step: "Preparing the Python environment…" },
+      { command: own, args: [...pip, "--require-hashes", "-r", bundle.lock], step: "Installing packages…" },
+      { command: own, args: [...pip, "--no-deps", bundle.wheel], step: "Installing the gateway…" },
     ],
     run: { command: own, args: [launcher] },
   };
