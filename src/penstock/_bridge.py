@@ -85,9 +85,18 @@ def check_bridge_options(function: str, options: BridgeOptions) -> None:
 
 
 def bridge(source: str, target: str, **options: Unpack[BridgeOptions]) -> Pipe[bytes, bytes]:
-    """Returns a new pipe for one stream. The source `auto` is detected by the first frames.
+    r"""Returns a new pipe for one stream. The source `auto` is detected by the first frames.
 
     An option that is unknown, or has a value of the wrong kind, raises an `InputError` with the nearest name.
+
+    Examples:
+        >>> pipe = bridge("openai-chat", "events")
+        >>> pipe.feed(b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"Hel')
+        []
+        >>> b"text-delta" in b"".join(pipe.feed(b'lo"}}]}\n\n'))
+        True
+        >>> b"truncated" in b"".join(pipe.finish())  # the stream ended before the answer did
+        True
     """
     check_bridge_options("bridge", options)
     given = options.get("source_options") or {}
@@ -135,7 +144,7 @@ def translate(
     target: str = "events",
     **options: Unpack[TranslateOptions],
 ) -> Generator[bytes, None, None] | AsyncGenerator[bytes, None]:
-    """Translates a stream: a generator of bytes, async if `chunks` is; at most one chunk out for each chunk in.
+    r"""Translates a stream: a generator of bytes, async if `chunks` is; at most one chunk out for each chunk in.
 
     `source="auto"` detects the protocol. `options` are those of `bridge` and the following ones. `on_diagnostic` gets
     every diagnostic once the stream is over.
@@ -149,6 +158,16 @@ def translate(
 
     If `chunks` raises, or its bytes cannot be read, a fault ends the output in the target's format; then the error is
     raised. With `errors="fault"` it is not raised, and the fault is written even if there was no output before.
+
+    Examples:
+        >>> answer = [b'data: {"id":"c1","model":"m","choices":[{"delta":{"content":"Hel', b'lo"}}]}\n\n']
+        >>> answer += [b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n']
+        >>> print(b"".join(translate(answer, "openai-chat", "events")).decode(), end="")
+        {"type":"start","id":"c1","model":"m"}
+        {"type":"text-start","index":0}
+        {"type":"text-delta","index":0,"text":"Hello"}
+        {"type":"text-end","index":0}
+        {"type":"finish","reason":"stop","raw":"stop"}
     """
     checks.check_options("translate", options, _TRANSLATE_CHECKS)
     run = _Translation(source, target, options)

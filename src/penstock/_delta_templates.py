@@ -116,6 +116,7 @@ class TemplateReader:
             return number
         name, before, after, ignored = template.name, template.before, template.after, template.ignored
         start, end, part = len(before), -len(after), template.part
+        is_call = part.is_call
         texts: list[str] = []
         for at in range(number, len(frames)):  # not a slice: its copy would be quadratic in a read of many short runs
             label, data = frames[at]
@@ -126,7 +127,7 @@ class TemplateReader:
                 text = _decode_string(b'"%b"' % line[start:end])
             except (msgspec.DecodeError, UnicodeDecodeError):
                 break
-            if not text or (part.is_call and text.lstrip()[:1] == "{"):
+            if not text or (is_call and text.lstrip()[:1] == "{"):
                 break  # of a call's input: it might begin another input
             texts.append(text)
         if texts:

@@ -28,7 +28,12 @@ _READ = 64 * 1024  # bytes that are parsed at a time: the first batch is nearly 
 
 
 def guess(prefix: bytes, framing: str = "auto", limit: int = LIMIT) -> str:
-    """Returns the protocol of a stream that begins with these bytes. Raises an `InputError` with the known names."""
+    r"""Returns the protocol of a stream that begins with these bytes. Raises an `InputError` with the known names.
+
+    Examples:
+        >>> guess(b'event: message_start\ndata: {"type":"message_start","message":{"id":"m"}}\n\n')
+        'anthropic'
+    """
     if framing not in PARSERS:
         raise UnknownProtocol(framing, PARSERS, "framing")
     seen = 0

@@ -140,6 +140,14 @@ def fold(events: Iterable[Any]) -> rq.Turn:
     """Returns the turn of a stream.
 
     Raises an `InputError` if there are no events, or if the stream has several choices: `fold_all` returns them all.
+
+    Examples:
+        >>> from penstock import events as ev
+        >>> turn = fold(
+        ...     [ev.Start("id", "m"), ev.TextStart(0), ev.TextDelta(0, "3.2 m"), ev.TextEnd(0), ev.Finish("stop")]
+        ... )
+        >>> turn.text, turn.finish.reason
+        ('3.2 m', 'stop')
     """
     turns = fold_all(events)
     if len(turns) != 1:
@@ -168,7 +176,15 @@ def sum_usage(steps: Iterable[ev.Usage]) -> ev.Usage:
 
 
 def unfold(turn: rq.Turn) -> Iterator[ev.AnyEvent]:
-    """Returns the events of a complete turn, each part with one delta."""
+    """Returns the events of a complete turn, each part with one delta.
+
+    Examples:
+        >>> from penstock.events import Finish
+        >>> from penstock.request import Text, Turn
+        >>> turn = Turn(parts=[Text(text="Hi")], finish=Finish("stop"))
+        >>> [type(event).__name__ for event in unfold(turn)]
+        ['Start', 'TextStart', 'TextDelta', 'TextEnd', 'Finish']
+    """
     yield ev.Start(turn.id, turn.model, turn.created, turn.extra)
     broken = set(turn.broken)
     for index, part in enumerate(turn.parts):

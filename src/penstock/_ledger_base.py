@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.events import AnyEvent, FaultKind, Reason, ReasoningForm
 
 _COUNTS = ("input", "output", "cached", "written", "reasoning")  # the token counts of a usage
+_read_counts = attrgetter(*_COUNTS)
 
 
 class LedgerPart(msgspec.Struct, eq=False):
@@ -277,10 +279,10 @@ class PartLedger:
 
 def drop_implausible_counts(usage: ev.Usage, diagnostics: Diagnostics) -> ev.Usage:
     """Returns the usage without negative or implausible counts: they would be billed, and break databases."""
-    counts = {name: getattr(usage, name) for name in _COUNTS}
-    wrong = [name for name, count in counts.items() if count is not None and not 0 <= count <= MAX_COUNT]
-    if not wrong:
+    counts = [*filter(None, _read_counts(usage))]
+    if not counts or (min(counts) >= 0 and max(counts) <= MAX_COUNT):  # almost all
         return usage
+    wrong = [name for name in _COUNTS if not 0 <= (getattr(usage, name) or 0) <= MAX_COUNT]
     diagnostics.add("out-of-range", "a count of tokens that is negative or too large is left out")
     return replace(usage, **dict.fromkeys(wrong))
 

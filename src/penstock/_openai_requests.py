@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from penstock import _strict_fields as strict
@@ -38,8 +39,7 @@ def read_fields(body: Object, readers: Mapping[str, tuple[str, FieldReader]]) ->
 
 def write_fields(settings: rq.Settings, fields: Mapping[str, str], body: Object) -> None:
     """Writes the settings that have a value. `fields` has the canonical name of each field."""
-    for key, name in fields.items():
-        value = getattr(settings, name)
+    for key, value in zip(fields, map(getattr, repeat(settings), fields.values()), strict=True):
         if value is not None and value != "":
             body[key] = value
 

@@ -46,7 +46,17 @@ class Hop(NamedTuple):
 
 
 class Pipe(Generic[PipeIn, PipeOut]):
-    """A sequence of stages, which is a stage, too. A bridge is a `Pipe[bytes, bytes]`."""
+    r"""A sequence of stages, which is a stage, too. A bridge is a `Pipe[bytes, bytes]`.
+
+    Examples:
+        >>> import penstock
+        >>> from penstock.framing import SseParser
+        >>> pipe = Pipe(SseParser(), penstock.decoder("openai-chat"))
+        >>> [type(event).__name__ for event in pipe.feed(b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n')]
+        ['Start', 'TextStart', 'TextDelta']
+        >>> [type(event).__name__ for event in pipe.finish()]  # the answer is not complete
+        ['TextEnd', 'Fault']
+    """
 
     def __init__(self, *stages: Stage[Any, Any]) -> None:
         self.stages: tuple[Stage[Any, Any], ...] = stages

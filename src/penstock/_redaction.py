@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock._input_limits import MAX_JSON_DEPTH
@@ -61,6 +62,7 @@ _USERINFO = lazy_pattern(r"(?<=[A-Za-z0-9+.\-])://([^\s/@]*+)@")
 _HEADERS = frozenset(
     "authorization proxy-authorization x-api-key api-key x-goog-api-key cookie set-cookie x-amz-security-token".split()
 ) | {"ocp-apim-subscription-key", "x-auth-token", "x-access-token"}
+_ESCAPED_BY_SOME = (("<>&", "\\u%04x"), ("<>&'+`", "\\u%04X"))  # what Go and .NET escape, and how
 _SECRET_NAME = lazy_pattern(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|authorization|credential|cookie)s?$")
 
 
@@ -82,6 +84,28 @@ def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
     spans = [*_form_spans(window, known), *_name_spans(window), *_open_end(window)]
     shown = [(first, min(last, limit)) for first, last in _merged(spans) if first < limit]
     return f"{redact(_replace_spans(text[:limit], shown), known)} … [{len(text) - limit} more characters]"
+
+
+def redact_range(text: str, start: int, end: int, secrets: Iterable[str] = ()) -> str:
+    """Returns a part of a text without secrets, also those that reach into it from outside. JSON stays JSON.
+
+    The work is bounded by the length of the part.
+    """
+    known = tuple(dict.fromkeys(one for secret in secrets for one in (secret, *json_spellings(secret))))
+    margin = max(_LOOKAHEAD, *map(len, known), 0)
+    first = max(0, start - margin)
+    spans = _merged(_form_spans(text[first : end + margin], known))
+    inside = [(max(begin + first, start) - start, min(last + first, end) - start) for begin, last in spans]
+    return _replace_spans(text[start:end], [span for span in inside if span[0] < span[1]])
+
+
+def cut_bytes(data: bytes, limit: int, secrets: Iterable[str] = ()) -> bytes:
+    """Returns about the first `limit` bytes. A secret at the cut is removed; those before it are not."""
+    known = tuple(_spellings(secrets))
+    margin = max(_LOOKAHEAD, *map(len, known), 0)
+    start = max(0, limit - margin)
+    tail = data[start : limit + margin].decode("latin-1")
+    return data[:start] + redact_range(tail, 0, limit - start, known).encode("latin-1")
 
 
 def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
@@ -275,9 +299,18 @@ def _copy_level(inner: dict[str, Any] | list[Any], known: tuple[str, ...]) -> di
 
 def _spellings(secrets: Iterable[str]) -> list[str]:
     """Returns secrets as they may occur in bytes read as Latin-1: plain, and with all JSON escapes."""
-    made: dict[str, None] = {}
-    for secret in secrets:
-        written = json.dumps(secret, ensure_ascii=False)[1:-1]
-        for one in (secret, written, written.replace("/", "\\/"), json.dumps(secret)[1:-1]):
-            made[one.encode("utf-8", "surrogatepass").decode("latin-1")] = None
-    return list(made)
+    spelled = (one for secret in secrets for one in (secret, *json_spellings(secret)))
+    return list(dict.fromkeys(one.encode("utf-8", "surrogatepass").decode("latin-1") for one in spelled))
+
+
+@lru_cache(1000)
+def json_spellings(secret: str) -> tuple[str, ...]:
+    """Returns a secret as encoders write it in a JSON string: with few escapes, those of PHP, Go, .NET and Python."""
+    written = json.dumps(secret, ensure_ascii=False)[1:-1]
+    ascii_only = json.dumps(secret)[1:-1]
+    found = [written, ascii_only, written.replace("/", "\\/"), ascii_only.replace("/", "\\/")]
+    for characters, form in _ESCAPED_BY_SOME:
+        escapes = {ord(one): form % ord(one) for one in characters}
+        found += [text.replace('\\"', form % 34).translate(escapes) for text in (written, ascii_only)]
+        found.append(written.translate(escapes))
+    return tuple(dict.fromkeys(found))

@@ -6,6 +6,7 @@ sent in another field, and our own readers restore it.
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -17,7 +18,7 @@ from penstock._lenient_json import replace_surrogates
 from penstock._markers import carried_features, free_text_schema, input_as_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
 
     from penstock._lenient_fields import Object
@@ -30,6 +31,7 @@ BUDGETS: Mapping[str, int] = {
 MIN_ANSWER_TOKENS = 1024  # tokens that remain for the answer if reasoning counts against the same limit
 FOREIGN_FIELDS = "fields that only {} understands are left out: {}"
 _NOTHING: Object = {}  # never written to
+_EMPTY_KINDS = (type(None), str, list, dict)  # what may be empty: a number or a flag never is
 _encode = msgspec.json.Encoder().encode
 
 
@@ -54,10 +56,10 @@ class RequestDraft:
         name = names[0] if what == "setting" and names else ""  # other names are texts of the client
         self.diagnostics.add(f"loss-{what}", f"{self.protocol}: {self.losses[what].format(*names)}", name)
 
-    def report_settings(self, settings: rq.Settings, names: Iterable[str]) -> None:
+    def report_settings(self, settings: rq.Settings, names: Sequence[str]) -> None:
         """Reports the settings of a request that this protocol does not have."""
-        for name in names:
-            if getattr(settings, name) not in (None, ""):
+        for name, value in zip(names, map(getattr, repeat(settings), names), strict=True):
+            if value is not None and value != "":
                 self.report_loss("setting", name)
 
     def report_image_detail(self, file: rq.File) -> None:
@@ -160,12 +162,12 @@ def split_extra(extra: Extra | None, protocol: str) -> tuple[Object, Object]:
 
 def drop_empty(**fields: Any) -> Object:
     """Returns the fields that are neither None nor empty."""
-    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+    return {key: value for key, value in fields.items() if value or not isinstance(value, _EMPTY_KINDS)}
 
 
 def write_settings(settings: rq.Settings, names: Mapping[str, str]) -> Object:
     """Returns the settings that a request has. `names` maps a key of the body to a field of `Settings`."""
-    values = ((key, getattr(settings, name)) for key, name in names.items())
+    values = zip(names, map(getattr, repeat(settings), names.values()), strict=True)
     return {key: value for key, value in values if value is not None and value not in ("", [])}
 
 

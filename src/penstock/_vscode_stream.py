@@ -22,7 +22,7 @@ from penstock._grammar import Guard
 from penstock._option_checks import Option, check_options
 from penstock._printable_text import printable
 from penstock._protocols.vscode import encode_parts
-from penstock._protocols.vscode.encode import EMPTY_ANSWERS, PartObjectEncoder
+from penstock._protocols.vscode.encode import PartObjectEncoder, explain_empty_answer
 from penstock._protocols.vscode.wire import HostPart, TextPart, total_usage
 from penstock._redaction import redact_cut
 from penstock.errors import PenstockError, StreamFault
@@ -278,7 +278,7 @@ class VSCodeStream:
         fault, finish = encoder.last_fault, encoder.last_finish
         why = fault.message if fault else ""
         if finish and not fault and not self._has_output:
-            why = EMPTY_ANSWERS[finish.reason]
+            why = explain_empty_answer(finish, has_cut_call=bool(encoder.cut_calls))
         usages = encoder.turn_usages or [usage for usage in (total_usage(encoder.usages),) if usage is not None]
         usage = usages[0] if len(usages) == 1 else sum_usage(usages)
         if any(turn.usage is not None and turn.usage.summed for turn in turns):

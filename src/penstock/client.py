@@ -1,10 +1,23 @@
-"""`penstock.Client`: one interface to every provider, for Python programs.
+r"""`penstock.Client`: one interface to every provider, for Python programs.
 
     async with penstock.Client() as client:
         async for event in client.chat_stream("anthropic/claude-sonnet-4-5", "Why is the sea salt?"):
             ...
 
 `LlmApi` is the interface, `Client` implements it, `SyncClient` is the same without `await`.
+
+Examples:
+    A run lets the model call Python functions:
+
+    >>> @tool(timeout=10)
+    ... def get_level(river: str) -> float:
+    ...     "Returns the water level of a river in metres."
+    ...     return 3.2
+    >>> get_level.name, get_level("Rhine")
+    ('get_level', 3.2)
+    >>> with SyncClient() as client:
+    ...     client.run("replay/agent", "How high is the Rhine?", tools=[get_level]).output
+    'get_level gave:\n\n3.2'
 """
 
 from penstock._client.api import Client, LlmApi

@@ -1,36 +1,36 @@
 """The exceptions penstock raises. Errors inside a stream are `Fault` events.
 
-PenstockError
-├── InputError            an argument or input cannot be used; the message names the place and the fix
-│   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
-│   ├── UnknownParameter  a function has no parameter of that name; a `TypeError`, too
-│   ├── Unrecognised      the protocol of a stream is not recognised
-│   ├── BadRequest        a request that cannot be read: the path, what was found, what was expected
-│   │   └── TooDeep       a request whose JSON is nested deeper than the limit
-│   ├── FramingError      the bytes are not the framing they were said to be
-│   └── FrameTooLarge     one frame is larger than the limit
-├── BudgetExceeded        the budget of a client is spent: the request was not sent
-├── MissingExtra          an optional dependency is needed; the message names the extra
-├── ToolError             raised by a tool: the model is shown its message
-├── InvalidOutput         the model's output does not fit the type that was asked for
-├── StreamFault           a `Fault` event, raised because the caller asked for an exception
-│   └── ProviderError     a provider refused, failed or was not reached: status, code, request id, retry-after, body …
-│       ├── AuthError           the key is not accepted
-│       ├── PermissionDenied    the key has no permission
-│       │   └── QuotaExceeded   no credit left, or a limit on spending is reached: waiting does not help
-│       ├── NotFound            no such model or address
-│       ├── InvalidRequest      the provider refuses the request
-│       │   └── TooLarge        the request exceeds a limit of the model
-│       ├── RateLimited         too many requests or tokens at the moment
-│       ├── Overloaded          the provider is busy, or its circuit breaker is open
-│       ├── ServerError         the provider failed
-│       ├── TimedOut            no answer in time
-│       ├── NetworkError        not reached, or the connection broke
-│       │   └── McpServerError  an MCP server did not start, did not answer in time, or broke off
-│       ├── Filtered            a policy forbids the prompt or the answer
-│       ├── Cancelled           the request was cancelled
-│       └── BadAnswer           the answer was cut off or cannot be read
-└── GrammarError          a codec violates the event grammar: a bug, please report it
+    PenstockError
+    ├── InputError            an argument or input cannot be used; the message names the place and the fix
+    │   ├── UnknownProtocol   no protocol of that name, or it cannot be read or written
+    │   ├── UnknownParameter  a function has no parameter of that name; a `TypeError`, too
+    │   ├── Unrecognised      the protocol of a stream is not recognised
+    │   ├── BadRequest        a request that cannot be read: the path, what was found, what was expected
+    │   │   └── TooDeep       a request whose JSON is nested deeper than the limit
+    │   ├── FramingError      the bytes are not the framing they were said to be
+    │   └── FrameTooLarge     one frame is larger than the limit
+    ├── BudgetExceeded        the budget of a client is spent: the request was not sent
+    ├── MissingExtra          an optional dependency is needed; the message names the extra
+    ├── ToolError             raised by a tool: the model is shown its message
+    ├── InvalidOutput         the model's output does not fit the type that was asked for
+    ├── StreamFault           a `Fault` event, raised because the caller asked for an exception
+    │   └── ProviderError     a provider refused, failed or was not reached: status, code, request id, retry-after …
+    │       ├── AuthError           the key is not accepted
+    │       ├── PermissionDenied    the key has no permission
+    │       │   └── QuotaExceeded   no credit left, or a limit on spending is reached: waiting does not help
+    │       ├── NotFound            no such model or address
+    │       ├── InvalidRequest      the provider refuses the request
+    │       │   └── TooLarge        the request exceeds a limit of the model
+    │       ├── RateLimited         too many requests or tokens at the moment
+    │       ├── Overloaded          the provider is busy, or its circuit breaker is open
+    │       ├── ServerError         the provider failed
+    │       ├── TimedOut            no answer in time
+    │       ├── NetworkError        not reached, or the connection broke
+    │       │   └── McpServerError  an MCP server did not start, did not answer in time, or broke off
+    │       ├── Filtered            a policy forbids the prompt or the answer
+    │       ├── Cancelled           the request was cancelled
+    │       └── BadAnswer           the answer was cut off or cannot be read
+    └── GrammarError          a codec violates the event grammar: a bug, please report it
 
 `explain(error)` prints everything that is known about one, for a bug report; secrets are removed before they get here.
 """
@@ -52,7 +52,15 @@ _JSON_KINDS[float] = "a number"
 
 
 class PenstockError(Exception):
-    """The base class of penstock's exceptions. They can be pickled, for programs with several processes."""
+    """The base class of penstock's exceptions. They can be pickled, for programs with several processes.
+
+    Examples:
+        >>> try:
+        ...     raise ToolError("no such river")
+        ... except PenstockError as error:
+        ...     print(error)
+        no such river
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore_error, (type(self), self.args, self.__dict__)
@@ -186,9 +194,15 @@ class StreamFault(PenstockError):
 
 
 class ProviderError(StreamFault):
-    """An error of a provider. `attempts` are the errors of earlier attempts."""
+    """An error of a provider. `attempts` are the errors of earlier attempts.
+
+    `reached` is False if no connection was made, so that the provider cannot have seen the request. `partial`: other
+    requests of the same call, those of further batches, may have been answered.
+    """
 
     hint: ClassVar[str] = ""
+    reached: bool = True
+    partial: bool = False
 
     def __init__(
         self,
@@ -328,7 +342,19 @@ class GrammarError(PenstockError):
 
 
 def explain(error: BaseException) -> str:
-    """Returns all that is known about an error as text, with its causes and earlier attempts."""
+    """Returns all that is known about an error as text, with its causes and earlier attempts.
+
+    Examples:
+        >>> from penstock.events import Fault
+        >>> print(explain(RateLimited(Fault("rate-limit", "slow down", 429, retry_after=2.0), provider="openai")))
+        RateLimited: openai: rate-limit (429): slow down
+          provider:    openai
+          kind:        rate-limit
+          status:      429
+          message:     slow down
+          retry after: 2 s
+          hint:        wait as long as it says, or name a second provider to fall back on
+    """
     return "\n".join(_explain_lines(error, set()))
 
 

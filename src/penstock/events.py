@@ -14,6 +14,13 @@ An end with `broken` closes a part that the provider did not end: a `Fault` foll
 only calls keep their `extra` then.
 `extra` is opaque data to echo, keyed by protocol: `{"anthropic": {"signature": "…"}}`.
 Raw JSON travels as text (`json: str`), so that what a model wrote is never reformatted.
+
+Examples:
+    >>> import penstock
+    >>> text = [TextStart(0), TextDelta(0, "3.2"), TextDelta(0, " m"), TextEnd(0)]
+    >>> turn = penstock.fold([Start("id", "model"), *text, Finish("stop")])
+    >>> turn.text
+    '3.2 m'
 """
 
 from __future__ import annotations
@@ -157,6 +164,12 @@ class CallEnd(EndedCall, frozen=True, gc=False):
     """The call is complete, and only now may be run. `json` is its whole input.
 
     `broken`: its input is complete, but a fault came before the provider ended the call.
+
+    Examples:
+        >>> import json
+        >>> call = CallEnd(0, "call_1", "get_level", '{"river": "Rhine"}')
+        >>> json.loads(call.json)["river"]
+        'Rhine'
     """
 
 
@@ -271,7 +284,13 @@ class Finish(Event, frozen=True, gc=False):
 
 
 class Fault(Event, frozen=True, gc=False):
-    """The turn failed. `truncated`: the bytes ended before the answer was complete."""
+    """The turn failed. `truncated`: the bytes ended before the answer was complete.
+
+    Examples:
+        >>> fault = Fault("truncated", "the stream ended before the answer was complete")
+        >>> fault.kind, fault.status
+        ('truncated', None)
+    """
 
     kind: FaultKind
     message: str

@@ -95,7 +95,17 @@ async def fetch(url: str, limits: FetchLimits | None = None) -> rq.File:
 async def fetch_files(
     request: rq.Request, *, limits: FetchLimits | None = None, failing: OnFailure = "keep"
 ) -> tuple[rq.Request, Diagnostics]:
-    """Returns the request with the data of its remote files. A file that fails stays a URL, or is an error."""
+    """Returns the request with the data of its remote files. A file that fails stays a URL, or is an error.
+
+    Examples:
+        An address inside your network is not asked:
+
+        >>> image = rq.File(media="image/png", url="http://127.0.0.1/secret.png")
+        >>> request = rq.Request(model="m", messages=[rq.Message("user", [image])])
+        >>> fetched, diagnostics = asyncio.run(fetch_files(request))
+        >>> fetched == request, len(diagnostics)
+        (True, 1)
+    """
     diagnostics, bounds = Diagnostics("fetch"), limits or FetchLimits()
     urls = list(dict.fromkeys(_remote_urls(request)))
     if len(urls) > bounds.files:

@@ -73,12 +73,25 @@ class Messages(list[dict[str, Any]]):
 
 
 def read_request(body: dict[str, Any], protocol: str) -> Request:
-    """Read a protocol's request, given as parsed JSON, into the canonical form."""
+    """Read a protocol's request, given as parsed JSON, into the canonical form.
+
+    Examples:
+        >>> request = read_request({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}, "openai-chat")
+        >>> request.messages[0].role, request.messages[0].parts[0].text
+        ('user', 'Hi')
+    """
     return reader(protocol)(body)
 
 
 def write_request(request: Request, protocol: str, quirks: Any = None) -> RequestDraft:
-    """Write a canonical request in a protocol. `quirks` are the Struct of that protocol's deviations, if any apply."""
+    """Write a canonical request in a protocol. `quirks` are the Struct of that protocol's deviations, if any apply.
+
+    Examples:
+        >>> from penstock.request import Message, Request, Text
+        >>> request = Request(model="m", messages=[Message("user", [Text(text="Hi")])])
+        >>> write_request(request, "gemini").body
+        {'contents': [{'role': 'user', 'parts': [{'text': 'Hi'}]}]}
+    """
     return writer(protocol)(request, quirks)
 
 
@@ -88,6 +101,10 @@ def convert_messages(
     """Converts the messages of a VS Code host (JSON, or objects of that shape) for a target, by default the AI SDK.
 
     Files in messages that may not hold them are replaced by a placeholder, unless `images` says otherwise.
+
+    Examples:
+        >>> convert_messages([{"role": 1, "content": [{"kind": "text", "value": "Hi"}]}], target="openai-chat")
+        [{'role': 'user', 'content': 'Hi'}]
     """
     given: dict[str, Any] = {"images": "placeholder", **(options or {}), **more}
     check_options("convert_messages", given, OPTIONS)

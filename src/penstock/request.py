@@ -218,7 +218,13 @@ class Settings(msgspec.Struct, omit_defaults=True):
 
 
 class Request(msgspec.Struct, omit_defaults=True):
-    """A request to a model. `options` are provider options, keyed by provider, passed on untouched."""
+    """A request to a model. `options` are provider options, keyed by provider, passed on untouched.
+
+    Examples:
+        >>> request = Request(model="m", messages=[Message("user", [Text(text="Hi")])])
+        >>> request.messages[0].parts[0].text
+        'Hi'
+    """
 
     model: str = ""
     messages: list[Message] = []

@@ -108,7 +108,15 @@ def _row_size(key: str, value: bytes) -> int:
 
 
 class MemoryStore:
-    """A store in memory. It forgets the least recently used rows first; reading a row counts as use."""
+    """A store in memory. It forgets the least recently used rows first; reading a row counts as use.
+
+    Examples:
+        >>> import time
+        >>> store = MemoryStore(time.monotonic)
+        >>> store.put("team-a", {"key": b"value"})
+        >>> store.get("team-a", ["key"]), store.get("team-b", ["key"])
+        ({'key': b'value'}, {})
+    """
 
     def __init__(self, clock: Callable[[], float], bounds: Bounds | None = None) -> None:
         self._clock = clock

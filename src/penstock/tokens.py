@@ -1,6 +1,16 @@
 """Token counting: `HybridTokenEstimator`, with msgspec as its only dependency.
 
 docs/tokens.md shows how to use it, what it counts, and how accurate it was on recorded requests.
+
+Examples:
+    >>> estimator = HybridTokenEstimator()
+    >>> found = estimator.estimate_text("Any model's stream in.", model="claude-sonnet-4-5")
+    >>> found.low <= found.tokens <= found.high
+    True
+    >>> messages = [{"role": "user", "content": "word " * 2000}, {"role": "user", "content": "Hi"}]
+    >>> fitted = estimator.fit(messages, 100, model="claude-sonnet-4-5")
+    >>> len(fitted.removed)
+    1
 """
 
 from penstock._store.tokens import TokenStore, default_path

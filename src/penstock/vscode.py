@@ -35,7 +35,17 @@ __all__ = [
 
 
 class VSCodeStreamAdapter:
-    """Converts streams into VS Code parts, many at once. Takes options as a mapping, as keywords, or both."""
+    """Converts streams into VS Code parts, many at once. Takes options as a mapping, as keywords, or both.
+
+    Examples:
+        >>> import asyncio
+        >>> from penstock.testing import wire
+        >>> adapter = VSCodeStreamAdapter(source="anthropic")
+        >>> parts: list[HostPart] = []
+        >>> usage = asyncio.run(adapter.process_stream([wire("text", "anthropic")], parts.append))
+        >>> "".join(part.value for part in parts if isinstance(part, TextPart))[:52]
+        'A penstock is the pipe that feeds water to a turbine'
+    """
 
     def __init__(self, options: AdapterOptions | None = None, /, **more: Unpack[AdapterOptions]) -> None:
         self._options = merge_options(options, more)

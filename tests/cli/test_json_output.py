@@ -43,12 +43,16 @@ class Sample(NamedTuple):
 
 
 SAMPLES = {
+    "demo": [Sample("demo --no-serve", lines=True)],
     "translate": [Sample("translate --to anthropic", CHAT_CALLS, on="stderr"), Sample("translate --to events --strict", ANTHROPIC[:300], on="stderr", code=3)],
     "convert": [Sample("convert --from openai-chat --to responses", REQUEST, on="stderr")],
     "inspect": [Sample("inspect", ANTHROPIC, lines=True)],
     "tokens": [Sample("tokens --model gpt-4o", REQUEST), Sample("tokens --model gpt-4o --fit 5", REQUEST)],
     "chat": [Sample("chat replay/text hi", lines=True)],
-    "models": [Sample("models openai"), Sample("models")],
+    "models": [
+        Sample("models openai"), Sample("models"), Sample("models refresh --list"), Sample("models refresh --from facts.json", code=1),
+        Sample("models refresh --from facts.json --yes"), Sample("models refresh --list"), Sample("models refresh --undo"),
+    ],
     "providers": [Sample("providers"), Sample("providers openai")],
     "doctor": [Sample("doctor --offline"), Sample("doctor --error -", b'{"error":{"message":"no"}}')],
     "init": [Sample("init new/penstock.toml --model openai/gpt-5"), Sample("init --print other.toml")],
@@ -84,6 +88,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A folder with a broken configuration, a recording and a journal. Gives the environment."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.toml").write_text('[aliases]\nfast = "opnai/gpt-5"\n[providers.lab]\nbase_url = "http://x"\n')
+    facts = {"openai": {"models": {"new-1": {"name": "New", "limit": {"context": 9, "output": 9}}}}}
+    (tmp_path / "facts.json").write_text(json.dumps(facts))
     env: dict[str, Any] = {
         **BARE,
         "PENSTOCK_DATA": str(tmp_path / "data"),

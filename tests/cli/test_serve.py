@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from penstock._cli.serve import base_url, list_models, welcome_text
 from penstock._engines.config import Account, Config
-from penstock._gateway.config import AccessTable, GatewayConfig, RecordTable, Serve
+from penstock._gateway.config import AccessTable, GatewayConfig, Serve
+from penstock._gateway.config_tables import RecordTable
 from tests.cli.command_runner import inside
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def test_every_client_is_told_how() -> None:
     assert text.startswith("penstock is listening on http://127.0.0.1:4480\n")
     assert [client for client in CLIENTS if f"\n  {client} " not in text] == []
     assert "replay/text" in text
+    assert "ANTHROPIC_MODEL=replay/agent" in text  # of the packaged models, the one that calls tools
     assert text.count("http://127.0.0.1:4480") >= len(CLIENTS)
 
 
@@ -47,6 +49,9 @@ def test_the_key_that_is_needed_is_named() -> None:
     assert "OPENAI_API_KEY=any" in said(GatewayConfig())
     assert "OPENAI_API_KEY=YOUR_GATEWAY_KEY" in said(GatewayConfig(), keyed=True)
     assert "YOUR_PROVIDER_KEY" in said(GatewayConfig(access=AccessTable(keys="forward")))
+    command = "curl -N http://127.0.0.1:4480/v1/chat/completions"
+    assert f"{command} -H 'Authorization: Bearer YOUR_GATEWAY_KEY' -d" in said(GatewayConfig(), keyed=True)
+    assert f"{command} -d" in said(GatewayConfig())
 
 
 def test_what_is_open_to_others_is_said() -> None:

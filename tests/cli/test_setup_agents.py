@@ -270,6 +270,15 @@ def test_undo_after_the_agent_has_written_its_file_too(tmp_path: Path) -> None:
     assert tomllib.loads(path.read_text()) == {"model": "gpt-5", "projects": {"/x": {"trust_level": "trusted"}}}
 
 
+@pytest.mark.row("O4:undo")
+def test_undo_of_two_setups_reports_each_file_once(tmp_path: Path) -> None:
+    setup(tmp_path, "claude", "--model", "replay/agent", "--yes")
+    setup(tmp_path, "claude", "--model", MODEL, "--yes")
+    done = setup(tmp_path, "claude", "--undo")
+    assert done.stderr.count(b"settings.json") == 1
+    assert b"settings.json: removed" in done.stderr
+
+
 def test_without_a_terminal_nothing_is_written_unasked(tmp_path: Path) -> None:
     variables: Any = {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "x", "PENSTOCK_DATA": str(tmp_path / "penstock")}
     done = penstock("setup", "claude", "--model", MODEL, **variables)

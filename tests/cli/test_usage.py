@@ -16,16 +16,15 @@ from tests.cli.command_runner import inside
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOW = time.time()
 
-
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("data") / "journal.sqlite"
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    """A journal with a turn every ten minutes, the newest of now."""
+    path, now = tmp_path / "journal.sqlite", time.time()
     rows = JournalStore(path, time.time, age=1e9, size=10**9)
     for number in reversed(range(30)):
         rows.add(JournalEntry(
-            time=NOW - number * 600, key="ci" if number % 3 else "laptop", provider="openai", model=f"gpt-{number % 2}",
+            time=now - number * 600, key="ci" if number % 3 else "laptop", provider="openai", model=f"gpt-{number % 2}",
             input=1000 * number, output=50, cached=100, cost=0.01 if number % 2 else None, ttft=0.25, duration=1.5,
             status="fault" if number == 7 else "finish", fault="overloaded" if number == 7 else "",
             finish="" if number == 7 else "stop", client="\x1b[31mred",
@@ -43,7 +42,7 @@ def usage(journal: str, *words: str) -> str:
 def test_the_whole_picture(journal: str) -> None:
     said = usage(journal)
     assert said.startswith(
-        "30 turns since 24h, 1 broken off\n435,000 tokens in (1% cached), 1,500 out, $0.1500+ (15 turns have no price)\n"
+        "30 turns in the last 24h, 1 broken off\n435,000 tokens in (1% cached), 1,500 out, $0.1500+ (15 turns have no price)\n"
     )
     assert [line.split()[:2] for line in said.splitlines()[4:6]] == [["gpt-0", "15"], ["gpt-1", "15"]]
     assert "tokens by 1h" in said
@@ -54,7 +53,7 @@ def test_filters_and_groups(journal: str) -> None:
     assert usage(journal, "--since", "30m").startswith("3 turns")
     assert usage(journal, "--key", "laptop").startswith("10 turns")
     assert "overloaded" in usage(journal, "--by", "fault", "--plot", "cost")
-    assert usage(journal, "--model", "nothing").strip() == "0 turns since 24h"
+    assert usage(journal, "--model", "nothing").strip() == "0 turns in the last 24h"
 
 
 def test_json_is_the_same(journal: str) -> None:
@@ -101,20 +100,20 @@ def test_bars_are_as_long_as_their_figures(journal: str) -> None:
 
 
 def test_what_is_no_turn_is_named_beside_them(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
+    path, now = tmp_path / "journal.sqlite", time.time()
     rows = JournalStore(path, time.time, age=1e9, size=10**9)
-    rows.add(JournalEntry(time=NOW - 9, model="gpt", operation="chat", input=5, output=5))
+    rows.add(JournalEntry(time=now - 9, model="gpt", operation="chat", input=5, output=5))
     for _ in range(2):
-        rows.add(JournalEntry(time=NOW - 9, model="embed", operation="embeddings", input=100, cost=0.5))
-    rows.add(JournalEntry(time=NOW - 9, model="gpt", operation="count", estimate=5, times=40))
-    rows.add(JournalEntry(time=NOW - 9, status="refused", http=401, fault="auth", times=1000))
+        rows.add(JournalEntry(time=now - 9, model="embed", operation="embeddings", input=100, cost=0.5))
+    rows.add(JournalEntry(time=now - 9, model="gpt", operation="count", estimate=5, times=40))
+    rows.add(JournalEntry(time=now - 9, status="refused", http=401, fault="auth", times=1000))
     rows.close()
     said = usage(str(path), "--no-color")
-    assert said.startswith("1,001 turns, 40 counts, 2 embeddings since 24h, 1,000 refused\n205 tokens in, 5 out")
+    assert said.startswith("1,001 turns, 40 counts, 2 embeddings in the last 24h, 1,000 refused\n205 tokens in, 5 out")
     table = [line.split()[:2] for line in said.splitlines()[4:7]]
     assert table == [["-", "1,000"], ["embed", "2"], ["gpt", "1"]], "a count is no turn of its model's"
     by = usage(str(path), "--by", "operation", "--no-color")
     assert ["count", "40"] in [line.split()[:2] for line in by.splitlines()]
-    assert usage(str(path), "--operation", "count").startswith("0 turns, 40 counts since 24h")
+    assert usage(str(path), "--operation", "count").startswith("0 turns, 40 counts in the last 24h")
     assert any(line.endswith("refused:auth, 1000 times") for line in usage(str(path), "--last", "9").splitlines())
     assert json.loads(usage(str(path), "--json"))["beside"] == {"count": 40, "embeddings": 2}

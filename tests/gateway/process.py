@@ -25,6 +25,7 @@ import redis
 from msgspec.structs import replace
 
 from penstock._gateway.keys import hash_key
+from penstock._inspector.session_token import FILE, HEADER
 from penstock._store.key_records import Key, KeyRecords
 from tests.gateway.budget_requests import auth, held_stream, reply_to, secret, until_true, used
 from tests.support.servers import NginxServer, free_port
@@ -48,6 +49,11 @@ class Gateway:
     base: str
     process: subprocess.Popen[bytes]
     folder: Path
+
+    @property
+    def session(self) -> dict[str, str]:
+        """The header with its session token, for its inspector."""
+        return {HEADER: (self.folder / "data" / FILE).read_text().strip()}
 
     @property
     def config(self) -> Path:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from tests.gateway.gateway_thread import PROVIDERS, gateway
 
@@ -29,10 +31,23 @@ Found: TypeAlias = tuple[str, str, str, str]  # client, provider, scenario and f
 
 
 class Client(ABC):
-    """One SDK. `turn` asks and gives (text, reasoning, calls as (id, name, input)); `back` sends a result."""
+    """One SDK. `turn` asks and gives (text, reasoning, calls as (id, name, input)); `back` sends a result.
+
+    All turns share the SDK's own client: to make one takes longer than a turn.
+    """
 
     def __init__(self, base: str) -> None:
         self.base = base
+
+    @cached_property
+    @abstractmethod
+    def sdk(self) -> Any: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sdk.__exit__(None, None, None)
 
     @abstractmethod
     def turn(self, model: str, *, stream: bool, tools: bool) -> tuple[str, str, list[tuple[str, str, Any]]]: ...
@@ -44,14 +59,17 @@ class Client(ABC):
 class OpenaiChat(Client):
     tool: ClassVar[Any] = {"type": "function", "function": {"name": "read_gauge", "parameters": SCHEMA}}
 
-    def _ask(self, model: str, messages: list[Any], stream: bool, **more: Any) -> Any:
+    @cached_property
+    def sdk(self) -> Any:
         import openai
 
-        with openai.OpenAI(base_url=f"{self.base}/v1", api_key="any", max_retries=0) as client:
-            if not stream:
-                return client.chat.completions.create(model=model, messages=messages, **more).choices[0].message
-            with client.chat.completions.stream(model=model, messages=messages, **more) as made:
-                return made.get_final_completion().choices[0].message
+        return openai.OpenAI(base_url=f"{self.base}/v1", api_key="any", max_retries=0)
+
+    def _ask(self, model: str, messages: list[Any], stream: bool, **more: Any) -> Any:
+        if not stream:
+            return self.sdk.chat.completions.create(model=model, messages=messages, **more).choices[0].message
+        with self.sdk.chat.completions.stream(model=model, messages=messages, **more) as made:
+            return made.get_final_completion().choices[0].message
 
     def turn(self, model: str, *, stream: bool, tools: bool) -> tuple[str, str, list[tuple[str, str, Any]]]:
         more = {"tools": [self.tool]} if tools else {}
@@ -72,14 +90,17 @@ class OpenaiChat(Client):
 class OpenaiResponses(Client):
     tool: ClassVar[Any] = {"type": "function", "name": "read_gauge", "parameters": SCHEMA, "strict": False}
 
-    def _ask(self, model: str, given: list[Any], stream: bool, **more: Any) -> Any:
+    @cached_property
+    def sdk(self) -> Any:
         import openai
 
-        with openai.OpenAI(base_url=f"{self.base}/v1", api_key="any", max_retries=0) as client:
-            if not stream:
-                return client.responses.create(model=model, input=given, **more)
-            with client.responses.stream(model=model, input=given, **more) as made:
-                return made.get_final_response()
+        return openai.OpenAI(base_url=f"{self.base}/v1", api_key="any", max_retries=0)
+
+    def _ask(self, model: str, given: list[Any], stream: bool, **more: Any) -> Any:
+        if not stream:
+            return self.sdk.responses.create(model=model, input=given, **more)
+        with self.sdk.responses.stream(model=model, input=given, **more) as made:
+            return made.get_final_response()
 
     def turn(self, model: str, *, stream: bool, tools: bool) -> tuple[str, str, list[tuple[str, str, Any]]]:
         more = {"tools": [self.tool]} if tools else {}
@@ -102,14 +123,17 @@ class OpenaiResponses(Client):
 class Anthropic(Client):
     tool: ClassVar[Any] = {"name": "read_gauge", "input_schema": SCHEMA}
 
-    def _ask(self, model: str, messages: list[Any], stream: bool, **more: Any) -> Any:
+    @cached_property
+    def sdk(self) -> Any:
         import anthropic
 
-        with anthropic.Anthropic(base_url=self.base, api_key="any", max_retries=0) as client:
-            if not stream:
-                return client.messages.create(model=model, max_tokens=999, messages=messages, **more)
-            with client.messages.stream(model=model, max_tokens=999, messages=messages, **more) as made:
-                return made.get_final_message()
+        return anthropic.Anthropic(base_url=self.base, api_key="any", max_retries=0)
+
+    def _ask(self, model: str, messages: list[Any], stream: bool, **more: Any) -> Any:
+        if not stream:
+            return self.sdk.messages.create(model=model, max_tokens=999, messages=messages, **more)
+        with self.sdk.messages.stream(model=model, max_tokens=999, messages=messages, **more) as made:
+            return made.get_final_message()
 
     def turn(self, model: str, *, stream: bool, tools: bool) -> tuple[str, str, list[tuple[str, str, Any]]]:
         more = {"tools": [self.tool]} if tools else {}
@@ -128,19 +152,21 @@ class Anthropic(Client):
 
 
 class Genai(Client):
-    def _ask(self, model: str, contents: Any, stream: bool, **more: Any) -> list[Any]:
+    @cached_property
+    def sdk(self) -> Any:
         from google import genai
         from google.genai import types
 
-        options = types.HttpOptions(base_url=self.base, timeout=20_000)
-        client = genai.Client(api_key="any", http_options=options)
-        config = types.GenerateContentConfig(**more)
+        return genai.Client(api_key="any", http_options=types.HttpOptions(base_url=self.base, timeout=20_000))
+
+    def _ask(self, model: str, contents: Any, stream: bool, **more: Any) -> list[Any]:
+        from google.genai import types
+
+        models, config = self.sdk.models, types.GenerateContentConfig(**more)
         if stream:
-            replies: list[Any] = list(
-                client.models.generate_content_stream(model=model, contents=contents, config=config)
-            )
+            replies = list(models.generate_content_stream(model=model, contents=contents, config=config))
         else:
-            replies = [client.models.generate_content(model=model, contents=contents, config=config)]
+            replies = [models.generate_content(model=model, contents=contents, config=config)]
         return [part for one in replies for part in one.candidates[0].content.parts or ()]
 
     def _tools(self) -> list[Any]:
@@ -175,20 +201,23 @@ class Genai(Client):
 class Mistral(Client):
     tool: ClassVar[Any] = {"type": "function", "function": {"name": "read_gauge", "parameters": SCHEMA}}
 
-    def _ask(self, model: str, messages: list[Any], stream: bool, **more: Any) -> tuple[str, str, list[Any]]:
+    @cached_property
+    def sdk(self) -> Any:
         from mistralai.client import Mistral as Sdk
 
-        with Sdk(api_key="any", server_url=self.base) as client:
-            if not stream:
-                message: Any = client.chat.complete(model=model, messages=messages, **more).choices[0].message
-                return *self._said(message.content), list(message.tool_calls or ())
-            text, thought, calls = "", "", list[Any]()
-            for event in client.chat.stream(model=model, messages=messages, **more):
-                for choice in event.data.choices:
-                    more_text, more_thought = self._said(choice.delta.content)
-                    text, thought = text + more_text, thought + more_thought
-                    calls += choice.delta.tool_calls or ()
-            return text, thought, calls
+        return Sdk(api_key="any", server_url=self.base)
+
+    def _ask(self, model: str, messages: list[Any], stream: bool, **more: Any) -> tuple[str, str, list[Any]]:
+        if not stream:
+            message = self.sdk.chat.complete(model=model, messages=messages, **more).choices[0].message
+            return *self._said(message.content), list(message.tool_calls or ())
+        text, thought, calls = "", "", list[Any]()
+        for event in self.sdk.chat.stream(model=model, messages=messages, **more):
+            for choice in event.data.choices:
+                more_text, more_thought = self._said(choice.delta.content)
+                text, thought = text + more_text, thought + more_thought
+                calls += choice.delta.tool_calls or ()
+        return text, thought, calls
 
     def _said(self, content: Any) -> tuple[str, str]:
         """Content is a text, or chunks of text and of thinking."""
@@ -236,18 +265,17 @@ def check(client: Client, provider: str, scenario: str, *, stream: bool) -> None
 def cells(base: str, wanted: Callable[[str, str], bool] = lambda _c, _p: True) -> Iterator[Found]:
     """Client, provider, scenario with its form, and what is wrong with it (nothing, if all is well)."""
     for name, made in CLIENTS.items():
-        client = made(base)
-        for provider in SPOKEN:
-            if not wanted(name, provider):
-                continue
-            for scenario in SCENARIOS:
-                for stream in (False, True):
-                    wrong = ""
-                    try:
-                        check(client, provider, scenario, stream=stream)
-                    except Exception as error:  # noqa: BLE001 — a cell of the matrix is bad, the rest goes on
-                        wrong = f"{type(error).__name__}: {error}"[:300]
-                    yield name, provider, f"{scenario}, {'streamed' if stream else 'whole'}", wrong
+        providers = [provider for provider in SPOKEN if wanted(name, provider)]
+        if not providers:
+            continue
+        with made(base) as client:
+            for provider, scenario, stream in product(providers, SCENARIOS, (False, True)):
+                wrong = ""
+                try:
+                    check(client, provider, scenario, stream=stream)
+                except Exception as error:  # noqa: BLE001 — a cell of the matrix is bad, the rest goes on
+                    wrong = f"{type(error).__name__}: {error}"[:300]
+                yield name, provider, f"{scenario}, {'streamed' if stream else 'whole'}", wrong
 
 
 def row(found: list[Found]) -> str:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
-import shutil
-import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +16,6 @@ from penstock._gateway.admin_api import ROUTES
 from penstock._gateway.config import AccessTable, Key
 from penstock._gateway.keys import hash_key
 from penstock._store.key_records import Team
-from tests.cli.command_runner import PROJECT, inside
 from tests.gateway.client_requests import ASKING
 from tests.gateway.gateway_thread import LIMIT, answer, gateway
 from tests.gateway.openresponses import until
@@ -138,6 +133,11 @@ def test_every_route_is_described_and_answers_as_described(admin: Admin) -> None
     audit = admin.ask("GET", "/admin/audit")["data"]
     assert [row["action"] for row in audit[:3]] == ["team.remove", "key.revoke", "organisation.edit"]
     admin.ask("GET", "/admin/openapi.json")
+    assert admin.ask("GET", "/admin/check")["error"] == ""
+    assert "anthropic" in {row["name"] for row in admin.ask("GET", "/admin/providers")["data"]}
+    assert admin.ask("POST", "/admin/providers/openai-chat/test")["seconds"] >= 0
+    admin.ask("POST", "/admin/providers", status=409, json={"name": "anthropic", "key": "sk-ant"})
+    admin.ask("DELETE", "/admin/providers/anthropic", status=409)
     assert admin.seen == {(route.method, route.path) for route in ROUTES}
 
 
@@ -353,32 +353,3 @@ def test_a_change_ends_open_streams_within_a_second(tmp_path: Path, end: str) ->
                 got += b"".join(chunks)
         assert (b"has expired" if end == "expire" else b"was revoked") in got
         assert use(running, USER) == 401
-
-
-# ── the pages ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def shell_blocks(page: str) -> list[str]:
-    return re.findall(
-        r"^```sh\n(.*?)^```", (PROJECT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is absent")
-def test_the_examples_of_the_page_run(running: Running) -> None:
-    (example,) = (block for block in shell_blocks("admin.md") if "curl" in block)
-    env = {**os.environ, "KEY": ROOT, "URL": running.url, "no_proxy": "*"}
-    done = subprocess.run(["bash", "-eu", "-c", example], env=env, capture_output=True, check=False, timeout=LIMIT)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_commands_of_the_page_about_keys_run(tmp_path: Path) -> None:
-    commands = [line.partition("  #")[0] for block in shell_blocks("keys.md") for line in block.splitlines()]
-    assert len(commands) > 8
-    for command in commands:
-        words = shlex.split(command)
-        if words[1:] == ["keys", "reset"]:
-            words.append("--yes")
-        if words[:1] == ["penstock"]:
-            done = inside(*words[1:], PENSTOCK_DATA=str(tmp_path))
-            assert done.returncode == 0, (command, done.stderr)

@@ -9,9 +9,12 @@ import pytest
 from penstock._gateway.config import Limit
 from penstock._gateway.limits import DAY
 from penstock._store.limit_store import LimitRule
+from penstock._tokens.estimate import HybridTokenEstimator
+from penstock.testing import Reply
 from tests.gateway.budget_requests import ask, chat, key
 from tests.gateway.gateway_thread import answer, gateway
 from tests.gateway.openresponses import FAST
+from tests.gateway.test_faults import settled, until
 
 if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
@@ -98,3 +101,76 @@ def test_a_key_with_some_models_cannot_leave_the_choice_to_a_provider() -> None:
         assert ask(running.url, "some", chat()).status_code == 200
         assert ask(running.url, "all", body).status_code == 200
         assert len(up.requests) == 2
+
+
+# ── embeddings and rerank ─────────────────────────────────────────────────────────────────────────
+
+LONG = "The gauge reads seven metres. " * 500  # about 3,500 tokens
+EMBED, RERANK = "/v1/embeddings", "/v1/rerank"
+INPUTS: dict[str, tuple[str, dict[str, Any], int]] = {
+    "a text": (EMBED, {"input": LONG}, 3_000),
+    "a list in a list": (EMBED, {"input": [[LONG]]}, 3_000),
+    "tokens": (EMBED, {"input": [[7] * 3_000]}, 3_000),
+    "messages": (EMBED, {"input": "Hi.", "messages": [{"role": "user", "content": LONG}]}, 3_000),
+    "another field": (EMBED, {"input": "Hi.", "text": LONG}, 3_000),
+    "a query": (RERANK, {"query": LONG, "documents": ["one", "two", "three", "four"]}, 4 * 3_000),
+    "documents of another name": (RERANK, {"query": "Hi.", "documents": ["one"], "texts": [LONG]}, 3_000),
+}
+
+
+@pytest.mark.parametrize("case", INPUTS)
+def test_all_inputs_are_reserved(case: str) -> None:
+    path, body, least = INPUTS[case]
+    rule = LimitRule("key:a", "tokens", DAY, 10**9)
+    reserved: list[int] = []
+
+    async def script(seen: ReceivedRequest) -> Any:
+        reserved.append(running.call(running.app.services.limits.store.usage([rule]))[0])
+        return answer(seen)
+
+    with gateway(script, keys=key("a", limits=Limit(day_tokens=10**9)), serve=FAST) as (running, _):
+        assert ask(running.url, "a", {"model": "openai-chat/e", **body}, path).status_code == 200
+        assert reserved[0] >= least
+
+
+def test_settings_of_embeddings_are_not_counted() -> None:
+    body = {"model": "openai-chat/e", "input": "Hi.", "dimensions": 256, "user": "somebody", "input_type": "query"}
+    with gateway(answer, keys=key("a", limits=Limit(day_tokens=60)), serve=FAST) as (running, _):
+        assert ask(running.url, "a", body, EMBED).status_code == 200
+
+
+def test_batches_that_were_answered_are_charged_if_another_one_is_refused() -> None:
+    def script(seen: ReceivedRequest) -> Any:
+        return Reply.error("openai-chat", 400, "no") if len(seen.json["input"]) == 1 else answer(seen)
+
+    rule = LimitRule("key:a", "tokens", DAY, 10**9)
+    with gateway(script, keys=key("a", limits=Limit(day_tokens=10**9)), serve=FAST) as (running, up):
+        body = {"model": "openai-chat/e", "input": ["one two"] * 2_049}
+        assert ask(running.url, "a", body, EMBED).status_code == 400
+        assert len(up.requests) == 2
+        until(running, lambda: settled(running))
+        assert running.call(running.app.services.limits.store.usage([rule]))[0] >= 2 * 2_048
+
+
+def test_a_history_that_cannot_be_counted_is_reserved_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes from the store of responses: the body of the request is short."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("no count")
+
+    rule = LimitRule("key:a", "tokens", DAY, 10**9)
+    reserved: list[int] = []
+
+    async def script(seen: ReceivedRequest) -> Any:
+        reserved.append(running.call(running.app.services.limits.store.usage([rule]))[0])
+        return answer(seen)
+
+    monkeypatch.setattr(HybridTokenEstimator, "estimate_conversation", fail)
+    body = {"model": "responses/text", "max_output_tokens": 10}
+    with gateway(script, keys=key("a", limits=Limit(day_tokens=10**9)), serve=FAST) as (running, _):
+        first = ask(running.url, "a", {**body, "input": LONG}, "/v1/responses").json()["id"]
+        until(running, lambda: settled(running))
+        before = running.call(running.app.services.limits.store.usage([rule]))[0]
+        more = {**body, "input": "And?", "previous_response_id": first}
+        assert ask(running.url, "a", more, "/v1/responses").status_code == 200
+        assert reserved[1] - before >= len(LONG)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import asyncio
+import threading
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from penstock import events as ev
+from penstock._engines.reply import ModelReply
 from penstock._gateway.config import FeaturesTable, Limit
 from penstock._gateway.config_tables import PricesTable
 from penstock._gateway.keys import hash_key
@@ -154,8 +158,6 @@ def test_a_broken_answer_is_charged_with_a_bound(cut: str) -> None:
 
     keys = key("a", limits=Limit(day_tokens=10_000))
     with gateway(broken, keys=keys, serve=FAST) as (running, _):
-        import httpx
-
         with (
             httpx.Client(timeout=30, trust_env=False) as http,
             http.stream(
@@ -264,3 +266,30 @@ def test_two_processes_on_one_data_folder_share_a_file(tmp_path: Path) -> None:
         )
         statuses = [ask(each.base, "k", chat()).status_code for each in (one, two, one, two)]
     assert statuses == [200, 200, 429, 429]
+
+
+@pytest.mark.row("Q2:leases")
+@pytest.mark.parametrize("end", ["an error", "a second cancellation"])
+def test_a_slot_is_free_although_a_connection_cannot_be_closed(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that leaves while the connection to the provider is closed cancels that, too."""
+    closing = threading.Event()
+
+    async def aclose(reply: ModelReply) -> None:
+        await original(reply)
+        closing.set()
+        if end == "an error":
+            raise OSError("it is gone")
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    original = ModelReply.aclose
+    monkeypatch.setattr(ModelReply, "aclose", aclose)
+    with gateway(answer, keys=key("a", limits=Limit(concurrent=1)), serve=FAST) as (running, _):
+        with suppress(httpx.HTTPError):
+            ask(running.url, "a", chat(max_tokens=5))
+        assert closing.wait(30)
+        until(running, lambda: running.app.services.limits.open == 0)
+        rule = LimitRule("key:a", "concurrent", 0, 1)
+        assert running.call(running.app.services.limits.store.usage([rule])) == [0]

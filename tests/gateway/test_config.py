@@ -201,10 +201,10 @@ def test_the_page_names_every_key() -> None:
         JournalTable,
         Key,
         Log,
-        RecordTable,
         Serve,
         StateTable,
     )
+    from penstock._gateway.config_tables import RecordTable
 
     page = (PROJECT / "docs" / "configuration.md").read_text()
     tables = {

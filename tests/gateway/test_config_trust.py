@@ -50,8 +50,8 @@ SENSITIVE = {
         "options.client_certificate.passphrase", "options.verify_ssl", "options.key",
     ),
     "who may connect": (
-        "serve.tls_cert", "serve.tls_key",
-        "serve.host", "keys", "keys.*.hash", "keys.*.env", "keys.*.models", "keys.*.tenant", "keys.*.inspect",
+        "serve.tls_cert", "serve.tls_key", "serve.watch",
+        "serve.host", "keys", "keys.*.hash", "keys.*.env", "keys.*.models", "keys.*.tenant", "keys.*.inspect", "keys.*.inspect_keep",
         "keys.*.note", "keys.*.created", "keys.*.team", "keys.*.role", "keys.*.max_output", "keys.*.expires",
         "keys.*.previous", "teams.*.models", "teams.*.note", "teams.*.created", "organisation.models", "access.hosts", "access.origins", "access.keys", "access.keys_file",
         "access.anonymous", "access.proxy", "access.trusted_proxies", "access.metrics",
@@ -62,7 +62,7 @@ SENSITIVE = {
     ),
     "where data is written, and how long it is kept": (
         "journal.path", "journal.days", "journal.size", "record.path", "record.size", "record.total", "record.days",
-        "state.path", "state.hours", "state.size",
+        "state.path", "state.hours", "state.size", "inspector.size", "inspector.days",
     ),
     "which servers hold keys, limits and data": (
         "stores.postgres", "stores.postgres_connections", "stores.postgres_timeout", "stores.redis", "stores.redis_timeout",
@@ -72,6 +72,7 @@ SENSITIVE = {
     ),
     "which streams and answers are kept, and for whom": (
         "resume.enabled", "resume.background_on_disconnect", "cache.aliases", "cache.keys", "cache.shared", "cache.path",
+        "inspector.keep",
     ),
 }  # fmt: skip
 

@@ -159,8 +159,8 @@ def test_the_policy_and_the_assumption_can_be_set() -> None:
     engine = {"providers": {"mine": {**MINE, "models": {"tide": OWN, "unknown": {}}}}}
     config = gateway(engine, features=FeaturesTable(max_input=0.5, assumed_context=9_000))
     rows = {row["id"]: row for row in ask(config, "/vscode/models").json()["models"]}
-    assert (rows["mine/tide"]["maxInputTokens"], rows["mine/unknown"]["maxInputTokens"]) == (25_000, 9_000)
-    assert rows["mine/unknown"]["tooltip"].endswith("9K of context are assumed")
+    assert (rows["mine/tide"]["maxInputTokens"], rows["mine/unknown"]["maxInputTokens"]) == (25_000, 6_750)
+    assert rows["mine/unknown"]["tooltip"].endswith("9,000 tokens are assumed")
     shown = ask(config, "/v1beta/models/mine/unknown").json()
     assert "inputTokenLimit" not in shown
     assert "outputTokenLimit" not in shown

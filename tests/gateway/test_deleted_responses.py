@@ -12,17 +12,18 @@ from redis import Redis
 
 from penstock.testing import scripted
 from tests.conftest import new_database
+from tests.gateway import process
 from tests.gateway.client_requests import get, post
 from tests.gateway.openresponses import until
 from tests.gateway.test_resume import stalled
-from tests.gateway.test_resume_replicas import forget_streams, replica, slow
+from tests.gateway.test_resume_replicas import CONFIG, forget_streams, replica, slow
 from tests.support.servers import PostgresServer, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from penstock.testing import Upstream
-    from tests.gateway import process
 
 pytestmark = [pytest.mark.row("Q5"), pytest.mark.row("Q1:streams"), pytest.mark.slow]
 BODY = {"model": "anthropic/text", "input": "Hi.", "background": True}
@@ -122,3 +123,59 @@ def test_nobody_knows_whether_an_unfinished_response_runs_while_redis_is_away(pa
         redis.start()
     until(lambda: get(two.base + where).status_code == 200)
     assert get(two.base + where).json()["status"] == "in_progress"
+
+
+# ── without PostgreSQL: each replica has its own stored responses ─────────────────────────────────
+
+
+def expire_streams(redis: RedisServer) -> None:
+    """What happens eight minutes after a stream has ended."""
+    with closing(Redis(port=redis.port)) as client:
+        found: Any = client.keys("penstock:stream:*")
+        client.delete(*found)
+
+
+@pytest.fixture
+def separate(redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("replicas")
+    with ExitStack() as stack:
+        up = stack.enter_context(scripted(slow))
+        one, two = (stack.enter_context(replica(folder / name, up, redis)) for name in "ab")
+        yield one, two, up
+
+
+def test_a_response_that_another_replica_has_deleted_is_gone_for_good(separate: Pair, redis: RedisServer) -> None:
+    """Also when the mark in its stream has expired, and in whatever way it is asked for."""
+    one, two, _ = separate
+    base = f"{one.base}/v1/responses"
+    first = post(base, json=BODY).json()["id"]
+    assert b"response.completed" in get(f"{two.base}/v1/responses/{first}?stream=true").content
+    until(lambda: get(f"{base}/{first}").json()["status"] == "completed")
+    item = get(f"{base}/{first}").json()["output"][0]["id"]
+    plain = {"model": "anthropic/text", "input": "And?"}
+    second = post(base, json={**plain, "previous_response_id": first}).json()["id"]
+    assert get(f"{base}/{second}/input_items").json()["data"][-1]["content"][0]["text"] == "Hi."
+
+    assert delete(f"{two.base}/v1/responses/{first}").json()["deleted"] is True
+    expire_streams(redis)
+    assert get(f"{base}/{first}/input_items").status_code == 404
+    assert post(base, json={**plain, "previous_response_id": first}).status_code == 400
+    assert post(base, json={**plain, "previous_response_id": second}).status_code == 400
+    reference = {"type": "item_reference", "id": item}
+    asked = post(base, json={**plain, "input": [reference, {"role": "user", "content": "And?"}]})
+    assert asked.status_code == 400 or item not in str(separate[2].requests[-1].json)
+    assert get(f"{base}/{first}").status_code == 404
+    assert get(f"{base}/{first}?stream=true").status_code == 404
+    assert "Hi." not in get(f"{base}/{second}/input_items").text
+
+
+def test_a_replica_that_was_down_hears_of_deletions(separate: Pair, redis: RedisServer, tmp_path: Path) -> None:
+    _, two, up = separate
+    with replica(tmp_path / "c", up, redis) as three:
+        id = post(f"{three.base}/v1/responses", json=BODY).json()["id"]  # noqa: A001 — as the protocol calls it
+        until(lambda: get(f"{three.base}/v1/responses/{id}").json()["status"] == "completed")
+    assert delete(f"{two.base}/v1/responses/{id}").json()["deleted"] is True
+    expire_streams(redis)
+    with process.gateway(tmp_path / "c", CONFIG.format(up=up.url, redis=redis.url)) as again:
+        assert get(f"{again.base}/v1/responses/{id}/input_items").status_code == 404
+        assert get(f"{again.base}/v1/responses/{id}").status_code == 404

@@ -9,17 +9,17 @@ import pytest
 
 from penstock._gateway.callers import Caller, Refusal
 from penstock._gateway.config import GatewayConfig, StoresTable
+from penstock._gateway.limit_stores import open_limit_store
 from penstock._gateway.limits import (
     DAY,
     MONTH,
     CallerLimits,
     LimitSlot,
     UsageBound,
-    open_limit_store,
     rules_of,
 )
 from penstock._store.key_records import Limit
-from penstock._store.limit_store import Amounts, LimitRule, StoreUnavailable
+from penstock._store.limit_store import RELEASED, Amounts, LimitRule, StoreUnavailable
 from penstock._store.memory_limits import MemoryLimitStore
 from penstock._store.sqlite_limits import SqliteLimitStore
 
@@ -54,8 +54,11 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 async def enter(limits: CallerLimits, who: Caller, bound: UsageBound | None = None) -> LimitSlot:
     slot = limits.take_slot(who, "id")
     if slot.rules:
-        with slot.released_on_error():
+        try:
             await slot.reserve(bound or UsageBound())
+        except BaseException:
+            slot.release(RELEASED)
+            raise
     return slot
 
 

@@ -132,7 +132,7 @@ def test_an_editors_count_names_limit_and_warning(
         assert up.requests == []
         (row,) = [row for row in get(f"{running.url}/vscode/models?max_input={policy}").json()["models"]
                   if row["id"] == "mine/tide"]  # fmt: skip
-        assert (row["maxInputTokens"], row.get("assumed", False)) == (limit or 128_000, limit is None)
+        assert (row["maxInputTokens"], row.get("assumed", False)) == (limit or 112_000, limit is None)
 
 
 # ── one policy ────────────────────────────────────────────────────────────────────────────────────
@@ -165,7 +165,7 @@ def test_library_command_line_and_gateway_agree(policy: Any, tmp_path: Path) -> 
         found = {row["id"]: row for row in listed}
         for key, limit in library.items():
             row = found["/".join(key)]
-            assert (row["maxInputTokens"], row.get("assumed", False)) == (limit or 128_000, limit == 0)
+            assert (row["maxInputTokens"], row.get("assumed", False)) == (limit or 112_000, limit == 0)
             if not query:
                 assert shown[key].get("inputTokenLimit", 0) == limit
             if policy == "reserve-output" and facts[key].context:

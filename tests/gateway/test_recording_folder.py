@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock._gateway.config import RecordTable
+from penstock._gateway.config_tables import RecordTable
 from penstock._gateway.recordings import Recorder
 from penstock._store.recordings import SUFFIX, RecordingHeader, read_recording
 

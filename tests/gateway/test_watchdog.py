@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock._gateway import lifecycle
-from penstock._gateway.config import Log
+from penstock._gateway.app import App
+from penstock._gateway.config import GatewayConfig, Log, Serve
+from penstock._http import uvicorn_server
+from penstock._inspector.app import Inspector
 from tests.gateway.client_requests import get
 from tests.gateway.gateway_thread import gateway
 from tests.gateway.test_metrics import figure
@@ -18,6 +22,7 @@ from tests.gateway.test_metrics import figure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock._http.uvicorn_server import GatewayServer
     from tests.gateway.gateway_thread import Running
 
 pytestmark = pytest.mark.slow
@@ -124,6 +129,24 @@ def test_a_block_without_end_is_logged_while_it_lasts(lines: Lines, monkeypatch:
         caller.join(LIMIT)
     assert "and still is" in said
     assert "test_watchdog.scene" in said
+
+
+def test_the_start_of_the_server_is_not_logged(lines: Lines) -> None:
+    """Nothing is served before the server is ready: a slow machine gives no warning when `penstock serve` starts."""
+    watched: list[bool] = []
+
+    def block(_port: int, server: GatewayServer) -> None:
+        block_in_sleep(0.8)
+        asyncio.get_running_loop().call_later(0.05, stop, server)
+
+    def stop(server: GatewayServer) -> None:
+        watched.append(app._watchdog._thread is not None)
+        server.should_exit = True
+
+    app: Any = App(GatewayConfig())
+    uvicorn_server.listen(Inspector(app), Serve(port=0), block)
+    assert watched == [True]  # afterwards it is on
+    assert lines.lines == []
 
 
 def test_it_can_be_switched_off() -> None:

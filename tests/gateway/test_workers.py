@@ -78,7 +78,7 @@ def test_the_numbers_of_all_workers_are_summed_and_survive_a_killed_one(tmp_path
         wait_for(lambda: number(server, "penstock_worker_restarts_total") == 1)
         wait_for(lambda: len(worker_ids(server)) == 2 and number(server, "penstock_workers") == 2)
         assert number(server, "penstock_turns_total") == number(server, "penstock_turn_seconds_count") == 7
-        listed = httpx.get(f"{server.base}/inspector/turns").json()
+        listed = httpx.get(f"{server.base}/inspector/turns", headers=server.session).json()
         assert len(listed["rows"]) == 7  # the journal is one
     assert server.said.count("penstock is listening on") == 1
     assert f"worker 1 (process {first}) was ended by SIGKILL: another is started" in server.said
@@ -89,7 +89,8 @@ def test_the_live_list_shows_turns_of_other_workers(tmp_path: Path) -> None:
     with gateway(tmp_path, "", "--workers", "2", "--full-speed") as server, httpx.Client(timeout=LIMIT) as client:
         first, second = worker_ids(server)
         with only(server, first):
-            response = client.send(client.build_request("GET", f"{server.base}/inspector/live"), stream=True)
+            asked = client.build_request("GET", f"{server.base}/inspector/live", headers=server.session)
+            response = client.send(asked, stream=True)
             lines = response.iter_lines()
             assert next(line for line in lines if line.startswith("data: "))
         with only(server, second):

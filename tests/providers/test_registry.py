@@ -30,6 +30,8 @@ SHAPES = {
     "embeddings": {"openai", "cohere", "gemini", "vertex", "bedrock", "voyage", "watsonx"},
     "rerank": {"cohere", "voyage", "watsonx"},
     "models": {"openai", "anthropic", "gemini", "bedrock", "cohere", "ollama", "watsonx", "cloudflare"},
+    "loaded": {"ollama", "lmstudio", "llamacpp"},
+    "show": {"ollama"},
 }
 
 

@@ -13,6 +13,7 @@ from penstock._store.journal import BATCH_SIZES, JournalEntry, JournalRows, Jour
 from penstock._store.postgres import PostgresDatabase
 from penstock._store.postgres_stores import PostgresJournal
 from penstock._store.sqlite import IN_MEMORY
+from penstock._store.sqlite_writer import GATHER_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,25 @@ def test_every_row_is_written_once(any_rows: JournalRows, count: int) -> None:
     assert sorted(turn.time for _, turn in rows.turns(limit=2000)) == [float(number) for number in range(count)]
     assert rows.waiting == 0
     rows.close()
+
+
+@pytest.mark.row("Q1")
+def test_rows_that_come_while_others_are_written_are_collected(postgres_url: str) -> None:
+    """A commit for every few rows costs more than the rows."""
+    database = PostgresDatabase(postgres_url)
+    rows = PostgresJournal(database, time.time, age=1e12, size=10**9)
+    began = time.monotonic()
+    while time.monotonic() - began < 5 * GATHER_SECONDS:
+        rows.add(JournalEntry(time=time.time(), route="/collected"))
+        time.sleep(0.001)
+    seconds = time.monotonic() - began
+    rows.flush()
+    ((transactions, count),) = database.read(
+        "SELECT count(DISTINCT xmin::text), count(*) FROM turns WHERE route = '/collected'"
+    )
+    assert count > transactions
+    assert transactions <= seconds / GATHER_SECONDS + 2
+    database.close()
 
 
 @pytest.mark.finding("REL-1")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock._inspector.turn_query import parse_query
 from penstock._store.journal import FIELDS, JournalEntry, JournalRows, JournalStore
-from penstock._store.journal_queries import JournalHistory
+from penstock._store.journal_queries import JournalHistory, SqlCondition
 from penstock._store.postgres import PostgresDatabase
 from penstock._store.postgres_stores import PostgresJournal
 from penstock._store.sqlite import IN_MEMORY
@@ -101,19 +102,62 @@ def test_pages_and_search(open_journal: OpenJournal) -> None:
     first = history.page(limit=4)
     second = history.page(limit=9, before=first[-1][0])
     assert [turn.request_id for _, turn in first + second] == [f"r{n}" for n in reversed(range(9))]
-    assert len(history.page(search="claude OPENAI")) == 3  # letters of either case
-    assert [len(history.page(search=word)) for word in ("100%", "i_s", "_", "%", "\\", "'", "?")] == [
-        3,
-        3,
-        3,
-        3,
-        0,
-        0,
-        0,
-    ]
+    assert len(search(history, "claude OPENAI")) == 3  # letters of either case
+    words = ("100%", "i_s", "_", "%", "\\", "'", "?")
+    assert [len(search(history, word)) for word in words] == [3, 3, 3, 3, 0, 0, 0]
     assert history.find("r4") is not None
     assert history.find("r4", tenant="other") is None
     assert [len(rows.turns(limit=2)), len(rows.turns(client="ai_sdk"))] == [2, 3]
+
+
+def search(history: JournalHistory, text: str, tenant: str | None = None, **more: Any) -> list[str]:
+    """Returns the ids of the turns that a query finds. Their number is the one that is counted."""
+    query = parse_query(text, NOW)
+    found = {phrase: {"r1", "r2"} for phrase in query.phrases if phrase == "kept"}
+    condition, upto = query.to_sql(found, history.among), history.last_id()
+    rows = history.search(condition, tenant=tenant, upto=upto, **more)
+    if not more:
+        assert history.count(condition, tenant=tenant, upto=upto).total == len(rows)
+    return [one.request_id for one in rows]
+
+
+@pytest.mark.row("V1")
+def test_queries_mean_the_same_in_every_database(open_journal: OpenJournal) -> None:
+    facts: list[dict[str, Any]] = [
+        {
+            "client": "",
+            "agent": "Curl/8",
+            "status": "refused",
+            "http": 429,
+            "fault": "auth",
+            "cost": None,
+            "asked": "x",
+        },
+        {"finish": "length", "tools": "read\nBash", "cost": 0.5, "tenant": "b", "notes": 2, "malformed": 1},
+        {"finish": "stop", "cost": 0.05, "ttft": 2.5, "tries": 3, "tenant": "b"},
+    ]
+    rows = fill(open_journal(), [row(time=NOW + n, request_id=f"r{n}", **one) for n, one in enumerate(facts)])
+    history = JournalHistory(rows)
+    for text, ids in {
+        "": "210", "client:curl": "0", "state:broken": "0", "state:warning": "1", "state:finish": "2", "-state:finish": "10",
+        "tool:bash": "1", "tool=BASH": "1", "-tool=bash": "20", "cost>0.1": "1", "-cost>0.1": "20", "-has:cost": "0",
+        "ttft>2": "2", "http:429": "0", "http:429,200": "0", "has:notes": "1", "has:retries": "2", "kept": "21",
+        "-kept": "0", "state:running": "", 'model="openai/m"': "21", "since:1h until:2100-01-01": "210", "id:r1": "1",
+    }.items():  # fmt: skip
+        wanted = [f"r{n}" for n in ids]
+        if text == 'model="openai/m"':
+            wanted = search(history, "model:m provider:openai")
+        assert search(history, text) == wanted, text
+    assert search(history, "", tenant="b") == ["r2", "r1"]
+    assert search(history, "kept", tenant="b") == ["r2", "r1"]
+    assert search(history, "", sort="cost") == ["r1", "r2", "r0"]  # what is unknown is last
+    assert search(history, "", sort="cost", ascending=True) == ["r2", "r1", "r0"]
+    assert search(history, "", offset=1, limit=1) == ["r1"]
+    assert search(history, "", after=history.last_id() - 1) == ["r2"]
+    counts = history.count(SqlCondition(), tenant=None, upto=history.last_id())
+    assert counts.states == {"finish": 1, "warning": 1, "fault": 0, "cancelled": 0, "refused": 1}
+    assert history.values_of(["tools"], None) == {"read": 1, "Bash": 1}
+    assert history.values_of(["client", "agent"], "b").keys().isdisjoint({"Curl/8"})
 
 
 def test_usage_and_estimates(open_journal: OpenJournal) -> None:
@@ -121,8 +165,8 @@ def test_usage_and_estimates(open_journal: OpenJournal) -> None:
     rows = fill(open_journal(), [turn, row(request_id="b", time=NOW + 1)])
     history = JournalHistory(rows)
     points = history.usage("model", 0, NOW + 10)
-    assert [(one.name, one.turns, one.fault, one.input, one.cost) for one in points] == [
-        ("openai/m", 1, True, 10, 0.5), ("openai/m", 1, False, 10, 0.5),
+    assert [(one.name, one.turns, one.status, one.input, one.cost) for one in points] == [
+        ("openai/m", 1, "fault", 10, 0.5), ("openai/m", 1, "finish", 10, 0.5),
     ]  # fmt: skip
     history.add_estimate(row(request_id="a", estimate=9, low=8, high=11, method="hybrid", factor=1.1))
     rows.flush()

@@ -129,7 +129,7 @@ def test_a_file_without_a_journal_is_not_given_one_to_read(tmp_path: Path) -> No
 
 SPLIT = (
     *MIGRATIONS["journal"],
-    Migration(3, ("CREATE TABLE third (a)", "UPDATE turns SET key = key || '!'")),
+    Migration(4, ("CREATE TABLE third (a)", "UPDATE turns SET key = key || '!'")),
     Migration(4, ("CREATE TABLE fourth (a)", "INSERT INTO missing VALUES (1)")),
 )
 
@@ -155,7 +155,7 @@ from penstock._store.sqlite import connect
 path = Path(sys.argv[1])
 connection = connect(path)
 connection.create_function("die", 0, lambda: os._exit(9))
-steps = (*MIGRATIONS["journal"], Migration(3, ("UPDATE turns SET key = 'half'", "SELECT die()")))
+steps = (*MIGRATIONS["journal"], Migration(4, ("UPDATE turns SET key = 'half'", "SELECT die()")))
 migrate_sqlite(connection, path, "journal", migrations=steps)
 """
 
@@ -175,7 +175,7 @@ import sys
 from pathlib import Path
 from penstock._store.migrations import MIGRATIONS, Migration, migrate_postgres, migrate_sqlite
 where = sys.argv[1]
-steps = (*MIGRATIONS["journal"], Migration(3, *[("UPDATE turns SET key = key || '!'",)] * 2))
+steps = (*MIGRATIONS["journal"], Migration(4, *[("UPDATE turns SET key = key || '!'",)] * 2))
 sys.stdin.readline()
 if where.startswith("postgresql"):
     import psycopg
@@ -205,7 +205,7 @@ def test_processes_that_start_at_once_migrate_once(tmp_path: Path) -> None:
     start_at_once(str(path))
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT key FROM turns").fetchall() == [("old!",)]
-    assert version_of(path, "journal") == 3
+    assert version_of(path, "journal") == 4
     assert [one.name for one in tmp_path.iterdir() if ".bak" in one.name] == ["journal.sqlite.v0.bak"]
 
 
@@ -217,13 +217,13 @@ def test_processes_that_start_at_once_migrate_postgres_once(postgres_url: str) -
     start_at_once(postgres_url)
     with psycopg.connect(postgres_url) as connection:
         assert connection.execute("SELECT key FROM penstock.turns").fetchall() == [("old!",)]
-        assert read_postgres_versions(connection)["journal"] == 3
+        assert read_postgres_versions(connection)["journal"] == 4
 
 
 def test_the_first_start_of_several_processes_creates_the_tables_of_postgres(postgres_url: str) -> None:
     start_at_once(postgres_url)
     with psycopg.connect(postgres_url) as connection:
-        expected = {part: steps[-1].version for part, steps in MIGRATIONS.items()} | {"journal": 3}
+        expected = {part: steps[-1].version for part, steps in MIGRATIONS.items()} | {"journal": 4}
         assert read_postgres_versions(connection) == expected
 
 
@@ -238,7 +238,7 @@ def test_an_interrupted_migration_of_postgres_leaves_the_old_schema(postgres_url
     PostgresDatabase(postgres_url).close()
     bad: dict[SchemaPart, Any] = {
         **MIGRATIONS,
-        "journal": (*MIGRATIONS["journal"], Migration(3, postgres=("CREATE TABLE third (a int)", "SELECT 1/0"))),
+        "journal": (*MIGRATIONS["journal"], Migration(4, postgres=("CREATE TABLE third (a int)", "SELECT 1/0"))),
     }
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         with pytest.raises(psycopg.errors.DivisionByZero):

@@ -1,27 +1,20 @@
-"""The examples of docs/testing-your-app.md run as they stand, and their output is what the page shows."""
+"""docs/testing-your-app.md: the message that it shows, and the replies that it lists. tests/docs runs its examples."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.testing import Cassette, Reply, UnrecordedRequest, scripted
-from tests.cli.command_runner import PROJECT, environment
-from tests.testing.plugin_runner import run_pytest
+from tests.cli.command_runner import PROJECT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.row("Y5"), pytest.mark.slow]
 PAGE = (PROJECT / "docs" / "testing-your-app.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-TESTS = [block for block in BLOCKS if "\ndef test_" in block]
-SCRIPTS = [block for block in BLOCKS if "\ndef test_" not in block]
-QUIET = "[pytest]\naddopts = --strict-markers -p no:cacheprovider\nfilterwarnings =\n    error\n    ignore::DeprecationWarning\n"
 
 
 @pytest.fixture
@@ -33,26 +26,6 @@ def recorded(tmp_path: Path) -> Path:
         with cassette.sync_client(config) as client:
             client.chat("openai/gpt-4o", "When is high tide?")
     return tmp_path
-
-
-def test_there_are_examples() -> None:
-    assert (len(TESTS), len(SCRIPTS)) == (3, 1)
-
-
-def test_the_tests_of_the_page(recorded: Path) -> None:
-    files = {f"test_{number}.py": block for number, block in enumerate(TESTS)}
-    done = run_pytest(recorded, files={**files, "pytest.ini": QUIET})
-    assert done.code == 0, done.text
-    assert "5 passed" in done.text
-
-
-@pytest.mark.parametrize("code", SCRIPTS)
-def test_the_scripts_of_the_page(tmp_path: Path, code: str) -> None:
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "At six.\nAt six.\n", "")
 
 
 def test_the_message_of_the_page(recorded: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from penstock._replay import play
 from penstock.errors import InputError
 from penstock.testing import ReceivedRequest, Reply, Upstream, scripted
+from tests.support.servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -163,3 +164,22 @@ def test_for_code_that_is_not_asynchronous() -> None:
     with scripted(GOOD) as up:
         assert httpx.post(up.url, json={}).content == GOOD.data
         assert up.requests[0].json == {}
+
+
+def test_the_port_can_be_chosen_and_a_reply_can_use_results() -> None:
+    """A scripted provider behind a gateway: the gateway's configuration names its address."""
+
+    def answer(request: ReceivedRequest) -> Reply:
+        return Reply.text(f"It says {request.result_text}.") if request.results else Reply.calls([("read", {})])
+
+    port = free_port()
+    with scripted(answer, port=port) as up, up.sync_client() as client:
+        assert up.url == f"http://127.0.0.1:{port}"
+        run = client.run("anthropic/any", "Read.", tools=[read])
+        assert run.output == "It says zebra."
+    assert [request.result_text for request in up.requests] == ["", "zebra"]
+
+
+def read() -> str:
+    """Reads a word."""
+    return "zebra"

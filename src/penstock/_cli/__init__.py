@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 COMMANDS = {  # the module with the function `run_COMMAND`, and what the command does
+    "demo": ("demo", "see a stream, a broken stream, a tool call and the inspector, with no key and no network"),
     "translate": ("translate", "turn one protocol's stream into another's"),
     "convert": ("translate", "turn one protocol's request into another's"),
     "inspect": ("inspect", "show a stream: its frames, their events, and the output for a client"),

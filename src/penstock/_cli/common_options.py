@@ -215,6 +215,8 @@ def find_command() -> str:
     `make serve` starts `.venv/bin/penstock`, which is usually not in the PATH of the user's shell.
     """
     started, installed = Path(sys.argv[0]), shutil.which(PROGRAM)
+    if getattr(sys, "frozen", False):  # the self-contained program
+        return _relative_path(sys.executable)
     if started.name == "__main__.py" and started.parent.name == PROGRAM:
         return PROGRAM if installed else f"{_relative_path(sys.executable)} -m {PROGRAM}"
     if started.stem != PROGRAM or not started.exists():  # called by another program, or by its name

@@ -18,7 +18,7 @@ from penstock._printable_text import printable, printable_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CODES = {"dim": 2, "red": 31, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}  # ANSI
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}  # ANSI
 _MAX_INPUT = 400  # characters of a call's input that are shown
 _MAX_SOURCES = 100
 

@@ -296,8 +296,8 @@ def _run_page(data: bytes, options: Namespace) -> int:
 
 
 def _write_page(source: TraceSource, path: Path) -> None:
-    from penstock._inspector.api_router import StaticFiles
     from penstock._inspector.file_inspector import export_html
+    from penstock._inspector.static_files import StaticFiles
 
     data = export_html(source, StaticFiles())
     path.write_bytes(data)
@@ -307,8 +307,8 @@ def _write_page(source: TraceSource, path: Path) -> None:
 def _serve_page(source: TraceSource, options: Namespace) -> None:
     from penstock._gateway.config import Serve
     from penstock._http.uvicorn_server import listen
-    from penstock._inspector.api_router import NOT_BUILT, StaticFiles
     from penstock._inspector.file_inspector import SingleFileApp
+    from penstock._inspector.static_files import NOT_BUILT, StaticFiles
 
     if not StaticFiles().built:
         raise InputError(f"--web: {NOT_BUILT}")

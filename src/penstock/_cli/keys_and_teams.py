@@ -86,6 +86,8 @@ def _read_fields(options: Namespace) -> dict[str, Any]:
         fields["expires"] = parse_expiry(options.expires)
     if getattr(options, "inspect_all", False):
         fields["inspect"] = "all"
+    if getattr(options, "inspect_keep", None) is not None:
+        fields["inspect_keep"] = options.inspect_keep == "on"
     if getattr(options, "admin", False):
         fields["role"] = "admin"
     amounts = {name: getattr(options, name) for name in Limit.__struct_fields__}
@@ -197,7 +199,7 @@ def _describe_key(key: Key) -> str:
     output = f"max_output={key.max_output}" if key.max_output else ""
     expires = f"expires {key.expires:%Y-%m-%d %H:%M}" if key.expires else ""
     overlap = f"old key until {key.previous[-1].expires:%Y-%m-%d %H:%M}" if key.previous else ""
-    inspects = "inspects all" if key.inspect == "all" else ""
+    inspects = ", ".join(["inspects all"] * (key.inspect == "all") + ["turns are kept"] * key.inspect_keep)
     shown = [key.created, ", ".join(key.models), *_describe_limits(key.limits), output, team, role]
     return "  ".join(filter(None, [*shown, expires, overlap, inspects, key.note]))
 

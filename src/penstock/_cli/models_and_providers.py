@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock._cli import terminal
-from penstock._cli.common_options import load_config
+from penstock._cli.common_options import load_config, print_message
 from penstock._cli.terminal import Column
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import list_configured_providers
+from penstock._providers.model_facts import PACKAGED_SOURCE, find_tables, refreshed_facts
 from penstock._providers.models import Model, Policy, detail, max_input_tokens, model, models
 from penstock._providers.registry import providers
+from penstock._store.data_folder import data_folder
+from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -22,12 +25,21 @@ if TYPE_CHECKING:
     from penstock._providers.registry import Provider
 
 
+REFRESH = "refresh"
+
 # ── models ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def run_models(options: Namespace) -> int:
-    """Prints the models."""
+    """Prints the models, or refreshes what is known of them."""
     config = load_config(options)
+    if options.providers[:1] == [REFRESH]:
+        from penstock._cli.models_refresh import refresh_models
+
+        _check_refresh(options)
+        return refresh_models(options, config.data or data_folder())
+    if any((options.origin, options.yes, options.list, options.undo)):
+        raise InputError("--from, --yes, --list and --undo are for `penstock models refresh`")
     policy = parse_policy(options.policy) if options.policy else config.features.max_input
     searched = options.search.lower()
     found = [
@@ -44,7 +56,24 @@ def run_models(options: Namespace) -> int:
         for limit in [_max_prompt(row, policy, config.engine)]
     ]
     terminal.print_table((Column("model", "bold"), Column("prompt"), Column("detail", "dim", shrinks=True)), rows)
+    _print_facts_date()
     return 0
+
+
+def _check_refresh(options: Namespace) -> None:
+    if options.providers[1:]:
+        raise InputError("refresh takes no names: facts are refreshed for all providers of the table")
+
+
+def _print_facts_date() -> None:
+    """Prints of which date the facts are, beside the table."""
+    print_message(f"facts: {describe_facts()}; `penstock models refresh` gets newer ones")
+
+
+def describe_facts() -> str:
+    """Returns the source and date of the facts about models."""
+    refreshed = refreshed_facts()
+    return PACKAGED_SOURCE if refreshed is None else f"{refreshed.source} from {refreshed.origin}"
 
 
 def parse_policy(text: str) -> Policy:
@@ -132,6 +161,7 @@ def run_providers(options: Namespace) -> int:
             for row in rows
         ]
         terminal.print_table(_PROVIDER_COLUMNS, cells)
+        _print_facts_date()
     return 0
 
 
@@ -184,6 +214,7 @@ def _print_provider(row: Provider, config: Config) -> None:
         "sdk": row.sdk,
         "responses only": ", ".join(row.responses_only),
         "refuses": ", ".join(row.refuses),
+        "models": f"{len(models(row))} known, {find_tables(row.facts or row.name)[-1][1]}" if models(row) else "",
     }
     for name, value in facts.items():
         if value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from functools import partial
@@ -19,6 +20,7 @@ from penstock._gateway import HOST, PORT, lifecycle, log_setup
 from penstock._gateway.access import Access
 from penstock._gateway.callers import is_loopback
 from penstock._gateway.config import check_workers
+from penstock._gateway.config_reload import ConfigWatcher, watches_file
 from penstock._replay import describe_scripts
 from penstock.errors import InputError
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from penstock._http.server_tls import ServerCertificate
     from penstock._http.uvicorn_server import GatewayServer
 
+log = logging.getLogger("penstock.reload")
+
 
 def run_serve(options: Namespace) -> int:
     """Listens until interrupted."""
@@ -44,17 +48,19 @@ def run_serve(options: Namespace) -> int:
         return _check_config(config, as_json=options.json)
     if config.serve.workers > 1:
         return ServeWorkers(options, config).run()
-    _serve_app(config, lambda app, port, server: _on_ready(app, options, port, server))
+    serve_app(config, lambda app, port, server: _on_ready(app, options, port, server))
     return 0
 
 
-def _serve_app(
+def serve_app(
     config: GatewayConfig,
     on_ready: Callable[[App, int, GatewayServer], None],
     bound: socket | None = None,
     on_app: Callable[[App], object] = lambda _: None,
+    *,
+    env: Mapping[str, str] | None = None,
 ) -> None:
-    """Serves in this process until a signal ends it."""
+    """Serves in this process until a signal ends it. `env`: in place of the process's environment."""
     from penstock._gateway.access_log import AccessLog
     from penstock._gateway.app import App
     from penstock._gateway.byte_budget import websocket_protocol
@@ -62,7 +68,7 @@ def _serve_app(
     from penstock._inspector.app import Inspector
 
     certificate = load_tls(config)
-    app: Any = App(config)
+    app: Any = App(config, env=env)
     on_app(app)
     log_setup.setup_logging(config.log, lambda: app.services.secrets)
     front, access_log = Inspector(app), config.serve.access_log
@@ -143,7 +149,7 @@ class ServeWorkers:
             self._metrics = WorkerMetrics(link.folder, link.number, app.services.metrics)
 
         try:
-            _serve_app(self._config, partial(self._on_worker_ready, link), self._socket, on_app)
+            serve_app(self._config, partial(self._on_worker_ready, link), self._socket, on_app)
         finally:
             if self._metrics is not None:
                 self._metrics.close()
@@ -233,10 +239,17 @@ def _on_ready(app: App, options: Namespace, port: int, server: GatewayServer) ->
         """Handles SIGHUP: the terminal was closed, or a reload is requested."""
         if is_terminal_closed():
             server.should_exit = True
-        elif reloader.reload():
+        else:
+            use(reloader.load())
+
+    def use(loaded: GatewayConfig | Exception) -> None:
+        if reloader.use(loaded):
             lifecycle.log_problems(app.services.config, app.services.upstream.router.env)
 
     reloader.reload_on_signal(on_hangup)
+    if config.path is not None and watches_file(config):
+        app.services.config_watcher = ConfigWatcher(config.path, reloader.load, use)
+        app.services.config_watcher.start()
     # Last: a program that reads this line may use everything above.
     _print_welcome(options, config, env, port, keyed=app.services.access.keyed)
 
@@ -248,8 +261,15 @@ def _reloader(app: App, options: Namespace, server: GatewayServer, *, quiet: boo
             server.certificate.reload(config.serve.tls_cert, config.serve.tls_key)
         app.services.reload(config)
         log_setup.setup_logging(config.log, lambda: app.services.secrets)
+        restart_needed = app.services.config_status.restart_needed
+        if restart_needed and not quiet:
+            log.warning("these settings take effect after a restart: %s", ", ".join(restart_needed))
 
-    return lifecycle.Reloader(options.config, os.environ, apply, _command_line_overrides(options), quiet=quiet)
+    def on_error(message: str) -> None:
+        app.services.config_status = replace(app.services.config_status, error=message)
+
+    overrides = _command_line_overrides(options)
+    return lifecycle.Reloader(options.config, os.environ, apply, overrides, quiet=quiet, on_error=on_error)
 
 
 def _print_welcome(
@@ -259,7 +279,8 @@ def _print_welcome(
     if options.json:
         base = base_url(config.serve.host, port, tls=bool(config.serve.tls_cert))
         file = str(config.path) if config.path else None
-        print_json({"url": base, "file": file, "needs_key": keyed, "models": names})
+        link = inspector_link(config, base, keyed=keyed)
+        print_json({"url": base, "file": file, "needs_key": keyed, "inspector": link, "models": names})
         sys.stdout.flush()
     else:
         print(welcome_text(config, port, names, keyed=keyed, env=env), file=sys.stderr, flush=True)
@@ -293,6 +314,15 @@ def base_url(host: str, port: int, *, tls: bool = False) -> str:
     return f"http{'s' if tls else ''}://{f'[{name}]' if ':' in name else name}:{port}"
 
 
+def inspector_link(config: GatewayConfig, base: str, *, keyed: bool) -> str:
+    """Returns the address of the inspector. Without gateway keys it has the session token."""
+    if keyed:
+        return f"{base}/"
+    from penstock._inspector.session_token import open_session_token
+
+    return f"{base}/#session={open_session_token(config.data)}"
+
+
 def list_models(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     """Returns the names of models: aliases, those of configured providers, packaged streams."""
     found = [name for name in config.engine.aliases if not is_pattern(name)]
@@ -306,7 +336,7 @@ def welcome_text(
 ) -> str:
     """Returns the lines that `penstock serve` prints when it listens. The address is in the first."""
     base = base_url(config.serve.host, port, tls=bool(config.serve.tls_cert))
-    model = next((name for name in names if not name.endswith("/…")), "replay/text")
+    model = next((name for name in names if not name.startswith("replay/") and not name.endswith("/…")), "replay/agent")
     key = "YOUR_GATEWAY_KEY" if keyed else "YOUR_PROVIDER_KEY" if config.forward else "any"
     lines = [
         f"penstock is listening on {base}",
@@ -322,7 +352,7 @@ def _welcome_rows(
 ) -> Iterator[tuple[str, str]]:
     more = f" and {len(names) - MAX_MODELS} more" if len(names) > MAX_MODELS else ""
     yield "config", str(config.path) if config.path else "none (penstock.toml, or --config FILE)"
-    yield "inspector", f"{base}/"
+    yield "inspector", inspector_link(config, base, keyed=key == "YOUR_GATEWAY_KEY")
     yield "models", ", ".join(names[:MAX_MODELS]) + more
     yield "OpenAI SDKs", f"OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY={key}"
     yield "Anthropic SDKs", f"ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY={key}"
@@ -330,7 +360,8 @@ def _welcome_rows(
     yield "AI SDK", f"createOpenAICompatible({{ name: 'penstock', baseURL: '{base}/v1', apiKey: '{key}' }})"
     yield "useChat", f"new DefaultChatTransport({{ api: '{base}/api/chat' }})"
     yield "VS Code", f'the penstock extension, "penstock.gateway.url": "{base}"'
-    yield "try it", f'curl -N {base}/v1/chat/completions -d \'{{"model":"replay/tools","stream":true}}\''
+    bearer = f" -H 'Authorization: Bearer {key}'" if key == "YOUR_GATEWAY_KEY" else ""
+    yield "try it", f'curl -N {base}/v1/chat/completions{bearer} -d \'{{"model":"replay/tools","stream":true}}\''
     if config.record.path:
         yield "recording to", config.record.path
 

@@ -113,7 +113,8 @@ def _print_total(printer: Printer, total: UsageSum, span: str, others: dict[str,
     counted = sum(count for name, count in others.items() if name != excluded)
     others_text = "".join(f", {_plural(count, OTHER_OPERATIONS[name])}" for name, count in others.items())
     turns = _plural(total.turns - counted, "turn")
-    printer.print_line([(turns, "bold"), (f"{others_text} since {span}{bad}", "")])
+    period = f"since {span}" if "-" in span else f"in the last {span}"  # a date, or a duration
+    printer.print_line([(turns, "bold"), (f"{others_text} {period}{bad}", "")])
     if total.turns:
         cached = f" ({total.cached / total.input:.0%} cached)" if total.input and total.cached else ""
         cost = _format_cost(total) + (f" ({total.unpriced:,} turns have no price)" if total.unpriced else "")

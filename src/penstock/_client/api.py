@@ -118,6 +118,17 @@ class Client(RunMethods, MapMethods):
 
     `config` is a `Config`, a mapping or the path of a TOML file. `ClientParameters` describes the other parameters.
     Close it with `aclose`, or use it as a context manager.
+
+    Examples:
+        `replay/…` models need no key and no network:
+
+        >>> import asyncio
+        >>> async def ask() -> str:
+        ...     async with Client() as client:
+        ...         answer = await client.chat("replay/text", "What is a penstock?")
+        ...         return answer.text
+        >>> asyncio.run(ask())[:52]
+        'A penstock is the pipe that feeds water to a turbine'
     """
 
     def __init__(
@@ -343,11 +354,20 @@ class Client(RunMethods, MapMethods):
         target = Target(row, "", f"{row.name} was named")
         self._unclosed = self._owns_router
         _, data, _ = await self.router.fetch(target, "models", lambda _target, _shape: {}, options=options)
-        return read_model_list(row, embedding_formats.decode_answer(data), chat=chat)
+        models = read_model_list(row, embedding_formats.decode_answer(data), chat=chat)
+        if "loaded" not in row.endpoints or not row.local:
+            return models
+        from penstock._client.loaded_models import find_loaded_windows  # noqa: PLC0415 — for self-hosted servers
+
+        return await find_loaded_windows(self.router, row, models, options)
 
 
 def _create_router(config: Any, env: Mapping[str, str] | None) -> Router:
     """Returns the router of a client. Its modules are imported with the first client, not with the class."""
+    from penstock._engines.refreshed_facts import load_refreshed_facts  # noqa: PLC0415
     from penstock._engines.router import Router  # noqa: PLC0415 — a fifth of the time that the import of `Client` took
+    from penstock._store.data_folder import data_folder  # noqa: PLC0415
 
+    if env is None:
+        load_refreshed_facts(data_folder())
     return Router(config, env=env)

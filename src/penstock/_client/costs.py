@@ -38,7 +38,15 @@ CostParts: TypeAlias = tuple[float, float, float, float]  # dollars: input, outp
 
 
 class Cost(float):
-    """US dollars. The parts are `input` (neither cached nor written), `output`, `cached` and `written`."""
+    """US dollars. The parts are `input` (neither cached nor written), `output`, `cached` and `written`.
+
+    Examples:
+        >>> cost = Cost(input=0.003, output=0.0015)
+        >>> print(cost)
+        $0.004500
+        >>> cost.output
+        0.0015
+    """
 
     __slots__ = ("cached", "input", "output", "written")
 
@@ -181,10 +189,10 @@ class PriceList:
         """Returns the cost of an answer; None if it is unknown."""
         return usage_cost(self.prices(provider, model), usage, steps) if usage is not None and model else None
 
-    def dollars(self, provider: str, model: str, usage: Usage | None) -> float | None:
-        """Returns the cost as a plain number."""
+    def dollars(self, provider: str, model: str, usage: Usage | None, factor: float = 1.0) -> float | None:
+        """Returns the cost as a plain number. `factor`: on the prices."""
         cost = self.cost(provider, model, usage)
-        return None if cost is None else float(cost)
+        return None if cost is None else float(cost) * factor
 
     def _find(self, provider: str, model: str) -> Prices | None:
         names = (f"{provider}/{model}", model)

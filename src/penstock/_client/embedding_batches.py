@@ -10,7 +10,7 @@ from penstock._client.costs import sum_costs
 from penstock._client.embedding_formats import Embeddings
 from penstock._engines.engine_interface import DecisionLog
 from penstock._engines.model_resolution import resolve_targets
-from penstock.errors import InputError
+from penstock.errors import InputError, ProviderError
 from penstock.events import Usage
 
 if TYPE_CHECKING:
@@ -134,10 +134,12 @@ async def _gather(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     try:
         waiting: Awaitable[list[T]] = asyncio.gather(*tasks)
         return await waiting
-    except BaseException:
+    except BaseException as error:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        if isinstance(error, ProviderError):
+            error.partial = not all(isinstance(result, ProviderError) for result in results)
         raise
 
 
@@ -148,6 +150,7 @@ def _join(results: list[Embeddings]) -> Embeddings:
         records[0].asked if records else "",
         [decision for one in records for decision in one.decisions],
         sum(one.tries for one in records),
+        attempts=[attempt for one in records for attempt in one.attempts],
     )
     counts = [one.usage.input for one in results if one.usage is not None and one.usage.input is not None]
     cost = sum_costs(one.cost for one in results)

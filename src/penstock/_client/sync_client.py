@@ -224,6 +224,17 @@ class SyncClient(SyncRunMethods, SyncMapMethods):
     """`Client` without `await`: the same parameters, methods and results. Streams are `SyncStream`s.
 
     Close it with `close`, or use it as a context manager.
+
+    Examples:
+        >>> from penstock.events import TextDelta
+        >>> with SyncClient() as client:
+        ...     answer = client.chat("replay/text", "What is a penstock?")
+        ...     stream = client.chat_stream("replay/text", "What is a penstock?")
+        ...     text = "".join(event.text for event in stream if isinstance(event, TextDelta))
+        >>> answer.text == text
+        True
+        >>> answer.finish.reason, answer.usage.input
+        ('stop', 17)
     """
 
     def __init__(

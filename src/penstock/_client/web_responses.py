@@ -48,6 +48,11 @@ def read_ui_messages(
 
     `body` is the request's body, its JSON, or only the list of UI messages. A page is not trusted with the system
     prompt: a system message is an error, unless `system` allows it. Raises `InputError` for what cannot be used.
+
+    Examples:
+        >>> body = b'{"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Hi"}]}]}'
+        >>> [(message.role, message.parts[0].text) for message in read_ui_messages(body)]
+        [('user', 'Hi')]
     """
     value: Any = _decode_body(body) if isinstance(body, bytes | str) else body
     if isinstance(value, Mapping):

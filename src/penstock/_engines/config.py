@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 GATEWAY_TABLES = frozenset(
     (
-        "serve keys teams organisation limits access journal record state stores prices features fetch resume cache log"
+        "serve keys teams organisation limits access journal record state stores prices features fetch resume cache "
+        "inspector log"
     ).split()
 )
 """Tables of `penstock.toml` that only the gateway reads. Clients read the same file and ignore them."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock._diagnostics import Diagnostic
+from penstock._engines.attempt_trace import AttemptTrace
 from penstock._http.request_options import RequestOptions
 from penstock._messages.context_trimming import Cleared
 from penstock._providers.registry import Endpoint, Provider
@@ -47,6 +48,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One attempt at a provider, by the monotonic clock. It ends with an error, or when the answer begins.
 
     `status` is the provider's, 0 if it has sent none. `error` is the kind of its error; empty if it answered.
+    `unsure`: it may have answered, and charge for that, although nothing of the answer arrived.
     """
 
     provider: str
@@ -55,6 +57,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     end: float
     status: int = 0
     error: str = ""
+    unsure: bool = False
 
 
 class DecisionLog(msgspec.Struct, omit_defaults=True):
@@ -143,6 +146,7 @@ class UpstreamRequest(msgspec.Struct, kw_only=True):
     request_heads: dict[Any, Any] = {}  # by engine: the encoded request line and headers, shared by the plan's requests
     cleared: Cleared | None = None  # what context management removed
     losses: tuple[str, ...] = ()  # names of settings that the provider cannot take
+    trace: AttemptTrace | None = None  # notes what is sent and received, if an observer asks for it
 
     @property
     def verbatim(self) -> bool:

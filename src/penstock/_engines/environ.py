@@ -26,7 +26,7 @@ log = logging.getLogger("penstock.keys")
 class ProcessEnvironment(Mapping[str, str]):
     """A view of `os.environ` as it is now, and of the stored keys of providers.
 
-    `unchanging`: no code of this process changes the variables, so that they need not be compared at each request.
+    `unchanging`: no code of this process changes the variables, so that they need not be compared at each use.
     """
 
     unchanging: bool = False
@@ -37,7 +37,10 @@ class ProcessEnvironment(Mapping[str, str]):
     @property
     def stored(self) -> Mapping[str, str]:
         """Stored keys by provider. Always the same object."""
-        self._watch.refresh(self)
+        if self.unchanging:
+            self._watch.look(self)
+        else:
+            self._watch.refresh(self)
         return self._watch.keys
 
     def origin(self, provider: str) -> str:

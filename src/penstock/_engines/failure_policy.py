@@ -324,12 +324,25 @@ class RouteObserver(Protocol):
         """Called before a wait."""
         ...
 
+    async def retry_begins(self, record: DecisionLog) -> None:
+        """Called before each attempt but the first. May raise an error that ends the turn."""
+        ...
+
 
 def is_transient(error: ProviderError, policy: Retry) -> bool:
     """True if a retry may succeed."""
     if error.kind in PERMANENT_KINDS:
         return False
     return error.kind in TRANSIENT_KINDS or (error.status is not None and error.status in policy.statuses)
+
+
+UNSURE_KINDS = frozenset({"cancelled", "timeout", "network", "truncated", "malformed"})
+"""Kinds of failures after which a provider may have answered, and charged for it."""
+
+
+def may_be_charged(error: ProviderError) -> bool:
+    """True if the provider may have answered, although nothing of the answer arrived."""
+    return error.reached and error.kind in UNSURE_KINDS
 
 
 def may_fall_back(error: ProviderError) -> bool:

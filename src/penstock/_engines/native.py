@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock._engines.attempt_trace import MAX_ERROR_BODY_BYTES
 from penstock._engines.environ import LIVE
 from penstock._engines.reply_decoding import NativeSource
 from penstock._http.header_fields import check_url
@@ -54,16 +55,23 @@ class NativeEngine:
         return response.headers, await response.read_all()
 
     async def _send_job(self, job: UpstreamRequest) -> UpstreamResponse:
-        prepared = job.request_heads.get(self)
+        prepared, trace = job.request_heads.get(self), job.trace
         if prepared is not None:
-            response = await self._http.send_prepared(prepared, job.encode_body(), job.options.timeouts)
+            body = job.encode_body()
+            if trace is not None:
+                trace.prepared, trace.body = prepared, body
+            response = await self._http.send_prepared(prepared, body, job.options.timeouts, trace)
         else:
             out = job.to_http()
             if job.sign is not None:
                 out = await job.sign(out)
             response = await self.send(out, job.options, job)
+        if trace is not None:
+            trace.set_response(response.status, response.headers)
         if response.status // 100 != _SUCCESS:
             body = await response.read_all(_MAX_ERROR_BODY)
+            if trace is not None:
+                trace.error_body = body[:MAX_ERROR_BODY_BYTES]
             raise response_error(
                 response.status, response.headers, body, job.secrets, job.protocol, job.provider.name, job.model
             )
@@ -78,11 +86,14 @@ class NativeEngine:
         check_url(out.url)
         proxy, headers = proxy_for(out.url, options, LIVE), _request_headers(out)
         prepared = self._http.prepare(out.method, out.url, headers, options) if proxy is None else None
+        trace = job.trace if job is not None else None
+        if trace is not None:
+            trace.method, trace.url, trace.headers, trace.body = out.method, out.url, headers, out.body
         if prepared is None:
             return await self._http.send(out.method, out.url, headers, out.body, options, proxy)
         if job is not None and job.same_signature and not certificate_files(options):
             job.request_heads[self] = prepared
-        return await self._http.send_prepared(prepared, out.body, options.timeouts)
+        return await self._http.send_prepared(prepared, out.body, options.timeouts, trace)
 
 
 def _request_headers(out: HttpRequest) -> dict[str, str]:

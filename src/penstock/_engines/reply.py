@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 _PREAMBLE = """Start Step Usage Unknown TextStart TextEnd ReasoningStart ReasoningEnd RefusalStart RefusalEnd Fault"""
 PREAMBLE = frozenset(getattr(ev, name) for name in _PREAMBLE.split())
 _ENDS = frozenset({ev.Finish, ev.Fault})
-_OBSERVED = _ENDS | {ev.Usage}
+_OBSERVED = _ENDS | {ev.Usage, ev.CallStart, ev.RefusalStart}
 MAX_PREAMBLE_BYTES = 2**16  # that are held back
+MAX_TOOL_NAMES = 20  # of a turn that are remembered
 
 
 class ModelReply:
@@ -63,6 +64,8 @@ class ModelReply:
         self.cleared: Cleared | None = job.cleared  # what context management removed from the conversation
         self.usage: ev.Usage | None = None
         self.end: ev.Finish | ev.Fault | None = None
+        self.tools: dict[str, None] = {}  # names of the tools that were called, in order
+        self.refused: bool = False  # the model refused, in a part of the answer
         self._source, self._job = source, job
         self._held: deque[ChunkEvents] = deque()
         self._over = False
@@ -88,6 +91,10 @@ class ModelReply:
                 return
             if isinstance(self.end, ev.Fault):
                 raise self.error(self.end)
+
+    def held_bytes(self) -> bytes:
+        """Returns the bytes that `begin` has read and nobody has taken."""
+        return b"".join(pair[0] for pair in self._held)
 
     def error(self, fault: ev.Fault) -> ProviderError:
         """Returns the error for a fault of this reply."""
@@ -203,11 +210,17 @@ class ModelReply:
     def _observe(self, events: list[Any]) -> list[ev.AnyEvent]:
         if _OBSERVED.isdisjoint(map(type, events)):
             return events
-        for index, event in enumerate(events):
-            if type(event) is ev.Usage:
-                self.usage = self.usage if event.step else event
-            elif type(event) in _ENDS:
+        for index, kind in enumerate(map(type, events)):
+            if kind not in _OBSERVED:
+                continue
+            if kind in _ENDS:
                 return self._end_at(events, index)
+            if kind is ev.Usage and not events[index].step:
+                self.usage = events[index]
+            elif kind is ev.CallStart and len(self.tools) < MAX_TOOL_NAMES:
+                self.tools[events[index].name] = None
+            elif kind is ev.RefusalStart:
+                self.refused = True
         return events
 
     def _end_at(self, events: list[Any], index: int) -> list[ev.AnyEvent]:

@@ -25,6 +25,7 @@ from penstock._http.request_options import RequestOptions, merge_headers
 from penstock._messages.convert import convert_unchecked, state_keys
 from penstock._messages.options import ConvertOptions
 from penstock._messages.request_codecs import profile_of, quirks_type
+from penstock._providers.fim import write_suffix_into_prompt
 from penstock._providers.models import model as facts_of
 from penstock._providers.urls import endpoint_url, fill_template
 from penstock._request_profile import FileSupport, IdentifierRule, Profile
@@ -138,6 +139,8 @@ def _write_body(
         canonical = emulation.request_json_by_prompt(canonical)
         converted = convert_unchecked(canonical, source, endpoint.protocol, options)
     body, dropped = drop_refused_fields(converted.body, row, endpoint)
+    if endpoint.protocol == "completions":
+        body = write_suffix_into_prompt(body, row, upstream.model)
     upstream.body = merge_bodies(body, upstream.body, upstream.options.extra_body)
     upstream.diagnostics, upstream.cleared = [*converted.diagnostics, *dropped], converted.cleared
     upstream.transforms = converted.restore.stages()

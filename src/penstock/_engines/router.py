@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock._engines.config import Config
-    from penstock._engines.engine_interface import DecisionLog, Engine, UpstreamRequest
+    from penstock._engines.engine_interface import DecisionLog, Engine, ResponseSource, UpstreamRequest
     from penstock._engines.failure_policy import RouteObserver
     from penstock._engines.model_resolution import Target
     from penstock._engines.request_plan import RunInThread, UrlFileFetcher
@@ -114,26 +114,40 @@ class Router(TargetLoop):
     async def _reply(
         self, turn: RoutedRequest, upstream: UpstreamRequest, plan: RequestPlan, target: Target, record: DecisionLog
     ) -> ModelReply:
-        """Signs and sends a request. Returns the reply once it has begun.
-
-        If the provider refuses a field that penstock added, sends the request again without the field.
-        """
+        """Signs and sends a request. Returns the reply once it has begun."""
         if turn.observer is not None:
             turn.observer.request_built(upstream)
         engine = self._prepare(upstream, plan, target, record, turn.engine)
+        if upstream.trace is not None:
+            upstream.trace.set_engine(engine.name, upstream.secrets)
+        reply: ModelReply | None = None
         try:
-            source = await engine.open(upstream)
+            source = await self._open_source(upstream, engine, target, record)
+            reply = ModelReply(source, upstream, record, engine.name)
+            await reply.begin()
+        except ProviderError as error:
+            if upstream.trace is not None:
+                upstream.trace.fail(error, reply.held_bytes() if reply is not None else b"")
+            raise
+        why = f"{engine.name} is answering, status {reply.status}"
+        self._record(record, "open", engine.name, why, target, engine=engine.name)
+        return reply
+
+    async def _open_source(
+        self, upstream: UpstreamRequest, engine: Engine, target: Target, record: DecisionLog
+    ) -> ResponseSource:
+        """Sends a request. If the provider refuses a field that penstock added, sends it again without the field."""
+        try:
+            return await engine.open(upstream)
         except InvalidRequest as error:
             field = request_plan.drop_optional_field(upstream, error)
             if not field:
                 raise
             self._record(record, "retry", "field", f"without {field}: {error}", target)
-            source = await engine.open(upstream)
-        reply = ModelReply(source, upstream, record, engine.name)
-        await reply.begin()
-        why = f"{engine.name} is answering, status {reply.status}"
-        self._record(record, "open", engine.name, why, target, engine=engine.name)
-        return reply
+            if upstream.trace is not None:
+                upstream.trace.fail(error)
+                upstream.trace = upstream.trace.repeat(len(record.decisions))
+        return await engine.open(upstream)
 
     def _learn_missing(self, error: ProviderError, target: Target, operation: str, record: DecisionLog) -> str:
         """Remembers that the server lacks the endpoint of an operation. Returns the operation; else an empty text."""

@@ -200,13 +200,14 @@ class TargetLoop:
         """Makes one attempt, with another key at once if one is refused. Notes the outcome."""
         record = call.record
         while True:
-            record.tries += 1
+            await self._begin_attempt(call)
             start = time.monotonic()
             started = None if call.route is None else call.route.start(target)
             try:
                 result = await call.attempt(target, record, call.deadline - start)
             except ProviderError as error:
-                record.attempts.append(_attempt(target, start, error.status or 0, error.kind))
+                unsure = failure_policy.may_be_charged(error)
+                record.attempts.append(_attempt(target, start, error.status or 0, error.kind, unsure=unsure))
                 has_next_key = record.key and self._set_key_aside(target, error, record)
                 if started is not None:
                     started.failed(None if has_next_key else error)
@@ -214,6 +215,7 @@ class TargetLoop:
                     self.breakers.record_failure(circuit, error.kind, str(error))
                     raise
             except BaseException:
+                record.attempts.append(_attempt(target, start, 0, "cancelled", unsure=True))
                 if started is not None:
                     started.failed(None)
                 self.breakers.record_cancelled(circuit)
@@ -227,6 +229,12 @@ class TargetLoop:
                 if record.key and isinstance(result, ModelReply):
                     self._note_key_limits(target, result, record)
                 return result
+
+    async def _begin_attempt(self, call: RoutedCall[Any]) -> None:
+        """Counts an attempt. Tells the observer if it is not the first one."""
+        if call.record.attempts and call.observer is not None:
+            await call.observer.retry_begins(call.record)
+        call.record.tries += 1
 
     def _set_key_aside(self, target: Target, error: ProviderError, record: DecisionLog) -> bool:
         """Sets a key aside that was refused or is rate-limited. Returns True if the next key can be used at once."""
@@ -285,9 +293,9 @@ class TargetLoop:
         self._decisions.add(record, Decision(kind, code, why, target.provider.name, target.model, **more))
 
 
-def _attempt(target: Target, start: float, status: int, error: str = "") -> AttemptRecord:
+def _attempt(target: Target, start: float, status: int, error: str = "", *, unsure: bool = False) -> AttemptRecord:
     """Returns an attempt that ends now."""
-    return AttemptRecord(target.provider.name, target.model, start, time.monotonic(), status, error)
+    return AttemptRecord(target.provider.name, target.model, start, time.monotonic(), status, error, unsure)
 
 
 def _without_frames(error: ProviderError) -> ProviderError:

@@ -81,9 +81,16 @@ def _detect_text(text: bytes, fallback: str) -> str | None:
 
 
 class AutoParser:
-    """Chunks to frames. Detects the framing by the first bytes; `framing` is its name, once it is known.
+    r"""Chunks to frames. Detects the framing by the first bytes; `framing` is its name, once it is known.
 
     `fallback` is the framing of a stream that cannot be detected, for example by its content type.
+
+    Examples:
+        >>> parser = AutoParser()
+        >>> parser.feed([b"data: {}\n\n"])
+        [(b'', b'{}')]
+        >>> parser.framing
+        'sse'
     """
 
     __slots__ = ("_blanks", "_fallback", "_head", "_limit", "detected_parser", "framing")

@@ -31,11 +31,18 @@ def _is_json(line: bytes) -> bool:
 
 
 class NdjsonParser(BaseParser):
-    """Chunks to frames without names. Blank lines are skipped; a last line without its newline counts.
+    r"""Chunks to frames without names. Blank lines are skipped; a last line without its newline counts.
 
     If the first line is not JSON on its own, the body is held: it may be a document over several lines (for example an
     error body) or no JSON, and is returned as one frame at the end. It is released, line by line, once a later line
     begins with `{` and is JSON by itself: only the first lines were damaged. Not for a body that begins with `[`.
+
+    Examples:
+        >>> parser = NdjsonParser()
+        >>> parser.feed([b'{"a":1}\n{"b"'])
+        [(b'', b'{"a":1}')]
+        >>> parser.feed([b":2}"]) + parser.finish()
+        [(b'', b'{"b":2}')]
     """
 
     __slots__ = ("_held", "_held_size", "_lines", "_tail")

@@ -56,9 +56,14 @@ _LONGEST_RETRY = 15  # digits; longer numbers are not plausible delays, and int(
 
 
 class SseParser(BaseParser):
-    """Chunks to frames: `(event name or b"", data)`. A frame without its blank line still counts at the end.
+    r"""Chunks to frames: `(event name or b"", data)`. A frame without its blank line still counts at the end.
 
     A frame whose data is empty carries no payload and is left out. `last_event_id` and `retry` keep what was sent.
+
+    Examples:
+        >>> parser = SseParser()
+        >>> parser.feed([b"event: ping\nda", b"ta: {}\n\n"])
+        [(b'ping', b'{}')]
     """
 
     __slots__ = ("_after_cr", "_begun", "_tail", "last_event_id", "line_end", "retry")
@@ -220,7 +225,12 @@ def _read_bare_error(lines: list[bytes]) -> list[Frame]:
 
 
 class SseWriter(StatelessWriter):
-    """Frames to chunks. A frame without a name gets no `event` line; each line of the data gets a `data` line."""
+    r"""Frames to chunks. A frame without a name gets no `event` line; each line of the data gets a `data` line.
+
+    Examples:
+        >>> SseWriter().feed([(b"ping", b"{}")])
+        [b'event: ping\ndata: {}\n\n']
+    """
 
     __slots__ = ()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from hmac import compare_digest
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from penstock._gateway import callers
 from penstock._gateway.callers import Caller, TrustedProxies, make_refusal
 from penstock._gateway.keys import REFRESH_INTERVAL, KeyMatch, KeyRing, hash_key
+from penstock._gateway.limits import MAX_KNOWN_CALLERS
 from penstock._http.header_fields import read_headers, repeated_header, response_header
 from penstock._input_limits import MAX_HEADERS, MAX_PATH, MAX_QUERY
 from penstock._store.key_records import UNLIMITED, Team
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 
 MAX_KNOWN_HOSTS = 100
+SESSION_HEADER = "x-penstock-session-token"
+OWNER = "session"  # the name of a caller with the session token, who has no key
 _NOT_LOCAL = (
     "no gateway keys are set up, so only programs on this machine that connect to localhost, without a proxy, are "
     "served; `penstock keys add NAME` makes a key. If serve.host or access.hosts is public, access.trusted_proxies "
@@ -43,6 +47,7 @@ class Access:
     """Admits requests. `reload` replaces the configuration; requests that are running continue."""
 
     def __init__(self, config: GatewayConfig, env: Mapping[str, str] | None = None) -> None:
+        self.owner_token: str = ""  # the inspector's session token; empty without an inspector
         self.ring: KeyRing = KeyRing(config, env)
         self.reload(config)
 
@@ -58,6 +63,8 @@ class Access:
             limits=config.limits, organisation_limits=config.organisation.limits or UNLIMITED
         )
         self._local_caller = replace(self._anonymous_caller, sees="all")
+        self._callers: dict[tuple[str, str], Caller] = {}  # of keys
+        self._callers_version = -1  # of the keys
 
     @property
     def keyed(self) -> bool:
@@ -107,13 +114,18 @@ class Access:
         free = open_to == "open" or (open_to == "local" and self._is_local(scope, headers))
         self.admit(scope, headers, key=not free)
 
-    def admit_admin(self, scope: Scope, headers: Mapping[str, str], *, write: bool) -> Caller:
-        """Return the caller of an admin request, or raise a refusal. There is no local mode, and no key in the URL."""
+    def admit_admin(self, scope: Scope, headers: Mapping[str, str], *, write: bool, owner: bool = False) -> Caller:
+        """Return the caller of an admin request, or raise a refusal. No key in the URL counts.
+
+        `owner`: on a gateway without keys, a local caller with the session token may ask, too.
+        """
         self.admit(scope, headers, key=False)
         callers.check_own_page(headers)
         sent = callers.read_keys(scope, headers)
         sent.pop("?key", None)
         match = next(filter(None, map(self.ring.find, sent.values())), None)
+        if match is None and owner and self._is_owner(scope, headers):
+            return replace(self._local_caller, key=OWNER, role="admin")
         if match is None:
             reason = "the admin API needs a gateway key with the role admin or viewer, and none that is valid was sent"
             raise make_refusal(
@@ -125,6 +137,13 @@ class Access:
             reason = f"the key {match.name!r} has the role {match.key.role}, and this needs {need}; {advice}"
             raise make_refusal(403, "permission", reason, code="role_not_allowed")
         return self._keyed_caller(match, {})
+
+    def _is_owner(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+        """Return whether a local caller has sent the session token of a gateway without keys."""
+        if self.ring.required or not self.owner_token or not self._is_local(scope, headers):
+            return False
+        sent = headers.get(SESSION_HEADER, "").encode("utf-8", "replace")
+        return compare_digest(sent, self.owner_token.encode())
 
     # ── browsers ──────────────────────────────────────────────────────────────────────────────────
 
@@ -201,9 +220,18 @@ class Access:
                 raise make_refusal(401, "auth", _explain_expired_key(expired.name), code="key_expired")
             raise make_refusal(401, "auth", self._explain_unknown_key(bool(sent)), code="invalid_api_key")
         if len(sent) == 1:
-            return self._keyed_caller(match, {})
+            return self._find_caller(match)
         rest = {header: value for header, value in sent.items() if self.ring.find(value) is None}
         return self._keyed_caller(match, self._forwarded_key(headers, rest))
+
+    def _find_caller(self, match: KeyMatch) -> Caller:
+        """Return the caller of a key. The same one as long as no key changes."""
+        if self._callers_version != self.ring.version or len(self._callers) >= MAX_KNOWN_CALLERS:
+            self._callers, self._callers_version = {}, self.ring.version
+        found = self._callers.get((match.name, match.hash))
+        if found is None:
+            found = self._callers[match.name, match.hash] = self._keyed_caller(match, {})
+        return found
 
     def _keyed_caller(self, match: KeyMatch, forwarded: dict[str, Any]) -> Caller:
         name, key, organisation = match.name, match.key, self.ring.organisation
@@ -225,6 +253,7 @@ class Access:
             role=key.role,
             max_output=key.max_output,
             sees=key.inspect,
+            keeps_turns=key.inspect_keep,
             key_hash=match.hash,
             **forwarded,
         )

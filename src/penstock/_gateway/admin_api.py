@@ -1,4 +1,4 @@
-"""The admin API, `/admin/*`: keys, teams, the organisation, usage and the audit log.
+"""The admin API, `/admin/*`: keys, teams, the organisation, providers, usage and the audit log.
 
 Every request needs a gateway key with the role `viewer` (to read) or `admin`, on loopback too. A page in a browser may
 use it only if it comes from the gateway itself. `admin_openapi` describes the routes of this module.
@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
 
 from penstock._gateway import admin_records as views
 from penstock._gateway import error_responses
-from penstock._gateway.callers import make_refusal
+from penstock._gateway.admin_calls import AdminCall, AdminRoute
+from penstock._gateway.admin_providers import PROVIDER_ROUTES
+from penstock._gateway.callers import Refusal, make_refusal
 from penstock._gateway.endpoints import query_decimal, query_integer
 from penstock._gateway.journal import COUNT
 from penstock._gateway.key_editor import KeyEditError, KeyEditor
@@ -24,7 +26,7 @@ from penstock._gateway.limit_usage import cut_page
 from penstock._gateway.limits import outage_refusal
 from penstock._gateway.request_body import read_request_body
 from penstock._http.response_writer import CancellableTask, send_response
-from penstock._store.key_records import Key, KeyRecords, Organisation, Team
+from penstock._store.key_records import Key, Organisation, Team
 from penstock._store.key_store import MAX_AUDIT_PAGE
 from penstock._store.limit_store import StoreUnavailable
 from penstock.errors import InputError, PenstockError
@@ -54,37 +56,6 @@ _STORE_AWAY = make_refusal(503, "overloaded", "the store is away; try again", co
 log = logging.getLogger("penstock.admin")
 
 
-class AdminCall(NamedTuple):
-    """A request to a route. `tag`: the content that the caller has seen, from If-Match; None without it."""
-
-    services: Services
-    caller: Caller
-    editor: KeyEditor
-    name: str
-    query: Mapping[str, str]
-    body: dict[str, Any]
-    tag: str | None
-    read_usage: Callable[[Sequence[LimitRule]], list[int]]  # what is used of limits
-
-    @property
-    def records(self) -> KeyRecords:
-        return self.editor.read()
-
-
-class AdminRoute(NamedTuple):
-    """A route, and what its description says. `handle` runs in a thread. `query`: its parameters and their meaning."""
-
-    method: str
-    path: str
-    summary: str
-    handle: Callable[[AdminCall], Any]
-    result: Any  # the type of the body; None without one
-    body: Any = None
-    status: int = 200
-    query: Mapping[str, str] = {}
-    tagged: bool = False  # answers with ETag, or takes If-Match
-
-
 class AdminApi:
     """Answers requests to `/admin/*`."""
 
@@ -111,7 +82,12 @@ class AdminApi:
         await send_response(send, status, body, headers, head_only=incoming.method == "HEAD")
 
     async def _answer(self, incoming: IncomingRequest, scope: Any, receive: Any) -> tuple[int, bytes, str]:
-        caller = self._services.access.admit_admin(scope, incoming.headers, write=incoming.method not in _READ_METHODS)
+        caller = self._services.access.admit_admin(
+            scope,
+            incoming.headers,
+            write=incoming.method not in _READ_METHODS,
+            owner=is_owner_route(incoming.method, incoming.path),
+        )
         route, name = find_route(incoming.method, incoming.path)
         if route.path == f"{PREFIX}/openapi.json":
             return 200, msgspec.json.encode(await asyncio.to_thread(self._describe)), ""
@@ -126,6 +102,8 @@ class AdminApi:
             )
         call = self._read_call(incoming, caller, name)
         result = await asyncio.to_thread(self._handle, route, call)
+        if route.changes_providers:
+            self._services.apply_editor_keys()  # models and circuit breakers of the provider count anew
         body = b"" if result is None else msgspec.json.encode(result)
         return route.status, body, getattr(result, "etag", "")
 
@@ -177,6 +155,14 @@ def find_route(method: str, path: str) -> tuple[AdminRoute, str]:
     if known:
         raise make_refusal(405, "invalid", "this address takes another method", code="method_not_allowed")
     raise make_refusal(404, "not-found", f"nothing is served at this address; see {PREFIX}/openapi.json")
+
+
+def is_owner_route(method: str, path: str) -> bool:
+    """Return whether the owner of a gateway without keys may ask here."""
+    try:
+        return find_route(method, path)[0].owner
+    except Refusal:
+        return False
 
 
 def _describe_error(error: Exception) -> tuple[int, bytes, Headers]:
@@ -334,7 +320,7 @@ def _show_limits(call: AdminCall) -> views.LimitPage:
 
 
 def _show_caller(call: AdminCall) -> views.CallerView:
-    return views.CallerView(name=call.caller.key, role=call.caller.role)
+    return views.CallerView(name=call.caller.key, role=call.caller.role, owner=not call.caller.key_hash)
 
 
 def _show_audit(call: AdminCall) -> views.AuditPage:
@@ -354,7 +340,7 @@ _LIMITS = {**_PAGE, "scope": "only this: organisation, team or key", "name": "on
 _AUDIT = {"limit": f"rows of a page, 1 to {MAX_AUDIT_PAGE}", "before": "the `next` of the page before"}
 ROUTES = (
     AdminRoute("GET", "/admin/openapi.json", "This description", _no_handler, dict[str, Any]),
-    AdminRoute("GET", "/admin/me", "The key of this request", _show_caller, views.CallerView),
+    AdminRoute("GET", "/admin/me", "The key of this request", _show_caller, views.CallerView, owner=True),
     AdminRoute(
         "GET", "/admin/keys", "List keys", _list_keys, views.KeyPage, query={**_PAGE, "team": "only keys of this team"}
     ),
@@ -392,7 +378,10 @@ ROUTES = (
         views.OrganisationFields,
         tagged=True,
     ),
+    *PROVIDER_ROUTES,
     AdminRoute("GET", "/admin/usage", "Usage by key or team", _show_usage, views.KeyUsageReport, query=_USAGE),
     AdminRoute("GET", "/admin/limits", "What is used of limits now", _show_limits, views.LimitPage, query=_LIMITS),
-    AdminRoute("GET", "/admin/audit", "The audit log, the newest first", _show_audit, views.AuditPage, query=_AUDIT),
+    AdminRoute(
+        "GET", "/admin/audit", "The audit log, the newest first", _show_audit, views.AuditPage, query=_AUDIT, owner=True
+    ),
 )

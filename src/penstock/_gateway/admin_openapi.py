@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._gateway.admin_api import PREFIX, ROUTES, AdminRoute
+from penstock._gateway.admin_api import PREFIX, ROUTES
 from penstock._gateway.admin_records import ErrorBody
 from penstock._version import __version__
 
+if TYPE_CHECKING:
+    from penstock._gateway.admin_calls import AdminRoute
+
 _ABOUT = (
-    "Keys, teams, limits, usage and the audit log of a penstock gateway. Every request needs a gateway key with the "
-    "role viewer (to read) or admin, in Authorization: Bearer or x-penstock-key."
+    "Keys, teams, limits, providers, usage and the audit log of a penstock gateway. Every request needs a gateway key "
+    "with the role viewer (to read) or admin, in Authorization: Bearer or x-penstock-key."
 )
 _STATUSES = {
     "400": "A value is not valid; `field` names it",
@@ -91,7 +94,7 @@ def _describe_responses(route: AdminRoute, schemas: dict[Any, Any]) -> dict[str,
         success["content"] = _json(schemas.get(route.result, {"type": "object"}))
     if route.tagged and route.result is not None:
         success["headers"] = {"ETag": {"description": "names this content", "schema": {"type": "string"}}}
-    more = _MORE_STATUSES if route.tagged or route.body is not None else {}
+    more = _MORE_STATUSES if route.tagged or route.body is not None or "{name}" in route.path else {}
     error = {"content": _json(schemas[ErrorBody])}
     failures = {status: {"description": does, **error} for status, does in {**_STATUSES, **more}.items()}
     return {str(route.status): success, **failures}

@@ -88,6 +88,7 @@ class KeyFields(TeamFields, frozen=True, kw_only=True, omit_defaults=True):
     team: str | None = None
     role: Role | None = None
     inspect: Literal["own", "all"] | None = None
+    inspect_keep: bool | None = None
     max_output: int | None = None
     expires: datetime | None = None
 
@@ -114,11 +115,12 @@ class PreviousSecretView(msgspec.Struct, frozen=True, kw_only=True):
     expires: datetime
 
 
-class CallerView(msgspec.Struct, frozen=True, kw_only=True):
-    """The key that a request was sent with."""
+class CallerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The key that a request was sent with. `owner`: it was sent with the session token of a gateway without keys."""
 
     name: str
     role: Role
+    owner: bool = False
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +133,7 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     team: str
     role: Role
     inspect: Literal["own", "all"]
+    inspect_keep: bool
     limits: Limit | None
     max_output: int
     expires: datetime | None

@@ -14,6 +14,7 @@ from penstock._gateway.admin_openapi import describe_api
 from penstock._gateway.config import GatewayConfig
 from penstock._gateway.endpoints import ClientEndpoint, Headers, IncomingRequest
 from penstock._gateway.endpoints.resumed_streams import continue_stream
+from penstock._gateway.endpoints.unsupported import NO_RETRY, UnsupportedFeature, find_unsupported
 from penstock._gateway.journal import AuxRequest
 from penstock._gateway.lifecycle import LoopWatchdog, preload
 from penstock._gateway.request_body import read_request_body
@@ -50,7 +51,12 @@ log = logging.getLogger("penstock.gateway")
 
 
 class App:
-    """The gateway. It does not close `services` that it was given. `pace` 0 plays packaged streams at full speed."""
+    """The gateway. It does not close `services` that it was given. `pace` 0 plays packaged streams at full speed.
+
+    Examples:
+        >>> from penstock.gateway import GatewayConfig
+        >>> app = App(GatewayConfig(), pace=0)  # `uvicorn module:app` serves it
+    """
 
     closes_websockets = True  # after `stopping`, each once its turn has ended
 
@@ -113,10 +119,26 @@ class App:
                     await self._respond(target, incoming, fault, receive, send)
             finally:
                 incoming.release_body()
-        elif refusal is not None:
+        else:
+            await self._serve_without_route(incoming, scope, send, route, refusal)
+
+    async def _serve_without_route(
+        self, incoming: IncomingRequest, scope: Scope, send: Send, route: Route, refusal: Fault | None
+    ) -> None:
+        """Answer a request for a page, for something that is not served, or for nothing that is known."""
+        if refusal is not None:
             await _send_response(send, *error_responses.error_response(routes.error_protocol(incoming.path), refusal))
+        elif (feature := find_unsupported(route.path, incoming.headers)) is not None:
+            await self._refuse_unsupported(feature, incoming, send)
         else:
             await self._page(incoming, scope, send, known=route.known)
+
+    async def _refuse_unsupported(self, feature: UnsupportedFeature, incoming: IncomingRequest, send: Send) -> None:
+        """Answer a request for something that is not served. Its body is not read."""
+        fault = feature.fault
+        self.services.record_refusal(incoming, feature.protocol, fault)
+        status, body, headers = error_responses.error_response(feature.protocol, fault)
+        await _send_response(send, status, body, (*headers, NO_RETRY))
 
     def _with_cors(self, scope: Scope, send: Send) -> Send:
         """Return a `send` that adds CORS headers, if the page's origin is allowed."""
@@ -128,6 +150,14 @@ class App:
             await send(message)
 
         return send_with_cors if more else send
+
+    def pause_watchdog(self) -> None:
+        """Do not report that the event loop is blocked: the server is starting."""
+        self._watchdog.stop()
+
+    def resume_watchdog(self) -> None:
+        """Report it again."""
+        self._watchdog.start()
 
     def stopping(self) -> None:
         """Close WebSockets after their current turn, because the server stops."""

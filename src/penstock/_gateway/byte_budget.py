@@ -199,7 +199,8 @@ class CountedWebSocket(_Base):  # type: ignore[misc]
             discard()
 
     def _resume(self) -> None:
-        if not self.transport.is_closing():
+        """Read on, unless uvicorn has stopped reading too: it reads on itself once the application has received all."""
+        if not (self.transport.is_closing() or self.read_paused):
             self.transport.resume_reading()
 
 

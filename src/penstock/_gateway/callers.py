@@ -59,7 +59,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     answer; 0 is the model's maximum.
 
     `forward` are the headers with the caller's own provider key and `secret` is that key; both are empty unless the
-    configuration forwards keys. `sees`: whose turns it may inspect. `key_hash` is the hash of the gateway key, which
+    configuration forwards keys. `sees`: whose turns it may inspect; `keeps_turns`: the inspector keeps its turns.
+    `key_hash` is the hash of the gateway key, which
     distinguishes a revoked key from a new one of the same name; empty for callers without a key.
     """
 
@@ -76,7 +77,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     forward: dict[str, str] = {}
     secret: str = ""
     sees: Literal["own", "all"] = "own"
+    keeps_turns: bool = False
     key_hash: str = ""
+
+    @property
+    def visible_tenant(self) -> str | None:
+        """The tenant whose turns it may inspect; None means all."""
+        return None if self.sees == "all" else self.tenant
 
     def may_use(self, *models: str) -> bool:
         """Return whether the caller may use a model under one of these names."""

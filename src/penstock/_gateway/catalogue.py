@@ -79,6 +79,7 @@ class ModelCatalogue:
         self._lock = asyncio.Lock()
         self._configured: set[tuple[str, str]] = set()
         self._configured_router: object = None
+        self._listed: dict[tuple[str, str], Model] = {}  # what providers' lists say, by provider and id
         self._limits: dict[tuple[str, int | None], InputLimit] = {}
         self._limits_router: object = None
 
@@ -115,7 +116,10 @@ class ModelCatalogue:
         lists = await asyncio.gather(
             *(self._list_provider(row) for row in resolution.list_configured_providers(router.config, router.env))
         )
-        entries = [*self._aliases(), *(entry for entries in lists for entry in entries), *self._replay_models()]
+        listed = [entry for entries in lists for entry in entries]
+        self._listed = {(entry.model.provider, entry.model.id): entry.model for entry in listed}
+        self._limits = {}
+        entries = [*self._aliases(), *listed, *self._replay_models()]
         return list({entry.name: entry for entry in entries}.values())
 
     async def _list_provider(self, row: Provider) -> list[ModelEntry]:
@@ -151,10 +155,17 @@ class ModelCatalogue:
         return self._entry(name, self.target_model(target), target.provider)
 
     def target_model(self, target: Target) -> Model:
-        """Return what is known of a model, as the lists say it."""
+        """Return what is known of a model.
+
+        The list of its provider counts where the packaged facts have no window, and for self-hosted servers: their
+        owner chooses the window.
+        """
         if target.provider.name == REPLAY:
             return _replay_model(target.model)
-        return find_model(target.provider, target.model)
+        known = find_model(target.provider, target.model)
+        if known.context and not target.provider.local:
+            return known
+        return self._listed.get((target.provider.name, target.model), known)
 
     def _entry(self, name: str, model: Model, row: Provider) -> ModelEntry:
         max_input = max_input_tokens(model, self._upstream.config.features.max_input, row)

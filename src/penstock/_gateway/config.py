@@ -8,17 +8,28 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from penstock._client.costs import read_prices
 from penstock._engines.config import Config, check_account, check_alias, check_amount
+from penstock._engines.refreshed_facts import load_refreshed_facts
 from penstock._gateway import HOST, PORT
 from penstock._gateway.callers import TrustedProxies
-from penstock._gateway.config_tables import CacheTable, FetchTable, PricesTable, ResumeTable
+from penstock._gateway.config_tables import (
+    MIB,
+    CacheTable,
+    FetchTable,
+    InspectorTable,
+    PricesTable,
+    RecordTable,
+    ResumeTable,
+)
 from penstock._gateway.config_tables import ConfigTable as _ConfigTable
 from penstock._gateway.config_trust import TrustStore, check_trust
+from penstock._gateway.feature_defaults import default_features, with_default_features
 from penstock._gateway.toml_locations import TomlLocations, locate_error
 from penstock._http.request_options import RequestOptions
 from penstock._input_limits import MAX_BODY_TOTAL_BYTES, MAX_WEBSOCKET_BYTES, MAX_WEBSOCKET_TOTAL_BYTES
@@ -35,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE = "penstock.toml"
-MIB = 2**20
 MAX_WORKERS = 256
 _MAX_DEPTH = 64  # tables and lists within each other; the deepest setting needs six
 _POSTGRES_SCHEMES = ("postgresql://", "postgres://")
@@ -62,6 +72,7 @@ class Serve(_ConfigTable, frozen=True):
     websocket_total: int = MAX_WEBSOCKET_TOTAL_BYTES  # of requests and remembered turns of all WebSockets
     websocket_age: float = 86_400.0  # after which a WebSocket is closed between two requests; 0: never
     workers: int = 1  # processes that answer requests
+    watch: bool | None = None  # reload this file when it changes; not set: if only this machine can ask, one process
     tls_cert: str = ""  # file of the certificate and those that signed it; empty: no TLS
     tls_key: str = ""  # file of its key; empty: in the same file
     access_log: Literal["off", "common", "json"] = "off"  # a line for each request, on standard output
@@ -91,15 +102,6 @@ class JournalTable(_ConfigTable, frozen=True):
     path: str = ""
     days: float = 90.0
     size: int = 512 * MIB
-
-
-class RecordTable(_ConfigTable, frozen=True):
-    """Streams saved to `path`, a folder; none without. `size` bounds one, `total` all of them, `days` their age."""
-
-    path: str = ""
-    size: int = 16 * MIB
-    total: int = 1024 * MIB
-    days: float = 30.0
 
 
 class StateTable(_ConfigTable, frozen=True):
@@ -178,6 +180,7 @@ class ConfigFile(Config, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     fetch: FetchTable = FetchTable()
     resume: ResumeTable = ResumeTable()
     cache: CacheTable = CacheTable()
+    inspector: InspectorTable = InspectorTable()
     log: Log = Log()
 
     def __repr__(self) -> str:
@@ -209,6 +212,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     fetch: FetchTable = FetchTable()
     resume: ResumeTable = ResumeTable()
     cache: CacheTable = CacheTable()
+    inspector: InspectorTable = InspectorTable()
     log: Log = Log()
     path: Path | None = None
     data: Path | None = None
@@ -241,14 +245,15 @@ def load_config(path: Path | None, env: Mapping[str, str]) -> GatewayConfig:
 
     A file that was named is trusted. One that was found in the current folder is not: see `config_trust`.
     """
-    data = data_folder(env)
+    data, features = data_folder(env), default_features(env)
+    load_refreshed_facts(data)
     named = path or (Path(env["PENSTOCK_CONFIG"]).expanduser() if env.get("PENSTOCK_CONFIG") else None)
     if named is not None:
-        result = _build_config(named.read_bytes(), named)
+        result = _build_config(named.read_bytes(), named, features=features)
     elif Path(FILE).is_file():
-        result = _build_config(Path(FILE).read_bytes(), Path(FILE), TrustStore(data))
+        result = _build_config(Path(FILE).read_bytes(), Path(FILE), TrustStore(data), features=features)
     else:
-        result = GatewayConfig()
+        result = GatewayConfig(features=FeaturesTable(**features))
     return msgspec.structs.replace(result, data=data, stores=_with_environment(result.stores, env))
 
 
@@ -265,13 +270,15 @@ def read_config(text: str, path: Path) -> GatewayConfig:
     return _build_config(text.encode("utf-8"), path)
 
 
-def _build_config(data: bytes, path: Path, store: TrustStore | None = None) -> GatewayConfig:
+def _build_config(
+    data: bytes, path: Path, store: TrustStore | None = None, *, features: Mapping[str, bool] = MappingProxyType({})
+) -> GatewayConfig:
     """Read the configuration from bytes. With a `store`, the file must be harmless or trusted."""
     text, raw = parse_config(data, path)
     if store is not None:
         check_trust(raw, data, path, store)
     try:
-        file = msgspec.convert(raw, ConfigFile)
+        file = msgspec.convert(with_default_features(raw, features), ConfigFile)
     except msgspec.ValidationError as error:
         raise InputError(locate_error(text, path, error, ConfigFile)) from None
     result = GatewayConfig.from_file(file, path)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from penstock._providers.registry import ConfiguredPrices
 
 MIB = 2**20
+Factor: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class ConfigTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -59,12 +60,31 @@ class CacheTable(ConfigTable, frozen=True):
     path: str = ""
 
 
+class RecordTable(ConfigTable, frozen=True):
+    """Streams saved to `path`, a folder; none without. `size` bounds one, `total` all of them, `days` their age."""
+
+    path: str = ""
+    size: int = 16 * MIB
+    total: int = 1024 * MIB
+    days: float = 30.0
+
+
+class InspectorTable(ConfigTable, frozen=True):
+    """What the inspector keeps on disk. `keep`: turns with their prompts and answers, without secrets."""
+
+    keep: bool = False
+    size: int = 256 * MIB  # bytes of the file; the oldest turns are deleted first
+    days: float = 7.0  # that a turn is kept
+
+
 class PricesTable(ConfigTable, frozen=True):
     """Prices in dollars for a million tokens. `models`: by name or pattern. They replace those of the table of models.
 
     `unknown`: what happens with models without a price where cost is limited; "flat" uses the prices of `flat`.
+    `factors`: on these prices, by the tier of service, speed or country that a request asks for.
     """
 
     unknown: Literal["refuse", "flat", "free"] = "refuse"
     flat: ConfiguredPrices | None = None
     models: dict[str, ConfiguredPrices] = {}
+    factors: dict[str, Factor] = {}

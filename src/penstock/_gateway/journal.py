@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import fields, replace
 
+from penstock._engines.failure_policy import may_be_charged
 from penstock._gateway.config import GatewayConfig, data_path
 from penstock._redaction import redact, redact_cut
 from penstock._store.journal import JournalEntry, JournalRows, JournalStore
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 FILE = "journal.sqlite"
 DAY = 86_400.0
 _MAX_LENGTH = 500  # characters of a text column
+_MAX_AGENT_LENGTH = 200  # characters
 _CUT_LENGTH = _MAX_LENGTH - 40  # leaves room for the note about the cut
 _GATEWAY_ID = re.compile("[0-9a-f]{32}")  # as `IncomingRequest` creates them
 log = logging.getLogger("penstock.journal")
@@ -216,10 +218,14 @@ class AuxRequest:
     """
 
     def __init__(self, operation: str, protocol: str) -> None:
-        self.operation, self.protocol = operation, protocol
-        self.requested_model = self.provider = self.model = ""
+        self.operation: str = operation
+        self.protocol: str = protocol
+        self.requested_model: str = ""
+        self.provider: str = ""
+        self.model: str = ""
         self.slot: LimitSlot | None = None
         self.fault: Fault | None = None
+        self.error: BaseException | None = None
         self.usage: Usage | None = None
         self.record: DecisionLog | None = None
         self.counted: Estimate | None = None
@@ -233,9 +239,17 @@ class AuxRequest:
 
     def set_fault(self, fault: Fault, error: BaseException | None = None) -> None:
         """Set why the request failed."""
-        self.fault = fault
+        self.fault, self.error = fault, error
         if isinstance(error, ProviderError):
             self.provider, self.model = error.provider, error.model
+
+    def count_unanswered(self) -> int:
+        """Return the number of attempts without an answer that a provider may have charged for."""
+        if self.record is not None:
+            return sum(attempt.unsure for attempt in self.record.attempts)
+        if isinstance(self.error, ProviderError):
+            return sum(map(may_be_charged, [*self.error.attempts, self.error])) or int(self.error.partial)
+        return int(self.fault is not None and self.fault.kind == "cancelled")
 
     @property
     def is_throttled(self) -> bool:
@@ -276,10 +290,7 @@ def refused_row(incoming: IncomingRequest, protocol: str, http: int, fault: Faul
 def request_columns(incoming: IncomingRequest) -> dict[str, Any]:
     """Return the columns of a row that describe the client's request. A request that was not admitted has no caller."""
     duration, caller = time.monotonic() - incoming.started, incoming.caller
-    columns: dict[str, Any] = {}
-    if caller is not None:
-        columns = {"key": caller.key, "tenant": caller.tenant, "team": caller.team}
-    return columns | {
+    columns: dict[str, Any] = {
         "time": time.time() - duration,
         "duration": duration,
         "client": incoming.client.name,
@@ -287,3 +298,8 @@ def request_columns(incoming: IncomingRequest) -> dict[str, Any]:
         "request_id": incoming.id,
         "bytes_in": len(incoming.raw),
     }
+    if not incoming.client.name:
+        columns["agent"] = incoming.headers.get("user-agent", "")[:_MAX_AGENT_LENGTH]
+    if caller is not None:
+        columns["key"], columns["tenant"], columns["team"] = caller.key, caller.tenant, caller.team
+    return columns

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock._store.key_store import KeyStore
 
 MAX_OVERLAP = 366 * 86_400.0  # seconds that a replaced secret may still work
-KEY_FIELDS = frozenset("models tenant team role inspect limits max_output expires note".split())
+KEY_FIELDS = frozenset("models tenant team role inspect inspect_keep limits max_output expires note".split())
 TEAM_FIELDS = frozenset("models limits note".split())
 ORGANISATION_FIELDS = frozenset("models limits".split())
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*+)`)?$", re.DOTALL)

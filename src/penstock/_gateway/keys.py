@@ -146,6 +146,15 @@ class KeyRing:
         found = self._expired.get(hashed)
         return found is not None and found.name == name
 
+    @property
+    def has_team_keys(self) -> bool:
+        """Whether there are keys beside the one that the process was started with."""
+        return bool(self.records.keys or self._config.keys)
+
+    def find_name(self, name: str) -> KeyMatch | None:
+        """Find a valid key by its name."""
+        return next((match for match in list(self._matches.values()) if match.name == name), None)
+
     def find_team(self, name: str) -> Team | None:
         """Return a team of the configuration or of the store."""
         return self._config.teams.get(name) or self.records.teams.get(name)

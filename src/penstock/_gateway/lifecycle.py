@@ -82,14 +82,28 @@ class Reloader:
     overrides: Callable[[GatewayConfig], GatewayConfig] = lambda config: config
     count: int = 0  # reloads that took effect
     quiet: bool = False
+    on_error: Callable[[str], object] = lambda _: None
+
+    def load(self) -> GatewayConfig | Exception:
+        """Read the file. Returns the error if it is invalid."""
+        try:
+            return self.overrides(load_config(self.path, self.env))
+        except (PenstockError, OSError) as error:
+            return error
 
     def reload(self) -> bool:
         """Reload now. Returns False and keeps the old configuration if the file is invalid."""
+        return self.use(self.load())
+
+    def use(self, config: GatewayConfig | Exception) -> bool:
+        """Apply what `load` returned. Returns False and keeps the old configuration if it is not valid."""
         try:
-            config = self.overrides(load_config(self.path, self.env))
+            if isinstance(config, Exception):
+                raise config
             self.apply(config)
         except (PenstockError, OSError) as error:
             log_reload.error("the configuration was not reloaded, the old one stays: %s", error)  # noqa: TRY400
+            self.on_error(str(error))
             return False
         self.count += 1
         level = logging.DEBUG if self.quiet else logging.WARNING
@@ -205,9 +219,20 @@ log_config = logging.getLogger("penstock.config")
 
 def report_problems(config: GatewayConfig, env: Mapping[str, str]) -> list[str]:
     """Return one line for each problem of a configuration: file, line, setting, problem, fix."""
-    found, path = [*find_problems(config.engine, env, forward=config.forward), *_key_problems(config, env)], config.path
-    locations = TomlLocations(path.read_text(encoding="utf-8"), path) if found and path is not None else None
+    found, locations = _locate_problems(config, env)
     return [*(_format_problem(problem, locations) for problem in found), *_stored_key_problems(config, env)]
+
+
+def list_config_problems(config: GatewayConfig, env: Mapping[str, str]) -> list[tuple[ConfigProblem, int]]:
+    """Return the same problems, each with its line in the file; 0 if it is not in the file."""
+    found, locations = _locate_problems(config, env)
+    rows = [(problem, locations.line_number(problem.keys) if locations is not None else 0) for problem in found]
+    return [*rows, *((ConfigProblem((), words), 0) for words in _stored_key_problems(config, env))]
+
+
+def _locate_problems(config: GatewayConfig, env: Mapping[str, str]) -> tuple[list[ConfigProblem], TomlLocations | None]:
+    found, path = [*find_problems(config.engine, env, forward=config.forward), *_key_problems(config, env)], config.path
+    return found, TomlLocations(path.read_text(encoding="utf-8"), path) if found and path is not None else None
 
 
 def log_problems(config: GatewayConfig, env: Mapping[str, str]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from penstock._gateway.callers import ANONYMOUS, Caller, Refusal, make_refusal
-from penstock._gateway.config import GatewayConfig, data_path
 from penstock._store.key_records import UNLIMITED, Limit
 from penstock._store.limit_delivery import LeaseKeeper
 from penstock._store.limit_store import (
@@ -33,7 +32,7 @@ from penstock._store.limit_store import (
 from penstock._store.memory_limits import MemoryLimitStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from penstock._gateway.endpoints import Headers
 
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 
 MINUTE, DAY, WEEK, MONTH, TOTAL = 60, 86_400, 7 * 86_400, 30 * 86_400, 0
 MICRO = 1_000_000  # micro-dollars of a dollar
-FILE = "limits.sqlite"
 OUTAGE_RETRY = 1.0  # seconds after which a request may be sent again while the store is away
+MAX_KNOWN_CALLERS = 1_000  # whose rules are cached
 USAGE_BATCH = 200  # rules whose usage is read in one call of the store
 _PERIODS = {MINUTE: "a minute", DAY: "a day", WEEK: "a week", MONTH: "a month", TOTAL: "in total"}
 _WINDOWS = {"": MINUTE, "day_": DAY, "week_": WEEK, "month_": MONTH, "total_": TOTAL}
@@ -132,6 +131,7 @@ class LimitSlot:
     decisions: tuple[str, ...] = ()
     headers: Headers = ()
     kinds: frozenset[str] = frozenset()  # of the rules
+    retry_ids: list[str] = field(default_factory=list[str])  # reservations of further attempts
     _left: bool = False
 
     @property
@@ -143,18 +143,14 @@ class LimitSlot:
         """Return whether one of these kinds is limited."""
         return not self.kinds.isdisjoint(kinds)
 
-    @contextmanager
-    def released_on_error(self) -> Generator[None]:
-        """Free the slot if the reservation fails or is cancelled."""
-        try:
-            yield
-        except BaseException:
-            self.release(RELEASED)
-            raise
-
     async def reserve(self, bound: UsageBound) -> None:
         """Reserve the most that the request may use, or raise the refusal."""
         await self.limits.reserve(self, bound)
+
+    async def reserve_retry(self) -> None:
+        """Reserve the same once more, or raise the refusal: an earlier attempt may have been answered."""
+        if self.bound is not None and self.counts("tokens", "cost"):
+            await self.limits.reserve_retry(self, self.bound)
 
     def release(self, amounts: Amounts | None = None) -> None:
         """Free the slot, and settle with what the request has used."""
@@ -187,6 +183,7 @@ class CallerLimits:
         self._seeded: set[tuple[str, str, int]] = set()  # scope, kind and window of rules
         self._seeding = asyncio.Lock()
         self._ids = count(1)
+        self._rules: dict[int, tuple[Caller, tuple[LimitRule, ...], frozenset[str]]] = {}
         self._settlements: set[asyncio.Task[None]] = set()
         self._in_memory = isinstance(store, MemoryLimitStore)
         # Nobody outlives a store in memory: its leases need no frequent renewal.
@@ -198,11 +195,20 @@ class CallerLimits:
         if self.max_open and self.open >= self.max_open:
             raise make_refusal(503, "overloaded", f"{self.open} requests are open already", retry_after=1.0)
         self.open += 1
-        rules = rules_of(caller)
+        rules, kinds = self._find_rules(caller)
         if not rules:
             return LimitSlot(self, caller)
-        kinds = frozenset([rule.kind for rule in rules])
         return LimitSlot(self, caller, rules, f"{id}.{next(self._ids)}", kinds=kinds)
+
+    def _find_rules(self, caller: Caller) -> tuple[tuple[LimitRule, ...], frozenset[str]]:
+        """Return the rules of a caller, and their kinds. Cached by identity: a key has one `Caller` for long."""
+        found = self._rules.get(id(caller))
+        if found is None or found[0] is not caller:
+            if len(self._rules) >= MAX_KNOWN_CALLERS:
+                self._rules.clear()
+            rules = rules_of(caller)
+            found = self._rules[id(caller)] = caller, rules, frozenset([rule.kind for rule in rules])
+        return found[1:]
 
     async def reserve(self, slot: LimitSlot, bound: UsageBound) -> None:
         """Reserve for a slot that has rules, or raise the refusal. `bound` is set unless nothing was reserved."""
@@ -226,13 +232,34 @@ class CallerLimits:
         self._leases.add(slot.id)
         slot.headers = _rate_headers(used)
 
+    async def reserve_retry(self, slot: LimitSlot, bound: UsageBound) -> None:
+        """Reserve the tokens and the cost of another attempt, or raise the refusal."""
+        id = f"{slot.id}.{len(slot.retry_ids) + 1}"  # noqa: A001 — as stores call it
+        rules = tuple([rule for rule in slot.rules if rule.kind in ("tokens", "cost")])
+        slot.retry_ids.append(id)
+        self._leases.add(id)
+        try:
+            refusal = await self.store.reserve(id, rules, bound.amounts, self._leases.lease)
+        except StoreUnavailable as error:
+            if self.outage == "fail-closed":
+                raise outage_refusal() from error
+        else:
+            if refusal is not None:
+                raise build_refusal(refusal, bound)
+
     def release_slot(self, slot: LimitSlot, amounts: Amounts) -> None:
         """Free a slot. The settlement is delivered by a task, because a turn may end while it is cancelled."""
         self.open -= 1
         if slot.bound is None:  # nothing was reserved
             return
-        self._leases.discard(slot.id)
-        settlement = self.store.settle_reservation(slot.id, amounts)
+        # The first reservation is settled with all attempts.
+        self._settle_reservation(slot.id, amounts)
+        for id in slot.retry_ids:  # noqa: A001 — as stores call it
+            self._settle_reservation(id, RELEASED)
+
+    def _settle_reservation(self, id: str, amounts: Amounts) -> None:
+        self._leases.discard(id)
+        settlement = self.store.settle_reservation(id, amounts)
         if self._in_memory:
             _finish_now(settlement)
             return
@@ -364,21 +391,3 @@ def outage_refusal() -> Refusal:
     """Return a 503: the store of limits is away."""
     reason = "limits cannot be checked just now, because their store is away; send the request again"
     return make_refusal(503, "overloaded", reason, code="limits_unavailable", retry_after=OUTAGE_RETRY)
-
-
-# ── the store ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def open_limit_store(config: GatewayConfig) -> LimitStore:
-    """Return the store of a configuration: Redis, else SQLite for several processes, else memory."""
-    if config.stores.redis:
-        from penstock._store.redis_limits import RedisLimitStore  # noqa: PLC0415 — an extra
-
-        return RedisLimitStore(config.stores.redis, timeout=config.stores.redis_timeout)
-    choice = config.stores.limits
-    shared = choice == "sqlite" or (choice == "auto" and config.serve.workers > 1)
-    if not shared or config.data is None:
-        return MemoryLimitStore()
-    from penstock._store.sqlite_limits import SqliteLimitStore  # noqa: PLC0415 — only for several processes
-
-    return SqliteLimitStore(data_path("", config.data, FILE))

@@ -32,7 +32,6 @@ from penstock.errors import PenstockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from penstock._engines.engine_interface import ChunkEvents
     from penstock._engines.reply import ModelReply
     from penstock._gateway.config import Log
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest
@@ -157,17 +156,22 @@ class TraceLog:
         stages = client_stream.replay_stages(turn_request, passthrough=passthrough, cleared=reply.cleared)
         self._tracer = Tracer(front, *stages)
 
+    def on_attempt(self, upstream: Any, record: Any) -> None:
+        """A request for a provider is built."""
+        if self._observer is not None:
+            self._observer.on_attempt(upstream, record)
+
     def on_notice(self, payload: bytes) -> None:
         """A notice was sent before the answer."""
         if self._observer is not None:
             self._observer.on_notice(payload)
         self._write(f"notice → output {payload.decode('utf-8', 'replace')}")
 
-    def on_read(self, pair: ChunkEvents) -> None:
+    def on_read(self, chunk: bytes, events: list[ev.AnyEvent]) -> None:
         """The provider has sent a chunk."""
         if self._observer is not None:
-            self._observer.on_read(pair)
-        data = pair[0] if self._raw else _encode(pair[1])
+            self._observer.on_read(chunk, events)
+        data = chunk if self._raw else _encode(events)
         if self._tracer is not None and data:
             self._trace(partial(self._tracer.feed, data), self._tracer)
 

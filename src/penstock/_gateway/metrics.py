@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter as Tally
 from enum import Enum
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
@@ -33,6 +35,11 @@ Labels: TypeAlias = tuple[str, ...]
 
 
 OTHER = "other"
+# The columns by which turns are told apart.
+_read_labels: Callable[[JournalEntry], tuple[object, ...]] = attrgetter(
+    *"key team provider model protocol status finish fault operation http".split()
+)
+_TOKEN_KINDS = ("input", "output", "cached", "written", "reasoning")
 _MAX_LABELS = 10_000  # cached labels
 _MAX_LABEL_LENGTH = 160  # characters of a label
 
@@ -86,14 +93,15 @@ class HistogramMetric:
         self._bounds = bounds
         self.values: dict[Labels, HistogramValue] = {}
 
-    def add(self, labels: Labels, value: float) -> None:
+    def add(self, labels: Labels, values: list[float]) -> None:
         if labels not in self.values and len(self.values) >= MAX_SERIES // 10:
             labels = (OTHER,) * len(labels)
         found = self.values.get(labels)
         if found is None:
             found = self.values[labels] = HistogramValue([0] * (len(self._bounds) + 1))
-        found.counts[bisect_left(self._bounds, value)] += 1
-        found.total += value
+        for place, count in Tally(map(partial(bisect_left, self._bounds), values)).items():
+            found.counts[place] += count
+        found.total += sum(values)
 
 
 class HistogramValue(msgspec.Struct):
@@ -180,47 +188,54 @@ class Metrics:
 
     def _count_ended(self) -> None:
         ended, self._ended = self._ended, []
+        alike: dict[tuple[object, ...], list[JournalEntry]] = {}
         for row in ended:
-            self._count_row(row)
+            alike.setdefault(_read_labels(row), []).append(row)
+        for rows in alike.values():
+            self._count_rows(rows)
 
-    def _count_row(self, row: JournalEntry) -> None:
+    def _count_rows(self, rows: list[JournalEntry]) -> None:
+        """Count turns with the same labels."""
+        row, turns = rows[0], len(rows)
         counters, reason = self._counters, row.finish or row.fault
+        tokens = {kind: _sum_column(rows, kind) for kind in _TOKEN_KINDS}
+        cost = _sum_column(rows, "cost")
         if row.key:
-            self._count_key(row)
+            self._count_key(row, turns, tokens, cost)
         if row.status == "refused":
-            self.count_refusal(row.http, reason)
+            counters["refused"].add((str(row.http), reason), turns)
             return
         model, budget = self.models.label(row.provider, row.model, answered=row.status == "finish")
         if row.operation in AUX_OPERATIONS:
-            counters["calls"].add((row.operation, row.protocol, row.provider, model, row.status), budget=budget)
+            counters["calls"].add((row.operation, row.protocol, row.provider, model, row.status), turns, budget)
         else:
-            counters["turns"].add((row.protocol, row.provider, model, row.status, reason), budget=budget)
-            self._duration.add((row.provider,), row.duration)
-        for kind in ("input", "output", "cached", "written", "reasoning"):
-            if count := getattr(row, kind):
+            counters["turns"].add((row.protocol, row.provider, model, row.status, reason), turns, budget)
+            self._duration.add((row.provider,), [*map(attrgetter("duration"), rows)])
+        for kind, count in tokens.items():
+            if count:
                 counters["tokens"].add((row.provider, model, kind), count, budget)
-        if row.cost:
-            counters["cost_dollars"].add((row.provider, model), row.cost, budget)
-        if row.tries:
-            counters["tries"].add((row.provider,), row.tries)
-        counters["client_bytes"].add(("in",), row.bytes_in)
-        counters["client_bytes"].add(("out",), row.bytes_out)
-        if row.ttft is not None:
-            self._ttft.add((row.provider,), row.ttft)
+        if cost:
+            counters["cost_dollars"].add((row.provider, model), cost, budget)
+        if tries := _sum_column(rows, "tries"):
+            counters["tries"].add((row.provider,), tries)
+        counters["client_bytes"].add(("in",), _sum_column(rows, "bytes_in"))
+        counters["client_bytes"].add(("out",), _sum_column(rows, "bytes_out"))
+        if waits := [row.ttft for row in rows if row.ttft is not None]:
+            self._ttft.add((row.provider,), waits)
 
-    def _count_key(self, row: JournalEntry) -> None:
-        """Count a turn for its gateway key. Operators choose their names; the number of series is bounded anyway."""
+    def _count_key(self, row: JournalEntry, turns: int, tokens: Mapping[str, int], cost: float) -> None:
+        """Count turns for their gateway key. Operators choose their names; the number of series is bounded anyway."""
         counters, own = self._counters, self._keys.get((row.key, row.team))
         if own is None:
             own = (OTHER, OTHER)
             if len(self._keys) < MAX_KEYS:
                 own = self._keys[row.key, row.team] = self.models.redact(row.key), self.models.redact(row.team)
-        counters["key_turns"].add((*own, row.status), budget=SeriesBudget.CONFIGURED)
+        counters["key_turns"].add((*own, row.status), turns, SeriesBudget.CONFIGURED)
         for kind in ("input", "output"):
-            if count := getattr(row, kind):
+            if count := tokens[kind]:
                 counters["key_tokens"].add((*own, kind), count, SeriesBudget.CONFIGURED)
-        if row.cost:
-            counters["key_cost_dollars"].add(own, row.cost, SeriesBudget.CONFIGURED)
+        if cost:
+            counters["key_cost_dollars"].add(own, cost, SeriesBudget.CONFIGURED)
 
     def snapshot(self) -> MetricsSnapshot:
         """Return all numbers as they are now."""
@@ -235,6 +250,11 @@ class Metrics:
         """Render the page: the numbers of all processes."""
         own = self.snapshot()
         return render_snapshot(self.shared.add_peers(own) if self.shared is not None else own)
+
+
+def _sum_column(rows: list[JournalEntry], name: str) -> Any:
+    """Return the sum of a column. None counts as nothing."""
+    return sum(filter(None, map(attrgetter(name), rows)))
 
 
 _BUCKETS = {"ttft_seconds": TTFT_BUCKETS, "turn_seconds": DURATION_BUCKETS}

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from penstock._gateway.client_form import ClientForm
+from penstock._gateway.client_stream import can_pass_through
 from penstock._http.header_fields import is_token, response_header
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._redaction import MARK, find_secrets, redact, redact_cut, redact_headers, redact_json
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from penstock._engines.reply import ModelReply
-    from penstock._gateway.config import RecordTable
+    from penstock._gateway.config_tables import RecordTable
+    from penstock._gateway.endpoints import TurnRequest
 
 DAY = 86_400.0
 log = logging.getLogger("penstock.recording")
@@ -51,12 +54,16 @@ class RecordingSession:
     _began: float = field(default_factory=time.perf_counter)
     _closed: bool = False
 
-    def set_reply(self, reply: ModelReply, client_protocol: str) -> None:
-        """Set the head of the answer. `spoken` is the client's protocol, recorded if the engine has no bytes."""
+    def set_reply(self, reply: ModelReply, turn_request: TurnRequest) -> None:
+        """Set the head of the answer. If the engine has no bytes, those of the client's response are recorded."""
         header = self.header
         header.status, header.headers = reply.status, dict(reply.headers)
         header.provider, header.model = reply.provider, reply.model
-        header.protocol = reply.protocol if reply.raw else client_protocol
+        header.protocol = reply.protocol if reply.raw else turn_request.protocol
+        is_stream = reply.media.startswith("text/event-stream") or not turn_request.request.stream
+        header.passthrough = not reply.raw or (is_stream and can_pass_through(turn_request, reply))
+        if not reply.transforms:  # they are not recorded, and change what the client gets
+            header.client = msgspec.to_builtins(ClientForm.of(turn_request))
 
     def add_chunk(self, data: bytes) -> None:
         """Add bytes. Bytes over the size limit are dropped, and the header says so."""
@@ -178,7 +185,8 @@ def redact_header(header: RecordingHeader, secrets: tuple[str, ...] = ()) -> Rec
     names = ("url", "note", "provider", "model")
     texts: dict[str, Any] = {name: redact_cut(getattr(header, name), _MAX_TEXT, secrets) for name in names}
     headers, request_headers = (redact_headers(sent, secrets) for sent in (header.headers, header.request_headers))
-    return replace(header, headers=headers, request_headers=request_headers, **texts)
+    client = redact_json(header.client, secrets)
+    return replace(header, headers=headers, request_headers=request_headers, client=client, **texts)
 
 
 def redact_body(body: bytes, secrets: tuple[str, ...] = ()) -> Any:

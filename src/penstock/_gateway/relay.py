@@ -105,7 +105,7 @@ class StreamRelay:
         if self.capture is not None:
             self.capture.add(merge_runs(events))
         if self.observer is not None:
-            self.observer.on_read((chunk, events))  # it keeps the bytes; an engine without bytes emits no text runs
+            self.observer.on_read(chunk, events)  # it keeps the bytes; an engine without bytes emits no text runs
         data = self.writer.feed((chunk, events))
         if self.recording is not None:
             self.recording.add_chunk(chunk if self.reply.raw else data)

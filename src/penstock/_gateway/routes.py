@@ -20,6 +20,7 @@ from penstock._gateway.endpoints import (
     ClientEndpoint,
     Headers,
     IncomingRequest,
+    budget,
     compaction,
     count_tokens,
     embeddings,
@@ -30,6 +31,7 @@ from penstock._gateway.endpoints import (
     stored_responses,
     turn_endpoints,
     vscode,
+    vscode_providers,
 )
 from penstock._gateway.journal import COUNT
 from penstock._gateway.metrics import CONTENT_TYPE
@@ -44,7 +46,10 @@ if TYPE_CHECKING:
 _FOREIGN_PREFIXES = "/openai/v1/ /anthropic/v1/ /api/v1/ /v1beta/openai/ /compatible-mode/v1/ /inference/v1/".split()
 _GEMINI_PREFIXES = ("/gemini/v1beta/", "/gemini/v1/", "/google/v1beta/")
 _AZURE_PREFIX = "/openai/deployments/"  # Azure
-_AZURE_OPERATIONS = ("/chat/completions", "/completions", "/embeddings")
+_AZURE_OPERATIONS = (
+    *("/chat/completions", "/completions", "/embeddings"),
+    *("/images/generations", "/images/edits", "/audio/speech", "/audio/transcriptions", "/audio/translations"),
+)
 _ERROR_PROTOCOLS = (
     ("/v1/messages", "anthropic"),
     ("/v1/responses", "responses"),
@@ -54,7 +59,10 @@ _ERROR_PROTOCOLS = (
     ("/vscode/", "vscode"),
 )
 _MAX_REWRITES = 8  # of one path; known prefixes need at most three
-_UNVERSIONED = ("/chat/", "/completions", "/fim/", "/responses", "/messages", "/embeddings", "/models", "/rerank")
+_UNVERSIONED = (
+    *("/chat/", "/completions", "/fim/", "/responses", "/messages", "/embeddings", "/models", "/rerank"),
+    *("/images/", "/audio/", "/batches", "/files", "/moderations", "/realtime"),
+)
 
 ENDPOINTS: Mapping[str, ClientEndpoint] = {
     "/v1/chat/completions": turn_endpoints.CHAT,
@@ -80,12 +88,16 @@ def client_protocols() -> set[str]:
 
 
 class Route(msgspec.Struct):
-    """The result of a lookup. `known`: the path exists, but not for this method."""
+    """The result of a lookup. `known`: the path exists, but not for this method.
+
+    `path`: of a path without a route, the form without the prefixes of other gateways.
+    """
 
     endpoint: ClientEndpoint | None = None
     handler: Handler | None = None
     params: dict[str, str] = {}
     known: bool = False
+    path: str = ""
 
 
 def find_route(method: str, path: str) -> Route:
@@ -102,7 +114,7 @@ def find_route(method: str, path: str) -> Route:
             break
         path, named = rewritten
         params = {**params, **named}
-    return Route()
+    return Route(path=path)
 
 
 def _endpoint_route(method: str, endpoint: ClientEndpoint) -> Route:
@@ -208,6 +220,13 @@ HANDLERS: Mapping[tuple[str, str], Handler] = {
     ("GET", "/vscode/models"): Handler("vscode", models.list_vscode_models),
     ("POST", "/vscode/count"): Handler("vscode", count_tokens.count_vscode, operation=COUNT),
     ("GET", "/vscode/usage"): Handler("vscode", vscode.report_usage),
+    ("GET", "/vscode/status"): Handler("vscode", vscode_providers.report_status),
+    ("GET", "/vscode/providers"): Handler("vscode", vscode_providers.list_providers),
+    ("POST", "/vscode/providers/check"): Handler("vscode", vscode_providers.check_provider),
+    ("PUT", "/vscode/keys"): Handler("vscode", vscode_providers.put_keys),
+    ("DELETE", "/vscode/keys"): Handler("vscode", vscode_providers.delete_keys),
+    ("GET", "/vscode/budget"): Handler("vscode", budget.show_budget),
+    ("POST", "/vscode/budget"): Handler("vscode", budget.change_budget),
     ("POST", "/v1/messages/count_tokens"): Handler("anthropic", count_tokens.count_messages, operation=COUNT),
     ("POST", "/v1/responses/compact"): Handler("responses", compaction.compact_conversation),
     ("POST", "/v1/responses/input_tokens"): Handler("responses", responses.count_input_tokens, operation=COUNT),

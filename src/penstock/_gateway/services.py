@@ -22,23 +22,29 @@ from penstock._gateway.byte_budget import ByteBudget
 from penstock._gateway.callers import Caller, Refusal
 from penstock._gateway.catalogue import ModelCatalogue
 from penstock._gateway.config import GatewayConfig
+from penstock._gateway.config_reload import ConfigStatus, ConfigWatcher, restart_settings
+from penstock._gateway.daily_budget import DailyBudget
+from penstock._gateway.editor_keys import EditorKeys
 from penstock._gateway.error_responses import SHUTTING_DOWN, error_status
 from penstock._gateway.journal import AuxRequest, refused_row
+from penstock._gateway.limit_stores import open_limit_store
 from penstock._gateway.limit_usage import LimitGauges, LimitScope, list_scopes
-from penstock._gateway.limits import CallerLimits, LimitSlot, open_limit_store
+from penstock._gateway.limits import CallerLimits, LimitSlot
 from penstock._gateway.log_setup import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, TraceLog, log_trace
 from penstock._gateway.request_body import ConversionThread
+from penstock._gateway.stored_response_reads import StoredResponseReads
 from penstock._gateway.stream_resume import StreamResume
 from penstock._gateway.telemetry import Telemetry
 from penstock._gateway.token_estimates import TurnEstimates
 from penstock._gateway.token_estimators import LimitWarning, TokenEstimators
 from penstock._gateway.turn_cache import TurnCache
 from penstock._gateway.upstream import GatewayUpstream, engine_config
-from penstock._gateway.usage_bounds import UsageBounds
+from penstock._gateway.usage_bounds import TextInput, UsageBounds
 from penstock._http.direct_response import SMALL_BODY
 from penstock._providers.registry import ClientProfile, client, clients
 from penstock._redaction import is_secret_name
 from penstock._store.key_value import StoredResponses
+from penstock._store.limit_store import RELEASED
 from penstock._store.postgres import password_of
 from penstock._store.recordings import RecordingHeader
 from penstock.errors import StreamFault
@@ -46,6 +52,7 @@ from penstock.errors import StreamFault
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from penstock._engines.config import Config
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest
     from penstock._gateway.journal import Journal
     from penstock._gateway.metrics import Metrics
@@ -73,9 +80,15 @@ class Services:
         telemetry: Telemetry | None = None,
     ) -> None:
         self.config: GatewayConfig = config or GatewayConfig()
+        self.started_with: GatewayConfig = self.config  # settings that a reload cannot change are compared with these
         delta_templates.enabled = self.config.features.fast_path
         self.env: Mapping[str, str] = live(env)  # read at every use: flags and stored keys may change
         router = router or Router(engine_config(self.config), env=self.env, engines=_plain_engines(self.config))
+        self.editor_keys: EditorKeys = EditorKeys(self.env)
+        self.file_engine: Config = self.config.engine  # of the file, without what an editor adds
+        self.config_status: ConfigStatus = ConfigStatus()
+        self.config_watcher: ConfigWatcher[Any] | None = None
+        self.revision: int = 0  # changes of configuration and keys since the start
         self.access: Access = Access(self.config, self.env)
         self.revocations: Revocations = Revocations(self.access)
         self.websocket_bytes: ByteBudget = ByteBudget(self.config.serve.websocket_total)
@@ -84,11 +97,15 @@ class Services:
         self.journal: Journal = self.telemetry.journal
         self.metrics: Metrics = self.telemetry.metrics
         self.limits: CallerLimits = self._open_limits()
+        self.budget: DailyBudget = DailyBudget(self.journal, self.env)
         self.recorder: Recorder = self.telemetry.recorder
         self.reasoning_store: ReasoningStore = self.telemetry.state.reasoning
         self.response_store: StoredResponses = StoredResponses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
         self.background: BackgroundResponses = BackgroundResponses()
         self.resume: StreamResume = StreamResume(self.config)
+        self.response_reads: StoredResponseReads = StoredResponseReads(
+            self.telemetry.state, self.response_store, self.resume, self.config.stores
+        )
         self.conversion_thread: ConversionThread = ConversionThread()
         upstream = GatewayUpstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
         self.upstream: GatewayUpstream = upstream
@@ -101,11 +118,11 @@ class Services:
         self.closing: asyncio.Event = asyncio.Event()  # the server accepts no more requests
         self.stopped: bool = False  # unfinished answers have been ended
         self.ready: bool = True
-        self.watch: Any = None  # the inspector, while it shows turns live
+        self.watch: Any = None  # the inspector's captures of turns, if there is an inspector
         self._secrets: tuple[dict[str, str], tuple[str, ...]] | None = None  # stored provider keys, all secrets
         self._key_files = KEY_FILES.version
         self._warned_of_trace = False
-        self._clients: dict[tuple[str, ...], ClientProfile] = {}
+        self._clients: dict[tuple[str | None, ...], ClientProfile] = {}
         self._client_headers = tuple({name for row in clients().values() for name in row.headers})
         self.limit_gauges: LimitGauges = LimitGauges(self.limits, self.list_limits, self.metrics.models.redact)
         self._register_metrics()
@@ -146,6 +163,8 @@ class Services:
     async def aclose(self) -> None:
         """Close everything. All journal rows are written."""
         self.ready = False
+        if self.config_watcher is not None:
+            self.config_watcher.stop()
         self.end_answers()
         await self.background.aclose()
         await self.resume.aclose()
@@ -159,6 +178,8 @@ class Services:
     def _close_stores(self) -> None:
         """Close what waits for disks or threads. Runs in a thread, not on the event loop."""
         self.conversion_thread.close()
+        if self.watch is not None:
+            self.watch.close_files()
         self.estimates.close()
         self.estimators.close()
         self.telemetry.close()
@@ -178,15 +199,23 @@ class Services:
         self.websocket_bytes.limit = config.serve.websocket_total
         self.body_bytes.limit = _body_total(config)
         old = self.config
+        self.config_status = ConfigStatus(restart_needed=restart_settings(self.started_with, config))
         stores = replace(config.stores, postgres=old.stores.postgres, redis=old.stores.redis)
         self.config = replace(config, journal=old.journal, record=old.record, state=old.state, stores=stores)
-        self.upstream.reload(self.config)
+        self.file_engine = config.engine
+        self.apply_editor_keys()
         self.resume.reload(self.config)
         self.cache.reload(self.config)
-        self._secrets = None
         self.estimates.enabled = config.features.estimates
-        self.metrics.models.clear()
         self._warned_of_trace = False
+
+    def apply_editor_keys(self) -> None:
+        """Use the keys that an editor has handed over, from the next request on. Circuit breakers are closed again."""
+        self.config = replace(self.config, engine=self.editor_keys.apply(self.file_engine))
+        self.upstream.reload(self.config)
+        self._secrets = None
+        self.metrics.models.clear()
+        self.revision += 1
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -219,19 +248,34 @@ class Services:
     async def reserve_turn(self, incoming: IncomingRequest, request: Request) -> LimitSlot:
         """Take a slot for a turn, and reserve what it may use if the caller is limited; or raise the refusal."""
         incoming.caller.check_other_models(request)
+        if self.budget.limit:
+            await self._check_budget(incoming.caller, request.model)
         slot = self._take_slot(incoming, request.model)
         if slot.is_limited:
-            with slot.released_on_error():
+            try:
                 await self.bounds.reserve_turn(slot, incoming, request)
+            except BaseException:
+                slot.release(RELEASED)
+                raise
         return slot
 
-    async def reserve_texts(self, incoming: IncomingRequest, model: str, texts: list[Any]) -> LimitSlot:
-        """Do the same for a request that is not a turn, and has these texts as its input."""
+    async def reserve_texts(self, incoming: IncomingRequest, model: str, input: TextInput) -> LimitSlot:
+        """Do the same for a request that is not a turn, and has this input."""
+        if self.budget.limit:
+            await self._check_budget(incoming.caller, model)
         slot = self._take_slot(incoming, model)
         if slot.is_limited:
-            with slot.released_on_error():
-                await self.bounds.reserve_texts(slot, incoming, model, texts)
+            try:
+                await self.bounds.reserve_texts(slot, incoming, model, input)
+            except BaseException:
+                slot.release(RELEASED)
+                raise
         return slot
+
+    async def _check_budget(self, caller: Caller, model: str) -> None:
+        """Raise the refusal if the caller's daily budget is used up and the model may cost something."""
+        if self.budget.applies_to(caller) and not self.bounds.is_free(model):
+            await self.budget.check()
 
     def _take_slot(self, incoming: IncomingRequest, model: str) -> LimitSlot:
         if self.stopped:
@@ -254,9 +298,11 @@ class Services:
         row = refused_row(incoming, protocol, status, fault)
         self.telemetry.throttle.write_row(row)
         incoming.log_row(row)
+        if self.watch is not None:
+            self.watch.on_refusal(incoming, fault, row)
 
     def _find_client(self, headers: dict[str, str]) -> ClientProfile:
-        key = tuple([headers.get(name, "") for name in self._client_headers])
+        key = tuple(map(headers.get, self._client_headers))
         found = self._clients.get(key)
         if found is None:
             if len(self._clients) >= _MAX_CLIENTS:
@@ -284,6 +330,8 @@ class Services:
 
     def record(self, incoming: IncomingRequest, turn_request: TurnRequest) -> Any:
         """Return the recording of a turn; None if the gateway does not record."""
+        if self.recorder.folder is None:
+            return None
         model, headers = turn_request.request.model, incoming.headers
         header = RecordingHeader(
             id=incoming.id, time=time.time(), url=incoming.path, model=model, request_headers=headers
@@ -295,7 +343,7 @@ class Services:
         aux_request: AuxRequest = incoming.aux_request
         row = aux_request.journal_row(incoming, http, size)
         if aux_request.slot is not None:
-            usage = self.bounds.aux_usage(aux_request.slot, aux_request.usage, aux_request.fault)
+            usage = self.bounds.aux_usage(aux_request.slot, aux_request)
             dollars = self.upstream.price_list.dollars(row.provider, row.model, usage)
             self.bounds.settle_slot(aux_request.slot, usage, dollars)
         self.telemetry.add_turn(row, incoming, aux_request.record, throttle=aux_request.is_throttled)

@@ -195,7 +195,10 @@ class StreamResume:
             if redis:
                 from penstock._store.redis_streams import RedisStreamLog  # noqa: PLC0415 — an optional extra
 
-                self._log = RedisStreamLog(redis, size=resume.size, total=resume.total, keep=resume.keep)
+                # Without PostgreSQL each replica has its own stored responses, and must hear what others delete.
+                age = 0.0 if self._config.stores.postgres else self._config.state.hours * 3600
+                bounds = {"size": resume.size, "total": resume.total}
+                self._log = RedisStreamLog(redis, **bounds, keep=resume.keep, deletions=age)
             else:
                 self._log = MemoryStreamLog(size=resume.size, total=resume.total, keep=resume.keep)
         return self._log
@@ -219,6 +222,8 @@ class StreamResume:
 
     def tap(self, incoming: IncomingRequest, turn_request: TurnRequest, watch: DisconnectWatch) -> StreamTap | None:
         """Begin to keep a stream, if somebody asks for it."""
+        if RESUME_HEADER not in incoming.headers and not self._config.resume.enabled:  # most streams
+            return None
         if turn_request.framing not in _FRAMINGS or not turn_request.request.stream:
             return None
         mode = self.resume_mode(incoming)

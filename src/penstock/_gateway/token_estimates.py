@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from penstock._store.journal import JournalEntry as Row
     from penstock._store.journal import JournalRows
     from penstock._tokens.estimate import Estimate, HybridTokenEstimator
+    from penstock.events import AnyEvent
     from penstock.request import Part, Request, Turn
 
 MIN_INTERVAL = 0.5  # seconds between two estimates
 IDLE_FACTOR = 100  # an estimate is followed by so many times its own duration without one
 MAX_BODY = 128 * 1024  # bytes: larger requests take too long to estimate
-MAX_TURNS = 256  # turns that wait
+MAX_TURNS = 64  # turns that wait. Their objects lie between those of running turns, which slows these down
 MAX_BYTES = 32 * 2**20  # of all turns that wait, request and answer
 MAX_TURN_BYTES = 8 * 2**20  # of one turn
 SLICE = 0.001  # seconds of work before a pause
@@ -53,7 +54,7 @@ class FinishedTurn(NamedTuple):
     """A turn to learn from: its request, its answer and its row in the journal."""
 
     request: Request
-    answer: ReplyCapture
+    events: list[AnyEvent]
     row: Row
 
     @property
@@ -91,20 +92,29 @@ class TurnEstimates:
 
     # ── on the event loop ─────────────────────────────────────────────────────────────────────────
 
-    def add_turn(self, request: Request, answer: ReplyCapture, reply: ModelReply, row: Row) -> None:
-        """Learn from a turn soon, if it has an exact count of its whole prompt. Called for every turn."""
+    @property
+    def has_room(self) -> bool:
+        """Whether an answer that begins now is worth capturing: its turn can probably wait in the queue."""
+        return self.enabled and len(self._queue) < MAX_TURNS
+
+    def add_turn(self, request: Request, answer: ReplyCapture | None, reply: ModelReply, row: Row) -> None:
+        """Learn from a turn soon, if it has an exact count of its whole prompt. Called for every turn.
+
+        `answer`: None if the answer was not captured, because the queue was full when it began.
+        """
         usage = reply.usage
-        if usage is None or not usage.exact or not row.input or row.status != "finish" or answer.full:
+        if usage is None or not usage.exact or not row.input or row.status != "finish":
+            return
+        if answer is not None and answer.full:
             return
         if not self.enabled or reply.cleared is not None:  # a shortened prompt is not the client's
             return
-        turn = FinishedTurn(request, answer, row)
-        waiting = self._bytes_added - self._bytes_taken
-        if len(self._queue) >= MAX_TURNS or turn.size > MAX_TURN_BYTES or waiting + turn.size > MAX_BYTES:
+        size, waiting = row.bytes_in + row.bytes_out, self._bytes_added - self._bytes_taken
+        if answer is None or len(self._queue) >= MAX_TURNS or size > MAX_TURN_BYTES or waiting + size > MAX_BYTES:
             self.dropped += 1
             return
-        self._bytes_added += turn.size
-        self._queue.append(turn)
+        self._bytes_added += size
+        self._queue.append(FinishedTurn(request, answer.events(), row))
         if not self._wake.is_set():
             self._start()
 
@@ -168,7 +178,7 @@ class TurnEstimates:
             self.enabled = False  # the next one would fail the same way
 
     def _learn(self, turn: FinishedTurn) -> None:
-        row, events = turn.row, turn.answer.events()
+        row, events = turn.row, turn.events
         if not events or (not self.enabled and self._closed_at is None) or has_hidden_context(turn.request):
             return
         answer = fold_all(events)[0]

@@ -23,6 +23,7 @@ from penstock._gateway.client_stream import Passthrough, Translation, can_pass_t
 from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest
 from penstock._gateway.journal import request_columns
 from penstock._gateway.relay import CiphertextCapture, ReasoningCapture, ReplyCapture, StreamRelay
+from penstock._gateway.turn_columns import refusal_columns, reply_columns
 from penstock._http.response_writer import DisconnectWatch, ResponseWriter, write_timeout
 from penstock._http_errors import redact_fault
 from penstock._messages import foreign_state
@@ -79,6 +80,8 @@ class ActiveTurn:
     watch: DisconnectWatch | None = None  # of a client over HTTP, whose stream can be kept
     tap: StreamTap | None = None  # keeps the stream
     cached: CachedTurn | None = None  # the response cache for this turn
+    price_factor: float = 1.0  # of the last request that was sent: a tier of service may have its own price
+    is_hit: bool = False  # the answer came from the response cache
     _capture: ReasoningCapture | None = None
     _ciphertexts: CiphertextCapture | None = None
 
@@ -110,11 +113,13 @@ class ActiveTurn:
         finally:
             self.services.active.discard(gone)
             self.out.stop_keep_alives()
-            if self.reply is not None:
-                await self.reply.aclose()
-            if self.tap is not None:
-                self.tap.close(self.fault)
-            self._finish()
+            try:
+                if self.reply is not None:
+                    await self.reply.aclose()
+            finally:  # the slot is freed even if that fails or is cancelled
+                if self.tap is not None:
+                    self.tap.close(self.fault)
+                self._finish()
 
     async def _answer(self) -> None:
         services, incoming = self.services, self.incoming
@@ -122,7 +127,10 @@ class ActiveTurn:
         turn_request = self.turn_request = read if isinstance(read, TurnRequest) else await read
         turn_request.request.model = turn_request.request.model or services.catalogue.default_model
         self._wrap_send(turn_request)
-        hit = await self._find_cached(turn_request)
+        hit = await self._find_cached(turn_request) if services.cache.enabled else None
+        self.is_hit = hit is not None
+        if hit is None:
+            self.slot = await services.reserve_turn(incoming, turn_request.request)
         self.recording = services.record(incoming, turn_request)
         self.observer = services.observe(self)
         self.warning = services.warn_of_limit(incoming, turn_request.request, self.out)
@@ -133,7 +141,7 @@ class ActiveTurn:
             await self.warning.wait()
         incoming.release_body()  # it is converted and sent; a long answer must not block the budget
         if self.recording is not None:
-            self.recording.set_reply(reply, turn_request.protocol)
+            self.recording.set_reply(reply, turn_request)
         if self.observer is not None:
             self.observer.on_reply(reply)
         self.first_content = time.monotonic() - incoming.started
@@ -154,16 +162,13 @@ class ActiveTurn:
             await self.cached.store(reply)
 
     async def _find_cached(self, turn_request: TurnRequest) -> CachedReply | None:
-        """Return the stored answer to an equal request, which costs nothing. Without one, reserve the turn."""
+        """Return the stored answer to an equal request, which costs nothing; None if there is none."""
         cached = self.cached = self.services.cache.begin(self.incoming, turn_request)
         if cached is not None:
             self.incoming.caller.check_model(turn_request.request.model)
             await cached.find()
             self.out.late_headers = cached.header
-            if cached.hit is not None:
-                return cached.hit
-        self.slot = await self.services.reserve_turn(self.incoming, turn_request.request)
-        return None
+        return cached.hit if cached is not None else None
 
     def _wrap_send(self, turn_request: TurnRequest) -> None:
         """Wrap `send` for those who need the bytes of the answer: the log of streams, the endpoint."""
@@ -176,7 +181,7 @@ class ActiveTurn:
 
     def _start_captures(self, turn_request: TurnRequest, reply: ModelReply) -> None:
         limited = self.slot is not None and self.slot.bound is not None
-        self.answer = ReplyCapture() if limited or (self.services.estimates.enabled and not self._is_hit) else None
+        self.answer = ReplyCapture() if limited or (self.services.estimates.has_room and not self.is_hit) else None
         if reply.protocol != turn_request.protocol:
             self._capture = ReasoningCapture()
         elif reply.protocol == foreign_state.PROTOCOL:
@@ -201,7 +206,7 @@ class ActiveTurn:
             raw.append(pair[0])
             events += pair[1]
             if self.observer is not None:
-                self.observer.on_read(pair)
+                self.observer.on_read(*pair)
         data = b"".join(raw)
         answer = self.answer if self.cached is None else self.cached.capture(self.answer)
         if answer is not None:
@@ -233,6 +238,9 @@ class ActiveTurn:
     def request_built(self, upstream: UpstreamRequest) -> None:
         """Forward the client's headers to the provider, and name conversion losses in a response header."""
         forward_headers(upstream, self.incoming.headers)
+        if self.observer is not None and self.decisions is not None:
+            self.observer.on_attempt(upstream, self.decisions)
+        self.price_factor = self.services.upstream.price_list.factors.of_upstream(upstream)
         losses = ((b"x-penstock-losses", ",".join(upstream.losses[:MAX_LOSSES]).encode()),) if upstream.losses else ()
         cached = self.cached.header if self.cached is not None else ()
         self.out.late_headers = (*losses, *cached, *self._warning_header())
@@ -249,6 +257,11 @@ class ActiveTurn:
         """Send a notice of a wait before a retry, if the protocol has one."""
         if wait.seconds >= MIN_WAIT_NOTICE:
             await self._send_notice(wait)
+
+    async def retry_begins(self, record: DecisionLog) -> None:
+        """Reserve once more if the provider may have answered the last attempt, and charged for it."""
+        if self.slot is not None and record.attempts[-1].unsure:
+            await self.slot.reserve_retry()
 
     async def _send_notice(self, notice: RetryWait | Cleared) -> None:
         turn_request = self.turn_request
@@ -310,7 +323,8 @@ class ActiveTurn:
         if capture is None or reply is None or not capture.has(STATE_EVENTS):  # most turns have none
             return
         events = capture.events()
-        if any(_has_state(event) for event in events if type(event) in STATE_EVENTS):
+        states = [event for event in events if type(event) in STATE_EVENTS]
+        if any(type(event) is ev.Opaque or getattr(event, "extra", None) for event in states):
             fold = Fold()
             fold.feed(events)
             turn_id = self.turn_request.turn_id if self.turn_request is not None else ""
@@ -320,18 +334,24 @@ class ActiveTurn:
     def _finish(self) -> None:
         """Journal the turn, and free its slot."""
         services, reply = self.services, self.reply
+        bounds, stream = services.bounds, self.turn_request is not None and bool(self.turn_request.request.stream)
         if self.slot is not None and self.slot.bound is not None:
-            self.usage = services.bounds.turn_usage(self.slot, reply, self.fault, self.answer)
+            self.usage = bounds.turn_usage(self.slot, reply, self.answer, stream=stream)
         row = self.journal_row()
+        if self.observer is None and self.fault is not None and self.reply is None:  # it was refused before any attempt
+            self.observer = services.observe(self)
         if row.malformed:
             log.warning("%s: %d malformed frames from %s were left out", row.request_id, row.malformed, row.provider)
-        if self.slot is not None:
-            services.bounds.settle_slot(self.slot, self.usage, row.cost if reply is not None else None)
+        if self.slot is not None and self.slot.bound is None:
+            self.slot.release()
+        elif self.slot is not None:
+            unanswered = bounds.unanswered_usage(self.slot, self.decisions, stream=stream)
+            bounds.settle_slot(self.slot, self.usage, row.cost, unanswered)
         if self.recording is not None:
             self.recording.close()
-        services.telemetry.add_turn(row, self.incoming, self.decisions, throttle=self.slot is None and not self._is_hit)
+        services.telemetry.add_turn(row, self.incoming, self.decisions, throttle=self.slot is None and not self.is_hit)
         self.incoming.log_row(row)
-        if self.turn_request is not None and reply is not None and self.answer is not None:
+        if self.turn_request is not None and reply is not None and not self.is_hit:
             services.estimates.add_turn(self.turn_request.request, self.answer, reply, row)
         if self.observer is not None:
             self.observer.on_end(self, row)
@@ -342,59 +362,28 @@ class ActiveTurn:
         """Return the journal row of the finished turn: numbers and names, no content."""
         incoming, request, reply = self.incoming, self.turn_request, self.reply
         end = self.fault or (reply.end if reply is not None else None) or _NO_END
-        fields: dict[str, Any] = {"protocol": self.endpoint.protocol}
+        fields = request_columns(incoming)
+        fields["protocol"] = self.endpoint.protocol
         if request is not None:
-            fields = {
-                "protocol": request.protocol,
-                "stream": bool(request.request.stream),
-                "asked": request.request.model,
-                "user": request.request.settings.user,
-                "operation": request.operation,
-            }
+            fields["protocol"] = request.protocol
+            fields["stream"] = bool(request.request.stream)
+            fields["asked"] = request.request.model
+            fields["user"] = request.request.settings.user
+            fields["operation"] = request.operation
         if isinstance(end, ev.Finish):
-            fields["finish"] = end.reason
+            is_refusal = reply is not None and reply.refused and end.reason == "stop"
+            fields["finish"] = "refusal" if is_refusal else end.reason
         else:
             fields |= {"fault": end.kind, "fault_message": end.message, "upstream_id": end.request_id}
             refused = "fault" if reply is not None else "refused"
             fields["status"] = "cancelled" if end.kind == "cancelled" else refused
-        if reply is not None:
-            fields |= self._reply_fields(reply)
+        limits = self.slot.decisions if self.slot is not None else ()
+        if reply is None:
+            fields |= refusal_columns(self.decisions, limits)
+        else:
+            used, prices = ev.Usage() if self.is_hit else self.usage or reply.usage, self.services.upstream.price_list
+            cost = 0.0 if self.is_hit else prices.dollars(reply.provider, reply.model, used, self.price_factor)
+            fields |= reply_columns(reply, used, cost, self.first_content, limits)
         return Row(
-            tee=self.passthrough,
-            http=self.status,
-            bytes_out=self.out.body_size,
-            malformed=self.malformed,
-            **request_columns(incoming),
-            **fields,
+            tee=self.passthrough, http=self.status, bytes_out=self.out.body_size, malformed=self.malformed, **fields
         )
-
-    @property
-    def _is_hit(self) -> bool:
-        """Whether the answer came from the response cache."""
-        return self.cached is not None and self.cached.hit is not None
-
-    def _reply_fields(self, reply: ModelReply) -> dict[str, Any]:
-        """Return the columns of the journal that describe the provider's reply."""
-        used = ev.Usage() if self._is_hit else self.usage or reply.usage
-        usage, prices = used or ev.Usage(), self.services.upstream.price_list
-        decisions = [*(self.slot.decisions if self.slot is not None else ()), *reply.record.lines()]
-        return {
-            "provider": reply.provider,
-            "model": reply.model,
-            "engine": reply.engine,
-            "upstream": reply.protocol,
-            "tries": reply.record.tries,
-            "decisions": "\n".join(decisions),
-            "ttft": self.first_content,
-            "input": usage.input,
-            "output": usage.output,
-            "cached": usage.cached,
-            "written": usage.written,
-            "reasoning": usage.reasoning,
-            "exact": usage.exact,
-            "cost": 0.0 if self._is_hit else prices.dollars(reply.provider, reply.model, used),
-        }
-
-
-def _has_state(event: ev.AnyEvent) -> bool:
-    return type(event) is ev.Opaque or bool(getattr(event, "extra", None))

@@ -90,6 +90,11 @@ class TurnCache:
         self._config, self._upstream = config, upstream
         self._store: Any = None
 
+    @property
+    def enabled(self) -> bool:
+        """Whether any turn is cached."""
+        return bool(self._config.cache.aliases or self._config.cache.keys)
+
     def reload(self, config: GatewayConfig) -> None:
         """Use another configuration from the next request on. The store and its bounds stay."""
         self._config = config
@@ -97,7 +102,7 @@ class TurnCache:
     def begin(self, incoming: IncomingRequest, turn_request: TurnRequest) -> CachedTurn | None:
         """Return the cache for a turn; None if the turn is not cached."""
         table = self._config.cache
-        if not (table.aliases or table.keys) or not self._is_cacheable(incoming, turn_request):
+        if not self._is_cacheable(incoming, turn_request):
             return None
         asked = {word.strip() for word in incoming.headers.get("cache-control", "").lower().split(",")}
         if "no-store" in asked:

@@ -17,6 +17,7 @@ from penstock._engines.model_resolution import REPLAY
 from penstock._engines.request_plan import UrlFileFetcher
 from penstock._engines.shared_targets import SharedTargets
 from penstock._gateway.endpoints import LARGE_BODY, IncomingRequest, TurnRequest
+from penstock._gateway.price_factors import PriceFactors
 from penstock._http.request_options import RequestOptions
 from penstock._media import RemoteFiles
 from penstock._protocols import protocol
@@ -50,6 +51,7 @@ class GatewayPrices(PriceList):
     def __init__(self, config: Config, table: PricesTable) -> None:
         super().__init__(config, table.models)
         self._table = table
+        self.factors: PriceFactors = PriceFactors(table.factors)
 
     def limit_prices(self, provider: str, model: str) -> Prices | None:
         """Return the prices that a limit of cost counts with; None if there are none and the policy is to refuse."""
@@ -57,6 +59,11 @@ class GatewayPrices(PriceList):
         if found is None and (provider == REPLAY or self._table.unknown == "free"):
             return FREE
         return found
+
+    @property
+    def refuses_unknown(self) -> bool:
+        """Whether a request without a known price is refused where cost is limited."""
+        return self._table.unknown == "refuse"
 
     def _find(self, provider: str, model: str) -> Prices | None:
         found = super()._find(provider, model)

@@ -10,8 +10,10 @@ import logging
 import math
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock import _lenient_fields as lenient
@@ -23,15 +25,17 @@ from penstock._providers.models import output_limit
 from penstock._request_writer import MIN_ANSWER_TOKENS
 from penstock._store.limit_store import Amounts
 from penstock._tokens.hidden_additions import has_hidden_context
-from penstock.events import Fault, Finish, Usage
+from penstock.events import Finish, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from penstock._engines.engine_interface import DecisionLog
     from penstock._engines.model_resolution import Target
     from penstock._engines.reply import ModelReply
     from penstock._gateway.catalogue import ModelCatalogue
     from penstock._gateway.endpoints import IncomingRequest
+    from penstock._gateway.journal import AuxRequest
     from penstock._gateway.relay import ReplyCapture
     from penstock._gateway.token_estimators import TokenEstimators
     from penstock._gateway.upstream import GatewayUpstream
@@ -43,9 +47,10 @@ T = TypeVar("T")
 SHORT_PROMPT = 8 * 1024  # bytes of a body that is counted on the event loop: a thread would cost more
 UNKNOWN_OUTPUT = 8_192  # tokens: the output limit where neither the request, the key nor the model has one
 MIN_BUDGET = 1_024  # reasoning tokens: the smallest budget that Claude takes
+MAX_OPTION_BYTES = 64  # of a field that is passed on: a larger one counts as input
 BYTES_PER_TOKEN = 3  # of text whose tokens nobody has counted: four in English, three in Chinese
-# Faults after which a request may have been answered, and charged, although nothing of the answer arrived.
-_UNSURE_FAULTS = frozenset({"cancelled", "timeout", "network", "truncated"})
+UNSEEN_RATE = 3_000  # tokens a second: no provider streams faster
+_NOTHING = Amounts()
 # Names of output limits, and of the number of answers, among fields that are passed on as they are.
 _OTHER_LIMITS = frozenset(
     "max_tokens max_completion_tokens max_output_tokens max_new_tokens max_tokens_to_sample max_length max_gen_len "
@@ -56,7 +61,7 @@ _MARKS = "_"  # the name of notes on how a request was written
 log = logging.getLogger("penstock.limits")
 
 
-def highest_cost(prices: Prices, input: int, output: int, body: bytes) -> tuple[int, int]:
+def highest_cost(prices: Prices, input: int, output: int, body: bytes, factor: float = 1.0) -> tuple[int, int]:
     """Return the most that tokens may cost, in micro-dollars: input, output. `body` tells which prices may apply."""
     rates = choose_tier(prices, Usage(input=input))
     costs = [input * max(rates.input or 0.0, rates.written or 0.0) / MICRO]
@@ -66,12 +71,29 @@ def highest_cost(prices: Prices, input: int, output: int, body: bytes) -> tuple[
     if b"audio" in body:
         costs.append(input * (prices.audio_input or 0.0) / MICRO)
         made.append(output * (prices.audio_output or 0.0) / MICRO)
-    return micro_dollars(max(costs, default=0.0)), micro_dollars(max(made, default=0.0))
+    return micro_dollars(max(costs, default=0.0) * factor), micro_dollars(max(made, default=0.0) * factor)
 
 
 def micro_dollars(dollars: float) -> int:
     """Return dollars in micro-dollars, rounded up."""
     return math.ceil(round(dollars * MICRO, 3))
+
+
+class TextInput(NamedTuple):
+    """The input of embeddings and rerank. `query` is read with each text: Voyage and Jina charge for that.
+
+    `others`: fields that are passed on as they are. Servers may find further inputs there (`messages`, `texts`).
+    """
+
+    texts: Sequence[Any]
+    query: str = ""
+    others: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def other_bytes(self) -> int:
+        """The bytes of fields that may hold an input."""
+        sizes = [len(msgspec.json.encode(value)) for value in self.others.values()]
+        return sum(size for size in sizes if size > MAX_OPTION_BYTES)
 
 
 @dataclass(eq=False)
@@ -81,6 +103,17 @@ class UsageBounds:
     upstream: GatewayUpstream
     catalogue: ModelCatalogue
     estimators: TokenEstimators
+
+    def is_free(self, model: str) -> bool:
+        """Return whether a model certainly costs nothing: packaged streams, servers of one's own, prices of 0."""
+        targets = self.catalogue.find_targets(model)
+        return bool(targets) and all(map(self._is_free_target, targets))
+
+    def _is_free_target(self, target: Target) -> bool:
+        prices = self.upstream.price_list.limit_prices(target.provider.name, target.model)
+        if prices is not None:
+            return prices.input == 0 and prices.output == 0
+        return target.provider.local
 
     # ── before a request ──────────────────────────────────────────────────────────────────────────
 
@@ -103,6 +136,7 @@ class UsageBounds:
             return
         targets = self.catalogue.find_targets(request.model)
         prices = [self._prices(slot, one) if slot.counts("cost") else FREE for one in targets]
+        factor = self._price_factor(request, prices) if slot.counts("cost") else 1.0
         inputs = await self._estimate_turn(incoming, request, targets)
         limits = [self._output_limit(slot, request, target) for target in targets]
         if clamp and not request.settings.max_output and limits:
@@ -111,14 +145,12 @@ class UsageBounds:
             limits = [min(one, limit) for one in limits]
             _clamp(slot, request, limit, "the model's maximum")
         bounds = [
-            UsageBound(used, made, *highest_cost(price, used, made, incoming.raw))
+            UsageBound(used, made, *highest_cost(price, used, made, incoming.raw, factor))
             for used, made, price in zip(inputs, _times(limits, request.settings.choices), prices, strict=True)
         ]
         await slot.reserve(_largest(bounds))
 
-    async def reserve_texts(
-        self, slot: LimitSlot, incoming: IncomingRequest, model: str, texts: Sequence[str | list[int]]
-    ) -> None:
+    async def reserve_texts(self, slot: LimitSlot, incoming: IncomingRequest, model: str, input: TextInput) -> None:
         """Reserve for a request that has an input only: embeddings, rerank."""
         if not slot.rules:
             return
@@ -128,7 +160,7 @@ class UsageBounds:
         bounds: list[UsageBound] = []
         for target in self.catalogue.find_targets(model):
             prices = self._prices(slot, target) if slot.counts("cost") else FREE
-            used = await self._estimate_texts(incoming, texts, target)
+            used = await self._estimate_texts(incoming, input, target)
             bounds.append(UsageBound(used, 0, highest_cost(prices, used, 0, b"")[0]))
         await slot.reserve(_largest(bounds))
 
@@ -144,25 +176,38 @@ class UsageBounds:
                 for one in targets
             ]
 
-        return await self._estimate(incoming, estimate, [len(incoming.raw)] * len(targets), targets)
+        # The conversation may be longer than the body: earlier turns come from the store of responses.
+        return await self._estimate(
+            incoming, estimate, lambda: [max(len(incoming.raw), _count_bytes(request))] * len(targets), targets
+        )
 
-    async def _estimate_texts(self, incoming: IncomingRequest, texts: Sequence[str | list[int]], target: Target) -> int:
+    async def _estimate_texts(self, incoming: IncomingRequest, input: TextInput, target: Target) -> int:
+        def count(text: Any, estimator: HybridTokenEstimator) -> float:
+            if isinstance(text, str):
+                return estimator.estimate_text(text, target.model, target.provider.name).high
+            items: list[Any] = text if isinstance(text, list) else []  # pyright: ignore[reportUnknownVariableType]
+            is_tokens = bool(items) and all(type(one) is int for one in items)
+            return len(items) if is_tokens else len(msgspec.json.encode(text))  # no token is shorter than a byte
+
         def estimate(estimator: HybridTokenEstimator) -> int:
-            model, provider = target.model, target.provider.name
-            counts = [
-                estimator.estimate_text(text, model, provider).high if isinstance(text, str) else len(text)
-                for text in texts
-            ]
-            return math.ceil(sum(counts))
+            counts = [count(text, estimator) for text in input.texts]
+            if input.query:
+                counts.append(count(input.query, estimator) * len(input.texts))
+            return math.ceil(sum(counts)) + input.other_bytes
 
-        return await self._estimate(incoming, estimate, len(incoming.raw), [target])
+        most = len(incoming.raw) + len(input.query.encode()) * len(input.texts)
+        return await self._estimate(incoming, estimate, lambda: most, [target])
 
     async def _estimate(
-        self, incoming: IncomingRequest, count: Callable[[HybridTokenEstimator], T], default: T, targets: list[Target]
+        self,
+        incoming: IncomingRequest,
+        count: Callable[[HybridTokenEstimator], T],
+        bound: Callable[[], T],
+        targets: list[Target],
     ) -> T:
         """Count in a thread, or at once if the prompt is short and the targets were counted for before.
 
-        A prompt that cannot be counted is bounded by its bytes: no token is shorter.
+        A prompt that cannot be counted is bounded by its bytes (`bound`): no token is shorter.
         """
         tenant, size = incoming.caller.tenant, len(incoming.raw)
         try:
@@ -172,7 +217,7 @@ class UsageBounds:
             return await self.estimators.run(tenant, count, size)
         except Exception as error:  # noqa: BLE001 — the request is limited all the same
             log.warning("a prompt could not be estimated, its bytes are reserved: %s", error)
-            return default
+            return bound()
 
     def _prices(self, slot: LimitSlot, target: Target) -> Prices:
         """Return the prices that a limit of cost counts with, or raise a refusal if there are none."""
@@ -187,6 +232,20 @@ class UsageBounds:
             'configuration, or `prices.unknown` to "flat" or "free"'
         )
         raise make_refusal(403, "permission", reason, code="model_without_price")
+
+    def _price_factor(self, request: Request, prices: list[Prices]) -> float:
+        """Return the factor on the prices, or raise a refusal if a tier that the request asks for has none."""
+        price_list = self.upstream.price_list
+        factor, unknown = price_list.factors.of_request(request)
+        if unknown and price_list.refuses_unknown and any(one.input or one.output for one in prices):
+            value = unknown[0][:100]
+            reason = (
+                f"no price is known for the tier of service or speed {value!r}, and cost is limited; set "
+                f'`prices.factors."{value}"` in the configuration to its factor on the prices of the model, '
+                "or leave it out"
+            )
+            raise make_refusal(403, "permission", reason, code="tier_without_price")
+        return factor
 
     def _output_limit(self, slot: LimitSlot, request: Request, target: Target) -> int:
         """Return the output limit of one choice at a target."""
@@ -206,42 +265,75 @@ class UsageBounds:
     # ── after a request ───────────────────────────────────────────────────────────────────────────
 
     def turn_usage(
-        self, slot: LimitSlot, reply: ModelReply | None, fault: Fault | None, answer: ReplyCapture | None
+        self, slot: LimitSlot, reply: ModelReply | None, answer: ReplyCapture | None, *, stream: bool
     ) -> Usage | None:
-        """Return what a turn has used: as the provider reports it, else a fair bound. None if nothing is limited."""
+        """Return what the answer of a turn has used: as the provider reports it, else a fair bound.
+
+        None without an answer, or if nothing is limited.
+        """
         bound = slot.bound
-        if bound is None or not slot.counts("tokens", "cost"):
+        if bound is None or reply is None or not slot.counts("tokens", "cost"):
             return None
-        if reply is None:
-            unsure = fault is not None and fault.kind in _UNSURE_FAULTS
-            return Usage(input=bound.input if unsure else 0, output=0, exact=False)
         usage = reply.usage or Usage()
         if isinstance(reply.end, Finish) and usage.input is not None and usage.output is not None:
             return usage
-        read = answer.count_bytes() if answer is not None else None
+        was_read = stream or isinstance(reply.end, Finish)  # a body that is not complete may be of any length
+        read = answer.count_bytes() if answer is not None and was_read else None
         made = bound.output if read is None else min(-(-read // BYTES_PER_TOKEN), bound.output)
         known = bound.input if usage.input is None else usage.input
         return replace(usage, input=known, output=max(made, usage.output or 0), exact=False)
 
-    def aux_usage(self, slot: LimitSlot, usage: Usage | None, fault: Fault | None) -> Usage | None:
-        """Return what an auxiliary request has used: as `turn_usage`."""
-        if slot.bound is None or usage is not None:
-            return usage
-        unused = fault is not None and fault.kind not in _UNSURE_FAULTS
-        return Usage(input=0 if unused else slot.bound.input, output=0, exact=False)
+    def unanswered_usage(self, slot: LimitSlot, record: DecisionLog | None, *, stream: bool) -> Amounts:
+        """Return what attempts without an answer may have used: providers charge for what they generate.
 
-    def settle_slot(self, slot: LimitSlot, usage: Usage | None, dollars: float | None) -> None:
-        """Free a slot with the usage of its request. `dollars`: its cost; None if it is unknown."""
+        The input counts as reserved. So does the output, but of a stream only what can come in the time of the attempt.
+        """
+        tokens = cost = 0
         bound = slot.bound
-        if bound is None or usage is None:
-            slot.release()
-            return
-        tokens, cost = (usage.input or 0) + (usage.output or 0), 0
-        if slot.counts("cost") and tokens:
-            # Without a provider nothing was answered; without a price the reservation counted with none.
-            reserved = bound.input_cost + (bound.output_cost if usage.output else 0)
-            cost = reserved if dollars is None else micro_dollars(dollars)
+        if bound is None or record is None or not slot.counts("tokens", "cost"):
+            return Amounts()
+        for attempt in record.attempts:
+            if attempt.unsure:
+                longest = math.ceil((attempt.end - attempt.start) * UNSEEN_RATE)
+                output = min(bound.output, longest) if stream else bound.output
+                tokens += bound.input + output
+                cost += bound.input_cost + (-(-bound.output_cost * output // bound.output) if output else 0)
+        return Amounts(1, tokens, cost)
+
+    def aux_usage(self, slot: LimitSlot, aux_request: AuxRequest) -> Usage | None:
+        """Return what an auxiliary request has used. Attempts without an answer count as reserved."""
+        bound, usage = slot.bound, aux_request.usage
+        if bound is None:
+            return usage
+        unanswered = aux_request.count_unanswered()
+        if usage is None and aux_request.fault is None:
+            unanswered += 1  # an answer that reports nothing
+        if not unanswered:
+            return usage or Usage(input=0, output=0, exact=False)
+        known = usage or Usage()
+        return replace(known, input=(known.input or 0) + unanswered * bound.input, exact=False)
+
+    def settle_slot(
+        self, slot: LimitSlot, usage: Usage | None, dollars: float | None, unanswered: Amounts = _NOTHING
+    ) -> None:
+        """Free a slot with the usage of its request. `dollars`: its cost; None if it is unknown.
+
+        `unanswered`: what attempts without an answer may have used besides.
+        """
+        bound, tokens, cost = slot.bound, unanswered.tokens, unanswered.cost
+        if bound is not None and usage is not None:
+            used = (usage.input or 0) + (usage.output or 0)
+            tokens += used
+            if slot.counts("cost") and used:
+                # Without a provider nothing was answered; without a price the reservation counted with none.
+                reserved = bound.input_cost + (bound.output_cost if usage.output else 0)
+                cost += reserved if dollars is None else micro_dollars(dollars)
         slot.release(Amounts(1, tokens, cost))
+
+
+def _count_bytes(request: Request) -> int:
+    """Return the bytes of all that a request holds."""
+    return len(msgspec.msgpack.encode((request.messages, request.tools), enc_hook=repr))
 
 
 def _clamp(slot: LimitSlot, request: Request, limit: int, source: str) -> None:
@@ -290,7 +382,7 @@ def _times(limits: list[int], choices: int | None) -> list[int]:
 
 def _largest(bounds: list[UsageBound]) -> UsageBound:
     """Return a bound that holds for each target."""
-    if not bounds:
-        return UsageBound()
+    if len(bounds) <= 1:
+        return bounds[0] if bounds else UsageBound()
     names = UsageBound.__struct_fields__
     return UsageBound(*[max(getattr(bound, name) for bound in bounds) for name in names])

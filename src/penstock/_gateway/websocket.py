@@ -12,13 +12,16 @@ import logging
 import time
 from collections import deque
 from contextlib import suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from penstock._gateway import error_responses
+from penstock._gateway import error_responses, routes
 from penstock._gateway.byte_budget import SCOPE_KEY, ConnectionBytes
 from penstock._gateway.endpoints import IncomingRequest
 from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, responses_error
+from penstock._gateway.endpoints.unsupported import UnsupportedFeature, find_unsupported
 from penstock._gateway.websocket_turn import ResponseMemory, WebSocketSender, WebSocketTurn, error_event
+from penstock._input_limits import MAX_PATH
 from penstock.errors import PenstockError
 from penstock.events import Fault
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PATHS = frozenset({"/v1/responses", "/responses"})
+PROTOCOL = "responses"
 MAX_WAITING = 32  # waiting requests
 IDLE_TIMEOUT = 3600.0  # seconds without a request
 CLOSE_TIMEOUT = 0.5  # seconds for sending the close frame
@@ -60,8 +64,11 @@ class WebSocketServer:
         incoming.path = path
         fault = self._find_refusal(incoming, scope)
         if fault is not None:
-            self._services.record_refusal(incoming, "responses", fault)
-            await _refuse_connection(fault, scope, send)
+            protocol = PROTOCOL
+            if fault.status == HTTPStatus.NOT_FOUND and (feature := _find_unsupported(incoming)) is not None:
+                protocol, fault = feature.protocol, feature.fault
+            self._services.record_refusal(incoming, protocol, fault)
+            await _refuse_connection(protocol, fault, scope, send)
             return
         await send({"type": "websocket.accept"})
         serve, opened_here = self._services.config.serve, SCOPE_KEY not in scope
@@ -226,15 +233,15 @@ class WebSocketConnection:
         try:
             self._incoming.services.admit(self._scope, incoming)
         except PenstockError as error:
-            fault = error_responses.fault_from_error(error, "responses")
-            self._incoming.services.record_refusal(incoming, "responses", fault)
+            fault = error_responses.fault_from_error(error, PROTOCOL)
+            self._incoming.services.record_refusal(incoming, PROTOCOL, fault)
             await self._send_error(fault)
             self._begin_close(POLICY, fault.message)
             return
         try:
             body = await incoming.offload(lambda: self._read(incoming))
         except PenstockError as error:
-            await self._send_error(error_responses.fault_from_error(error, "responses"))
+            await self._send_error(error_responses.fault_from_error(error, PROTOCOL))
             return
         sender = WebSocketSender(self.send_text, self.wait_for_sends, body.get("stream_id"))
         turn = WebSocketTurn(incoming, body, sender, self._memory, self._gone)
@@ -262,7 +269,7 @@ class WebSocketConnection:
         return {**body, "stream": True}
 
     async def _send_error(self, fault: Fault) -> None:
-        await self.send_text(error_event(*error_responses.error_response("responses", fault)))
+        await self.send_text(error_event(*error_responses.error_response(PROTOCOL, fault)))
 
     async def send_text(self, data: bytes) -> None:
         """Send one message. Messages do not interleave."""
@@ -280,9 +287,14 @@ class WebSocketConnection:
             return
 
 
-async def _refuse_connection(fault: Fault, scope: Scope, send: Send) -> None:
+def _find_unsupported(incoming: IncomingRequest) -> UnsupportedFeature | None:
+    path = incoming.path if len(incoming.path) <= MAX_PATH else ""
+    return find_unsupported(routes.find_route(incoming.method, path).path, incoming.headers)
+
+
+async def _refuse_connection(protocol: str, fault: Fault, scope: Scope, send: Send) -> None:
     """Refuse a connection: with an HTTP response if the server supports it, else by closing it."""
-    status, body, headers = error_responses.error_response("responses", fault)
+    status, body, headers = error_responses.error_response(protocol, fault)
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": POLICY})
         return

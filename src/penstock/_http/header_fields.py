@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from penstock._input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_REQUEST_HEAD
@@ -122,7 +123,7 @@ def _all_valid(headers: Mapping[str, str], lines: str) -> bool:
 
 def encode_response_headers(fields: Fields) -> bytes:
     """Returns the lines of a response's headers. Raises for a field that would be read as something else."""
-    return b"".join([_response_line(name, value) for name, value in fields])
+    return b"".join(starmap(_response_line, fields))
 
 
 @lru_cache(500)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from penstock._http.connection import UpstreamConnection
+from penstock._http.connection_timing import connect_timed
 from penstock._http.header_fields import check_request, encode_request_head
 from penstock._http.proxy_and_tls import load_tls_context, needs_tls, tls_context, tls_key
 from penstock._http.response import UpstreamResponse
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Hashable, Mapping
 
+    from penstock._http.connection_timing import ConnectionTiming
     from penstock._http.request_options import RequestOptions, Timeouts
 
 UrlParts: TypeAlias = tuple[str, int, bool, str, str]  # host, port, whether TLS, target, authority
@@ -161,7 +163,15 @@ class PreparedHead:
     def __init__(self, method: str, parts: UrlParts, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> None:
         host, port, secure, target, authority = parts
         self._head = encode_request_head(method, target, authority, headers)
-        self.method, self.destination = method, (host, port, secure, tls)
+        self.method: str = method
+        self.destination: tuple[str, int, bool, ssl.SSLContext | None] = (host, port, secure, tls)
+
+    def describe(self) -> tuple[str, dict[str, str]]:
+        """Returns the URL and the headers, as they are sent."""
+        first, *lines = self._head.decode("latin-1").split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines if line)
+        scheme = "https" if self.destination[2] else "http"
+        return f"{scheme}://{headers['host']}{first.split(' ')[1]}", headers
 
     def encode(self, body: bytes) -> bytes:
         """Returns the request with its body."""
@@ -190,10 +200,20 @@ class DirectPool:
         parts = split_url(url) if self.httptools is not None and method != "HEAD" else None
         return PreparedHead(method, parts, headers, tls) if parts is not None else None
 
-    async def send(self, request: PreparedHead, body: bytes, *, connect: float, deadline: float) -> UpstreamConnection:
+    async def send(
+        self,
+        request: PreparedHead,
+        body: bytes,
+        *,
+        connect: float,
+        deadline: float,
+        timing: ConnectionTiming | None = None,
+    ) -> UpstreamConnection:
         """Sends a request and waits for the response's head: `connect` seconds to connect, `deadline` for all."""
         data, address = request.encode(body), (asyncio.get_running_loop(), *request.destination)
         connection = self._take_idle(address)
+        if timing is not None:
+            timing.reused = connection is not None
         while connection is not None:
             try:
                 await connection.send_and_wait_for_head(data, deadline)
@@ -205,7 +225,7 @@ class DirectPool:
                 return connection
         host, port, secure, tls = request.destination
         async with asyncio.timeout_at(deadline):
-            connection = await self._connect(address, host, port, tls if secure else None, connect)
+            connection = await self._connect(address, host, port, tls if secure else None, connect, timing)
         await connection.send_and_wait_for_head(data, deadline)
         return connection
 
@@ -219,12 +239,21 @@ class DirectPool:
         return None
 
     async def _connect(
-        self, address: Address, host: str, port: int, tls: ssl.SSLContext | None, seconds: float
+        self,
+        address: Address,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        seconds: float,
+        timing: ConnectionTiming | None = None,
     ) -> UpstreamConnection:
         connection = UpstreamConnection(self, address)
         try:
             async with asyncio.timeout(seconds):
-                await connection.loop.create_connection(lambda: connection, host, port, ssl=tls)
+                if timing is None:
+                    await connection.loop.create_connection(lambda: connection, host, port, ssl=tls)
+                else:
+                    await connect_timed(connection, host, port, tls, timing)
         except BaseException as error:
             # The loop does not always report the end of an aborted attempt. Transport and connection hold each other.
             connection.close()
@@ -286,14 +315,16 @@ class UpstreamClient:
             return None
         return self._direct.prepare(method, url, headers, tls_context(options) if needs_tls(url, options) else None)
 
-    async def send_prepared(self, request: PreparedHead, body: bytes, limits: Timeouts) -> UpstreamResponse:
+    async def send_prepared(
+        self, request: PreparedHead, body: bytes, limits: Timeouts, timing: ConnectionTiming | None = None
+    ) -> UpstreamResponse:
         """Sends a request over one of our own connections and waits for the response's head."""
         assert self._direct is not None  # noqa: S101 — it prepared the request
         loop = asyncio.get_running_loop()
         started = loop.time()
         deadline = started + min(limits.first_byte, limits.total)
         try:
-            response = await self._direct.send(request, body, connect=limits.connect, deadline=deadline)
+            response = await self._direct.send(request, body, connect=limits.connect, deadline=deadline, timing=timing)
         except self._errors as error:
             raise self._typed_error(error, limits) from error
         return UpstreamResponse(response, limits, loop, started)

@@ -5,6 +5,7 @@ Messages of libraries may hold secrets of a URL, so our own messages replace the
 
 from __future__ import annotations
 
+import errno
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _REDIRECTION = 3  # first digit of the status
 _MAX_ERROR_BODY = 20_000  # characters of an error response that are kept
 _MAX_LOCATION = 1_000  # characters
+_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.ECONNREFUSED})
 
 
 @cache
@@ -38,7 +40,9 @@ def connection_error(error: BaseException) -> ProviderError:
     names = _class_names(error)
     default: tuple[str, FaultKind, str] = ("", "network", "the connection failed")
     _, kind, message = next((row for row in exception_messages() if row[0] in names), default)
-    return provider_error(Fault(kind, _add_detail(message, error)))
+    result = provider_error(Fault(kind, _add_detail(message, error)))
+    result.reached = not _failed_to_connect(error)
+    return result
 
 
 def response_error(
@@ -62,7 +66,9 @@ def response_error(
 def timeout_error(error: BaseException, limits: Timeouts) -> ProviderError:
     """Returns the error for a timeout; it names the limit."""
     if not {"ConnectionTimeoutError", "ConnectTimeout"}.isdisjoint(_class_names(error)):
-        return provider_error(Fault("timeout", f"no connection within {limits.connect:g} s (timeouts.connect)"))
+        result = provider_error(Fault("timeout", f"no connection within {limits.connect:g} s (timeouts.connect)"))
+        result.reached = False
+        return result
     first, total = limits.first_byte, limits.total
     which = f"{first:g} s (timeouts.first_byte)" if first <= total else f"{total:g} s (timeouts.total)"
     return provider_error(Fault("timeout", f"no answer within {which}"))
@@ -75,6 +81,18 @@ def wait_timeout_message(limits: Timeouts, *, began: bool, past_total: bool) -> 
     if began:
         return f"nothing more within {limits.between_bytes:g} s (timeouts.between_bytes)"
     return f"no answer within {limits.first_byte:g} s (timeouts.first_byte)"
+
+
+def _failed_to_connect(error: BaseException) -> bool:
+    """Returns whether an exception says that no connection was made."""
+    if getattr(error, "errno", None) in _UNREACHABLE:
+        return True
+    return not _connect_exceptions().isdisjoint(_class_names(error))
+
+
+@cache
+def _connect_exceptions() -> frozenset[str]:
+    return frozenset(read_tables("penstock._http", "transport_errors.toml")["connect"].split())
 
 
 def _class_names(error: BaseException | None) -> list[str]:

@@ -179,12 +179,15 @@ class GatewayServer(uvicorn.Server):
             self.config.ssl = self.certificate.context
             self.certificate.watch()
         await super().startup(sockets)
+        self._call_app("pause_watchdog")  # nothing is served while the following runs
         # Modules loaded so far stay: the collector need not scan them, and runs less often for a turn's garbage.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLD)
         if sockets and not self.should_exit:
             self._on_ready(sockets[0].getsockname()[1], self)
+        if not self.should_exit:
+            self._call_app("resume_watchdog")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         close_app = self.lifespan.shutdown

@@ -72,6 +72,12 @@ def convert(
     """Converts a request of one protocol to another. Unknown or wrong options raise `InputError`.
 
     From a protocol to itself nothing is repaired, unless a profile is given.
+
+    Examples:
+        >>> messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+        >>> converted = convert({"model": "m", "messages": messages}, "openai-chat", "anthropic")
+        >>> converted.body["system"], converted.body["messages"]
+        ('Be brief.', [{'role': 'user', 'content': 'Hi'}])
     """
     check_options("convert", options, OPTIONS)
     read, write = reader(source), writer(target)

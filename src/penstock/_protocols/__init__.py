@@ -62,7 +62,13 @@ def request_module(name: str, direction: str) -> str | None:
 
 
 def decoder(name: str, **options: Any) -> Decoder:
-    """Returns a new decoder of a protocol."""
+    """Returns a new decoder of a protocol.
+
+    Examples:
+        >>> frames = [(b"", b'{"id":"c1","model":"m","choices":[{"delta":{"content":"Hi"}}]}')]
+        >>> [type(event).__name__ for event in decoder("openai-chat").feed(frames)]
+        ['Start', 'TextStart', 'TextDelta']
+    """
     make = protocol(name).decoder
     if make is None:
         raise UnknownProtocol(name, [known for known in MODULES if protocol(known).decoder], "source")
@@ -70,7 +76,13 @@ def decoder(name: str, **options: Any) -> Decoder:
 
 
 def encoder(name: str, **options: Any) -> Encoder:
-    """Returns a new encoder of a protocol."""
+    """Returns a new encoder of a protocol.
+
+    Examples:
+        >>> from penstock import events as ev
+        >>> encoder("anthropic").feed([ev.Start("m1", "m")])[0][0]
+        b'message_start'
+    """
     make = protocol(name).encoder
     if make is None:
         raise UnknownProtocol(name, [known for known in MODULES if protocol(known).encoder], "target")

@@ -54,7 +54,13 @@ class _MakerTables(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def identify(id: str) -> Identity:
-    """Returns provider, maker, family and version of a model's id. What the id does not tell is empty."""
+    """Returns provider, maker, family and version of a model's id. What the id does not tell is empty.
+
+    Examples:
+        >>> identity = identify("openrouter/anthropic/claude-sonnet-4.5")
+        >>> identity.provider, identity.maker
+        ('openrouter', 'anthropic')
+    """
     provider, maker_name, name = _split_id(id.strip())
     base, _, tag = name.lower().partition(":")
     maker = (maker_name and _find_maker(maker_name)) or _maker_by_prefix(base)

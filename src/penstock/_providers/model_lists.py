@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from penstock._diagnostics import read_tables
 from penstock._lenient_fields import Object, as_object
+from penstock._providers.fim import FIM
 from penstock._providers.model_identity import kind
 from penstock._providers.models import NAME, PROVIDER, Model, model, with_configured
 from penstock._providers.registry import Prices, Provider
@@ -91,6 +92,8 @@ def _read_capabilities(row: Object, known: Model) -> tuple[frozenset[str], str]:
     kinds = _meanings(tables.kinds, words)
     listed = _meanings(tables.abilities, words) | _meanings(tables.outputs, output_words)
     known_kinds = known.capabilities & tables.kinds.keys()
+    if kinds and FIM in known.capabilities and FIM not in _meanings(tables.kinds, denied):
+        kinds |= {FIM}  # few lists have a word for it
     added = known.capabilities - known_kinds - _meanings(tables.abilities, denied) - listed
     sources = [PROVIDER] if kinds or listed else []
     if added or not sources:

@@ -1,7 +1,7 @@
 """Facts about models: limits, prices, capabilities, and the source of each.
 
-The facts are in `models.json`, one model a line, from models.dev (MIT, © models.dev). The facts of a provider's own
-list (`listing`) replace them. `source` names the source of each field.
+The facts are in `models.json`, one model a line, from models.dev (MIT, © models.dev), or in tables that the user has
+refreshed. The facts of a provider's own list (`listing`) replace them. `source` names the source of each field.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from penstock._diagnostics import read_package_file
 from penstock._protocols import protocol
+from penstock._providers.fim import FIM, fills_in
+from penstock._providers.model_facts import LETTERS, PACKAGED_SOURCE, RefreshedFacts, find_tables, set_refreshed_facts
 from penstock._providers.model_identity import identify, kind
 from penstock._providers.registry import ConfiguredModel, Prices, PriceTier, Provider, providers
 from penstock._providers.registry import provider as provider_of
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
 
 # sources of facts
-FACTS, NAME, PROVIDER, CONFIGURATION = "models.dev 2026-07", "its name", "the provider", "the configuration"
+FACTS, NAME, PROVIDER, CONFIGURATION = PACKAGED_SOURCE, "its name", "the provider", "the configuration"
 SOURCED_FIELDS = ("context", "max_input", "max_output", "prices", "capabilities")
-_RAW = dict[str, msgspec.Raw]
 MIN_FRACTION = 0.01  # of a context window: the smallest policy that makes sense
 Policy: TypeAlias = Literal["context-window", "reserve-output"] | float
 
@@ -57,7 +57,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "chat" in self.capabilities
 
 
-class _Fact(msgspec.Struct, frozen=True):
+class ModelFact(msgspec.Struct, frozen=True):
     """A line of the table: the facts of one model, under short keys."""
 
     id: str
@@ -72,18 +72,14 @@ class _Fact(msgspec.Struct, frozen=True):
     can: str = ""
 
 
-# The capabilities by their letters in a line.
-_CAPABILITIES = """c=chat t=tools r=reasoning i=images d=documents a=audio v=video I=image-output A=audio-output
-    T=temperature e=embeddings k=rerank""".split()
 _PRICE_FIELDS = ("input", "output", "cached", "written")  # as they stand in `price`
-LETTERS = {row[0]: row[2:] for row in _CAPABILITIES}
 
 
 def models(provider: Provider | str) -> Sequence[Model]:
     """Returns the known models of a provider: those of the table and those of the configuration."""
     row = provider_of(provider) if isinstance(provider, str) else provider
     known = _table_models(row.name, row.facts or row.name)
-    if not row.models:
+    if not row.models and not row.fim_models:
         return tuple(known.values())
     return tuple(model(row, name) for name in dict.fromkeys([*known, *row.models]))
 
@@ -93,11 +89,18 @@ def model(provider: Provider | str, id: str) -> Model:
 
     A provider's name may be unknown, too, because programs name their own providers. The facts are then those of the
     model's maker, without prices.
+
+    Examples:
+        >>> known = model("anthropic", "claude-sonnet-4-5")
+        >>> known.context, known.prices.output  # tokens; dollars for a million tokens
+        (200000, 15.0)
     """
     if isinstance(provider, str) and provider not in providers():
         return _maker_model(provider, id)
     row = provider_of(provider) if isinstance(provider, str) else provider
     known = _table_models(row.name, row.facts or row.name).get(id) or _maker_model(row.name, id)
+    if fills_in(row, id):
+        known = replace(known, capabilities=known.capabilities | {FIM})
     return with_configured(known, row.models.get(id))
 
 
@@ -108,7 +111,8 @@ def with_configured(known: Model, configured: ConfiguredModel | None) -> Model:
     fields = {name: getattr(configured, name) for name in ("context", "max_input", "max_output", "prices")}
     facts: dict[str, Any] = {name: value for name, value in fields.items() if value}
     form = configured.thinking
-    switches = {"images": configured.vision, "tools": configured.tools, "reasoning": form != "none" if form else None}
+    switches = {"images": configured.vision, "tools": configured.tools, FIM: configured.fim}
+    switches["reasoning"] = form != "none" if form else None
     if any(value is not None for value in switches.values()):
         facts["capabilities"] = _switch_capabilities(known, switches)
     if form and (known.thinking is None or known.thinking.form != form):
@@ -134,7 +138,8 @@ def _maker_model(provider: str, id: str) -> Model:
     spellings = (name, f"{family}-{version}", family, name.lower().replace(".", "-"))
     found = next((rows[spelling] for spelling in spellings if spelling in rows), None)
     if found is not None:
-        return _with_sources(replace(found, id=id, provider=provider, prices=None))
+        source = {name: found.source[name] for name in found.source if name != "prices"}
+        return replace(found, id=id, provider=provider, prices=None, source=source)
     thinking = thinking_of(id)
     return Model(
         id=id,
@@ -211,19 +216,24 @@ def _format_count(count: int) -> str:
     return str(count)
 
 
-@cache
-def _tables() -> Mapping[str, msgspec.Raw]:
-    return msgspec.json.decode(read_package_file("penstock._providers", "models.json"), type=_RAW)
+def use_refreshed_facts(facts: RefreshedFacts | None) -> None:
+    """Uses these facts in place of those of the package, model by model. None: only those of the package."""
+    set_refreshed_facts(facts)
+    _table_models.cache_clear()
+    _maker_model.cache_clear()
 
 
 @cache
 def _table_models(provider: str, table: str) -> Mapping[str, Model]:
     """Returns the models of one table as the provider's. A table is decoded when it is first used."""
-    lines = msgspec.json.decode(_tables().get(table, b"[]"), type=list[_Fact])
-    return {line.id: _model_from_fact(provider, line) for line in lines}
+    found: dict[str, Model] = {}
+    for data, source in find_tables(table):
+        lines = msgspec.json.decode(data, type=list[ModelFact])
+        found.update((line.id, _model_from_fact(provider, line, source)) for line in lines)
+    return found
 
 
-def _model_from_fact(provider: str, line: _Fact) -> Model:
+def _model_from_fact(provider: str, line: ModelFact, source: str) -> Model:
     identity = identify(line.id)
     capabilities = frozenset(LETTERS[letter] for letter in line.can)
     thinking = thinking_of(line.id)
@@ -240,10 +250,10 @@ def _model_from_fact(provider: str, line: _Fact) -> Model:
         capabilities=capabilities,
         thinking=thinking if "reasoning" in capabilities else without_thinking(thinking),
     )
-    return _with_sources(row)
+    return _with_sources(row, source)
 
 
-def _prices_from_fact(line: _Fact) -> Prices | None:
+def _prices_from_fact(line: ModelFact) -> Prices | None:
     if not line.price:
         return None
     fields: dict[str, Any] = {**dict(zip(_PRICE_FIELDS, line.price, strict=False)), "reasoning": line.think}
@@ -252,9 +262,9 @@ def _prices_from_fact(line: _Fact) -> Prices | None:
     return Prices(**fields, tiers=tiers)
 
 
-def _with_sources(row: Model) -> Model:
+def _with_sources(row: Model, facts: str) -> Model:
     """Returns the model with the source of each field that is known."""
-    source = {name: FACTS for name in SOURCED_FIELDS if getattr(row, name)}
+    source = {name: facts for name in SOURCED_FIELDS if getattr(row, name)}
     if row.thinking is not None:
         source["thinking"] = row.thinking.source
     return replace(row, source=source)

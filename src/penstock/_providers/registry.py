@@ -22,7 +22,10 @@ from penstock.errors import InputError, closest_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Operation: TypeAlias = Literal["chat", "responses", "completions", "fim", "embeddings", "rerank", "models", "count"]
+# `loaded`: which models a server of one's own has loaded; `show`: what it knows of one model.
+Operation: TypeAlias = Literal[
+    "chat", "responses", "completions", "fim", "embeddings", "rerank", "models", "count", "loaded", "show"
+]
 Scheme: TypeAlias = Literal["none", "bearer", "header", "query", "aws", "google", "ibm"]
 Object: TypeAlias = dict[str, Any]
 COMPATIBLE = "openai-compatible"  # the row that a custom provider is like
@@ -45,6 +48,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stream: str = ""  # the path for streams, if it is another
     method: Literal["POST", "GET"] = "POST"
     base_url: str = ""  # if not the provider's
+    root: bool = False  # the path stands beside the `/v1` of the base URL, not below it
     framing: str = "auto"  # of a stream
     drop: tuple[str, ...] = ()  # fields of the body that are not sent, such as the model
     body: Object = {}  # fields that are always sent
@@ -113,6 +117,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     quirks: dict[str, Object] = {}
     refuses: tuple[str, ...] = ()  # fields of a chat body that it answers with an error
     responses_only: tuple[str, ...] = ()  # patterns of models that have no chat completions
+    fim_models: tuple[str, ...] = ()  # patterns of models that fill in the middle
+    fim_prompt: bool = False  # its servers take no `suffix`: prefix and suffix are written into the prompt
     stream_options: bool = True  # a stream may be asked for its usage
     engine: Literal["native", "replay"] = "native"  # the default engine
     sdk: str = ""  # the vendor's SDK that can serve it
@@ -194,7 +200,13 @@ def providers() -> Mapping[str, Provider]:
 
 
 def provider(name: str) -> Provider:
-    """Returns a provider by its name or by one of its other names."""
+    """Returns a provider by its name or by one of its other names.
+
+    Examples:
+        >>> row = provider("anthropic")
+        >>> row.protocol, row.base_url
+        ('anthropic', 'https://api.anthropic.com/v1')
+    """
     found = find_provider(name)
     if found is None:
         raise InputError(f"unknown provider {name!r}; {_suggest_provider(name)}")
@@ -312,6 +324,7 @@ class ConfiguredModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     max_output: Tokens = 0
     vision: bool | None = None
     tools: bool | None = None
+    fim: bool | None = None  # it fills in the middle
     thinking: Form | Literal[""] = ""
     prices: ConfiguredPrices | None = None
 

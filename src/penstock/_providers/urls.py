@@ -51,6 +51,8 @@ def endpoint_url(provider: Provider, endpoint: Endpoint, model: str = "", **opti
     if path.startswith("https://"):
         return template.fill_address(path)
     base = template.fill_address(options.get("base_url") or endpoint.base_url or provider.base_url).rstrip("/")
+    if endpoint.root:
+        base = base.removesuffix("/v1")
     return base + template.fill(path, quoted=True)
 
 

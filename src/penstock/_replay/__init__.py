@@ -73,7 +73,12 @@ def answer(request: Request, *, id: str = "replay", created: int = 0, prompt_tok
 
 
 def wire(name: str, protocol: str, *, stream: bool = True) -> bytes:
-    """Returns a script's bytes as a provider of that protocol sends them."""
+    """Returns a script's bytes as a provider of that protocol sends them.
+
+    Examples:
+        >>> wire("text", "anthropic").splitlines()[0]
+        b'event: message_start'
+    """
     return b"".join(encode_events(protocol, play(find_script(name)), stream=stream))
 
 

@@ -47,7 +47,12 @@ def play(
     prompt_tokens: int = 0,
     settings: rq.Settings | None = None,
 ) -> list[AnyEvent]:
-    """Returns the events of a script. `id` is part of the ids of calls."""
+    """Returns the events of a script. `id` is part of the ids of calls.
+
+    Examples:
+        >>> [type(event).__name__ for event in play("text")][:3]
+        ['Start', 'TextStart', 'TextDelta']
+    """
     script = scripts()[name]
     parts = [part for number, row in enumerate(script["parts"]) for part in _read_parts(id, number, row)]
     turn = rq.Turn(id, model or f"replay/{name}", created, parts)

@@ -19,6 +19,7 @@ from msgspec.structs import astuple
 from penstock._store.migrations import migrate_sqlite
 from penstock._store.sqlite import count_used_bytes
 from penstock._store.sqlite_writer import MAX_WAITING_JOBS, SqliteWriter
+from penstock._store.turn_states import join_names
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ class TurnFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     method: str = ""  # of the estimate: actual, hybrid or estimated
     times: int = 1
     malformed: int = 0  # frames of the provider that could not be read: skipped, or withheld from the client
+    notes: int = 0  # diagnostics of the request and the answer
+    agent: str = ""  # the User-Agent of a client that is not known by name
+    tools: str = ""  # names of tools that the model called, one in a line
 
 
 class JournalEntry(TurnFacts, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,9 +99,10 @@ class JournalEntry(TurnFacts, frozen=True, kw_only=True, omit_defaults=True):
 
 FIELDS = JournalEntry.__struct_fields__
 COLUMNS = ", ".join(f'"{name}"' if name == "user" else name for name in FIELDS)  # a reserved word in PostgreSQL
-_MARKS = f"({', '.join('?' * len(FIELDS))})"
+WRITTEN_COLUMNS = f"{COLUMNS}, names"  # `names` is only searched
+_MARKS = f"({', '.join('?' * (len(FIELDS) + 1))})"
 _INSERT = {
-    many: f"INSERT INTO turns ({COLUMNS}) VALUES {', '.join([_MARKS] * many)}"  # noqa: S608 — our own names
+    many: f"INSERT INTO turns ({WRITTEN_COLUMNS}) VALUES {', '.join([_MARKS] * many)}"  # noqa: S608 — our own names
     for many in BATCH_SIZES
 }
 JOURNAL_GROUPS = "key provider model client route protocol engine status fault asked tenant team operation".split()
@@ -150,6 +155,7 @@ class JournalRows:
     """
 
     slice_number = "CAST(time / ? AS INTEGER)"  # SQLite cuts
+    in_list = "IN (SELECT value FROM json_each(?))"  # after a column; the value is a JSON array of texts
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -210,7 +216,8 @@ class JournalRows:
 
     def _convert(self, row: JournalEntry, clean: CleanEntry | None) -> list[JournalRow]:
         try:
-            return [astuple(row if clean is None else clean(row))]
+            cleaned = row if clean is None else clean(row)
+            return [(*astuple(cleaned), join_names(cleaned))]
         except Exception:  # a bad row must not stop the journal
             self.lost += 1
             log.exception("%s: a row could not be cleaned, and is not written", self.location)
@@ -288,7 +295,7 @@ class JournalStore(JournalRows):
         self._clock, self._age, self._size = clock, age, size
         self._added = 0
         max_values = self._writer.connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)  # 999 before SQLite 3.32
-        self._batch_sizes = [many for many in BATCH_SIZES if many * len(FIELDS) <= max_values]
+        self._batch_sizes = [many for many in BATCH_SIZES if many * (len(FIELDS) + 1) <= max_values]
         try:
             exists = self._writer.change(lambda opened: migrate_sqlite(opened, path, "journal", create=not read_only))
         except BaseException:

@@ -1,37 +1,69 @@
-"""Queries of the inspector about the journal: pages of turns, one turn, usage over time, estimates and actual counts.
+"""Queries of the inspector about the journal: searches, one turn, values of columns, usage over time, estimates.
 
 `tenant`: whose turns; None means all.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from penstock._store.journal import COLUMNS, JournalEntry, JournalRows, read_entry
+from penstock._store.journal import COLUMNS, JournalEntry, JournalRows, TurnStatus, read_entry
+from penstock._store.turn_states import TURN_STATES, turn_state
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 
 UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
 MAX_ROWS = 200_000  # rows that sums are computed from
-_SEARCH_COLUMNS = """client asked model provider engine route protocol upstream key status finish fault fault_message
-    request_id operation""".split()
-_MATCHES = " OR ".join(f"{name} LIKE ? ESCAPE '\\'" for name in _SEARCH_COLUMNS)
+MAX_VALUE_ROWS = 20_000  # of the newest rows: where values of a column are looked for
+SortColumn: TypeAlias = Literal[
+    "time", "duration", "ttft", "input", "output", "cost", "http", "notes", "model", "provider", "client", "bytes_out"
+]
+_STATE_COUNTS = ", ".join(f"count(*) FILTER (WHERE {where})" for where in TURN_STATES.values())
+# A model's full name. A turn without an answer has the name that was asked for.
+MODEL_NAME = (
+    "CASE WHEN coalesce(model, '') = '' THEN coalesce(asked, '') ELSE coalesce(provider, '') || '/' || model END"
+)
+
+
+_USAGE_NAMES: dict[UsageGroup, str] = {
+    "model": MODEL_NAME,
+    "client": "CASE WHEN coalesce(client, '') = '' THEN coalesce(agent, '') ELSE client END",
+    "key": "coalesce(key, '')",
+    "provider": "coalesce(provider, '')",
+}
+
+
+class SqlCondition(NamedTuple):
+    """A condition of a query, with the values for its marks (`?`). An empty one is always true."""
+
+    where: str = ""
+    values: tuple[object, ...] = ()
+
+
+class TurnCounts(msgspec.Struct, frozen=True):
+    """How many turns a search finds: rows, the requests that they stand for, and rows by state."""
+
+    total: int = 0
+    requests: int = 0
+    states: dict[str, int] = {}
 
 
 class UsagePoint(msgspec.Struct, gc=False):
-    """The numbers of a turn."""
+    """The numbers of a row. What is None is unknown. `turns`: how many requests it stands for."""
 
     time: float
     name: str
     turns: int
-    fault: bool
-    input: int
-    output: int
-    cost: float
+    status: TurnStatus
+    input: int | None
+    output: int | None
+    cost: float | None
     ttft: float | None
     duration: float | None
 
@@ -58,17 +90,65 @@ class JournalHistory:
         self._rows = rows
 
     def page(
-        self, *, before: int | None = None, search: str = "", limit: int = 200, tenant: str | None = None
+        self, *, before: int | None = None, limit: int = 200, tenant: str | None = None
     ) -> list[tuple[int, JournalEntry]]:
-        """Returns the latest turns with their ids, newest first. Each holds every word of `search`."""
-        where, patterns = "id < ?", list[str]()
-        for word in search.split():
-            where += f" AND ({_MATCHES})"
-            patterns += [f"%{_escape_like(word)}%"] * len(_SEARCH_COLUMNS)
-        where, values = _with_tenant(where, tenant)
+        """Returns the turns that were written last, with their ids, the last one first."""
+        where, values = _with_tenant("id < ?", tenant)
         query = f"SELECT id, {COLUMNS} FROM turns WHERE {where} ORDER BY id DESC LIMIT ?"  # noqa: S608 — our own names
-        rows = self._rows.read(query, (before or 2**62, *patterns, *values, limit))
+        rows = self._rows.read(query, (before or 2**62, *values, limit))
         return [(int(row[0]), read_entry(row[1:])) for row in rows]
+
+    # ── searches ──────────────────────────────────────────────────────────────────────────────────
+
+    def last_id(self) -> int:
+        """Returns the id of the row that was written last: a bound for searches whose pages must fit together."""
+        return int(self._rows.read("SELECT coalesce(max(id), 0) FROM turns")[0][0])
+
+    def among(self, ids: Collection[str]) -> SqlCondition:
+        """Returns the condition that a turn has one of these request ids."""
+        return SqlCondition(f"request_id {self._rows.in_list}", (json.dumps([*ids]),))
+
+    def search(
+        self,
+        condition: SqlCondition,
+        *,
+        tenant: str | None,
+        upto: int,
+        after: int = 0,
+        sort: SortColumn = "time",
+        ascending: bool = False,
+        offset: int = 0,
+        limit: int = 200,
+    ) -> list[JournalEntry]:
+        """Returns a page of the turns with ids above `after` up to `upto` that meet a condition.
+
+        Newest first, or by another column; unknown values are last.
+        """
+        where, values = _bounded(condition, tenant, after, upto)
+        direction = "ASC" if ascending else "DESC"
+        order = f"time {direction}" if sort == "time" else f"({sort} IS NULL), {sort} {direction}, time DESC"
+        query = f"SELECT {COLUMNS} FROM turns WHERE {where} ORDER BY {order}, id DESC LIMIT ? OFFSET ?"  # noqa: S608 — our own names
+        return [read_entry(row) for row in self._rows.read(query, (*values, limit, offset))]
+
+    def count(self, condition: SqlCondition, *, tenant: str | None, upto: int) -> TurnCounts:
+        """Returns how many turns meet a condition."""
+        where, values = _bounded(condition, tenant, 0, upto)
+        requests = "CAST(coalesce(sum(coalesce(times, 1)), 0) AS BIGINT)"
+        query = f"SELECT count(*), {requests}, {_STATE_COUNTS} FROM turns WHERE {where}"  # noqa: S608 — our own names
+        total, requests, *states = self._rows.read(query, values)[0]
+        return TurnCounts(total, requests, dict(zip(TURN_STATES, states, strict=True)))
+
+    def values_of(self, columns: Sequence[str], tenant: str | None) -> Counter[str]:
+        """Returns the values of some columns in the newest rows, and how often they are there. A line is a value."""
+        where, values = _with_tenant("1 = 1", tenant)
+        names = ", ".join(columns)
+        newest = f"SELECT {names} FROM turns WHERE {where} ORDER BY time DESC LIMIT {MAX_VALUE_ROWS}"  # noqa: S608
+        query = f"SELECT {names}, count(*) FROM ({newest}) AS newest GROUP BY {names}"  # noqa: S608 — our own names
+        found: Counter[str] = Counter()
+        for *texts, count in self._rows.read(query, tuple(values)):
+            for value in {part for text in texts for part in str(text or "").split("\n") if part}:
+                found[value] += count
+        return found
 
     def find(self, id: str, tenant: str | None = None) -> JournalEntry | None:
         """Returns the turn with this request id."""
@@ -80,14 +160,11 @@ class JournalHistory:
     def usage(self, by: UsageGroup, since: float, until: float, tenant: str | None = None) -> list[UsagePoint]:
         """Returns all turns of a period, the oldest first; if there are too many, the latest of them."""
         where, values = _with_tenant("time >= ? AND time < ?", tenant)
-        name = "provider || '/' || model" if by == "model" else by
         query = (
-            f"SELECT time, coalesce({name}, ''), coalesce(times, 1), status = 'fault', coalesce(input, 0), "  # noqa: S608 — as above
-            f"coalesce(output, 0), coalesce(cost, 0.0), ttft, duration FROM turns WHERE {where} "
-            f"ORDER BY time DESC LIMIT {MAX_ROWS}"
+            f"SELECT time, {_USAGE_NAMES[by]}, coalesce(times, 1), coalesce(status, 'finish'), input, output, cost, "  # noqa: S608 — as above
+            f"ttft, duration FROM turns WHERE {where} ORDER BY time DESC LIMIT {MAX_ROWS}"
         )
-        rows = self._rows.read(query, (since, until, *values))
-        return [UsagePoint(time, name, turns, bool(fault), *rest) for time, name, turns, fault, *rest in reversed(rows)]
+        return [UsagePoint(*row) for row in reversed(self._rows.read(query, (since, until, *values)))]
 
     def estimates(self, since: float, tenant: str | None = None, limit: int = 5_000) -> list[JournalEstimate]:
         """Returns the latest turns that have an estimate, the oldest first."""
@@ -107,6 +184,20 @@ def _with_tenant(where: str, tenant: str | None) -> tuple[str, Sequence[str]]:
     return (where, ()) if tenant is None else (f"{where} AND tenant = ?", (tenant,))
 
 
-def _escape_like(word: str) -> str:
+def _bounded(condition: SqlCondition, tenant: str | None, after: int, upto: int) -> tuple[str, tuple[object, ...]]:
+    # `+id`: SQLite must not read the rows in the order of their ids and then sort them by time.
+    where, values = _with_tenant("+id <= ?" if not after else "id > ? AND id <= ?", tenant)
+    if condition.where:
+        where = f"{where} AND {condition.where}"
+    return where, (*((after,) if after else ()), upto, *values, *condition.values)
+
+
+def count_rows(rows: Sequence[JournalEntry]) -> TurnCounts:
+    """Returns the counts of rows that are all there are."""
+    states = Counter(map(turn_state, rows))
+    return TurnCounts(len(rows), sum(row.times for row in rows), {name: states[name] for name in TURN_STATES})
+
+
+def escape_like(word: str) -> str:
     """Returns a pattern for LIKE that matches only the word itself."""
     return word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

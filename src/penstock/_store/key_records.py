@@ -74,7 +74,8 @@ class PreviousSecret(KeyTable, frozen=True):
 class Key(KeyTable, frozen=True):
     """A gateway key: its hash, as `penstock keys` prints it, or the variable that holds it. `tenant`: whose it is.
 
-    `inspect`: whose turns it sees in the inspector, those of its tenant or all. `max_output`: tokens of one answer;
+    `inspect`: whose turns it sees in the inspector, those of its tenant or all. `inspect_keep`: the inspector keeps its
+    turns, with prompts and answers, whether or not somebody watches. `max_output`: tokens of one answer;
     0 is the model's maximum. `previous`: replaced secrets that still work.
     """
 
@@ -85,6 +86,7 @@ class Key(KeyTable, frozen=True):
     team: str = ""
     role: Role = "user"
     inspect: Literal["own", "all"] = "own"
+    inspect_keep: bool = False
     limits: Limit | None = None
     max_output: int = 0
     expires: Expiry | None = None
@@ -126,7 +128,7 @@ class KeyRecords(msgspec.Struct, frozen=True, kw_only=True):
 class RecordChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """One changed record, without secrets. `before` is None for a new record, `after` for a removed one."""
 
-    kind: Literal["key", "team", "organisation"]
+    kind: Literal["key", "team", "organisation", "provider"]
     name: str
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None

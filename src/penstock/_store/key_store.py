@@ -83,6 +83,10 @@ class KeyStore(Protocol):
         """Return rows of the audit log, the newest first. `before`: only rows with a smaller id."""
         ...
 
+    def add_audit(self, *, actor: str, action: str, changes: tuple[RecordChange, ...]) -> None:
+        """Write an audit row for a change of something that is kept elsewhere."""
+        ...
+
     def close(self) -> None:
         """Close connections."""
         ...
@@ -160,6 +164,10 @@ class FileKeyStore:
 
     def audit(self, *, limit: int = 100, before: int | None = None) -> list[AuditRow]:
         return self.log.read(limit, before)
+
+    def add_audit(self, *, actor: str, action: str, changes: tuple[RecordChange, ...]) -> None:
+        with provider_keys.lock_file(self.path):
+            self.log.append(actor, action, changes)
 
     def close(self) -> None:
         pass

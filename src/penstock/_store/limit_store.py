@@ -21,7 +21,7 @@ import msgspec
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 SECOND = 1_000_000  # microseconds: stores count time in them
 BUCKETS = 60  # of a window
@@ -155,10 +155,15 @@ def counting_of(rule: LimitRule) -> Counting:
     return Counting(name, width, BUCKETS, (BUCKETS + 1) * width // SECOND + 1)
 
 
-def check_reservation(id: str, rules: Sequence[LimitRule]) -> dict[Counting, LimitRule]:
+def check_reservation(id: str, rules: Sequence[LimitRule]) -> Mapping[Counting, LimitRule]:
     """Returns the rules by their counting; of two with the same counter only the stricter one."""
     if not 0 < len(id) <= MAX_NAME or len(rules) > MAX_RULES:
         raise InputError(f"reservation {id[:80]!r}: expected an id of 1 to {MAX_NAME} characters, {MAX_RULES} rules")
+    return _find_strictest(tuple(rules))
+
+
+@lru_cache(4096)
+def _find_strictest(rules: tuple[LimitRule, ...]) -> Mapping[Counting, LimitRule]:
     found: dict[Counting, LimitRule] = {}
     for rule in rules:
         counting = counting_of(rule)

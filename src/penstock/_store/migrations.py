@@ -17,6 +17,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from penstock._store.sqlite import IN_MEMORY, LOCK_TIMEOUT, connect, connect_read_only, open_error
+from penstock._store.turn_states import NAMES_SQL
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _list_columns(columns: Mapping[str, str]) -> str:
 
 _SQLITE_TURNS = _list_columns(_TURN_COLUMNS)
 _POSTGRES_TURNS = f"time DOUBLE PRECISION NOT NULL, {_list_columns(_POSTGRES_COLUMNS)}"
+_SET_NAMES = f"UPDATE turns SET names = {NAMES_SQL}"  # noqa: S608 — our own names
 _JOURNAL = (
     Migration(
         1,
@@ -93,6 +95,21 @@ _JOURNAL = (
         ),
     ),
     Migration(2, (AddColumns("turns", {"team": "TEXT"}),), ("ALTER TABLE turns ADD COLUMN team TEXT",)),
+    Migration(
+        3,
+        (
+            AddColumns("turns", {**dict.fromkeys(("agent", "tools", "names"), "TEXT"), "notes": "INTEGER"}),
+            _SET_NAMES,
+            "CREATE INDEX IF NOT EXISTS turns_tenant ON turns (tenant, time)",
+            "CREATE INDEX IF NOT EXISTS turns_request ON turns (request_id)",
+        ),
+        (
+            "ALTER TABLE turns ADD COLUMN agent TEXT, ADD COLUMN tools TEXT, ADD COLUMN names TEXT",
+            "ALTER TABLE turns ADD COLUMN notes BIGINT",
+            _SET_NAMES,
+            "CREATE INDEX turns_tenant_time ON turns (tenant, time)",
+        ),
+    ),
 )
 
 # ── state, tokens, keys ───────────────────────────────────────────────────────────────────────────

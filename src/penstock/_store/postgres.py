@@ -143,6 +143,7 @@ class PostgresDatabase:
         self._submitted = self._finished = self._flush_goal = 0  # numbers of jobs
         self._progress = threading.Condition()
         self._closing = False
+        self._due = 0.0  # until then jobs are collected
         self._away_until = 0.0
         self._reported_at: float | None = None  # when the log last said that the server is away
         self._pool: AsyncConnectionPool[Any] | None = None
@@ -202,7 +203,8 @@ class PostgresDatabase:
             self._jobs.append((job, size, on_failure))
             self._bytes += size
             self._submitted += 1
-            first = len(self._jobs) == 1
+            if first := len(self._jobs) == 1:
+                self._due = time.monotonic() + GATHER_SECONDS
         if first:
             self._loop.call_soon_threadsafe(self._wake.set)
         return True
@@ -299,11 +301,12 @@ class PostgresDatabase:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if not self._closing and self._flush_goal <= self._finished:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), GATHER_SECONDS)
-            self._hurry.clear()
             while self._jobs:
+                if not self._closing and self._flush_goal <= self._finished:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._hurry.wait(), max(self._due - time.monotonic(), 0))
+                self._hurry.clear()
+                self._due = 0.0  # jobs that are left over have waited long enough
                 batch = [self._jobs.popleft() for _ in range(min(JOBS_PER_COMMIT, len(self._jobs)))]
                 await self._write(batch)
                 with self._lock:
@@ -352,7 +355,7 @@ class PostgresDatabase:
                 commit.transaction = None
         except Exception as error:  # noqa: BLE001 — an error of a job must not end the writer
             if isinstance(error, self._psycopg.OperationalError) and self._pool is not None:
-                if _sqlstate(error) is None:  # no error of a statement: there is no connection
+                if getattr(error, "sqlstate", None) is None:  # no error of a statement: there is no connection
                     self._away_until = time.monotonic() + WRITER_INTERVAL
                 with suppress(self._psycopg.Error):
                     await self._pool.check()
@@ -365,7 +368,7 @@ class PostgresDatabase:
         if isinstance(error, self._psycopg.DataError | self._psycopg.IntegrityError):
             return False
         known = isinstance(error, self._psycopg.OperationalError | self._psycopg.InterfaceError | OSError)
-        return known or _sqlstate(error) is not None
+        return known or getattr(error, "sqlstate", None) is not None
 
     def _report(self, error: Exception) -> None:
         """Log that rows wait: once in `LOG_INTERVAL` seconds."""
@@ -377,10 +380,6 @@ class PostgresDatabase:
         with self._progress:
             self._reported_at = now
             self._progress.notify_all()
-
-
-def _sqlstate(error: BaseException) -> str | None:
-    return getattr(error, "sqlstate", None)
 
 
 class _Commit:

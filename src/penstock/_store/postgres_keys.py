@@ -91,6 +91,13 @@ class PostgresKeyStore:
         fields = ("id", "time", "actor", "action", "changes")
         return [msgspec.convert(dict(zip(fields, row, strict=True)), AuditRow) for row in rows]
 
+    def add_audit(self, *, actor: str, action: str, changes: tuple[RecordChange, ...]) -> None:
+        def work(connection: Connection[Any]) -> None:
+            self._read(connection, lock=True)  # ids grow by one: writers wait for each other
+            _add_audit(connection, actor, action, changes)
+
+        self._run(work, changes=True)
+
     def close(self) -> None:
         """Close the connection."""
         with self._lock:

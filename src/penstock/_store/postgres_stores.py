@@ -8,9 +8,12 @@ from __future__ import annotations
 import logging
 import math
 import time
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from penstock._store.journal import COLUMNS, TRIM_INTERVAL, JournalRow, JournalRows
+from msgspec import structs
+
+from penstock._store.journal import TRIM_INTERVAL, WRITTEN_COLUMNS, JournalEntry, JournalRow, JournalRows
 from penstock._store.key_value import CHECK_SHARE, TOMBSTONE, TOUCH_INTERVAL, BufferedKeyValueTable
 from penstock._store.postgres import PostgresDatabase, PostgresError
 from penstock._store.sqlite_writer import LOG_INTERVAL
@@ -31,7 +34,11 @@ FACTOR_SECONDS = 5.0  # in which a factor is not read again
 MAX_KNOWN_FACTORS = 10_000  # in memory
 _TRIM_LOCK = 0x7472696D  # "trim"
 log = logging.getLogger("penstock.store")
-_COPY = f"COPY turns ({COLUMNS}) FROM STDIN".encode()
+_COPY = f"COPY turns ({WRITTEN_COLUMNS}) FROM STDIN".encode()
+_texts: Callable[[JournalRow], tuple[str, ...]] = itemgetter(
+    *(at for at, field in enumerate(structs.fields(JournalEntry)) if isinstance(field.default, str)),
+    -1,  # the names
+)
 _COUNT_ROWS = "SELECT count(*) FROM turns"
 _TABLE_SIZE = "SELECT relpages, reltuples::bigint FROM pg_class WHERE oid = 'turns'::regclass"
 _ROW_SIZE = "SELECT avg(pg_column_size(t.*)) FROM (SELECT * FROM turns ORDER BY id DESC LIMIT 1000) AS t"
@@ -42,6 +49,7 @@ class PostgresJournal(JournalRows):
     """The journal in PostgreSQL. `age` in seconds, `size` in bytes of rows. `read_only`: nothing is deleted."""
 
     slice_number = "CAST(floor(time / ?) AS BIGINT)"
+    in_list = "IN (SELECT jsonb_array_elements_text(CAST(? AS jsonb)))"
 
     def __init__(
         self,
@@ -84,8 +92,10 @@ class PostgresJournal(JournalRows):
         uncommitted, self._uncommitted = self._uncommitted, []
         for start in range(0, len(uncommitted), ROWS_PER_COPY):
             await self._write_rows(connection, uncommitted[start : start + ROWS_PER_COPY])
-        while self._entries:
-            await self._write_rows(connection, [_without_nul(row) for row in self._take_rows(ROWS_PER_COPY)])
+        waiting = len(self._entries)  # those that come meanwhile have a job of their own, and are collected
+        for start in range(0, waiting, ROWS_PER_COPY):
+            rows = self._take_rows(min(ROWS_PER_COPY, waiting - start))
+            await self._write_rows(connection, [_without_nul(row) for row in rows])
         return self._uncommitted.clear
 
     async def _write_rows(self, connection: AsyncConnection[Any], rows: list[JournalRow]) -> None:
@@ -143,7 +153,7 @@ def _translate(query: str) -> str:
 
 def _without_nul(row: JournalRow) -> JournalRow:
     """Returns a row that PostgreSQL takes: a text cannot contain NUL."""
-    if "\0" in "".join([value for value in row if isinstance(value, str)]):
+    if "\0" in "".join(_texts(row)):
         return tuple([value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in row])
     return row
 

@@ -39,6 +39,8 @@ class RecordingHeader(msgspec.Struct, kw_only=True, omit_defaults=True, tag_fiel
     request: Any = None  # the body: a JSON value, or a text
     status: int = 200
     headers: dict[str, str] = {}
+    client: dict[str, Any] = {}  # the form of the client's response, a `ClientForm`; empty if it is not known
+    passthrough: bool = False  # the client got the provider's bytes
     hidden: int = 0  # secrets that were removed
     cut: bool = False
     note: str = ""

@@ -56,17 +56,20 @@ local function read_clock(time)
   time = redis.call('TIME')
   return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
--- Drops what has left the window; returns the current bucket and the sum. As `WindowCounter.advance`.
+-- Drops what has left the window; returns the current bucket, the sum, and the bucket's count. As
+-- `WindowCounter.advance`.
 local function advance(rule, now)
   local counter, buckets, width, span = TAG .. 'c:' .. rule[1], TAG .. 'b:' .. rule[1], rule[3], rule[4]
-  local row = redis.call('HMGET', counter, 'sum', 'oldest', 'latest')
-  local sum, number = tonumber(row[1] or 0), width > 0 and (now - now % width) / width or 0
-  if width == 0 or not row[3] then return number, sum end
-  if math.abs(row[3] - number) > span then
+  local number = width > 0 and (now - now % width) / width or 0
+  local row = redis.call('HMGET', counter, 'sum', 'oldest', 'latest', text(number))
+  local sum, count = tonumber(row[1] or 0), tonumber(row[4] or 0)
+  if width == 0 or not row[3] then return number, sum, count end
+  local latest = tonumber(row[3])
+  if math.abs(latest - number) > span then
     redis.call('DEL', counter, buckets)
-    return number, 0
+    return number, 0, 0
   end
-  number = math.max(number, row[3])
+  if latest > number then number, count = latest, tonumber(redis.call('HGET', counter, row[3]) or 0) end
   if tonumber(row[2]) < number - span then
     local first = '(' .. text(number - span)
     for _, old in ipairs(redis.call('ZRANGEBYSCORE', buckets, '-inf', first)) do
@@ -77,32 +80,28 @@ local function advance(rule, now)
     local oldest = redis.call('ZRANGE', buckets, 0, 0)[1] or text(number)
     redis.call('HSET', counter, 'sum', text(sum), 'oldest', oldest)
   end
-  return number, sum
+  return number, sum, count
 end
-local function add(rule, number, amount)
+-- Adds to a bucket. `sum` and `count` are those of the counter and of the bucket until now: each call of a command
+-- takes longer than the command, so they are not read again.
+local function add(rule, number, amount, sum, count)
   local counter, buckets, field = TAG .. 'c:' .. rule[1], TAG .. 'b:' .. rule[1], text(number)
-  if amount > 0 then
-    redis.call('HINCRBY', counter, 'sum', text(amount))
-    local is_new = redis.call('HINCRBY', counter, field, text(amount)) == amount
-    if is_new then
-      redis.call('ZADD', buckets, field, field)
-      redis.call('HSETNX', counter, 'oldest', field)
-      redis.call('HSET', counter, 'latest', field)
-    end
-    if is_new or rule[3] == 0 then
-      redis.call('EXPIRE', counter, rule[5])
-      redis.call('EXPIRE', buckets, rule[5])
-    end
-  elseif amount < 0 then
-    local count = tonumber(redis.call('HGET', counter, field) or 0)
-    if count > 0 and count + amount <= 0 then
-      redis.call('HDEL', counter, field)
-      redis.call('ZREM', buckets, field)
-      redis.call('HINCRBY', counter, 'sum', text(-count))
-    elseif count > 0 then
-      redis.call('HINCRBY', counter, field, text(amount))
-      redis.call('HINCRBY', counter, 'sum', text(amount))
-    end
+  if amount > 0 and count > 0 then
+    redis.call('HSET', counter, 'sum', text(sum + amount), field, text(count + amount))
+  elseif amount > 0 then
+    redis.call('HSET', counter, 'sum', text(sum + amount), field, text(amount), 'latest', field)
+    redis.call('HSETNX', counter, 'oldest', field)
+    redis.call('ZADD', buckets, field, field)
+  elseif amount < 0 and count + amount > 0 then
+    redis.call('HSET', counter, 'sum', text(sum + amount), field, text(count + amount))
+  elseif amount < 0 and count > 0 then
+    redis.call('HSET', counter, 'sum', text(sum - count))
+    redis.call('HDEL', counter, field)
+    redis.call('ZREM', buckets, field)
+  end
+  if amount > 0 and (count == 0 or rule[3] == 0) then
+    redis.call('EXPIRE', counter, rule[5])
+    redis.call('EXPIRE', buckets, rule[5])
   end
 end
 local function count_slots(rule, now)
@@ -132,16 +131,24 @@ local function wait_for(rule, used)
   end
   return -1
 end
-local numbers, refusals, counted = {}, {}, {}
+local numbers, sums, counts, refusals, counted = {}, {}, {}, {}, {}
 for at, rule in ipairs(rules) do
-  local used
-  if rule[2] == 0 then used = count_slots(rule, now) else numbers[at], used = advance(rule, now) end
+  if rule[2] == 0 then
+    sums[at] = count_slots(rule, now)
+  else
+    numbers[at], sums[at], counts[at] = advance(rule, now)
+  end
+  local used = sums[at]
   counted[at] = used + rule[6]
   if rule[6] > 0 and counted[at] > rule[7] then refusals[#refusals + 1] = {at, used, wait_for(rule, used)} end
 end
 if #refusals > 0 then return refusals end
 for at, rule in ipairs(rules) do
-  if rule[2] == 0 then take_slot(rule, id, now + lease) else add(rule, numbers[at], rule[6]) end
+  if rule[2] == 0 then
+    take_slot(rule, id, now + lease)
+  else
+    add(rule, numbers[at], rule[6], sums[at], counts[at])
+  end
   rule[7] = numbers[at] or 0  -- a settlement needs the bucket, not the limit
 end
 redis.call('SET', record, cmsgpack.pack(rules), 'EX', keep)
@@ -156,7 +163,10 @@ local found = redis.call('GET', record)
 if found == 'settled' then return 0 end
 if not found then
   for _, rule in ipairs(rules) do
-    if rule[2] > 0 then add(rule, advance(rule, now), actual[rule[2]]) end
+    if rule[2] > 0 then
+      local number, sum, count = advance(rule, now)
+      add(rule, number, actual[rule[2]], sum, count)
+    end
     redis.call('SET', record, 'settled', 'EX', keep)
   end
   return 0
@@ -166,8 +176,11 @@ for _, rule in ipairs(cmsgpack.unpack(found)) do
   if rule[2] == 0 then
     redis.call('ZREM', TAG .. 's:' .. rule[1], id)
   else
-    local difference, number = actual[rule[2]] - rule[6], advance(rule, now)
-    add(rule, difference > 0 and number or rule[7], difference)
+    local difference, number, sum, count = actual[rule[2]] - rule[6], advance(rule, now)
+    if difference < 0 and rule[7] ~= number then
+      number, count = rule[7], tonumber(redis.call('HGET', TAG .. 'c:' .. rule[1], text(rule[7])) or 0)
+    end
+    add(rule, number, difference, sum, count)
   end
 end
 return 1
@@ -199,6 +212,8 @@ return found
 """
 
 
+# Whether the server can be written: a replica or a full server answers to reads alone.
+PROBE = LuaScript("return redis.call('SET', KEYS[1] .. 'probe', '', 'EX', 10)", TAG)
 RESERVE, SETTLE, RENEW, USAGE = (LuaScript(_COMMON + body, TAG) for body in (_RESERVE, _SETTLE, _RENEW, _USAGE))
 
 
@@ -212,6 +227,7 @@ class RedisLimitStore:
         self._scripts = RedisScripts(url, timeout)
         self._clock = clock
         self._queue = SettlementQueue(self._scripts.name, self._deliver)
+        self._open: set[str] = set()  # reservations of this process that are not settled
 
     @property
     def lost(self) -> int:
@@ -235,6 +251,7 @@ class RedisLimitStore:
             self._queue.note_unsure(id, list(checked.values()))
             raise
         if found and isinstance(found[0], int):
+            self._open.add(id)
             if used is not None:
                 used.update(zip(checked.values(), found, strict=True))
             return None
@@ -242,9 +259,12 @@ class RedisLimitStore:
 
     async def settle_reservation(self, id: str, amounts: Amounts) -> None:
         settlement = self._queue.take(id, amounts)
+        self._open.discard(id)
         try:
             self._queue.check()
-            await self._deliver_one(settlement, immediate=False)
+            # Among other requests it is sent with the next call. After the only one it is sent now: the server would
+            # run it before the next reservation, which has to wait for it.
+            await self._deliver_one(settlement, immediate=not self._open)
         except StoreUnavailable as error:
             self._queue.add(settlement)
             self._queue.mark_away(error)
@@ -271,8 +291,9 @@ class RedisLimitStore:
             raise
 
     async def _deliver(self, settlements: Sequence[Settlement]) -> None:
-        calls = [self._deliver_one(settlement) for settlement in settlements]
-        await asyncio.gather(*calls or [self._scripts.call(USAGE, self._now(), ())])
+        if not settlements:
+            await self._scripts.call(PROBE)
+        await asyncio.gather(*[self._deliver_one(settlement) for settlement in settlements])
 
     async def _deliver_one(self, settlement: Settlement, *, immediate: bool = True) -> None:
         actual = bound_amounts(settlement.amounts)

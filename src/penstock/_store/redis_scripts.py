@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import deque
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,12 +15,19 @@ from penstock._store.limit_store import StoreUnavailable
 from penstock.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
 TIMEOUT = 1.0  # seconds for a call, the connection included
-MAX_BATCH = 200  # calls that are sent together
 BATCH_DELAY = 0.005  # seconds that a call that is not immediate waits for another one to be sent with
 _STEPS = 4  # of a timeout
+# Answers of a server that cannot be used as it is. Within a script, Redis before 7 puts its own words before the code.
+_NOT_USABLE = {
+    "READONLY ": "it is a replica, which cannot be written (READONLY)",
+    "LOADING ": "it is still loading its data (LOADING)",
+    "MASTERDOWN ": "it is a replica without its primary (MASTERDOWN)",
+    "CLUSTERDOWN ": "its cluster is down (CLUSTERDOWN)",
+    "MOVED ": "it is a node of a cluster with the limits on another one: stores.redis must be a single server (MOVED)",
+}
 _DEFAULTS = {"host": "localhost", "port": 6379}
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -58,131 +66,201 @@ class LuaScript:
         self.digest = hashlib.sha1(self.text.encode()).hexdigest()  # noqa: S324 — Redis names scripts so
 
 
-class ScriptCall(NamedTuple):
-    """A call of a script, and its result once it is there."""
+class ScriptCall:
+    """A call of a script, and its result once it is there. `started`: at which step of the clock of timeouts."""
 
-    script: LuaScript
-    argument: bytes
-    result: asyncio.Future[Any]
+    __slots__ = ("argument", "repeated", "result", "script", "started")
+
+    def __init__(self, script: LuaScript, argument: bytes, started: int) -> None:
+        self.script, self.argument, self.started = script, argument, started
+        self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.repeated = False  # sent a second time, because the connection was lost
+
+    def refuse(self, reason: str) -> None:
+        if not self.result.done():
+            self.result.set_exception(StoreUnavailable(reason))
 
 
-def _find_packer(connection: Any) -> Callable[[tuple[Any, ...]], bytes]:
-    """Returns what writes a command: hiredis if it is installed, else redis-py."""
-    try:
-        library: Any = import_module("hiredis")  # of an extra, with incomplete types
-    except ImportError:
-        return lambda command: b"".join(connection.pack_command(*command))
-    pack: Callable[[tuple[Any, ...]], bytes] = library.pack_command
-    return pack
+class ScriptConnection(asyncio.Protocol):
+    """Sends calls over an open connection, and reads their results, which come in the same order.
+
+    `unanswered`: the calls that were sent. `on_lost` is called once, when the connection is closed.
+    """
+
+    def __init__(self, transport: asyncio.Transport, name: str, on_lost: Callable[[ScriptConnection], None]) -> None:
+        hiredis: Any = import_module("hiredis")  # an optional extra, with incomplete types
+        self.unanswered: deque[ScriptCall] = deque()
+        self._transport, self._name, self._on_lost = transport, name, on_lost
+        self._pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
+        self._reader: Any = hiredis.Reader()
+        self._broken, self._error = hiredis.HiredisError, hiredis.ReplyError
+        transport.set_protocol(self)
+
+    def send(self, calls: Iterable[ScriptCall], command: str = "EVALSHA") -> None:
+        parts = list[bytes]()
+        for call in calls:
+            script = call.script.text if command == "EVAL" else call.script.digest
+            parts.append(self._pack((command, script, 1, call.script.key, call.argument)))
+            self.unanswered.append(call)
+        self._transport.write(b"".join(parts))
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._reader.feed(data)
+            while (found := self._reader.gets()) is not False:  # False: the answer is not complete
+                self._set_result(self.unanswered.popleft(), found)
+        except (self._broken, IndexError):  # not the protocol of Redis, or an answer that nobody asked for
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lost(self)
+
+    def _set_result(self, call: ScriptCall, found: Any) -> None:
+        if isinstance(found, self._error):
+            if str(found).startswith("NOSCRIPT"):
+                self.send([call], "EVAL")
+                return
+            reason = next((text for code, text in _NOT_USABLE.items() if code in str(found)), "")
+            call.refuse(f"{self._name} cannot be used: {reason or found}")
+            if reason:  # the next connection may lead to another server
+                self.close()
+        elif not call.result.done():
+            call.result.set_result(found)
 
 
 class RedisScripts:
-    """Calls scripts over one connection. Calls that come while others are under way wait, and are sent together.
+    """Calls scripts over one connection, in the order in which they are made, without waiting for earlier results.
 
-    They run in the order in which they are made. redis-py's connection is used directly: its client takes twice the
-    time for each call.
+    redis-py connects: addresses, TLS, passwords. It takes 100 µs for each call, so the calls go past it.
     """
 
     def __init__(self, url: str, timeout: float) -> None:
         self._timeout = timeout
         try:
+            import_module("hiredis")  # as the extra has it: `ScriptConnection` needs it
             import redis.asyncio as library  # noqa: PLC0415 — an optional extra
             from redis import exceptions  # noqa: PLC0415 — as above
         except ImportError:
             raise MissingExtra("redis", "redis") from None
-        self._refused, self._broken = exceptions.ResponseError, exceptions.ConnectionError
-        self._errors = (exceptions.RedisError, OSError, TimeoutError)
-        self._unknown_script = exceptions.NoScriptError
+        self._errors = (exceptions.RedisError, OSError)
         scheme, colon, rest = url.partition(":")
         try:
             pools: Any = library.ConnectionPool
             pool = pools.from_url(scheme.replace("valkey", "redis") + colon + rest, protocol=2, socket_timeout=None)
         except ValueError:
             raise InputError("stores.redis: expected a URL like redis://host:6379/0 (rediss://, unix://)") from None
-        self._connection: Any = pool.make_connection()
-        self._pack: Callable[[tuple[Any, ...]], bytes] = _find_packer(self._connection)
+        self._redis: Any = pool.make_connection()
         address: dict[str, Any] = pool.connection_kwargs
         self.name = f"Redis at {address.get('path') or '{host}:{port}'.format_map({**_DEFAULTS, **address})}"
-        self._waiting: list[ScriptCall] = []
-        self._task: asyncio.Task[None] | None = None
+        self._waiting: list[ScriptCall] = []  # not sent yet
+        self._connection: ScriptConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._send_is_due = False
+        self._steps = 0  # of the clock of timeouts, which runs while there are calls
+        self._clock: asyncio.TimerHandle | None = None
 
-    async def call(self, script: LuaScript, *values: object, immediate: bool = True) -> Any:
-        """Returns the result of a script. Raises `StoreUnavailable`.
+    def call(self, script: LuaScript, *values: object, immediate: bool = True) -> asyncio.Future[Any]:
+        """Returns the result of a script, to be awaited. It may be `StoreUnavailable`.
 
-        A call that is not `immediate` is sent with the next one, or after a short delay.
+        A call that is not `immediate` is sent with the next one, or after a short delay. An immediate one is sent at
+        once if no call waits for its result; else with those that are made before the loop goes on.
         """
-        loop = asyncio.get_running_loop()
-        call = ScriptCall(script, _encode(values), loop.create_future())
+        loop, connection = asyncio.get_running_loop(), self._connection
+        call = ScriptCall(script, _encode(values), self._steps)
         self._waiting.append(call)
-        if immediate:
-            self._start()
-        elif len(self._waiting) == 1:
-            loop.call_later(BATCH_DELAY, self._start)
-        return await call.result
+        if immediate and connection is not None and not connection.unanswered:
+            self._send()
+        elif immediate and not self._send_is_due:
+            self._send_is_due = True
+            loop.call_soon(self._send)
+        elif len(self._waiting) == 1 and not immediate:
+            loop.call_later(BATCH_DELAY, self._send)
+        if self._clock is None:
+            self._clock = loop.call_later(self._timeout / _STEPS, self._count_step)
+        return call.result
 
     async def aclose(self) -> None:
-        if (task := self._start()) is not None:
-            await asyncio.wait([task])
-        await self._connection.disconnect()
+        self._send()
+        if calls := self._unanswered():
+            await asyncio.wait([call.result for call in calls])
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._clock is not None:
+            self._clock.cancel()
+        await self._disconnect()
 
-    def _start(self) -> asyncio.Task[None] | None:
-        """Sends the calls that wait, if there are any. Returns the task that does so."""
-        if self._task is None and self._waiting:
-            self._task = asyncio.get_running_loop().create_task(self._send_all(), name="penstock-redis")
-        return self._task
-
-    async def _send_all(self) -> None:
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
-                await self._send(batch)
-        finally:
-            self._task = None
-
-    async def _send(self, batch: list[ScriptCall]) -> None:
-        try:
-            async with timeout_while_running(self._timeout):
-                results = await self._execute(batch)
-        except self._errors as error:
-            await self._connection.disconnect(nowait=True)
-            self._refuse([*batch, *self._waiting], error)
-            self._waiting = []
+    def _send(self) -> None:
+        self._send_is_due = False
+        if not self._waiting:
             return
-        for call, found in zip(batch, results, strict=True):
-            if isinstance(found, Exception):
-                self._refuse([call], found)
-            elif not call.result.done():
-                call.result.set_result(found)
+        if self._connection is not None:
+            calls, self._waiting = self._waiting, []
+            self._connection.send(calls)
+        elif self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="penstock-redis")
 
-    async def _execute(self, batch: list[ScriptCall]) -> list[Any]:
-        """Returns the results of calls, with errors in their places. Scripts that the server does not know are sent."""
+    async def _connect(self) -> None:
         try:
-            results = await self._exchange(batch, "EVALSHA")
-        except self._broken:  # closed since the last call, perhaps. All scripts may run twice
-            await self._connection.disconnect(nowait=True)
-            results = await self._exchange(batch, "EVALSHA")
-        unknown = [at for at, found in enumerate(results) if isinstance(found, self._unknown_script)]
-        again = await self._exchange([batch[at] for at in unknown], "EVAL") if unknown else []
-        for at, found in zip(unknown, again, strict=True):
-            results[at] = found
-        return results
+            await self._disconnect()
+            await self._redis.connect()
+        except self._errors as error:
+            self._refuse_all(str(error))
+        except asyncio.CancelledError:  # it took too long
+            if not self._waiting:
+                raise
+        else:
+            transport: asyncio.Transport = self._redis._writer.transport  # noqa: SLF001 — there is no other way to it
+            self._connection = ScriptConnection(transport, self.name, self._on_lost)
+        finally:
+            self._connecting = None
+        self._send()
 
-    async def _exchange(self, batch: list[ScriptCall], command: str) -> list[Any]:
-        scripts = [call.script.text if command == "EVAL" else call.script.digest for call in batch]
-        commands = [
-            (command, script, 1, call.script.key, call.argument) for script, call in zip(scripts, batch, strict=True)
-        ]
-        await self._connection.send_packed_command([*map(self._pack, commands)])  # connects, if needed
-        return [await self._read() for _ in batch]
+    async def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        await self._redis.disconnect(nowait=True)
 
-    async def _read(self) -> Any:
-        try:
-            return await self._connection.read_response()
-        except self._refused as error:
-            return error
+    def _on_lost(self, connection: ScriptConnection) -> None:
+        """Sends the calls without an answer once more. They may run twice: all scripts may."""
+        if connection is not self._connection:
+            return
+        self._connection = None
+        for call in connection.unanswered:
+            if call.repeated:
+                call.refuse(f"{self.name} cannot be used: the connection was lost")
+        again = [call for call in connection.unanswered if not call.repeated]
+        for call in again:
+            call.repeated = True
+        self._waiting = [*again, *self._waiting]
+        self._send()
 
-    def _refuse(self, calls: Sequence[ScriptCall], error: Exception) -> None:
-        reason = str(error) or f"no answer within {self._timeout:g} s"
-        for call in calls:
-            if not call.result.done():
-                call.result.set_exception(StoreUnavailable(f"{self.name} cannot be used: {reason}"))
+    # ── timeouts ──────────────────────────────────────────────────────────────────────────────────
+
+    def _count_step(self) -> None:
+        """Refuses all calls if the oldest one is too old. While the event loop is blocked, no step is counted."""
+        self._steps += 1
+        self._clock = None
+        calls = self._unanswered()
+        if calls and self._steps - calls[0].started >= _STEPS:
+            if self._connecting is not None:
+                self._connecting.cancel()
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+            self._refuse_all(f"no answer within {self._timeout:g} s", calls)
+        elif calls:
+            self._clock = asyncio.get_running_loop().call_later(self._timeout / _STEPS, self._count_step)
+
+    def _unanswered(self) -> list[ScriptCall]:
+        """Returns all calls without a result, the oldest first."""
+        return [*(self._connection.unanswered if self._connection is not None else ()), *self._waiting]
+
+    def _refuse_all(self, reason: str, calls: Iterable[ScriptCall] = ()) -> None:
+        for call in (*calls, *self._waiting):
+            call.refuse(f"{self.name} cannot be used: {reason}")
+        self._waiting = []

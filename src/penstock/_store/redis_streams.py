@@ -17,7 +17,15 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock._store.limit_store import StoreUnavailable
-from penstock._store.stream_log import KEEP, MAX_LOG_BYTES, MAX_STREAM_BYTES, LogPage, MemoryStream, MemoryStreamLog
+from penstock._store.stream_log import (
+    KEEP,
+    MAX_LOG_BYTES,
+    MAX_STREAM_BYTES,
+    Deletion,
+    LogPage,
+    MemoryStream,
+    MemoryStreamLog,
+)
 from penstock.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
     from penstock._store.stream_log import LogReader, StreamState
 
 PREFIX = "penstock:stream:"
+_DELETIONS = "penstock:deletions"  # a stream of notices
+MAX_DELETIONS = 1_000  # that are read at once
 UPLOAD_INTERVAL = 0.25  # seconds between two uploads of a stream that grows
 LEASE = 6.0  # seconds after which a process that does not renew its lease counts as dead
 RENEW_INTERVAL = 2.0  # seconds: a lease survives two renewals that fail
@@ -93,14 +103,24 @@ class RedisReader:
 
 
 class RedisStreamLog:
-    """A `StreamLog` in Redis. While the server is away, streams go on, and can be followed in their own process."""
+    """A `StreamLog` in Redis. While the server is away, streams go on, and can be followed in their own process.
+
+    `deletions`: seconds for which notices of deletions are kept, for processes with a store of their own; 0: none are.
+    """
 
     def __init__(
-        self, url: str, *, size: int = MAX_STREAM_BYTES, total: int = MAX_LOG_BYTES, keep: float = KEEP
+        self,
+        url: str,
+        *,
+        size: int = MAX_STREAM_BYTES,
+        total: int = MAX_LOG_BYTES,
+        keep: float = KEEP,
+        deletions: float = 0.0,
     ) -> None:
         self._client, self._errors = connect_redis(url)
         self._local = MemoryStreamLog(size=size, total=total, keep=keep)
         self._owner = uuid.uuid4().hex
+        self._deletions = deletions
         self._uploads: dict[str, RedisWriter] = {}
         self._woken = asyncio.Event()
         self._flushes: list[asyncio.Future[None]] = []  # those who wait for the next upload
@@ -173,7 +193,21 @@ class RedisStreamLog:
         pipe.xadd(key, {b"state": b"deleted"}, id=_DELETED, nomkstream=True)
         pipe.xtrim(key, maxlen=1, approximate=False)
         pipe.pexpire(key, int((self._local.keep + SPARE) * 1000))
-        await self._call(pipe.execute(raise_on_error=False))
+        if self._deletions:
+            oldest = int((time.time() - self._deletions) * 1000)
+            pipe.xadd(_DELETIONS, {b"tenant": tenant, b"id": id}, minid=oldest)
+            pipe.pexpire(_DELETIONS, int(self._deletions * 1000))
+        results = await self._call(pipe.execute(raise_on_error=False))
+        await self._call(_raise_first(results))
+
+    async def read_deletions(self, after: str) -> list[Deletion]:
+        if not self._deletions:
+            return []
+        found = await self._call(self._client.xrange(_DELETIONS, f"({after}" if after else "-", count=MAX_DELETIONS))
+        result = [Deletion(at.decode(), row[b"tenant"].decode(), row[b"id"].decode()) for at, row in found]
+        for deletion in result:
+            await self._local.drop(deletion.tenant, deletion.id)
+        return result
 
     async def flush(self) -> None:
         if not self._away:  # else nobody waits: other processes cannot be told
@@ -254,9 +288,7 @@ class RedisStreamLog:
         if not len(pipe):
             return
         results = await pipe.execute(raise_on_error=False)
-        for result in results:
-            if isinstance(result, Exception) and _WRITTEN_BEFORE not in str(result):
-                raise result
+        await _raise_first(results)
         if renews:
             self._renewed = now
             self._cancel_streams(results[0])
@@ -302,6 +334,13 @@ class RedisStreamLog:
             writer = self._uploads.get(key.decode())
             if writer is not None and writer.stream.on_cancel is not None:
                 writer.stream.on_cancel()
+
+
+async def _raise_first(results: list[Any]) -> None:
+    """Raises the first error among results. That an entry was written before is none."""
+    for result in results:
+        if isinstance(result, Exception) and _WRITTEN_BEFORE not in str(result):
+            raise result
 
 
 def connect_redis(url: str) -> tuple[Any, tuple[type[Exception], ...]]:

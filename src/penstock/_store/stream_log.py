@@ -33,6 +33,14 @@ class LogPage(NamedTuple):
     state: StreamState = ""
 
 
+class Deletion(NamedTuple):
+    """A stream that was deleted, and the position of this notice."""
+
+    position: str
+    tenant: str
+    id: str
+
+
 class LogReader(Protocol):
     """Reads one stream. Readers do not disturb each other: a slow one only falls behind."""
 
@@ -85,6 +93,13 @@ class StreamLog(Protocol):
 
     async def drop(self, tenant: str, id: str) -> None:
         """Deletes a stream at once, for all processes."""
+        ...
+
+    async def read_deletions(self, after: str) -> list[Deletion]:
+        """Returns what processes have deleted after a position, the oldest first. Raises `StoreUnavailable`.
+
+        Only for processes that do not share what they store besides.
+        """
         ...
 
     async def flush(self) -> None:
@@ -226,6 +241,10 @@ class MemoryStreamLog:
         await self.cancel(tenant, id)
         if (tenant, id) in self._streams:
             self._drop((tenant, id), "deleted")
+
+    async def read_deletions(self, after: str) -> list[Deletion]:
+        """There are no other processes."""
+        return []
 
     async def flush(self) -> None:
         """Nobody else can see this memory."""

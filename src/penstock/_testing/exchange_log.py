@@ -99,6 +99,11 @@ class LoggedRequest:
         new = messages[answers[-1] + 1 :] if answers else messages
         return [part for message in new for part in message.parts if isinstance(part, Result)]
 
+    @property
+    def result_text(self) -> str:
+        """The text of these results; empty if there is none."""
+        return "\n".join(_result_text(part) for part in self.results)
+
     @cached_property
     def turn(self) -> Turn | None:
         """The answer; None if there is none, or it is an error."""

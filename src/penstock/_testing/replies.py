@@ -56,6 +56,11 @@ class Reply(msgspec.Struct, frozen=True):
     """One answer. `text`, `calls`, `of`, `tape`, `error` … create it; `disconnect`, `stall` … spoil it.
 
     A reply without a protocol is written in the protocol of the request, as a stream if one is asked for.
+
+    Examples:
+        >>> replies = [Reply.rate_limit(retry_after=5), Reply.text("At six."), Reply.text("At six.").disconnect(20)]
+        >>> [reply.status for reply in replies]
+        [429, 200, 200]
     """
 
     chunks: tuple[bytes, ...] = ()

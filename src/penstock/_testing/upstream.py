@@ -54,7 +54,7 @@ class Upstream(ExchangeLog):
     """Answers each request with the next reply; the last reply is repeated.
 
     A reply may be a text, or a function of the request. `script` replaces the replies; `requests` are those received
-    so far. `keep_alive=False` closes each connection after its answer.
+    so far. `keep_alive=False` closes each connection after its answer. `port` is 0 for any free port.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Upstream(ExchangeLog):
         patience: float = 30.0,
         tls: ssl.SSLContext | None = None,
         host: str = HOST,
+        port: int = 0,
         keep_alive: bool = True,
     ) -> None:
         self.requests: list[ReceivedRequest] = []
@@ -72,6 +73,7 @@ class Upstream(ExchangeLog):
         self._patience = patience
         self._tls = tls
         self._host = host
+        self._port = port
         self._keep_alive = keep_alive
         self._runner: Any = None
         self._changed = asyncio.Condition()
@@ -120,7 +122,7 @@ class Upstream(ExchangeLog):
         app.router.add_route("*", "/{any:.*}", self._handle)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, 0, ssl_context=self._tls)
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls)
         await site.start()
         port = self._runner.addresses[0][1]
         self.url = f"{'https' if self._tls else 'http'}://{self._host}:{port}"
@@ -211,12 +213,22 @@ def load_web() -> Any:
 
 
 @contextmanager
-def scripted(*replies: Answer, tls: ssl.SSLContext | None = None, keep_alive: bool = True) -> Generator[Upstream]:
-    """Runs an upstream in a thread while the `with` block runs."""
+def scripted(
+    *replies: Answer, tls: ssl.SSLContext | None = None, port: int = 0, keep_alive: bool = True
+) -> Generator[Upstream]:
+    """Runs an upstream in a thread while the `with` block runs. `port` is 0 for any free port.
+
+    Examples:
+        >>> with scripted("Hello!") as upstream, upstream.sync_client() as client:
+        ...     client.chat("openai/gpt-5", "Hi").text
+        'Hello!'
+        >>> upstream.requests[0].prompt
+        'Hi'
+    """
     thread = LoopThread()
 
     async def start() -> Upstream:
-        return await Upstream(*replies, tls=tls, keep_alive=keep_alive).__aenter__()
+        return await Upstream(*replies, tls=tls, port=port, keep_alive=keep_alive).__aenter__()
 
     up = thread.run(start())
     try:

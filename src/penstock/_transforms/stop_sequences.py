@@ -31,9 +31,9 @@ class StopAtSequences:
         self, sequences: Iterable[str], asked: Callable[[], int] | None = None, fields: Mapping[str, str] | None = None
     ) -> None:
         self.over = False
-        self._sequences = tuple(dict.fromkeys(one for one in sequences if one))
-        self._asked = asked
-        self._fields = fields or {}
+        self.sequences: tuple[str, ...] = tuple(dict.fromkeys(one for one in sequences if one))
+        self.asked: Callable[[], int] | None = asked
+        self.fields: Mapping[str, str] = fields or {}
         self._grammar = Grammar()
         self._held: dict[int, list[ev.TextDelta]] = {}  # texts of the first choice that are open
         self._usage = ev.Usage()
@@ -83,8 +83,8 @@ class StopAtSequences:
         held.append(delta)
         text = "".join([one.text for one in held]) if len(held) > 1 else delta.text
         # The one that is whole first, as if letters came one by one; of two that end together, the longer.
-        ends = [(text.find(one) + len(one), text.find(one), one) for one in self._sequences if one in text]
-        _, sure, met = min(ends) if ends else (0, len(text) - overlap(text, *self._sequences), "")
+        ends = [(text.find(one) + len(one), text.find(one), one) for one in self.sequences if one in text]
+        _, sure, met = min(ends) if ends else (0, len(text) - overlap(text, *self.sequences), "")
         while held and len(held[0].text) <= sure:
             sure -= len(held[0].text)
             self._emit_text(held.pop(0), out)
@@ -100,11 +100,11 @@ class StopAtSequences:
         out += self._grammar.close()
         told = [event for event in rest if type(event) is ev.Usage and not event.step]
         out.append(told[-1] if told else self._estimate())
-        extra: Extra = {protocol: {field: met} for protocol, field in self._fields.items()}
+        extra: Extra = {protocol: {field: met} for protocol, field in self.fields.items()}
         out.append(ev.Finish("calls" if self._called else "stop", STOP_SEQUENCE, (), extra or None))
 
     def _estimate(self) -> ev.Usage:
         known = self._usage
-        asked = known.input if known.input is not None or self._asked is None else self._asked()
+        asked = known.input if known.input is not None or self.asked is None else self.asked()
         said = max(known.output or 0, -(-self._characters // _CHARACTERS))
         return ev.Usage(asked, said, known.cached, known.written, exact=False)

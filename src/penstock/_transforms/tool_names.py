@@ -40,9 +40,9 @@ class RestoreToolNames:
         self, names: Mapping[str, OriginalTool], *, protocol: str = "", ids: Mapping[str, str] | None = None
     ) -> None:
         self.diagnostics = Diagnostics("names")
-        self._names = names
-        self._protocol = protocol
-        self._ids = ids or {}
+        self.names: Mapping[str, OriginalTool] = names
+        self.protocol: str = protocol
+        self.ids: Mapping[str, str] = ids or {}
         self._held: dict[int, tuple[ev.CallStart, OriginalTool]] = {}
 
     def feed(self, events: Sequence[Any], /) -> list[Any]:
@@ -64,7 +64,7 @@ class RestoreToolNames:
         out.append(event)
 
     def _start(self, event: ev.CallStart, out: list[Any]) -> None:
-        was = self._names.get(event.name) if event.by == "client" else None
+        was = self.names.get(event.name) if event.by == "client" else None
         if was is None:
             out.append(event)
             return
@@ -81,7 +81,7 @@ class RestoreToolNames:
             out.append(event)
 
     def _end(self, event: ev.CallEnd | ev.CallCut, out: list[Any]) -> None:
-        start, was = self._held.pop(event.index, (None, self._names.get(event.name)))
+        start, was = self._held.pop(event.index, (None, self.names.get(event.name)))
         if was is None or event.by == "provider":
             out.append(event)
             return
@@ -96,7 +96,7 @@ class RestoreToolNames:
 
     def _unwrapped(self, end: Any, was: OriginalTool) -> Any:
         if was.item:
-            return replace(end, extra={**(end.extra or {}), self._protocol: {"item": _item(end, was.item)}})
+            return replace(end, extra={**(end.extra or {}), self.protocol: {"item": _item(end, was.item)}})
         text = unwrap_free_text(end.json)
         if text is None:
             self.diagnostics.add("not-wrapped", f"the input of {was.name!r} is not the one string asked for")
@@ -105,11 +105,11 @@ class RestoreToolNames:
     def _extra(self, was: OriginalTool, extra: ev.Extra | None) -> ev.Extra | None:
         if not was.namespace:
             return extra
-        own = {**(extra or {}).get(self._protocol, {}), "namespace": was.namespace}
-        return {**(extra or {}), self._protocol: own}
+        own = {**(extra or {}).get(self.protocol, {}), "namespace": was.namespace}
+        return {**(extra or {}), self.protocol: own}
 
     def _answer(self, event: ev.Result | ev.Ask, out: list[Any]) -> None:
-        id = self._ids.get(event.call)  # noqa: A001 — as the event calls it
+        id = self.ids.get(event.call)  # noqa: A001 — as the event calls it
         out.append(event if id is None else replace(event, call=id))
 
     table: ClassVar[Mapping[type, Callable[[Any, Any, list[Any]], None]]] = {

@@ -131,6 +131,7 @@ def _show_diff(changed: FileEdits) -> None:
     for edit, result in changed:
         for line in config_files.diff_lines(edit.path, result):
             print_line(line)
+    sys.stdout.flush()  # messages go to the other stream
     for change in [change for _, result in changed for change in result.changes if change.path in EXPLANATIONS]:
         print_message(f"{'.'.join(change.path)}: {EXPLANATIONS[change.path]}")
 
@@ -207,7 +208,7 @@ def _undo_setup(agent: str, backup: AgentBackup, *, as_json: bool) -> int:
 EXPLANATIONS: dict[tuple[Any, ...], str] = {  # what each setting of `penstock.toml` is for
     ("features", "prompt_caching"): "The conversation so far is cached by the provider: long sessions cost a fraction.",
     ("features", "context_management"): "Near the limit of a model's window old tool results go first, then old turns.",
-    ("limits", "day_cost"): "Dollars a day and key; above it requests are refused until midnight UTC. 0 is no limit.",
+    ("limits", "day_cost"): "Dollars of a key in any 24 hours; requests that may cost more are refused. 0 is no limit.",
 }
 
 
@@ -279,10 +280,10 @@ class AgentBackup:
         provider_keys.replace_file(self.path, msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
 
     def restore(self) -> list[str]:
-        """Restores all files, the last change first. Returns a message for each."""
-        messages = [_restore_file(row) for row in reversed(self.read())]
+        """Restores all files, the last change first. Returns a message for each file: what became of it in the end."""
+        messages = {row.path: _restore_file(row) for row in reversed(self.read())}
         provider_keys.remove_file(self.path)
-        return messages
+        return list(messages.values())
 
 
 def _restore_file(row: SavedFile) -> str:

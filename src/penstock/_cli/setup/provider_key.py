@@ -15,7 +15,6 @@ from penstock._cli.terminal import Column, print_json, print_table
 from penstock._engines.credentials import address_origin
 from penstock._engines.environ import LIVE
 from penstock._http.header_fields import check_key
-from penstock._providers.models import models
 from penstock._providers.registry import Provider, providers
 from penstock._redaction import redact
 from penstock._store.provider_keys import ProviderKeys
@@ -24,11 +23,7 @@ from penstock.errors import InputError, PenstockError, ProviderError
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from penstock._client.api import Client
     from penstock._engines.config import Config
-
-TIMEOUT = 20.0  # seconds for the request that checks a key
-_KEY_ACCEPTED = frozenset({"rate-limit", "too-large"})  # refusals that only a known key gets
 
 
 def list_keys(*, as_json: bool) -> int:
@@ -153,12 +148,14 @@ def _read_key(row: Provider, *, from_stdin: bool) -> str:
 
 def _check_key(row: Provider, key: str, config: Config) -> bool:
     """Sends one request with the key and prints the outcome. Returns True if the key may be stored."""
+    from penstock._client.key_check import KEY_ACCEPTED
+
     print_message(f"asking {row.title} whether it takes the key …")
     try:
         print_message(asyncio.run(_send_check(row, key, config)))
     except ProviderError as error:
         message = redact(str(error), [key])
-        if error.kind in _KEY_ACCEPTED:
+        if error.kind in KEY_ACCEPTED:
             print_message(f"it knows the key, but refuses for now: {message}")
             return True
         print_message(f"the key was not stored: {message}")
@@ -179,26 +176,11 @@ def _advice(row: Provider, error: ProviderError) -> str:
 
 
 async def _send_check(row: Provider, key: str, config: Config) -> str:
-    from penstock._client.api import Client
-    from penstock._http.request_options import RequestOptions, Timeouts
+    from penstock._client.key_check import send_key_check, with_key
 
-    account = replace(config.account(row.name), key=key)
-    once = replace(config, providers={**config.providers, row.name: account}, retries=0)
-    limits = Timeouts(connect=TIMEOUT, first_byte=TIMEOUT, between_bytes=TIMEOUT, total=TIMEOUT)
-    async with Client(once, options=RequestOptions(timeouts=limits)) as client:
-        if row.endpoint("models") is not None and not row.open_models:
-            return f"the key is good: {len(await client.list_models(row.name))} models"
-        return await _ask_cheapest_model(client, row)
-
-
-async def _ask_cheapest_model(client: Client, row: Provider) -> str:
-    """Checks the key with an answer of a few tokens, for a provider that lists its models without a key."""
-    rows = [one for one in models(row) if one.chat and one.prices is not None and one.prices.input]
-    if not rows:
-        raise InputError(f"no model of {row.name} is known to check the key with")
-    cheapest = min(rows, key=lambda one: one.prices.input or 0.0 if one.prices else 0.0)
-    await client.chat(f"{row.name}/{cheapest.id}", "Say ok.", max_tokens=16)
-    return f"the key is good: {cheapest.id} answered"
+    account = with_key(config.account(row.name), key)
+    proof, _ = await send_key_check(row, replace(config, providers={**config.providers, row.name: account}))
+    return f"the key is good: {proof}"
 
 
 def _ask_user(question: str, otherwise: str) -> str:

@@ -15,13 +15,12 @@ from penstock._client.embedding_formats import decode_answer
 from penstock._engines.model_resolution import REPLAY
 from penstock._gateway import read_tables
 from penstock._gateway.endpoints import IncomingRequest, read_request
-from penstock._gateway.endpoints.models import read_policy
+from penstock._gateway.endpoints.models import read_policy, vscode_input_limit
 from penstock._gateway.token_estimators import count_headers
 from penstock._input_limits import MAX_COUNT
 from penstock._messages.context_trimming import estimate_request
 from penstock._messages.convert import convert_request
 from penstock._messages.request_codecs import reader
-from penstock._providers.models import max_input_tokens
 from penstock._tokens.estimate import Estimate, warning
 from penstock._tokens.hidden_additions import has_hidden_context
 from penstock.errors import BadRequest, InputError, ProviderError, TooDeep
@@ -92,7 +91,7 @@ async def _count_vscode_prompt(services: Services, incoming: IncomingRequest, re
     _record_count(incoming, name, target, count)
     policy = read_policy(incoming) or services.config.features.max_input
     known = services.catalogue.target_model(target)
-    limit = max_input_tokens(known, policy, target.provider, request.settings.max_output)
+    limit = vscode_input_limit(known, policy, target.provider, request.settings.max_output)
     warned = warning(count, limit)
     answer = {
         "version": 1,

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock import _lenient_fields as lenient
 from penstock import _strict_fields as strict
+from penstock._gateway.usage_bounds import TextInput
 from penstock.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def rerank_documents(services: Services, incoming: IncomingRequest) -> byt
     top = lenient.get_integer(body, "top_n") or lenient.get_integer(body, "top_k")
     more = {key: value for key, value in body.items() if key not in _RERANK_FIELDS and value is not None}
     query = strict.require_text(body, "query")
-    aux_request = await _take_slot(services, incoming, model, [query, *documents])
+    aux_request = await _take_slot(services, incoming, model, TextInput(documents, query, more))
     found = await services.upstream.client.rerank(
         model, query, documents, top, options=services.upstream.options(incoming), extra_body=more
     )
@@ -101,18 +102,18 @@ async def rerank_documents(services: Services, incoming: IncomingRequest) -> byt
 async def _embed_texts(
     services: Services, incoming: IncomingRequest, model: str, texts: list[Any], more: Object
 ) -> Embeddings:
-    aux_request = await _take_slot(services, incoming, model, texts)
+    aux_request = await _take_slot(services, incoming, model, TextInput(texts, others=more))
     options = services.upstream.options(incoming)
     found = await services.upstream.client.embed(model, texts, options=options, extra_body=more)
     aux_request.set_answer(found.provider, found.model, found.usage, found.record)
     return found
 
 
-async def _take_slot(services: Services, incoming: IncomingRequest, model: str, texts: list[Any]) -> AuxRequest:
-    """Take a slot, and reserve for the texts if the caller is limited. The application frees it."""
+async def _take_slot(services: Services, incoming: IncomingRequest, model: str, input: TextInput) -> AuxRequest:
+    """Take a slot, and reserve for the input if the caller is limited. The application frees it."""
     aux_request: AuxRequest = incoming.aux_request
     aux_request.requested_model = model
-    aux_request.slot = await services.reserve_texts(incoming, model, texts)
+    aux_request.slot = await services.reserve_texts(incoming, model, input)
     aux_request.headers = aux_request.slot.headers
     return aux_request
 

@@ -12,6 +12,7 @@ from penstock._engines.model_resolution import REPLAY, list_configured_providers
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import IncomingRequest, ollama
 from penstock._protocols import protocol
+from penstock._providers.fim import FIM
 from penstock._providers.models import NAME, Model, Policy, detail, max_input_tokens
 from penstock._tokens.file_costs import DEFAULT_SIZE, image_tokens
 from penstock.errors import InputError
@@ -29,7 +30,9 @@ CREATED_AT = "2026-01-01T00:00:00Z"
 _CREATED = 1_767_225_600
 _GEMINI_METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 _FRACTION = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\.[0-9]{1,9}")
-_DEFAULT_MAX_OUTPUT = 16_000  # for unknown models: editors need a number
+_ASSUMED_OUTPUT = 16_000  # of models whose longest answer is unknown; at most a quarter of the window
+_PRICE_LENGTH = 6  # characters
+_TOKENS = re.compile(r"[1-9][0-9]{0,7}")
 
 
 # ── one model ─────────────────────────────────────────────────────────────────────────────────────
@@ -50,7 +53,7 @@ def format_mistral(entry: ModelEntry) -> Object:
     can = entry.model.capabilities
     abilities = {
         "completion_chat": "chat" in can,
-        "completion_fim": "fim" in can,
+        "completion_fim": FIM in can,
         "function_calling": "tools" in can,
         "fine_tuning": False,
         "vision": "images" in can,
@@ -116,21 +119,27 @@ async def show_model(services: Services, incoming: IncomingRequest) -> bytes:
 
 
 async def list_vscode_models(services: Services, incoming: IncomingRequest) -> bytes:
-    """`/vscode/models`: the chat models, with what VS Code needs of each. `max_input`: a policy for prompt lengths."""
-    entries = [entry for entry in await services.catalogue.entries(incoming.caller) if entry.model.chat]
+    """`/vscode/models`: the chat models, with what VS Code needs of each.
+
+    The query may have `max_input`, a policy for prompt lengths, and `assumed_context`, the window to assume where none
+    is known.
+    """
+    listed = await services.catalogue.entries(incoming.caller)
+    entries = [entry for entry in listed if entry.model.chat]
     rows = {row.name: row for row in list_configured_providers(services.upstream.router.config, services.env)}
-    policy = read_policy(incoming)
-    if policy is not None:
-        limits = [max_input_tokens(entry.model, policy, rows.get(entry.model.provider)) for entry in entries]
-        entries = [replace(entry, max_input=limit) for entry, limit in zip(entries, limits, strict=True)]
+    policy = read_policy(incoming) or services.config.features.max_input
+    limits = [vscode_input_limit(entry.model, policy, rows.get(entry.model.provider)) for entry in entries]
+    entries = [replace(entry, max_input=limit) for entry, limit in zip(entries, limits, strict=True)]
+    assumed = _read_assumed_context(incoming) or services.config.features.assumed_context
     counting = await services.estimators.run(
         incoming.caller.tenant, lambda estimator: [_counting_factors(estimator, entry.model) for entry in entries]
     )
     models = [
-        {**_format_vscode(services, entry, rows.get(entry.model.provider)), "counting": factors}
+        {**_format_vscode(services, entry, rows.get(entry.model.provider), assumed), "counting": factors}
         for entry, factors in zip(entries, counting, strict=True)
     ]
-    return msgspec.json.encode({"version": 1, "models": models})
+    fim = [entry.name for entry in listed if FIM in entry.model.capabilities]
+    return msgspec.json.encode({"version": 1, "models": models, "fim": fim})
 
 
 def read_policy(incoming: IncomingRequest) -> Policy | None:
@@ -146,16 +155,52 @@ def read_policy(incoming: IncomingRequest) -> Policy | None:
     return policy  # type: ignore[no-any-return]
 
 
-def _format_vscode(services: Services, entry: ModelEntry, row: Provider | None) -> Object:
-    model, assumed = entry.model, services.config.features.assumed_context
+def _read_assumed_context(incoming: IncomingRequest) -> int:
+    """Return the window to assume that the query names in `assumed_context`; 0 if it names none."""
+    given = incoming.query.get("assumed_context", "")
+    if given and not _TOKENS.fullmatch(given):
+        raise make_refusal(400, "invalid", "assumed_context: expected a number of tokens from 1 to 99999999")
+    return int(given or 0)
+
+
+def vscode_input_limit(model: Model, policy: Policy, provider: Provider | None, max_output: int | None = None) -> int:
+    """Return how long a prompt may be in VS Code; 0 if unknown.
+
+    As `max_input_tokens`, but a model whose longest answer is unknown also leaves room for one: VS Code adds input and
+    output up to the window.
+    """
+    limit = max_input_tokens(model, policy, provider, max_output)
+    if policy != "reserve-output" or not model.context or model.max_output or (max_output or 0) > 0:
+        return limit
+    return min(limit, model.context - _assume_output(model.context))
+
+
+def _assume_output(window: int) -> int:
+    """Return the room for an answer whose limit is unknown."""
+    return min(_ASSUMED_OUTPUT, window // 4)
+
+
+def _vscode_limits(entry: ModelEntry, assumed: int) -> tuple[int, int]:
+    """Return the input and output limits of a model. If the window is unknown, together they are `assumed`."""
+    window = entry.model.context or entry.max_input or assumed
+    output = entry.max_output or _assume_output(window)
+    if entry.max_input:
+        return entry.max_input, output
+    output = min(output, window // 2)
+    return window - output, output
+
+
+def _format_vscode(services: Services, entry: ModelEntry, row: Provider | None, assumed: int) -> Object:
+    model = entry.model
+    max_input, max_output = _vscode_limits(entry, assumed)
     provider = _short_title(row.title) if row else _REPLAY_TITLES.get(model.provider, model.provider)
     fields: dict[str, Any] = {
         "id": entry.name,
         "name": _display_name(entry),
         "family": model.family or model.id.rpartition("/")[2],
         "version": model.version or "1",
-        "maxInputTokens": entry.max_input or assumed,
-        "maxOutputTokens": entry.max_output or _DEFAULT_MAX_OUTPUT,
+        "maxInputTokens": max_input,
+        "maxOutputTokens": max_output,
         "capabilities": _vscode_capabilities(entry),
         "detail": provider,
         "tooltip": _format_tooltip(entry, assumed),
@@ -170,7 +215,7 @@ def _format_vscode(services: Services, entry: ModelEntry, row: Provider | None) 
         fields["configurationSchema"] = {"type": "object", "properties": _effort_schema(row, model.id)}
     if model.prices and model.prices.input is not None and model.prices.output is not None:
         fields["prices"] = {"input": model.prices.input, "output": model.prices.output}
-        fields["pricing"] = _format_pricing(model.prices.input, model.prices.output, model.source.get("context", ""))
+        fields["pricing"] = short_price(model.prices.input, model.prices.output)
     if model.provider == REPLAY:
         fields["played"] = True
     elif services.config.features.context_management:
@@ -203,17 +248,19 @@ def _effort_schema(row: Provider | None, model: str) -> Object:
     return {"reasoningEffort": {**schema, "group": "navigation"}}
 
 
-def _format_pricing(given: float, made: float, told: str) -> str:
-    """Format prices. A host that shows them shows no tooltip, so they include the source of the limits."""
-    return f"${given:g} in · ${made:g} out per million tokens{f' (prices and limits: {told})' if told else ''}"
-
-
 def _format_tooltip(entry: ModelEntry, assumed: int) -> str:
-    """Format what is known of a model, and the source."""
-    source = entry.model.source.get("context")
-    if entry.model.context:
-        return f"{detail(entry.model)}{f' (limits: {source})' if source else ''}"
-    return f"{entry.name}: its limits are not known, {assumed // 1000}K of context are assumed"
+    """Format what is known of a model, and the source of its limits and prices."""
+    model, facts = entry.model, detail(entry.model)
+    sources: dict[str, str] = {}
+    for field, name in (("context", "limits"), ("prices", "prices")):
+        if told := model.source.get(field):
+            sources[told] = f"{sources[told]} and {name}" if told in sources else name
+    told = "; ".join(f"{names}: {source}" for source, names in sources.items())
+    facts += f" ({told})" if facts and told else ""
+    if model.context or model.max_input:
+        return facts
+    unknown = f"its context window is not known, {assumed:,} tokens are assumed"
+    return f"{entry.name}: {unknown}{f'; {facts}' if facts else ''}"
 
 
 def _counting_factors(estimator: HybridTokenEstimator, model: Model) -> Object:
@@ -233,3 +280,19 @@ def _counting_factors(estimator: HybridTokenEstimator, model: Model) -> Object:
 
 def _display_name(entry: ModelEntry) -> str:
     return entry.model.name or entry.name
+
+
+def short_price(input: float, output: float) -> str:
+    """Return prices for VS Code's column, which has room for six characters: `$3/15`. The tooltip has all digits.
+
+    `$1.25/10` is too long, so it is rounded: `$1/10`.
+    """
+    forms = [f"${_round_price(input, digits)}/{_round_price(output, digits)}" for digits in (3, 2, 1)]
+    return next((form for form in forms if len(form) <= _PRICE_LENGTH), forms[-1])
+
+
+def _round_price(number: float, digits: int) -> str:
+    """Return a number with so many digits, but all of those before the point: `0.15` is `.15`."""
+    number *= 1 + 1e-9  # a half is rounded up: 2.5 to 3
+    text = f"{number:.{digits}g}" if number < 10**digits else f"{number:.0f}"
+    return text.removeprefix("0") or "0"

@@ -40,7 +40,7 @@ class OllamaEncoder:
     """Encodes events as Ollama's lines. Drops files, sources and calls that the provider ran: Ollama has no form."""
 
     def __init__(self, model: str, *, generate: bool = False) -> None:
-        self._model, self._generate = model, generate
+        self._model, self.generate = model, generate
         self._head: Object = {"model": model, "created_at": _format_now()}
         self._usage = ev.Usage()
         self._began = time.monotonic_ns()
@@ -60,7 +60,7 @@ class OllamaEncoder:
 
     def _write_line(self, message: Object, **more: Any) -> None:
         self._first = self._first or time.monotonic_ns()
-        if self._generate:
+        if self.generate:
             fields = {"response": message.pop("content", ""), **message}
         else:
             fields = {"message": {"role": "assistant", "content": "", **message}}

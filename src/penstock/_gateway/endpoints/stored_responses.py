@@ -75,7 +75,7 @@ async def resolve_input(incoming: IncomingRequest, body: Object, memory: Respons
     past = memory.find(previous) if memory else None
     if past is None:
         services, tenant = incoming.services, incoming.caller.tenant
-        past = await services.telemetry.state.read(lambda: services.response_store.past(tenant, previous))
+        past = await services.response_reads.read(lambda: services.response_store.past(tenant, previous))
     if past is None and memory is None and _provider_may_know(incoming, body):
         # The provider may have stored it before the gateway was used.
         return await _expand_items(incoming, ResolvedInput(body, new))
@@ -117,8 +117,8 @@ async def _expand_items(incoming: IncomingRequest, made: ResolvedInput) -> Resol
     items = [*(made.past.items if made.past else ()), *made.new]
     names = [lenient.get_text(item, "id") for item in lenient.as_objects(made.new) if _is_reference(item)]
     there = {lenient.get_text(item, "id") for item in lenient.as_objects(items) if not _is_reference(item)}
-    state, store, tenant = incoming.services.telemetry.state, incoming.services.response_store, incoming.caller.tenant
-    known: dict[str, Object] = await state.read(lambda: store.items(tenant, names)) if names else {}
+    reads, store, tenant = incoming.services.response_reads, incoming.services.response_store, incoming.caller.tenant
+    known: dict[str, Object] = await reads.read(lambda: store.items(tenant, names)) if names else {}
     if known:
         made.new = [_resolve_reference(item, known, there) for item in made.new]
         made.new = [item for item in made.new if item is not None]
@@ -236,7 +236,7 @@ async def delete_response(services: Services, incoming: IncomingRequest) -> byte
     id, tenant, store = incoming.params["response"], incoming.caller.tenant, services.response_store  # noqa: A001
     logged = await _open_log(services, incoming, needed=True)
     await _cancel(services, tenant, id)
-    stored = await services.telemetry.state.read(lambda: store.drop(tenant, id, exists=logged is not None))
+    stored = await services.response_reads.read(lambda: store.drop(tenant, id, exists=logged is not None))
     if logged is not None:
         await services.resume.drop(tenant, id.removeprefix(ID_PREFIX))
     if not stored and logged is None:
@@ -259,7 +259,7 @@ async def cancel_response(services: Services, incoming: IncomingRequest) -> byte
 async def list_input_items(services: Services, incoming: IncomingRequest) -> bytes:
     """`GET /v1/responses/{id}/input_items`: the input with its history, the latest first."""
     id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
-    found = await services.telemetry.state.read(lambda: services.response_store.input_items(tenant, id))
+    found = await services.response_reads.read(lambda: services.response_store.input_items(tenant, id))
     if found is None:
         raise _response_not_found(id)
     items = [_format_input_item(item, f"{id.removeprefix('resp_')}_{position}") for position, item in enumerate(found)]
@@ -293,6 +293,7 @@ async def _cancel(services: Services, tenant: str, id: str) -> None:
 async def _open_log(services: Services, incoming: IncomingRequest, *, needed: bool = False) -> FollowedStream | None:
     """Return the stream of a response, if it is kept. Raises if the response was deleted on any replica."""
     id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
+    await services.response_reads.apply_deletions()
     try:
         return await services.resume.open(tenant, id.removeprefix(ID_PREFIX), needed=needed)
     except DeletedStream:
@@ -304,7 +305,7 @@ async def _open_log(services: Services, incoming: IncomingRequest, *, needed: bo
 async def _load_response(services: Services, incoming: IncomingRequest, logged: FollowedStream | None) -> Object:
     """Return a response that has ended: from the store, or from its log if another replica has stored it."""
     id, tenant = incoming.params["response"], incoming.caller.tenant  # noqa: A001
-    found = await services.telemetry.state.read(lambda: services.response_store.get(tenant, id))
+    found = await services.response_reads.read(lambda: services.response_store.get(tenant, id))
     if found is not None and found.response.get("status") not in UNFINISHED:
         return found.response
     if logged is not None and logged.head.response:

@@ -29,11 +29,11 @@ def read_fim(incoming: IncomingRequest) -> TurnRequest:
 
 
 def read_completions(incoming: IncomingRequest) -> TurnRequest:
-    """`/v1/completions`; with a suffix it is fill-in-the-middle."""
+    """`/v1/completions`; with a suffix, also an empty one, it is fill-in-the-middle."""
     body, request = read_request(incoming, "completions")
     usage = not request.stream or request.usage is True
     options = {"id": f"cmpl-{incoming.id}", "model": request.model, "created": int(time.time()), "include_usage": usage}
-    operation = "fim" if body.get("suffix") else "completions"
+    operation = "fim" if isinstance(body.get("suffix"), str) else "completions"
     return TurnRequest(request, "completions", operation=operation, options=options, include_usage=usage)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, read_request
+from penstock._gateway.endpoints import ClientEndpoint, IncomingRequest, TurnRequest, query_integer, read_request
 from penstock._gateway.journal import COUNT
 from penstock._messages.context_trimming import Cleared
 from penstock._protocols.vscode import wire
@@ -25,6 +25,7 @@ WAIT_REASONS = {
     "overloaded": "{} is overloaded",
     "timeout": "{} did not answer in time",
 }
+USAGE_DAYS = 92  # at most; the journal may go back further
 RETRY_REASON = "{} failed and is asked again"
 
 
@@ -51,27 +52,41 @@ CHAT = ClientEndpoint("vscode", read_chat)
 
 
 async def report_usage(services: Services, incoming: IncomingRequest) -> bytes:
-    """`/vscode/usage`: the caller's usage since midnight, in total and by model. Empty without a journal."""
-    rows = services.journal.rows
-    report = await asyncio.to_thread(_usage_report, rows, incoming.caller.key) if rows is not None else {}
+    """`/vscode/usage`: the caller's usage since midnight, in total and by model; `days`: that of the last days, too.
+
+    Empty without a journal.
+    """
+    rows, days = services.journal.rows, query_integer(incoming.query, "days", 0, most=USAGE_DAYS)
+    report = await asyncio.to_thread(_usage_report, rows, incoming.caller.key, days) if rows is not None else {}
     return msgspec.json.encode({"version": 1, **report})
 
 
-def _usage_report(rows: JournalRows, key: str) -> Object:
-    since = _last_midnight()
+def _usage_report(rows: JournalRows, key: str, days: int) -> Object:
+    since = _midnight(0)
     models = rows.by("model", since=since, key=key, without=COUNT)
-    return {
+    report: Object = {
         "today": _format_sum(rows.total(since=since, key=key, without=COUNT)),
         "models": [{"model": row.name, **_format_sum(row)} for row in models],
     }
+    if days:
+        report["days"] = [_usage_of_day(rows, key, ago) for ago in reversed(range(days))]
+    return report
+
+
+def _usage_of_day(rows: JournalRows, key: str, ago: int) -> Object:
+    since = _midnight(ago)
+    models = rows.by("model", since=since, until=_midnight(ago - 1), key=key, without=COUNT)
+    day = time.strftime("%Y-%m-%d", time.localtime(since))
+    return {"day": day, "models": [{"model": row.name, **_format_sum(row)} for row in models]}
 
 
 def _format_sum(row: UsageSum) -> Object:
-    """Format a sum. `unpriced` counts requests with tokens but no known price."""
-    return {"requests": row.turns, "input": row.input, "output": row.output, "cost": row.cost, "unpriced": row.unpriced}
+    """Format a sum. `cached` is part of `input`. `unpriced` counts requests with tokens but no known price."""
+    sums = {"input": row.input, "cached": row.cached, "output": row.output}
+    return {"requests": row.turns, **sums, "cost": row.cost, "unpriced": row.unpriced}
 
 
-def _last_midnight() -> float:
-    """Return the last local midnight, in seconds since the epoch."""
+def _midnight(ago: int) -> float:
+    """Return the local midnight at the beginning of a day, in seconds since the epoch. Days may have 23 or 25 hours."""
     now = time.localtime()
-    return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
+    return time.mktime((now.tm_year, now.tm_mon, now.tm_mday - ago, 0, 0, 0, 0, 0, -1))

@@ -34,6 +34,19 @@ if TYPE_CHECKING:
 
 LOSSES = read_losses(__name__, "answers")
 EMPTY_ANSWERS = read_losses(__name__, "empty_answers")  # finish reason → why there is no answer
+INCOMPLETE_CALL = read_losses(__name__, "bad_calls")["incomplete"]
+
+
+def explain_empty_answer(finish: ev.Finish, *, has_cut_call: bool) -> str:
+    """Returns why there is no answer, and what to do.
+
+    A call whose input never became JSON ends a turn as `length`, because nothing can be run. If the provider says that
+    the turn ended with tools, its output limit was not the reason.
+    """
+    ended_with_tools = finish.reason != "length" or "tool" in finish.raw.lower() or "function" in finish.raw.lower()
+    return INCOMPLETE_CALL if has_cut_call and ended_with_tools else EMPTY_ANSWERS[finish.reason]
+
+
 _TEXT_FRAME = (b'{"kind":"text","value":', b"}")
 
 
@@ -72,6 +85,7 @@ class VSCodeEncoder(MethodTableEncoder):
 
     def _reset_turn(self) -> None:
         self.has_output = False  # a reply must have text or a call
+        self._has_cut_call = False
         self.usages: dict[int, ev.Usage] = {}
         self._text_count = 0
         self.template = NO_TEMPLATE
@@ -140,7 +154,8 @@ class VSCodeEncoder(MethodTableEncoder):
         self._end_turn()
         if event.others:
             self.report_loss("choice")
-        self._write_part(wire.End(event.reason, event.raw, "" if self.has_output else EMPTY_ANSWERS[event.reason]))
+        why = "" if self.has_output else explain_empty_answer(event, has_cut_call=self._has_cut_call)
+        self._write_part(wire.End(event.reason, event.raw, why))
 
     def _write_fault(self, event: ev.Fault) -> None:
         self._end_turn()
@@ -251,6 +266,7 @@ class VSCodeEncoder(MethodTableEncoder):
     def _write_call_cut(self, event: ev.CallCut) -> None:
         if event.index not in self._omitted:
             self.diagnostics.add("call-cut", f"call {event.id!r} of {event.name!r} was cut short and is not delivered")
+            self._has_cut_call = True
             self._write_part(wire.Cut(self.names.name(event.id), event.name, event.json))
 
     # ── files, sources, data ──────────────────────────────────────────────────────────────────────

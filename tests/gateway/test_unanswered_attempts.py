@@ -1,0 +1,184 @@
+"""Attempts without an answer: a provider may have answered them, and charge for it, so they count for budgets."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from penstock import events as ev
+from penstock._engines.config import Account
+from penstock._gateway.app import App
+from penstock._gateway.config import Limit
+from penstock._gateway.config_tables import PricesTable
+from penstock._gateway.limits import DAY
+from penstock._providers.registry import ConfiguredPrices
+from penstock._store.limit_store import LimitRule
+from penstock.testing import ReceivedRequest, Reply, scripted
+from tests.gateway.budget_requests import ask, auth, chat, key, turn_events
+from tests.gateway.gateway_thread import Running, config, spoken_protocol
+from tests.gateway.openresponses import FAST, until
+from tests.gateway.test_budgets import used
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+pytestmark = pytest.mark.row("Q2:reserve")
+CHEAP, DEAR, ABSENT = "openai-chat/text", "anthropic/text", "absent/text"
+BOTH = [DEAR, CHEAP]
+USAGE = ev.Usage(input=1000, output=100)
+COST = 2000  # micro-dollars of USAGE at the cheap target
+DEAR_FACTOR = 5
+PRICES = PricesTable(
+    models={
+        CHEAP: ConfiguredPrices(input=1, output=10),
+        DEAR: ConfiguredPrices(input=5, output=50),
+        ABSENT: ConfiguredPrices(input=1, output=10),
+    }
+)
+OUTPUT = 400  # tokens: the output limit of requests
+TOKENS, MONEY = LimitRule("key:a", "tokens", DAY, 0), LimitRule("key:a", "cost", DAY, 0)
+QUICK = {"timeouts": {"first_byte": 0.3, "between_bytes": 0.3, "connect": 5.0, "retry_wait": 5.0}}
+LIMITS = Limit(day_tokens=10**6, day_cost=100)
+
+
+@contextmanager
+def running(script: Any, targets: list[str], *, retries: int = 0, limits: Limit = LIMITS) -> Generator[Any]:
+    with scripted(script) as up:
+        made = config(up.url, keys=key("a", limits=limits), prices=PRICES, serve=FAST, options=QUICK)
+        accounts = {
+            **made.engine.providers,
+            "absent": Account(base_url="http://127.0.0.1:9", key="sk-0", like="openai"),
+        }
+        engine = replace(made.engine, aliases={"both": targets}, retries=retries, providers=accounts)
+        with Running(App(replace(made, engine=engine), env={})) as gateway:
+            yield gateway, up
+
+
+def body(*, stream: bool = False) -> dict[str, Any]:
+    return chat(model="both", max_tokens=OUTPUT, stream=stream)
+
+
+def reply(seen: ReceivedRequest) -> Reply:
+    protocol, _, rest = seen.path.lstrip("/").partition("/")
+    return Reply.of(spoken_protocol(protocol, rest), turn_events(USAGE), stream=seen.json.get("stream") is True)
+
+
+class Script:
+    """What the upstream does with each request in turn: answer, stall, cut the connection, or refuse."""
+
+    def __init__(self, *steps: str) -> None:
+        self.steps = list(steps)
+        self.reserved: list[int] = []
+        self.gateway: Running | None = None
+
+    async def __call__(self, seen: ReceivedRequest) -> Reply:
+        if self.gateway is not None:
+            self.reserved += self.gateway.call(self.gateway.app.services.limits.store.usage([MONEY]))
+        step = self.steps.pop(0)
+        if step == "refuse":
+            return Reply.error("openai-chat", 400, "no")
+        if step == "busy":
+            return Reply.error("openai-chat", 503, "busy")
+        answer = reply(seen)
+        return {"stall": answer.stall, "cut": answer.disconnect, "garbage": lambda: Reply((b"{]",))}.get(
+            step, lambda: answer
+        )()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("broken", ["stall", "cut", "garbage"])
+def test_an_attempt_without_an_answer_is_charged_although_the_next_one_is_refused(broken: str, stream: bool) -> None:
+    with running(Script(broken, "refuse"), BOTH) as (gateway, up):
+        assert ask(gateway.url, "a", body(stream=stream)).status_code == 400
+        assert len(up.requests) == 2
+        tokens = used(gateway, TOKENS)
+        assert OUTPUT * (not stream) < tokens <= OUTPUT + 100  # one attempt, not two
+        assert used(gateway, MONEY) >= tokens * DEAR_FACTOR
+
+
+def test_refusals_and_servers_that_cannot_be_reached_cost_nothing() -> None:
+    with running(Script("busy"), [ABSENT, CHEAP]) as (gateway, _):
+        assert ask(gateway.url, "a", body()).status_code >= 500
+        assert used(gateway, TOKENS) == used(gateway, MONEY) == 0
+
+
+@pytest.mark.parametrize("targets", [BOTH, [CHEAP]])
+def test_an_answer_after_an_attempt_without_one_is_charged_besides(targets: list[str]) -> None:
+    """Another target, or the same one again."""
+    with running(Script("stall", "answer"), targets, retries=1 if len(targets) == 1 else 0) as (gateway, _):
+        assert ask(gateway.url, "a", body()).status_code == 200
+        assert OUTPUT + 1100 < used(gateway, TOKENS) <= OUTPUT + 1100 + 100
+        assert used(gateway, MONEY) >= COST + OUTPUT * 10
+
+
+def test_each_attempt_is_reserved_before_it_is_sent() -> None:
+    script = Script("stall", "stall", "answer")
+    with running(script, [CHEAP], retries=2) as (gateway, _):
+        script.gateway = gateway
+        assert ask(gateway.url, "a", body()).status_code == 200
+        first, second, third = script.reserved
+        assert (second, third) == (2 * first, 3 * first)
+
+
+def test_no_attempt_is_sent_that_the_budget_does_not_cover() -> None:
+    script = Script("stall", "answer")
+    with running(script, [CHEAP], retries=1, limits=Limit(day_tokens=OUTPUT + 200)) as (gateway, up):
+        refused = ask(gateway.url, "a", body())
+        assert (refused.status_code, len(up.requests)) == (429, 1)
+        assert "day" in refused.json()["error"]["message"]
+        assert OUTPUT < used(gateway, TOKENS) <= OUTPUT + 200
+
+
+def test_the_most_expensive_target_is_reserved_and_the_one_that_answers_is_charged() -> None:
+    script = Script("busy", "answer")
+    with running(script, BOTH) as (gateway, _):
+        script.gateway = gateway
+        assert ask(gateway.url, "a", body()).status_code == 200
+        assert min(script.reserved) >= OUTPUT * 10 * DEAR_FACTOR
+        assert used(gateway, MONEY) == COST
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_before_the_answer_is_charged(stream: bool) -> None:
+    """Of a stream, at most what can be generated in the time that it took."""
+    arrived = threading.Event()
+
+    def stall(seen: ReceivedRequest) -> Reply:
+        arrived.set()
+        return reply(seen).stall()
+
+    with running(stall, [CHEAP]) as (gateway, up):
+        with (
+            httpx.Client(timeout=httpx.Timeout(30, read=0.05), trust_env=False) as http,
+            pytest.raises(httpx.ReadTimeout),
+        ):
+            http.post(f"{gateway.url}/v1/chat/completions", json=body(stream=stream), headers=auth("a"))
+        assert arrived.wait(30)
+        until(up.requests[0].disconnected.is_set)
+        tokens = used(gateway, TOKENS)
+        assert 0 < tokens <= OUTPUT + 100
+        assert stream or tokens > OUTPUT
+
+
+def test_a_body_that_breaks_off_counts_as_reserved() -> None:
+    def cut(seen: ReceivedRequest) -> Reply:
+        return reply(seen).disconnect(0.9)
+
+    with running(cut, [CHEAP]) as (gateway, _):
+        assert ask(gateway.url, "a", body()).status_code >= 500
+        assert OUTPUT < used(gateway, TOKENS) <= OUTPUT + 100
+
+
+def test_embeddings_that_are_not_answered_count_as_reserved() -> None:
+    def stall(_: ReceivedRequest) -> Reply:
+        return Reply.body({"data": []}).stall()
+
+    with running(stall, [CHEAP]) as (gateway, _):
+        asked = {"model": CHEAP, "input": ["one two three"]}
+        assert ask(gateway.url, "a", asked, "/v1/embeddings").status_code >= 500
+        assert 0 < used(gateway, TOKENS) < 50
