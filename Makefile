@@ -32,7 +32,7 @@ serve: .venv/.stamp-serve ## the server with its packaged streams: no key, no ne
 	@PATH="$(USER_PATH)" exec $(BIN)/penstock serve $(ARGS)
 
 .PHONY: test
-test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode .venv/.stamp-servers ## everything: the checks, then every test
+test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standalone/.made .venv/.stamp-servers build/docs-env/.made ## everything: the checks, then every test
 	$(PYTEST) -m "not exhaustive" $(ARGS)
 
 .PHONY: fast
@@ -40,7 +40,7 @@ fast: .venv/.stamp-dev ## the tests that take less than a minute
 	$(PYTEST) --hypothesis-profile=fast -m "not slow and not corpus and not node and not exhaustive" $(ARGS)
 
 .PHONY: test-all
-test-all: .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode .venv/.stamp-servers ## every test, the exhaustive ones too, in slices that resume; ARGS=--list
+test-all: .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standalone/.made .venv/.stamp-servers build/docs-env/.made ## every test, the exhaustive ones too, in slices that resume; ARGS=--list
 	$(BIN)/python -m tools.test_all $(ARGS)
 
 MINUTES ?= 10
@@ -90,9 +90,39 @@ agents: .venv/.stamp-dev .venv/.stamp-agents ## coding agents from npm against t
 .PHONY: web
 web: .venv/.stamp-web ## build the inspector's page into the package
 
-.PHONY: vsix
-vsix: .venv/.stamp-vscode ## pack the VS Code extension into dist/penstock.vsix
+.PHONY: vsix vsix-all vsix-platform standalone
+vsix: .venv/.stamp-extension ## pack the VS Code extension into dist/penstock.vsix
 	$(BIN)/python tools/vscode_pack.py $(ARGS)
+
+vsix-platform: .venv/.stamp-extension build/standalone/.made ## the same with a self-contained gateway for this platform
+	$(BIN)/python tools/vscode_pack.py --gateway build/standalone/penstock-gateway $(ARGS)
+
+vsix-all: .venv/.stamp-extension ## the plain package and one for each gateway archive in dist/, with the wheel there; checksums
+	$(BIN)/python -m tools.release.extensions
+
+standalone: build/standalone/.made ## the self-contained gateway as an archive in dist/
+	$(BIN)/python -m tools.standalone --archive dist $(ARGS)
+
+.PHONY: docs docs-serve
+docs: build/docs-env/.made ## the documentation site in build/site; warnings are errors
+	NO_MKDOCS_2_WARNING=1 build/docs-env/bin/python -m mkdocs build --strict --quiet $(ARGS)
+	@echo "build/site/index.html"
+
+docs-serve: build/docs-env/.made ## the same while you write, at http://127.0.0.1:8000
+	NO_MKDOCS_2_WARNING=1 build/docs-env/bin/python -m mkdocs serve --livereload $(ARGS)
+
+.PHONY: release version changelog release-notes
+release: .venv/.stamp-web .venv/.stamp-extension ## every package of this version in dist/, with SBOM and checksums
+	$(BIN)/python -m tools.release $(ARGS)
+
+version: .venv/.stamp-dev ## print the version, or write a new one to all files: VERSION=0.2.0
+	@$(BIN)/python -m tools.release.versions $(VERSION)
+
+changelog: .venv/.stamp-dev ## collect changelog.d/ and [Unreleased] in a section of this version
+	@$(BIN)/python -m tools.release.changelog --collect
+
+release-notes: .venv/.stamp-dev ## print the notes of this version; ARGS=--tag-message for its tag
+	@$(BIN)/python -m tools.release.changelog $(ARGS)
 
 # Keeps the pins that still fit; make lock ARGS=--upgrade takes the newest of everything.
 COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
@@ -104,10 +134,14 @@ lock: ## write requirements/*.lock anew from pyproject.toml
 	@mkdir -p requirements
 	$(COMPILE) --all-extras --group dev -o requirements/dev.lock
 	$(COMPILE) --extra serve --group build -c requirements/dev.lock -o requirements/serve.lock
+	$(COMPILE) --extra serve -c requirements/dev.lock -o requirements/runtime.lock
+	$(COMPILE) --extra serve --extra cli --extra setup --group standalone -c requirements/dev.lock -o requirements/standalone.lock
 	$(COMPILE) --extra serve --extra otel --extra postgres --extra redis --group build -c requirements/dev.lock -o requirements/image.lock
-	echo uv | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --quiet \
-	  --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-	  -c requirements/dev.lock -o requirements/uv.lock
+	$(COMPILE:pyproject.toml=) --group pyproject.toml:docs -c requirements/dev.lock -o requirements/docs.lock
+	for tool in uv pyinstaller; do \
+	  echo $$tool | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --quiet \
+	    --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS) \
+	    -c requirements/dev.lock -o requirements/$$tool.lock; done
 	@! grep -n '://' requirements/*.lock || { echo "an address has come into a lock file" >&2; exit 1; }
 
 .PHONY: clean distclean
@@ -140,9 +174,26 @@ distclean: clean ## the same, and the environment and npm packages too
 	@tools/agents/setup.sh
 	@touch $@
 
-# The npm packages of the VS Code extension, and a VS Code to test it in.
+# The npm packages of the VS Code extension.
+.venv/.stamp-extension: .venv/.stamp-dev tests/vscode/setup.sh vscode/package-lock.json
+	@sh tests/vscode/setup.sh extension
+	@touch $@
+
+# The same, and a VS Code to test it in.
 .venv/.stamp-vscode: .venv/.stamp-dev $(wildcard tests/vscode/setup.sh tests/vscode/package-lock.json vscode/package-lock.json)
 	@if [ -f tests/vscode/setup.sh ]; then sh tests/vscode/setup.sh; fi
+	@touch $@
+
+# The self-contained gateway in build/standalone. Half a minute; a tree that has not changed is not built again.
+build/standalone/.made: .venv/.stamp-dev .venv/.stamp-web requirements/standalone.lock requirements/pyinstaller.lock \
+  vscode/media/launch.py $(shell find src tools/standalone \( -name __pycache__ -o -path "*/_inspector/*static*" \) -prune -o -type f -print)
+	@tools/setup.sh freeze
+	@$(BIN)/python -m tools.standalone
+	@touch $@
+
+# The site's packages: an environment of its own, so that they decide nothing about the packages of the tests.
+build/docs-env/.made: requirements/docs.lock tools/setup.sh
+	@tools/setup.sh docs
 	@touch $@
 
 # nginx and Prometheus, for tests of several gateways.

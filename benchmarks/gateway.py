@@ -114,7 +114,7 @@ def port() -> int:
 class Bench:
     """All processes, and who is measured: name → port, path, body."""
 
-    def __init__(self, passing: Process, gateway: Process, ports: tuple[int, int, int]) -> None:
+    def __init__(self, passing: Process, gateway: Process, ports: tuple[int, int, int], data: Path) -> None:
         self.passing, self.gateway = passing, gateway
         self.upstream, bare, gate = ports
         self.ways = {
@@ -125,6 +125,7 @@ class Bench:
         self.headers: dict[str, str] = {}  # that one of them needs besides
         self.asked: dict[str, Any] = {"messages": ASK}
         self.base = f"http://127.0.0.1:{gate}"
+        self.data = data  # the gateway's data folder
 
     def run(self, name: str, model: str, streams: int, seconds: float) -> dict[str, float]:
         """One load on one of them; its CPU beside what was seen."""
@@ -161,7 +162,7 @@ def bench() -> Generator[Bench]:
         passing = started("-m", "benchmarks.wires", "passing", str(bare), str(up))
         words = ("-m", "penstock", "serve", "--config", str(file), "--port", str(gate))
         gateway = started(*words, said="listening", env={"PENSTOCK_DATA": data})
-        yield Bench(passing, gateway, (up, bare, gate))
+        yield Bench(passing, gateway, (up, bare, gate), Path(data))
 
 
 def fast(made: Bench) -> dict[str, dict[str, float]]:
@@ -302,7 +303,7 @@ def main() -> int:
     options.add_argument("--load", action="store_true", help="500 streams of 25 events a second, for a minute")
     options.add_argument("--seconds", type=float, default=60.0)
     options.add_argument("--rivals", action="store_true", help="beside LiteLLM and Portkey, where they are installed")
-    options.add_argument("--watched", action="store_true", help="with somebody at the inspector beside with nobody")
+    options.add_argument("--watched", action="store_true", help="with turns kept in memory, on disk, and watched")
     options.add_argument("--asked", action="store_true", help="requests from one line to a coding agent's")
     options.add_argument("--http", action="store_true", help="our own HTTP code beside plain aiohttp and plain ASGI")
     options.add_argument("--matrix", action="store_true", help="every client protocol with every upstream protocol")

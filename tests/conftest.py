@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 import uuid
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from penstock import _bridge as translation
 from penstock import _codec as codec
 from tests.support.example_counts import FAST, USUAL
 from tests.support.mark_filter import is_left_out
+from tests.support.posix_only import posix_reason
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -128,11 +130,20 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a module of which `-m` leaves out everything."""
+    """Do not import a module of which `-m` leaves out everything, nor one that this system cannot run."""
     expression: str = config.getoption("markexpr") or ""
-    if not expression or not collection_path.match("test_*.py"):
+    if not collection_path.match("test_*.py"):
+        return None
+    if sys.platform == "win32" and posix_reason(collection_path):
+        return True
+    if not expression:
         return None
     return is_left_out(collection_path.read_text(encoding="utf-8"), expression) or None  # None: pytest decides
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests in an editor. One editor runs at a time: at the end, two workers would wait for each other."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/vscode/"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -151,6 +162,8 @@ def trust_one_authority(config: pytest.Config) -> None:
 
     Each client of httpx reads all of them, which takes a tenth of a second. The tests reach no host of the internet.
     """
+    if sys.platform == "win32":  # no other reader can open a file there that is deleted when it is closed
+        return
     bundle = Path(certifi.where()).read_text(encoding="ascii")
     end = "-----END CERTIFICATE-----\n"
     file = tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii")  # noqa: SIM115 — closed with the session

@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from penstock._gateway.config import read_config
 from penstock._replay import play
 from penstock.testing import Reply, scripted
-from tests.gateway.process import gateway
+from tests.gateway.process import Gateway, gateway
 from tests.support.servers import NginxServer, PrometheusServer
 
 if TYPE_CHECKING:
@@ -185,19 +185,20 @@ def test_a_backup_of_a_gateway_that_serves_is_whole(tmp_path: Path) -> None:
     with gateway(tmp_path / "old", "", "--workers", "2", "--full-speed") as server:
         body = {"model": "replay/text", "input": "?"}
         made = [httpx.post(f"{server.base}/v1/responses", json=body).json()["id"] for _ in range(5)]
-        turns = {row["id"] for row in list_turns(server.base)}
+        turns = {row["id"] for row in list_turns(server)}
         for path in server.data.glob("*.sqlite"):
             with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(restored / path.name)) as target:
                 source.backup(target)
     assert len(turns) == 5
     with gateway(tmp_path / "new", "", "--full-speed") as server:
-        assert {row["id"] for row in list_turns(server.base)} == turns
+        assert {row["id"] for row in list_turns(server)} == turns
         assert httpx.get(f"{server.base}/v1/responses/{made[-1]}").is_success
 
 
-def list_turns(base: str) -> list[Any]:
+def list_turns(server: Gateway) -> list[Any]:
     ends = time.monotonic() + LIMIT
-    while len(rows := httpx.get(f"{base}/inspector/turns").json()["rows"]) < 5:  # other workers write theirs soon
+    place = f"{server.base}/inspector/turns"
+    while len(rows := httpx.get(place, headers=server.session).json()["rows"]) < 5:  # other workers write theirs soon
         assert time.monotonic() < ends
         time.sleep(0.05)
     return list(rows)

@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tools.code_blocks import read_blocks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "protocols").glob("*.md"))]
-FOR_CONTRIBUTORS = {"glossary.md", "stability.md", "testing.md"}  # they explain the code itself
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PAGES = [
+    ROOT / "README.md",
+    *(page for folder in (".", "protocols", "tutorials") for page in sorted((ROOT / "docs" / folder).glob("*.md"))),
+]
+FOR_CONTRIBUTORS = {"add-a-protocol.md", "glossary.md", "stability.md", "testing.md"}  # they explain the code itself
 BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    pytest.param(block.text, id=block.place)
     for page in PAGES
-    for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), 1)
+    if page.name not in FOR_CONTRIBUTORS
+    for block in read_blocks(page)
+    if block.language == "python"
 ]
 
 
@@ -72,7 +78,8 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     files = re.findall(r"`((?:benchmarks|examples|fuzz|tests|tools)/[\w/.-]+\.\w+)`", text)
     files += [f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tests\.[\w.]*\w)", text)]
-    assert [name for name in files if not (ROOT / name).exists()] == []
+    packages = {f"{path.parent.relative_to(ROOT)}.py" for path in ROOT.glob("tests/*/__main__.py")}
+    assert [name for name in files if not (ROOT / name).exists() and name not in packages] == []
 
 
 @pytest.mark.parametrize(

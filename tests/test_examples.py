@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import environment
+from tools import example_pages as pages
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
-# The web examples are servers: tests/client/test_web_examples.py runs them. A file of tests is run by pytest.
-SCRIPTS = [path for path in EXAMPLES if not path.name.startswith(("web_", "test_"))]
+# The web examples are servers: tests/client/test_web_examples.py runs them. A file of tests is run by pytest. The
+# stories need a gateway: tests/inspector/test_stories.py has one.
+SCRIPTS = [path for path in EXAMPLES if not path.name.startswith(("web_", "test_", "inspector_stories"))]
 PYRIGHT = shutil.which("pyright", path=Path(sys.executable).parent)
 
 
@@ -32,6 +34,30 @@ def test_example(path: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout, "an example shows something"
     assert done.stderr == b""
+    shown = (pages.PAGES / f"{path.stem}.md").read_text(encoding="utf-8")
+    output = pages.shorten_output(path.stem, done.stdout.decode())
+    assert f"```text\n{output}```" in shown, f"run: python -m tools.example_pages {path.stem}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["test_my_app", "web_starlette", "web_fastapi", "web_django"])
+def test_the_page_of_a_server_or_test_has_its_output(name: str) -> None:
+    module = name.removeprefix("web_")
+    if module != name and find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    page = (pages.PAGES / f"{name}.md").read_text(encoding="utf-8")
+    assert page == pages.write_page(name, pages.run_example(name)), f"run: python -m tools.example_pages {name}"
+
+
+def test_each_example_has_a_page_that_the_list_names() -> None:
+    files = {path.stem for path in EXAMPLES} | {path.name for path in EXAMPLES[0].parent.iterdir() if path.is_dir()}
+    assert set(pages.TABLE) == files - {"__pycache__"}
+    assert {path.stem for path in pages.PAGES.glob("*.md")} == {*pages.TABLE, "README"}
+    assert (pages.PAGES / "README.md").read_text(encoding="utf-8") == pages.write_list()
+    for name, row in pages.TABLE.items():
+        page = (pages.PAGES / f"{name}.md").read_text(encoding="utf-8")
+        assert page.startswith(f"# {row['title']}\n\n{row['shows']}\n")
+        assert [command for command in pages.list_commands(name) if command not in page] == []
 
 
 def test_there_are_examples() -> None:

@@ -110,7 +110,7 @@ def test_spoilt_frames(source: str, data: st.DataObject, orders: list[hostility.
     survive(source, hostility.spoil(data.draw(st.sampled_from(streams(source))), orders))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("source", SOURCES)
 @thorough
 @given(st.data(), hostility.ORDERS)

@@ -6,6 +6,7 @@ A cycle works only as long as nobody changes the order of imports, and no part o
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ def imported_modules(name: str, file: Path, modules: Mapping[str, Path]) -> Iter
                 yield f"{parent}.{alias.name}" if f"{parent}.{alias.name}" in modules else parent
 
 
+@cache
 def import_graph(source: Path) -> dict[str, set[str]]:
     modules = module_files(source)
     return {

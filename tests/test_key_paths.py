@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.corpus
 KINDS = ("streams", "responses", "errors")
+LARGE = ("openai-responses", "streams")  # half of the time that all of them take
+MATRIX = [
+    pytest.param(*pair, marks=pytest.mark.exhaustive if pair == LARGE else ())
+    for pair in product(recorded.SOURCES, KINDS)
+]
 
 
 @cache
@@ -41,8 +47,7 @@ def matching(pattern: str, paths: set[str]) -> set[str]:
     return {path for path in paths if found.fullmatch(path)}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("protocol", recorded.SOURCES)
+@pytest.mark.parametrize(("protocol", "kind"), MATRIX)
 def test_every_path_is_read_or_ignored_for_a_reason(
     protocol: str, kind: str, record_property: Callable[[str, object], None]
 ) -> None:

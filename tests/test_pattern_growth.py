@@ -74,7 +74,7 @@ def test_time_grows_with_the_text(found: Found) -> None:
 @pytest.mark.finding("SEC-3")
 @pytest.mark.parametrize("found", FOUND, ids=name_of)
 def test_the_slowest_input_takes_linear_time(found: Found) -> None:
-    """The slowest input of each method is measured closely, with runs of 20 ms, however it looks at first."""
+    """The slowest input of each method is measured closely, with runs of 10 ms, however it looks at first."""
     slowest: dict[str, tuple[float, Input]] = {}
     for large, _, method, one in timed(found):
         slowest[method] = max(slowest.get(method, (large, one)), (large, one), key=lambda row: row[0])

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/protocols").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *(page for folder in (".", "protocols", "tutorials") for page in sorted((ROOT / "docs" / folder).glob("*.md"))),
+]
 MESSAGES = [path for end in ("py", "toml") for path in sorted((ROOT / "src/penstock/_cli").rglob(f"*.{end}"))]
 DECISIONS = sorted((ROOT / "docs/decisions").glob("2*.md"))
 MAX_WORDS = 60  # of a sentence; a list of names counts as one word

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,17 @@ ALLOWED = (
     ("penstock._client.turn_calls", "one method per OpenAI operation"),
     ("penstock._client.embedding_formats", "vendors' formats of embeddings, which are not protocols of turns"),
     ("penstock._client.response_stream", "web responses: the default target is the UI stream"),
+    ("penstock._cli.demo_scenes", "which packaged streams the demo shows, and to which clients"),
     ("penstock._cli.chat_session", "questions and saved conversations are in OpenAI's format"),
     ("penstock._replay.wire_encoding", "encoders of protocols that are only read, for packaged streams and tests"),
     ("penstock._client.strict_schemas", "dialects of JSON Schema have the names of vendors"),
     ("penstock._providers.output_formats", "dialects of JSON Schema have the names of vendors"),
     ("penstock._inspector.stream_traces", "the menu of target protocols, in its order"),
+    ("penstock._inspector.client_encoding", "endpoints: how each encoded an earlier response"),
+    ("penstock._inspector.copied_commands", "vendors' SDKs: which speaks which protocol"),
+    ("penstock._inspector.program_text", "vendors' SDKs: which speaks which protocol"),
+    ("penstock._inspector.request_conversion", "endpoints: where clients of a protocol send their requests"),
+    ("penstock._inspector.turn_query_terms", "examples of values in the help of a search"),
     ("penstock._testing", "test helpers"),
     ("penstock._aisdk", "the AI SDK's metadata is keyed by provider names"),
     ("penstock._protocols.aisdk", "the AI SDK's metadata is keyed by provider names"),
@@ -66,6 +73,7 @@ def modules() -> Iterator[tuple[str, Path]]:
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
+@cache
 def protocol_names(path: Path) -> set[str]:
     """Returns the protocol names among a module's string constants, docstrings excepted."""
     tree = ast.parse(path.read_text())

@@ -18,6 +18,7 @@ from penstock.errors import BadRequest
 from tests.support import conversations
 from tests.support import request_contents as wiring
 from tests.support import request_protocols as requesting
+from tests.support.example_counts import examples
 from tests.support.request_cases import cases
 
 TARGETS = sorted(wiring.READ)
@@ -125,9 +126,21 @@ def test_golden_conversations_are_lawful_everywhere(target: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-@hypothesis.settings(max_examples=40, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.settings(max_examples=examples(15), suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
 def test_made_up_conversations_are_lawful_everywhere(target: str, request: rq.Request) -> None:
     """Parallel calls, images in results, system messages inside, empty contents, orphan results: all that there is."""
+    check_lawful(target, request)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("target", TARGETS)
+@hypothesis.settings(max_examples=40, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+@hypothesis.given(request=conversations.requests())
+def test_many_made_up_conversations_are_lawful_everywhere(target: str, request: rq.Request) -> None:
+    check_lawful(target, request)
+
+
+def check_lawful(target: str, request: rq.Request) -> None:
     made = converted(requesting.write("openai-chat", request).body, "openai-chat", target)
     assert wiring.broken(target, made.body) == []

