@@ -13,7 +13,7 @@ import pytest
 from penstock import events as ev
 from penstock._gateway.config import JournalTable
 from penstock._gateway.config_tables import InspectorTable
-from penstock._inspector import live_capture, schemas
+from penstock._inspector import captured_attempts, live_capture, schemas
 from penstock._inspector.static_files import StaticFiles
 from penstock._redaction import MARK, cut_bytes, json_spellings, redact_range
 from penstock.testing import Reply
@@ -166,3 +166,23 @@ def test_a_part_of_a_text_has_no_part_of_a_secret() -> None:
     assert cut_bytes(text.encode(), start, [SECRET]) == b"before "
     quoted = 'say "<é/'
     assert {'say \\"<é/', 'say \\"<\\u00e9\\/', "say \\u0022\\u003C\\u00e9/"} <= set(json_spellings(quoted))
+
+
+@pytest.mark.row("V2")
+@pytest.mark.parametrize("before", [1_750, 1_800, 1_850, 1_900])
+def test_the_body_that_a_provider_got_is_cut_without_half_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    monkeypatch.setattr(captured_attempts, "MAX_UPSTREAM_BODY_BYTES", 2_000)
+    options: dict[str, Any] = {"env": {"MY_API_KEY": SECRET}, "inspector": InspectorTable(keep=True), "data": tmp_path}
+    with inspected(tells, **options) as gateway:
+        name = _send(gateway, [_user("w" * before + SECRET * 3 + "w" * 500)])
+        sent = len(gateway.up.requests[-1].body)
+        gateway.inspector.watch.disk.flush()
+        for place in ("memory", "disk"):
+            text = get(f"{gateway.url}/inspector/turns/{name}/request").text
+            (view,) = json.loads(text)["attempts"]
+            assert shown_parts(text) == [], place
+            assert (view["attempt"]["body_size"], view["attempt"]["body_cut"]) == (sent, True), place
+            assert view["attempt"]["body"].startswith('{"')
+            gateway.inspector.watch.clear()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.kept_search import make_turns
 from penstock import events as ev
@@ -128,7 +129,6 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
             post(f"{gateway.url}/v1/chat/completions", json=body, headers={"x-api-key": looks, "x-custom": known})
         written(gateway)
         index = gateway.inspector.watch.text_index
-        assert index is not None
         assert len(index.find_turns("ok", None)) == 2
         assert index.find_turns(known, None) == index.find_turns(halves, None) == set()
         texts = _all_texts(tmp_path / FILE)
@@ -228,6 +228,47 @@ def test_old_turns_go(tmp_path: Path) -> None:
     store.close()
 
 
+def _timed(number: int, when: float) -> KeptTurnRow:
+    return replace(_turn(number), time=when)
+
+
+def test_a_clock_that_jumps_back_deletes_nothing(tmp_path: Path) -> None:
+    """Also if it is right again later: only what was written meanwhile looks old."""
+    now = [time.time()]
+    store = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0, clock=lambda: now[0])
+    store.write_turns([_timed(1, now[0])])
+    right, now[0] = now[0], 86_400.0  # a machine without a battery begins in 1970
+    assert store.write_turns([_timed(2, now[0])]) == store.trim() == []
+    now[0] = right
+    assert store.trim() == [(_turn(2).id, "", "disk-age")]
+    assert store.holds(_turn(1).id)
+    store.close()
+
+
+def test_turns_from_the_future_are_not_kept_for_ever(tmp_path: Path) -> None:
+    """They go with the turns that were written after the clock was set right."""
+    now = [time.time()]
+    store = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0, clock=lambda: now[0])
+    store.write_turns([_timed(1, now[0] + 1e9)])
+    store.write_turns([_timed(2, now[0])])
+    assert store.trim() == []
+    now[0] += 3602
+    assert {one.id for one in store.trim()} == {_turn(1).id, _turn(2).id}
+    store.close()
+
+
+def test_turns_from_the_future_do_not_keep_others_out(tmp_path: Path) -> None:
+    """Room is made by what was written first, not by what has the earliest time."""
+    store = KeptTurnStore(tmp_path / FILE, size=4 * 2**20, age=3600.0)
+    for number in range(60):
+        ahead = 1e9 if number < 30 else 0.0
+        store.write_turns([_timed(number * 20 + place, time.time() + ahead) for place in range(20)])
+    assert store.holds(_turn(1_199).id)
+    assert not store.holds(_turn(0).id)
+    assert store.list_turns(1) == [_turn(1_199).id]
+    store.close()
+
+
 def test_a_file_of_another_version_is_emptied(tmp_path: Path) -> None:
     store = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0)
     store.write_turns([_turn(1)])
@@ -283,7 +324,6 @@ def test_deleted_text_leaves_memory_index_and_file(tmp_path: Path) -> None:
             ended(gateway, names[-1])
         written(gateway)
         index = gateway.inspector.watch.text_index
-        assert index is not None
         assert index.find_turns("xylophone", None) == {names[0]}
         reader.until(lambda: set(names) <= set(reader.rows))
         assert delete(f"{gateway.url}/inspector/turns/{names[0]}").json() == {"deleted": 1}

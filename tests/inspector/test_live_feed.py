@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock._inspector.file_inspector import WorkerSlots
+from penstock._inspector.live_feed import ClosableStream, LiveFeed
+from penstock._inspector.turn_query import TurnQuery
+from penstock._store.journal import JournalEntry
 from tests.gateway import process
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
@@ -76,6 +80,29 @@ def test_refusals_and_errands_are_in_the_list() -> None:
         body = {"model": "openai-chat/text", "input": ["one"]}
         assert post(f"{gateway.url}/v1/embeddings", json=body).status_code == 200
         reader.until(lambda: [row for row in reader.rows.values() if row["operation"] == "embeddings"])
+
+
+def test_a_turn_that_ends_after_the_clock_was_set_back_is_in_the_list() -> None:
+    """Its row says that it ended before the page was opened."""
+    with inspected() as gateway, watching(gateway.url) as reader:
+        early = JournalEntry(time=1_000.0, duration=1.0, request_id="early")
+        in_loop(gateway, lambda: gateway.inspector.watch.on_journal_row(early))
+        reader.until(lambda: "early" in reader.rows)
+
+
+def test_a_page_that_leaves_before_the_first_event_is_forgotten() -> None:
+    with inspected() as gateway:
+        watch = gateway.inspector.watch
+
+        async def leave() -> int:
+            listener = watch.add_listener(None)
+            feed = LiveFeed(watch, listener, TurnQuery(), dict, WorkerSlots(), tuple)
+            stream = ClosableStream(feed.stream({"rows": []}), lambda: watch.remove_listener(listener))
+            assert len(watch.listeners) == 1
+            await stream.aclose()
+            return len(watch.listeners)
+
+        assert gateway.call(leave()) == 0
 
 
 # ── nobody ────────────────────────────────────────────────────────────────────────────────────────

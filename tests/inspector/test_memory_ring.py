@@ -129,7 +129,6 @@ def test_with_team_keys_only_turns_of_keys_that_opted_in_are_kept() -> None:
         assert "turns of the key 'first' are not kept" in lost
         assert "penstock keys edit first --inspect-keep on" in lost
         index = gateway.inspector.watch.text_index
-        assert index is not None
         assert index.find_turns("weather", "first") == set()
 
 

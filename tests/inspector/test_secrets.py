@@ -92,7 +92,6 @@ def test_no_kept_turn_holds_a_secret(tmp_path: Path) -> None:
         assert name not in again.inspector.watch.captures
         answers = _all_answers(again.url, name)
         index = again.inspector.watch.text_index
-        assert index is not None
         assert index.find_turns("you sent", None) == {name}
         for secret in (LOOKS, ESCAPED, OWNER, HALVES):
             assert index.find_turns(secret, None) == set(), secret

@@ -12,6 +12,7 @@ from penstock._gateway.config import Key
 from penstock._gateway.config_tables import InspectorTable
 from penstock._gateway.keys import hash_key
 from penstock._inspector import session_findings as sf
+from penstock._inspector import session_reader, turn_sessions
 from penstock._inspector.turn_sessions import CallDigest, ResultDigest
 from tests.gateway.client_requests import get
 from tests.inspector.agent_runs import NO_ESTIMATES, Agent, plays_agent, set_times
@@ -191,6 +192,29 @@ def test_sessions_of_turns_on_disk(tmp_path: Path) -> None:
         assert gone.status_code == 200
         assert sessions(running) == []
         assert running.inspector.sessions.reader.titles == {}
+
+
+def test_older_turns_on_disk_are_not_read_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_reader, "MAX_DISK_TURNS", 2)
+    options: dict[str, Any] = {"features": NO_ESTIMATES, "data": tmp_path, "inspector": InspectorTable(keep=True)}
+    with inspected(plays_agent, **options) as running:
+        for words in ("One.", "Two.", "Three."):
+            Agent(running, words).step()
+        running.inspector.watch.disk.flush()
+        assert get(f"{running.url}/inspector/sessions").json()["unread"] == 0, "they are in memory"
+    with inspected(plays_agent, **options) as running:
+        found = get(f"{running.url}/inspector/sessions").json()
+        assert ([one["title"] for one in found["sessions"]], found["unread"]) == (["Three.", "Two."], 1)
+
+
+def test_more_sessions_than_are_grouped(watched: tuple[Inspected, Reader], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest are listed, also when the list is read again."""
+    monkeypatch.setattr(turn_sessions, "MAX_SESSIONS", 2)
+    running, _ = watched
+    for words in ("One.", "Two.", "Three.", "Four."):
+        ended(running, Agent(running, words).run([])[-1])
+    for _ in range(3):
+        assert [one["title"] for one in sessions(running)] == ["Four.", "Three."]
 
 
 async def _clear(running: Inspected) -> None:

@@ -135,7 +135,6 @@ def test_turns_in_memory_are_found_by_prompt_and_answer() -> None:
         ended(gateway, name)
         ended(gateway, other)
         index = gateway.inspector.watch.text_index
-        assert index is not None
         assert index.find_turns("where is ümlaut", None) == {name}
         assert index.find_turns("where is ümlaut", "somebody else") == set()
         tenant = gateway.inspector.watch.captures[name].tenant

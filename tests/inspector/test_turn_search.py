@@ -14,7 +14,7 @@ from penstock._gateway.keys import hash_key
 from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
-from tests.inspector.event_feed import Reader, bearer, watching
+from tests.inspector.event_feed import Reader, bearer, ended, watching
 from tests.inspector.journal_history import seed
 from tests.inspector.paused_upstream import waiting
 from tests.inspector.sample_turns import send, wired
@@ -296,6 +296,39 @@ def test_another_keys_turns_are_not_shown_searched_completed_or_counted() -> Non
         assert usage[BOSS]["total"]["requests"] == 3
         with Reader(f"{running.url}/inspector/live?q=pumps", bearer(BEN)) as reader:
             assert [row["key"] for row in reader.rows.values()] == ["ben"]
+
+
+@pytest.mark.row("V1")
+def test_a_key_does_not_learn_how_many_turns_others_made() -> None:
+    """The bound of a page is a row number of all tenants: a key gets it encrypted, and pages still fit together."""
+    keys = {name: Key(hash=hash_key(key), inspect_keep=True) for name, key in (("anna", ANNA), ("ben", BEN))}
+    with inspected(keys={**keys, "boss": Key(hash=hash_key(BOSS), inspect="all")}) as running:
+
+        def send_as(key: str) -> None:
+            ended(
+                running,
+                ask(running.url, "openai-chat", "openai-chat/text", headers=bearer(key)).headers["x-request-id"],
+            )
+
+        def page(key: str, **more: int) -> dict[str, Any]:
+            reply = httpx.get(f"{running.url}/inspector/turns", params=more, headers=bearer(key), trust_env=False)
+            body: dict[str, Any] = reply.raise_for_status().json()
+            return body
+
+        for _ in range(3):
+            send_as(ANNA)
+        first = page(ANNA)
+        assert page(BOSS)["upto"] == 3
+        assert first["upto"] > 1_000
+        send_as(BEN)
+        after_one = page(ANNA)["upto"]
+        assert abs(after_one - first["upto"]) > 1_000
+        send_as(ANNA)
+        again = page(ANNA, upto=first["upto"])
+        assert [row["id"] for row in again["rows"]] == [row["id"] for row in first["rows"]]
+        assert page(ANNA)["total"] == 4
+        with Reader(f"{running.url}/inspector/live?after={first['upto']}", bearer(ANNA)) as reader:
+            assert len(reader.rows) == 1
 
 
 # ── usage ─────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from penstock._inspector import live_capture as tapping
 from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
-from tests.inspector.event_feed import watching
+from tests.inspector.event_feed import Reader, watching
 from tests.inspector.paused_upstream import SSE, TEXT
 
 pytestmark = pytest.mark.slow  # a real gateway for each
@@ -62,6 +62,9 @@ def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPat
         row = get(f"{gateway.url}/inspector/turns/{name}").json()
         assert row["row"]["held"] is False
         assert gateway.inspector.watch.size <= 1_000
+        assert gateway.inspector.watch.captures[name].attempts == [], "what was sent since takes memory, too"
+        with Reader(f"{gateway.url}/inspector/turns/{name}/follow") as reader:
+            assert "too much went on at once" in reader.until(lambda: reader.named("trace"))[0]["lost"]
 
 
 def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
@@ -70,7 +73,7 @@ def test_a_slow_listener_misses_turns_and_takes_no_memory() -> None:
         assert made.has_room("") == (number < turn_listeners.MAX_UNREAD)
         made.on_turn(str(number), "")
         made.on_turn(str(number), "", ended)
-    assert made.take_changes() == dict.fromkeys(map(str, range(turn_listeners.MAX_UNREAD)), ended)
+    assert made.take_changes() == dict.fromkeys(map(str, range(turn_listeners.MAX_UNREAD)), (ended, False))
     assert made.missed == 50, "each is counted once, when it is over"
     assert made.take_changes() == {}
     assert made.has_room("")
@@ -84,11 +87,20 @@ def test_the_end_of_a_turn_that_was_shown_is_never_missed() -> None:
     for number in range(3 * turn_listeners.MAX_UNREAD):
         made.on_turn(str(number), "", ended)
     made.on_turn("shown", "", ended)
-    assert made.take_changes()["shown"] is ended
+    assert made.take_changes()["shown"].row is ended
     for number in range(3 * turn_listeners.MAX_UNREAD):
         made.on_turn(str(number), "", ended)
     made.on_turn("shown", "", ended)  # nothing is held of it any more: it is one of many
     assert "shown" not in made.take_changes()
+
+
+def test_an_update_is_told_as_such_unless_the_end_is_not_read_yet() -> None:
+    made, ended, updated = turn_listeners.TurnListener(None), cast("Any", object()), cast("Any", object())
+    made.on_turn("one", "", ended)
+    made.on_turn("one", "", updated, is_update=True)
+    assert made.take_changes() == {"one": (updated, False)}
+    made.on_turn("one", "", updated, is_update=True)
+    assert made.take_changes() == {"one": (updated, True)}
 
 
 def test_what_a_listener_does_not_see_is_neither_told_nor_held() -> None:

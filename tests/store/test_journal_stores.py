@@ -191,6 +191,35 @@ def test_old_rows_go(open_journal: OpenJournal, request: pytest.FixtureRequest) 
     assert again.total().turns == rows.total().turns == 3
 
 
+def test_rows_from_the_future_are_not_kept_for_ever(open_journal: OpenJournal, request: pytest.FixtureRequest) -> None:
+    """The clock was set back after they were written. They go with the first old row that was written after them."""
+    ahead, late = NOW + 1e9, NOW - 90_000
+    fill(open_journal(), [row(time=ahead, request_id="a"), row(time=NOW, request_id="b")])
+    if "memory" in request.node.name:
+        return
+    again = open_journal(age=86_400.0)
+    again.flush()
+    assert again.total().turns == 2, "nothing is old yet"
+    fill(again, [row(time=late, request_id="c"), row(time=ahead, request_id="d")])
+    last = open_journal(age=86_400.0)
+    last.flush()
+    assert {turn.request_id for _, turn in last.turns()} == {"b", "d"}
+
+
+def test_rows_from_the_future_do_not_keep_others_out(open_journal: OpenJournal, request: pytest.FixtureRequest) -> None:
+    most = 400_000
+    rows = [
+        row(time=NOW + 1e9 * (number < 1000), decisions="x" * 400, request_id=str(number)) for number in range(2000)
+    ]
+    fill(open_journal(size=most), rows)
+    if "memory" in request.node.name:
+        return
+    again = fill(open_journal(size=most), [row()])
+    found = {turn.request_id for _, turn in again.turns(limit=5000)}
+    assert "1999" in found
+    assert "0" not in found
+
+
 def test_the_size_is_bounded(open_journal: OpenJournal, request: pytest.FixtureRequest) -> None:
     most = 400_000
     fill(open_journal(size=most), [row(time=NOW + number, decisions="x" * 400) for number in range(2000)])

@@ -14,7 +14,7 @@ _ROW = re.compile(r"^\| \[[^\]]*\]\(([^)]*)\) \| ([^|\n]*) \|", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SENTENCE = re.compile(r"(?<=[.!?:])\s")
 _BLOCKS = frozenset({"p", "pre", "li", "h1", "h2", "h3", "h4", "h5", "div", "table", "tr"})
-_IGNORED = frozenset({"a.headerlink", "script", "style"})
+_IGNORED = frozenset({"script", "style"})
 
 
 class SitePage(NamedTuple):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 LIMIT = 300.0  # seconds: uvx downloads packages before the start
+STOP_LIMIT = 30.0  # seconds
 _LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
 _SCRIPT = re.compile(r'src="(/inspector/assets/[\w./-]+\.js)"')
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -68,8 +69,12 @@ def run_check(command: list[str], home: Path) -> dict[str, Any]:
                     return check_gateway(found[0])
             sys.exit(f"it does not listen:\n{''.join(printed)}")
         finally:
-            watch.cancel()
             process.terminate()
+            try:
+                process.wait(STOP_LIMIT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            watch.cancel()
 
 
 def main() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-import urllib.error
 import urllib.request
 from datetime import UTC, datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -29,7 +29,13 @@ from penstock._engines.refreshed_facts import (
 )
 from penstock._gateway.callers import is_loopback
 from penstock._printable_text import printable
-from penstock._providers.model_facts import PACKAGED_SOURCE, RefreshedFacts, find_tables, packaged_tables
+from penstock._providers.model_facts import (
+    PACKAGED_SOURCE,
+    RefreshedFacts,
+    find_tables,
+    packaged_tables,
+    refreshed_facts,
+)
 from penstock._providers.models_dev import read_models_dev
 from penstock.errors import InputError
 
@@ -105,8 +111,10 @@ def read_facts(origin: str) -> RefreshedFacts:
 
 
 def compare_facts(facts: RefreshedFacts) -> Iterator[FactChange]:
-    """Yields how the facts differ from those that are used now."""
-    for name, table in facts.tables.items():
+    """Yields how the facts differ from those that are used now. Those of an earlier refresh are replaced."""
+    now = refreshed_facts()
+    for name in {**facts.tables, **(now.tables if now is not None else {})}:
+        table = facts.tables.get(name, b"[]")
         before: dict[str, ModelFact] = {}
         for data, _ in find_tables(name):
             before.update(decode_table(data))
@@ -134,20 +142,32 @@ def _read_file(path: Path) -> bytes:
 
 
 def _fetch(url: str) -> bytes:
-    """Fetches a table. Only https, and http on this machine."""
-    parts = urlsplit(url)
-    local = parts.scheme == "http" and is_loopback(parts.hostname or "")
-    if not (local or parts.scheme == "https"):
-        raise InputError(f"{url}: only https:// addresses and files are read")
+    """Fetches a table. Only https, and http on this machine; the same for where it is redirected to."""
+    _check_address(url)
     request = urllib.request.Request(url, headers={"user-agent": "penstock"})  # noqa: S310 — checked above
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as reply:  # noqa: S310
+        with urllib.request.build_opener(_CheckedRedirects).open(request, timeout=_SECONDS) as reply:
             data: bytes = reply.read(MAX_FACTS_BYTES + 1)
-    except urllib.error.URLError as error:
+    except (OSError, HTTPException) as error:
         raise InputError(f"{url}: {error}; --from FILE reads a copy") from error
     if len(data) > MAX_FACTS_BYTES:
         raise InputError(f"{url}: more than {MAX_FACTS_BYTES:,} bytes")
     return data
+
+
+class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect only to an address that could have been given."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        _check_address(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _check_address(url: str) -> None:
+    parts = urlsplit(url)
+    local = parts.scheme == "http" and is_loopback(parts.hostname or "")
+    if not (local or parts.scheme == "https"):
+        raise InputError(f"{url}: only https:// addresses and files are read")
 
 
 def _confirm(path: Path, count: int) -> bool:

@@ -40,6 +40,7 @@ class AttemptTrace(ConnectionTiming):
     headers: Mapping[str, str] = MappingProxyType({})
     prepared: PreparedHead | None = None
     body: bytes | None = None  # None: nothing was sent over HTTP
+    cut_from: int = 0  # bytes that the body had before it was cut; 0: it is whole
     status: int = 0
     response_headers: Mapping[str, str] = MappingProxyType({})
     error: tuple[str, str] = ("", "")  # kind and message

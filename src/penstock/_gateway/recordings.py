@@ -38,6 +38,7 @@ DAY = 86_400.0
 log = logging.getLogger("penstock.recording")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 CLOSE_TIMEOUT = 10.0
+SKEW = 60.0  # seconds that the time of a file may be ahead: network drives have their own clock
 _MAX_TEXT = 2_000  # characters of a text in the header
 
 
@@ -138,15 +139,19 @@ class Recorder:
         return next(path for path in names if not path.exists())
 
     def _trim(self) -> None:
-        """Delete recordings that are too old, then the oldest until the total size fits."""
+        """Delete recordings that are too old, then the oldest until the total size fits.
+
+        A file from the future was written before the clock was set back: it counts as older than all others.
+        """
         assert self.folder is not None  # noqa: S101
-        found = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self.folder.glob(f"*{SUFFIX}"))
-        over, oldest = sum(size for _, size, _ in found) - self.total, time.time() - self.age
-        for modified, size, path in found[:-1]:
-            if over <= 0 and modified >= oldest:
-                return
-            path.unlink(missing_ok=True)
-            over -= size
+        now = time.time()
+        stats = [(path.stat(), path) for path in self.folder.glob(f"*{SUFFIX}")]
+        found = sorted((one.st_mtime <= now + SKEW, one.st_mtime, one.st_size, path) for one, path in stats)
+        over = sum(size for _, _, size, _ in found) - self.total
+        for _, modified, size, path in found[:-1]:
+            if over > 0 or modified < now - self.age:
+                path.unlink(missing_ok=True)
+                over -= size
 
 
 def redact_chunks(

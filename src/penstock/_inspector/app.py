@@ -19,6 +19,7 @@ from penstock._inspector.capture_ring import LiveCaptures
 from penstock._inspector.file_inspector import FileRoutes, WorkerSlots, describe_inspector
 from penstock._inspector.keeping_routes import KeepingRoutes
 from penstock._inspector.request_routes import RequestRoutes
+from penstock._inspector.row_bounds import RowBounds
 from penstock._inspector.session_routes import SessionRoutes
 from penstock._inspector.session_token import SESSION_NEEDED, check_session, open_session_token
 from penstock._inspector.static_files import StaticFiles
@@ -55,7 +56,7 @@ class Inspector:
         files = FileRoutes(work, pages, lambda: self.services.secrets, self._estimator)
         turns = self.turns = TurnRoutes(self.services, self.watch, work, files)
         sessions = self.sessions = SessionRoutes(self.services, self.watch, work)
-        listing = TurnListRoutes(self.services, self.watch, work)
+        listing = TurnListRoutes(self.services, self.watch, work, RowBounds(self.session_token))
         keeping = KeepingRoutes(self.services, self.watch, work)
         act = ActRoutes(self.services, work, turns.find_request)
         self._listing: asyncio.Task[list[ModelEntry]] | None = None

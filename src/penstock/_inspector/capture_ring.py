@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock._gateway.endpoints import TurnRequest
@@ -17,7 +18,7 @@ from penstock._inspector.turn_listeners import TurnListener
 from penstock.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from penstock import events as ev
     from penstock._gateway.callers import Caller
@@ -48,7 +49,8 @@ class LiveCaptures:
         self.listeners: set[TurnListener] = set()
         self.disk: DiskRing = DiskRing(services, self._on_disk_removal)
         self._memory_index = MemoryTextIndex(lambda: list(self.captures.values()), lambda: services.secrets)
-        self.text_index: TextSearch | None = KeptTurnSearch(self._memory_index, self.disk)
+        self.text_index: TextSearch = KeptTurnSearch(self._memory_index, self.disk)
+        self.on_deletion: list[Callable[[], None]] = [self._memory_index.forget_turns]  # who else has texts of turns
         self._timer: asyncio.TimerHandle | None = None
         services.watch = self
 
@@ -70,6 +72,8 @@ class LiveCaptures:
 
     def remove_listener(self, listener: TurnListener) -> None:
         """Removes a listener. Captures that the policy does not keep stay for a while: listeners may come back."""
+        if listener not in self.listeners:
+            return
         self.listeners.discard(listener)
         if not self.listeners:
             self._services.estimates.on_estimate = None
@@ -99,11 +103,17 @@ class LiveCaptures:
         """
         names = {one.id for one in self.captures.values() if tenant in {None, one.tenant}}
         count = self.clear(ids, tenant)
-        await asyncio.to_thread(self._memory_index.forget_turns)
-        stored = await asyncio.to_thread(self.disk.delete_turns, ids, tenant)
+        try:
+            stored = await asyncio.to_thread(self.disk.delete_turns, ids, tenant)
+        finally:
+            await asyncio.to_thread(self._forget_texts)
         for name, owner in stored.items():
             self._on_removal(name, owner, "deleted")
         return count + len(stored.keys() - names)
+
+    def _forget_texts(self) -> None:
+        for forget in self.on_deletion:
+            forget()
 
     def close(self) -> None:
         """Ends all streams, because the gateway stops."""
@@ -131,8 +141,7 @@ class LiveCaptures:
             self._loop = asyncio.get_running_loop()
         request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
         capture = self._add(TurnCapture(incoming, request, self, turn, keeps=keeps))
-        if self.listeners:
-            self._notify(capture.id, capture.tenant)
+        self._notify(capture)
         return capture
 
     def _is_watched(self, caller: Caller) -> bool:
@@ -148,8 +157,7 @@ class LiveCaptures:
 
     def on_change(self, capture: TurnCapture) -> None:
         """The answer of a turn begins."""
-        if self.listeners:
-            self._notify(capture.id, capture.tenant)
+        self._notify(capture)
 
     def on_refusal(self, incoming: IncomingRequest, fault: ev.Fault, row: JournalEntry) -> None:
         """A request is refused before it becomes a turn. Those of unknown callers are not kept."""
@@ -172,22 +180,22 @@ class LiveCaptures:
             if capture.finished and not capture.on_disk:
                 self.on_finish(capture)
 
-    def on_journal_row(self, row: JournalEntry) -> None:
-        """A turn ends, or its row changes."""
+    def on_journal_row(self, row: JournalEntry, *, is_update: bool = False) -> None:
+        """A turn ends, or its row changes after that (`is_update`)."""
         capture = self.captures.get(row.request_id)
         if capture is not None and capture.entry is not None:
             capture.entry = row
-        if self.listeners:
-            self._notify(row.request_id, row.tenant, row)
+        for listener in self.listeners:
+            listener.on_turn(row.request_id, row.tenant, row, is_update=is_update)
 
     def _on_estimate(self, row: JournalEntry) -> None:
         """Called in the thread that estimates."""
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self.on_journal_row, row)
+            self._loop.call_soon_threadsafe(partial(self.on_journal_row, row, is_update=True))
 
-    def _notify(self, id: str, tenant: str, row: JournalEntry | None = None) -> None:
+    def _notify(self, capture: TurnCapture) -> None:
         for listener in self.listeners:
-            listener.on_turn(id, tenant, row)
+            listener.on_turn(capture.id, capture.tenant)
 
     # ── bounds ────────────────────────────────────────────────────────────────────────────────────
 

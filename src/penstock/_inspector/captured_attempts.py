@@ -13,7 +13,7 @@ import msgspec
 from penstock._diagnostics import Diagnostic
 from penstock._engines.attempt_trace import AttemptTrace
 from penstock._engines.engine_interface import Decision, DecisionLog
-from penstock._redaction import MARK, is_secret_name, redact, redact_bytes, redact_headers
+from penstock._redaction import MARK, cut_bytes, is_secret_name, redact, redact_bytes, redact_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,18 +105,21 @@ class RequestCapture:
         """The turn ends. Returns the bytes that are kept; equal bodies of two attempts are kept once."""
         self._record, self._ended = record, time.monotonic()
         size = 0
-        last: bytes | None = None
+        last: AttemptTrace | None = None
         for trace in self._traces:
-            body = trace.body
-            if body is not None and body == last:
-                trace.body = last
-            elif body is not None:
-                if len(body) > MAX_UPSTREAM_BODY_BYTES:
-                    trace.body = body[: MAX_UPSTREAM_BODY_BYTES + 1]
-                last = trace.body
-                size += min(len(body), MAX_UPSTREAM_BODY_BYTES)
+            if trace.body is not None and len(trace.body) > MAX_UPSTREAM_BODY_BYTES:
+                trace.body, trace.cut_from = self._cut_body(trace, trace.body), len(trace.body)
+            if trace.body is not None and last is not None and trace.body == last.body:
+                trace.body = last.body
+            elif trace.body is not None:
+                last = trace
+                size += len(trace.body)
             size += len(trace.error_body)
         return size
+
+    def _cut_body(self, trace: AttemptTrace, body: bytes) -> bytes:
+        """Returns the beginning of a long body. Half a secret would not be recognised later, so none is left there."""
+        return cut_bytes(body, MAX_UPSTREAM_BODY_BYTES, (*self.known_secrets(), *trace.secrets))
 
     def drop_attempts(self) -> None:
         """Deletes everything that was sent and received."""
@@ -166,6 +169,9 @@ class RequestCapture:
         known = (*secrets, *trace.secrets)
         url, headers = trace.prepared.describe() if trace.prepared is not None else (trace.url, trace.headers)
         body, sent = trace.body or b"", trace.body is not None
+        size = trace.cut_from or len(body)
+        if len(body) > MAX_UPSTREAM_BODY_BYTES and not trace.cut_from:  # the turn still runs
+            body = self._cut_body(trace, body)
         return CapturedAttempt(
             provider=trace.provider,
             model=trace.model,
@@ -176,9 +182,9 @@ class RequestCapture:
             method=trace.method,
             url=redact(url, known) if sent else "",
             headers=redact_headers(headers, known) if sent else {},
-            body=_text(body[:MAX_UPSTREAM_BODY_BYTES], known),
-            body_size=len(body),
-            body_cut=len(body) > MAX_UPSTREAM_BODY_BYTES,
+            body=_text(body, known),
+            body_size=size,
+            body_cut=size > MAX_UPSTREAM_BODY_BYTES,
             status=trace.status,
             response_headers=redact_headers(trace.response_headers, known),
             error=trace.error[0],

@@ -7,10 +7,12 @@ nothing new is kept.
 from __future__ import annotations
 
 import logging
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock._gateway.config import data_path
-from penstock._inspector.turn_keeper import TurnKeeper
+from penstock._inspector.turn_keeper import TurnKeeper, decode_turn
 from penstock._store.kept_turns import FILE, FILE_ERRORS
 from penstock._store.sqlite import IN_MEMORY
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from penstock._inspector.keeping_policy import Forgotten
     from penstock._inspector.kept_turn import KeptTurn
     from penstock._inspector.turn_keeper import KeepableTurn
+    from penstock._store.kept_turns import KeptTurnStore
     from penstock._store.kept_turns_index import TextSearch
 
 T = TypeVar("T")
@@ -43,10 +46,15 @@ class DiskRing:
         if path != IN_MEMORY:
             self.path = path
         self.switched: bool | None = None  # by the page
-        self.problem: str = ""  # why the file cannot be used
         self.damage: str = ""  # why turns of the file could not be read
         self._keeper: TurnKeeper | None = None
-        self._looked = False
+        self._closed = False
+        self._lock = threading.Lock()  # one keeper only: turns end in the event loop, and pages read in threads
+
+    @property
+    def problem(self) -> str:
+        """Why the file cannot be used; empty if it can."""
+        return self._keeper.open_problem if self._keeper is not None else ""
 
     @property
     def enabled(self) -> bool:
@@ -61,9 +69,10 @@ class DiskRing:
         return None if keeper.add(turn) else "disk-busy"
 
     def _open(self) -> TurnKeeper | None:
-        if self._keeper is None and self.path is not None and not self.problem:
-            table = self._services.config.inspector
-            try:
+        """Returns the keeper. Its thread opens the file, so that nothing here waits for a disk."""
+        with self._lock:
+            if self._keeper is None and self.path is not None and not self._closed:
+                table = self._services.config.inspector
                 self._keeper = TurnKeeper(
                     self.path,
                     size=table.size,
@@ -71,26 +80,23 @@ class DiskRing:
                     secrets=lambda: self._services.secrets,
                     on_forget=self._on_forget,
                 )
-            except FILE_ERRORS as error:
-                self.problem = f"turns cannot be kept on disk: {error}"
-                log.error(self.problem)  # noqa: TRY400 — the message says all
-        return self._keeper
+            return self._keeper
 
     def _open_existing(self) -> TurnKeeper | None:
-        """Returns the file, if there is one."""
-        if self._keeper is None and not self._looked:
-            self._looked = True
-            if self.path is not None and self.path.exists():
+        """Returns the keeper, if turns are or were kept on disk."""
+        with suppress(OSError):  # a folder that may not be looked into
+            if self._keeper is None and self.path is not None and self.path.exists():
                 self._open()
         return self._keeper
 
-    def _read(self, read: Callable[[TurnKeeper], T], otherwise: T) -> T:
+    def _read(self, read: Callable[[KeptTurnStore], T], otherwise: T) -> T:
         """Returns what is read from the file; `otherwise` if there is none, or if it is damaged."""
         keeper = self._open_existing()
-        if keeper is None:
+        store = keeper.find_store() if keeper is not None else None
+        if store is None:
             return otherwise
         try:
-            return read(keeper)
+            return read(store)
         except FILE_ERRORS as error:
             if not self.damage:
                 self.damage = _UNREADABLE.format(path=self.path, error=error)
@@ -99,19 +105,23 @@ class DiskRing:
 
     def read_turn(self, id: str, tenant: str | None) -> KeptTurn | None:
         """Returns a turn of the file, if the tenant may see it."""
-        return self._read(lambda keeper: keeper.read_turn(id, tenant), None)
+        return self._read(lambda store: _read_turn(store, id, tenant), None)
 
     def list_turns(self, limit: int) -> list[str]:
         """Returns the ids of the newest turns of the file, the newest first."""
-        return self._read(lambda keeper: keeper.store.list_turns(limit), [])
+        return self._read(lambda store: store.list_turns(limit), [])
+
+    def count(self, tenant: str | None) -> int:
+        """Returns the number of turns in the file, of one tenant or all."""
+        return self._read(lambda store: store.count(tenant), 0)
 
     def holds(self, id: str) -> bool:
         """True if a turn is in the file."""
-        return self._read(lambda keeper: keeper.store.holds(id), False)  # noqa: FBT003 — the result
+        return self._read(lambda store: store.holds(id), False)  # noqa: FBT003 — the result
 
     def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
-        return self._read(lambda keeper: keeper.store.find_turns(phrase, tenant), ())
+        return self._read(lambda store: store.find_turns(phrase, tenant), ())
 
     def delete_turns(self, ids: Collection[str] | None, tenant: str | None) -> dict[str, str]:
         """Deletes turns by their ids, or all. Returns the tenants of those that were in the file.
@@ -120,13 +130,9 @@ class DiskRing:
         """
         keeper = self._open_existing()
         try:
-            if keeper is not None:
-                return keeper.delete_turns(ids, tenant)
+            return keeper.delete_turns(ids, tenant) if keeper is not None else {}
         except FILE_ERRORS as error:
             raise OSError(_NOT_DELETED.format(problem=error, name=FILE)) from error
-        if self.problem:
-            raise OSError(_NOT_DELETED.format(problem=self.problem, name=FILE))
-        return {}
 
     def flush(self) -> None:
         """Waits until all turns are written."""
@@ -134,22 +140,28 @@ class DiskRing:
             self._keeper.flush()
 
     def close(self) -> None:
-        """Writes what waits."""
-        if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
+        """Writes what waits. Nothing is kept or read from then on."""
+        with self._lock:
+            keeper, self._keeper, self._closed = self._keeper, None, True
+        if keeper is not None:
+            keeper.close()
 
     def describe(self, tenant: str | None) -> dict[str, object]:
         """Returns what the page shows: whether it is on, the bounds, and how much there is."""
         keeper, table = self._open_existing(), self._services.config.inspector
         found: dict[str, object] = {"on": self.enabled, "size": table.size, "days": table.days}
         found["possible"] = self.path is not None
-        if keeper is not None:
-            found["turns"] = self._read(lambda one: one.store.count(tenant), 0)
+        if keeper is not None and keeper.find_store() is not None:
+            found["turns"] = self.count(tenant)
             if tenant is None:  # the file holds turns of all: its size tells of those of others
-                found["bytes"] = keeper.store.file_bytes
+                found["bytes"] = self._read(lambda store: store.file_bytes, 0)
         problem = self.problem or self.damage or (keeper.problem if keeper is not None else "")
         return {**found, "problem": problem} if problem else found
+
+
+def _read_turn(store: KeptTurnStore, id: str, tenant: str | None) -> KeptTurn | None:
+    found = store.read_turn(id, tenant)
+    return decode_turn(*found) if found is not None else None
 
 
 class KeptTurnSearch:

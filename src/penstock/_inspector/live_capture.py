@@ -40,6 +40,7 @@ MAX_NOTICES = 100  # sent to the client before the answer
 MAX_REQUEST_BYTES = 4 * 2**20  # bytes of a request's body
 MAX_SHARED_NAME = 200  # characters of a model whose slim request is shared
 _LOST_REST = "only the beginning is here: an answer is kept up to {most} MB"
+_DROPPED = "it was dropped because too much went on at once for the memory of the inspector"
 _EVENTS_NOTE = "the engine {engine!r} hands out events, not bytes: the frames here are those events as lines"
 _NO_ANSWER = "no provider has answered: there are no frames"
 _NO_CHUNKS = make_empty_log()
@@ -157,7 +158,9 @@ class TurnCapture(RequestCapture):
         self.entry, self.passthrough = row, turn.passthrough
         attempts_size = self.finish_attempts(turn.decisions)
         self.turn = None
-        if not self.dropped:
+        if self.dropped:
+            self.drop_attempts()  # those that were sent since
+        else:
             self._measure(attempts_size)
         self._store.on_finish(self)
         self.wake_followers()
@@ -281,6 +284,8 @@ class TurnCapture(RequestCapture):
         )
 
     def _lost_reason(self) -> str:
+        if self.dropped:
+            return _DROPPED
         if self.cut:
             return _LOST_REST.format(most=MAX_TURN_BYTES >> 20)
         return "" if self.engine else _NO_ANSWER

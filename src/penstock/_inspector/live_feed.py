@@ -16,7 +16,7 @@ from penstock._inspector.api_router import contains_secret, encode_public, encod
 from penstock._store.journal import JournalEntry, TurnFacts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 
     from penstock._inspector.capture_ring import LiveCaptures
     from penstock._inspector.file_inspector import WorkerSlots
@@ -43,29 +43,25 @@ class LiveFeed:
         self._captures, self._listener, self._query = captures, listener, query
         self._find_phrases, self._work, self._secrets = find_phrases, work, secrets
         self._running: set[str] = set()  # running turns that the page shows
-        self._begun = time.time()  # turns that ended before are in the history
 
-    async def stream(self, first: dict[str, Any]) -> AsyncIterator[bytes]:
+    async def stream(self, first: dict[str, Any]) -> AsyncGenerator[bytes]:
         """Yields the first list, then its changes, until the gateway stops. `first`: the body of the first event."""
         captures, listener = self._captures, self._listener
-        try:
-            rows = [*first["rows"], *await self.running_rows()]
-            body = {**first, "rows": rows, "first": True, "now": time.time()}
-            yield sse_event("turns", encode_redacted(body, self._secrets()))
-            while not captures.closed:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(PROGRESS_INTERVAL if self._running else None):
-                        await listener.news.wait()
-                if listener.news.is_set():
-                    if data := await self._take_changes():
-                        yield sse_event("turns", data)
-                    if removed := listener.take_removals():
-                        yield sse_event("removed", encode_public({"ids": removed}))
-                    await asyncio.sleep(LIST_INTERVAL)
-                elif progress := self._read_progress():
-                    yield sse_event("progress", encode_public({"now": time.time(), "turns": progress}))
-        finally:
-            captures.remove_listener(listener)
+        rows = [*first["rows"], *await self.running_rows()]
+        body = {**first, "rows": rows, "first": True, "now": time.time()}
+        yield sse_event("turns", encode_redacted(body, self._secrets()))
+        while not captures.closed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PROGRESS_INTERVAL if self._running else None):
+                    await listener.news.wait()
+            if listener.news.is_set():
+                if data := await self._take_changes():
+                    yield sse_event("turns", data)
+                if removed := listener.take_removals():
+                    yield sse_event("removed", encode_public({"ids": removed}))
+                await asyncio.sleep(LIST_INTERVAL)
+            elif progress := self._read_progress():
+                yield sse_event("progress", encode_public({"now": time.time(), "turns": progress}))
 
     async def running_rows(self) -> list[TurnRow]:
         """Returns the running turns that match."""
@@ -78,18 +74,17 @@ class LiveFeed:
     async def _take_changes(self) -> bytes:
         """Returns the changes since the last call as JSON; empty if there are none."""
         captures, listener = self._captures, self._listener
-        changed = [(captures.row(name, entry), entry) for name, entry in listener.take_changes().items()]
+        changed = [(captures.row(name, change.row), change) for name, change in listener.take_changes().items()]
         found = await self._find(changed)
         rows: list[TurnRow] = []
         updates: list[TurnRow] = []
         gone: list[str] = []
-        for row, entry in changed:
+        for row, change in changed:
             if row is None:
                 continue
             running = row.state if row.state in {"open", "streaming"} else ""
-            if self._query.matches(entry if entry is not None else entry_of_running(row), running, found):
-                is_old = entry is not None and entry.time + entry.duration < self._begun
-                (updates if is_old else rows).append(row)
+            if self._query.matches(change.row if change.row is not None else entry_of_running(row), running, found):
+                (updates if change.is_update else rows).append(row)
                 (self._running.add if running else self._running.discard)(row.id)
             elif row.id in self._running:
                 self._running.discard(row.id)
@@ -111,6 +106,29 @@ class LiveFeed:
         captures = self._captures.captures
         running = [captures[name] for name in self._running if name in captures]
         return {capture.id: capture.read_progress() for capture in running if not capture.finished}
+
+
+class ClosableStream:
+    """A stream of events that calls `on_close` when it is closed, also if nothing was read of it.
+
+    A reader may leave before the first event. The `finally` of a generator that was never started does not run.
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes], on_close: Callable[[], None]) -> None:
+        self._events, self._on_close = events, on_close
+
+    def __aiter__(self) -> ClosableStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._events)
+
+    async def aclose(self) -> None:
+        """Ends the stream."""
+        try:
+            await self._events.aclose()
+        finally:
+            self._on_close()
 
 
 def entry_of_running(row: TurnRow) -> JournalEntry:

@@ -53,35 +53,34 @@ class TimedTurn(NamedTuple):
 
 def find_stalls(turns: Sequence[TimedTurn]) -> list[SessionFinding]:
     """Returns the stalls of a session's turns."""
-    durations = [turn.duration for turn in turns]
-    gaps = [turn.gap for turn in turns if turn.gap is not None]
+    usual_duration = _usual_time([turn.duration for turn in turns])
+    usual_gap = _usual_time([turn.gap for turn in turns if turn.gap is not None])
     found: list[SessionFinding] = []
     for turn in turns:
-        if turn.gap is not None and (usual := _usual_time(turn.gap, gaps)):
+        if turn.gap is not None and _is_stall(turn.gap, usual_gap):
             who = f"{turn.tools} took" if turn.tools else "the client waited"
-            words = f"{who} {_seconds(turn.gap)}: {_times(turn.gap, usual)} the usual gap of {_seconds(usual)}"
+            words = f"{who} {_compare_times(turn.gap, usual_gap, 'the usual gap of')}"
             found.append(SessionFinding("stall", "gap", turn.id, words, [turn.id]))
         if turn.silence >= SILENT_SECONDS:
             words = f"no bytes came for {_seconds(turn.silence)}, from {_seconds(turn.silent_from)} after the beginning"
             found.append(SessionFinding("stall", "stream", turn.id, words, [turn.id]))
-        elif usual := _usual_time(turn.duration, durations):
-            words = (
-                f"the turn took {_seconds(turn.duration)}: {_times(turn.duration, usual)} the usual {_seconds(usual)}"
-            )
+        elif _is_stall(turn.duration, usual_duration):
+            words = f"the turn took {_compare_times(turn.duration, usual_duration, 'the usual')}"
             found.append(SessionFinding("stall", "turn", turn.id, words, [turn.id]))
     return found[:MAX_FINDINGS]
 
 
-def _usual_time(seconds: float, others: Sequence[float]) -> float:
-    """Returns the median, if this time is far longer; else 0."""
-    if seconds < STALL_SECONDS or len(others) < COMPARED:
-        return 0.0
-    usual = median(others)
-    return usual if seconds >= STALL_FACTOR * usual else 0.0
+def _usual_time(times: Sequence[float]) -> float:
+    """Returns the median; 0 if there are too few times to compare with."""
+    return median(times) if len(times) >= COMPARED else 0.0
 
 
-def _times(seconds: float, usual: float) -> str:
-    return f"{seconds / usual:.0f} times" if usual else "far longer than"
+def _is_stall(seconds: float, usual: float) -> bool:
+    return 0.0 < usual <= seconds / STALL_FACTOR and seconds >= STALL_SECONDS
+
+
+def _compare_times(seconds: float, usual: float, name: str) -> str:
+    return f"{_seconds(seconds)}: {seconds / usual:.0f} times {name} {_seconds(usual)}"
 
 
 def _seconds(seconds: float) -> str:

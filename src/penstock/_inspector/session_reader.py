@@ -40,11 +40,12 @@ OPERATIONS = frozenset({"", "chat"})  # that are part of a conversation
 MAX_DISK_TURNS = 300  # the newest of the file: each must be read once
 
 
-class _DiskFacts(NamedTuple):
-    """What reports need of a turn that is only on disk."""
+class _DiskTurn(NamedTuple):
+    """What reports need of a turn that is only on disk. `row` is None if it is not part of a conversation."""
 
-    row: TurnRow
-    silence: tuple[float, float]
+    tenant: str
+    row: TurnRow | None = None
+    silence: tuple[float, float] = (0.0, 0.0)
 
 
 class SessionReader:
@@ -56,8 +57,16 @@ class SessionReader:
         self._index = SessionIndex()
         self._digester = MessageDigester()
         self._lock = threading.Lock()
+        captures.on_deletion.append(self.forget_deleted)
         self._last: dict[str, tuple[CallDigest, ...]] = {}  # turn → its calls, once they were decoded
-        self._on_disk: dict[str, _DiskFacts | None] = {}  # None: it is not part of a conversation
+        self._on_disk: dict[str, _DiskTurn] = {}  # turns that are only on disk, and were read
+        self._grouped: set[str] = set()  # turns that were given to the index, which may have forgotten them since
+
+    def forget_deleted(self) -> None:
+        """Forgets the words of turns that are not held any more. Nothing is read."""
+        with self._lock:
+            if self._grouped:
+                self._find_held()
 
     def sessions(self, tenant: str | None) -> list[TurnSession]:
         """Returns all sessions, the one that was extended last first."""
@@ -76,7 +85,7 @@ class SessionReader:
         """Returns what reports need. `decode`: answers are decoded for the calls of turns that nobody goes on from."""
         with self._lock:
             self._refresh()
-            stored = {name: facts for name, facts in self._on_disk.items() if facts is not None}
+            stored = dict(self._on_disk)
         held = {name: capture for name, capture in dict(self._captures.captures).items() if not capture.dropped}
 
         def find_silence(turn: str) -> tuple[float, float]:
@@ -84,7 +93,7 @@ class SessionReader:
                 return _longest_silence(held[turn])
             return stored[turn].silence if turn in stored else (0.0, 0.0)
 
-        rows = {name: facts.row for name, facts in stored.items()}
+        rows = {name: turn.row for name, turn in stored.items() if turn.row is not None}
         return SessionFacts(
             rows=rows | {name: capture.to_row() for name, capture in held.items()},
             titles=self.titles,
@@ -92,6 +101,15 @@ class SessionReader:
             last_calls=partial(self._last_calls, decode=decode),
             window=cache_by_model(window),
         )
+
+    def count_unread(self, tenant: str | None) -> int:
+        """Returns how many turns on disk are too old to be read: their sessions are not known."""
+        with self._lock:
+            self._refresh()
+            read = sum(tenant in {None, turn.tenant} for turn in self._on_disk.values())
+        held = dict(self._captures.captures).values()
+        in_memory = sum(one.on_disk and not one.dropped and tenant in {None, one.tenant} for one in held)
+        return max(0, self._captures.disk.count(tenant) - read - in_memory)
 
     def secrets(self, tenant: str | None) -> list[str]:
         """Returns the callers' own keys, which must not be shown."""
@@ -110,16 +128,21 @@ class SessionReader:
         turn = next((turn for turn in session.turns if turn.id == id), None) if session is not None else None
         return turn.previous if turn is not None and self._captures.holds(turn.previous) else ""
 
-    def _refresh(self) -> None:
+    def _find_held(self) -> tuple[dict[str, TurnCapture], list[str]]:
+        """Returns the turns in memory, and the ids of the newest ones that are only on disk. Forgets all others."""
         held = {name: one for name, one in dict(self._captures.captures).items() if not one.dropped}
         stored = [name for name in self._captures.disk.list_turns(MAX_DISK_TURNS) if name not in held]
-        self._forget({*self._index.turns, *self._on_disk} - held.keys() - set(stored))
+        self._forget({*self._grouped, *self._on_disk} - held.keys() - set(stored))
+        return held, stored
+
+    def _refresh(self) -> None:
+        held, stored = self._find_held()
         fresh: list[SessionTurn] = []
         for name, capture in held.items():
             known = self._index.turns.get(name)
-            if known is None:
+            if name not in self._grouped:
                 fresh += self._read_turn(capture, capture.time)
-            elif known.ended is None:
+            elif known is not None and known.ended is None:
                 _update_end(known, capture)
         for name in stored:
             if name not in self._on_disk:
@@ -133,6 +156,7 @@ class SessionReader:
             self.titles.pop(name, None)
             self._last.pop(name, None)
             self._on_disk.pop(name, None)
+        self._grouped -= gone
         if gone:
             self._digester.clear()
 
@@ -143,13 +167,15 @@ class SessionReader:
             return []
         row = kept.to_row()
         if row.operation not in OPERATIONS:
-            self._on_disk[name] = None
+            self._on_disk[name] = _DiskTurn(kept.tenant)
             return []
-        self._on_disk[name] = _DiskFacts(row, _find_silence([at for at, _ in kept.chunks if at is not None]))
-        return self._read_turn(kept, row.time) if name not in self._index.turns else []
+        silence = _find_silence([at for at, _ in kept.chunks if at is not None])
+        self._on_disk[name] = _DiskTurn(kept.tenant, row, silence)
+        return self._read_turn(kept, row.time) if name not in self._grouped else []
 
     def _read_turn(self, turn: TurnCapture | KeptTurn, began: float) -> list[SessionTurn]:
         row = turn.to_row()
+        self._grouped.add(turn.id)
         if row.operation not in OPERATIONS:
             return []
         messages = read_messages(turn.request, _request_protocol(turn), cut=turn.request_cut)

@@ -97,8 +97,11 @@ def report_session(session: TurnSession, facts: SessionFacts, now: float) -> Ses
     turns = [turn for turn in session.turns if turn.id in facts.rows]
     if not turns:
         return None
-    results = {result.call: result for turn in turns for message in turn.messages for result in message.results}
-    calls = {turn.id: _calls_of(turn, turns, facts) for turn in turns}
+    known = {turn.id for turn in turns}
+    # Every turn has the messages of the turn before it: each message is looked at once.
+    messages = (turn.new_messages if turn.previous in known else turn.messages for turn in turns)
+    results = {result.call: result for some in messages for message in some for result in message.results}
+    calls = _find_calls(turns, facts)
     steps = list(_steps(turns, calls, results, facts))
     timed = [
         TimedTurn(
@@ -150,13 +153,15 @@ def _gap(turn: SessionTurn, ended: float, calls: list[SessionCall]) -> TurnGap:
     return TurnGap(seconds, "client" if turn.link in ("retry", "compact") else "user", [])
 
 
-def _calls_of(turn: SessionTurn, turns: list[SessionTurn], facts: SessionFacts) -> tuple[CallDigest, ...]:
-    """Returns the calls of a turn's answer: as the next turn sends them back, else decoded."""
+def _find_calls(turns: list[SessionTurn], facts: SessionFacts) -> dict[str, tuple[CallDigest, ...]]:
+    """Returns the calls of each turn's answer: as the next turn sends them back, else decoded."""
+    sent_back: dict[str, tuple[CallDigest, ...]] = {}
     for following in turns:
         new = following.new_messages
-        if following.previous == turn.id and following.link == "continue" and new and new[0].answer:
-            return tuple(call for message in new if message.answer for call in message.calls)
-    return facts.last_calls(turn)
+        if following.link == "continue" and new and new[0].answer and following.previous not in sent_back:
+            calls = (call for message in new if message.answer for call in message.calls)
+            sent_back[following.previous] = tuple(calls)
+    return {turn.id: sent_back[turn.id] if turn.id in sent_back else facts.last_calls(turn) for turn in turns}
 
 
 def _session_call(call: CallDigest, results: Mapping[str, ResultDigest]) -> SessionCall:

@@ -34,7 +34,8 @@ class SessionRoutes:
     async def sessions(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/sessions`: the sessions of the turns that are held, the latest first.
 
-        With `turn`, the session of that turn, and the ids of its turns; none if it has none.
+        `unread`: older turns on disk, which are not read for it. With `turn`, the session of that turn, and the ids of
+        its turns; none if it has none.
         """
         tenant, turn = incoming.caller.visible_tenant, incoming.query.get("turn", "")
         limit = min(query_integer(incoming.query, "limit", DEFAULT_SESSIONS), MAX_LISTED_SESSIONS)
@@ -46,7 +47,8 @@ class SessionRoutes:
             found = self.reader.sessions(tenant)
             reports = (report_session(session, facts, now) for session in found[:limit])
             rows: list[SessionRow] = [report.session for report in reports if report is not None]
-            return {"sessions": rows, "more": max(0, len(found) - limit)}
+            unread = self.reader.count_unread(tenant)
+            return {"sessions": rows, "more": max(0, len(found) - limit), "unread": unread}
 
         return self._respond(await self._work.run(read), tenant)
 

@@ -68,8 +68,16 @@ def _create_token(path: Path) -> str:
     fresh = path.with_name(f".{FILE}.{os.getpid()}")
     with suppress(FileNotFoundError):
         fresh.unlink()
-    with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-        file.write(f"{token}\n")
+    try:
+        with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(f"{token}\n")
+        return _publish_token(fresh, path, token)
+    finally:  # also if the disk is full
+        fresh.unlink(missing_ok=True)
+
+
+def _publish_token(fresh: Path, path: Path, token: str) -> str:
+    """Gives the complete file its name. Returns the token that counts."""
     try:
         os.link(fresh, path)  # fails if another process was faster
     except FileExistsError:
@@ -80,9 +88,6 @@ def _create_token(path: Path) -> str:
         return token
     except OSError:  # a file system without links
         fresh.replace(path)
-        return token
-    finally:
-        fresh.unlink(missing_ok=True)
     return token
 
 

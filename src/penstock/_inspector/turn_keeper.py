@@ -1,7 +1,8 @@
-"""Keeps finished turns on disk: a thread encodes them and writes them to a `KeptTurnStore`.
+"""Keeps finished turns on disk: a thread opens a `KeptTurnStore`, encodes turns and writes them to it.
 
 Secrets are removed before anything is written. The thread uses a small share of the time, so that it takes little from
-turns that run; captures that wait are bounded, and those that cannot be kept say why.
+turns that run; captures that wait are bounded, and those that cannot be kept say why. A file that cannot be opened or
+written (a full disk, a read-only folder) is tried again with later turns; the first failure is logged.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import threading
 import time
 import zlib
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -23,7 +23,7 @@ from penstock._inspector.kept_turn import KeptTurn
 from penstock._inspector.request_pieces import join_request, split_request
 from penstock._inspector.turn_texts import answer_piece
 from penstock._redaction import redact_bytes
-from penstock._store.kept_turns import FILE_ERRORS, KeptTurnRow, KeptTurnStore, RemovedTurn
+from penstock._store.kept_turns import FILE_ERRORS, KeptTurnRow, KeptTurnStore
 from penstock._store.kept_turns_index import JSON, STORED, WORDS, TextPiece
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ BUSY = 0.4  # of a core that the rest of the gateway uses: then it is busy
 MAX_PAUSE = 5.0  # seconds between two transactions
 CLOSE_TIMEOUT = 5.0  # seconds
 TRIM_INTERVAL = 600.0  # seconds between two looks for turns that are too old
+OPEN_INTERVAL = 30.0  # seconds between two attempts to open a file that could not be opened
+OPEN_TIMEOUT = 15.0  # seconds that a reader waits for the file to be opened
 log = logging.getLogger("penstock.inspector")
 
 
@@ -78,14 +80,24 @@ class TurnKeeper:
         self, path: Path, *, size: int, days: float, secrets: Callable[[], Iterable[str]],
         on_forget: Callable[[str, str, Forgotten], None],
     ) -> None:  # fmt: skip
-        self.store: KeptTurnStore = KeptTurnStore(path, size=size, age=days * 86_400.0)
-        self.problem: str = ""  # why the last turns could not be written
+        self.path: Path = path
+        self.open_problem: str = ""  # why the file cannot be opened
+        self.problem: str = ""  # why the last turns could not be written, or old ones not deleted
+        self._size, self._age = size, days * 86_400.0
+        self._store: KeptTurnStore | None = None
+        self._tried = threading.Event()  # to open the file
+        self._next_try = 0.0
         self._secrets, self._on_forget = secrets, on_forget
         self._waiting: deque[KeepableTurn] = deque()
         self._condition = threading.Condition()
         self._busy = self._closing = self._flushing = False
         self._thread = threading.Thread(target=self._run, name="penstock-turn-keeper", daemon=True)
         self._thread.start()
+
+    def find_store(self) -> KeptTurnStore | None:
+        """Returns the file; None if it cannot be opened. Waits until that was tried: not for the event loop."""
+        self._tried.wait(OPEN_TIMEOUT)
+        return self._store
 
     def add(self, turn: KeepableTurn) -> bool:
         """Writes a turn soon. False if too many wait. Called for every turn."""
@@ -114,8 +126,8 @@ class TurnKeeper:
             self._waiting.clear()
             self._condition.notify_all()
         self._thread.join(CLOSE_TIMEOUT)
-        if not self._thread.is_alive():
-            self.store.close()
+        if self._store is not None and not self._thread.is_alive():
+            self._store.close()
 
     def delete_turns(self, ids: Collection[str] | None, tenant: str | None) -> dict[str, str]:
         """Deletes turns from the file, and those that wait. Returns the tenants of those that were written."""
@@ -128,18 +140,15 @@ class TurnKeeper:
             self._waiting.clear()
             self._waiting.extend(left)
             self._condition.wait_for(lambda: not self._busy, CLOSE_TIMEOUT)  # the batch that is being written
-        return self.store.delete_turns(ids, tenant)
-
-    # ── reading ───────────────────────────────────────────────────────────────────────────────────
-
-    def read_turn(self, id: str, tenant: str | None) -> KeptTurn | None:
-        """Returns a turn of the file, if the tenant may see it."""
-        found = self.store.read_turn(id, tenant)
-        return decode_turn(*found) if found is not None else None
+        store = self.find_store()
+        if store is None:
+            raise OSError(self.open_problem)
+        return store.delete_turns(ids, tenant)
 
     # ── in the thread ─────────────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
+        self._open()
         pause, last = 0.0, CpuUse()
         while True:
             with self._condition:
@@ -152,44 +161,82 @@ class TurnKeeper:
                 batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
                 self._busy = True
             began = time.thread_time()
-            self._write(batch)
+            self._write_batch(batch)
             used = time.thread_time() - began
             share = BUSY_SHARE if last.measure() > BUSY else IDLE_SHARE
             pause = min(used * (1 / share - 1), MAX_PAUSE)
 
-    def _write(self, batch: list[KeepableTurn]) -> None:
+    def _open(self) -> None:
+        """Opens the file, if it is time to try."""
+        if self._store is not None or time.monotonic() < self._next_try:
+            return
+        self._next_try = time.monotonic() + OPEN_INTERVAL
+        try:
+            self._store = KeptTurnStore(self.path, size=self._size, age=self._age)
+            self.open_problem = ""
+        except FILE_ERRORS as error:
+            if not self.open_problem:
+                log.error("turns cannot be kept on disk: %s", error)  # noqa: TRY400 — the message says all
+            self.open_problem = f"turns cannot be kept on disk: {error}"
+        finally:
+            self._tried.set()
+
+    def _write_batch(self, batch: list[KeepableTurn]) -> None:
+        """Writes turns, and deletes old ones. Nothing that fails ends the thread."""
+        left = {turn.id: turn.tenant for turn in batch}
+        try:
+            self._open()
+            if self._store is not None:
+                self._write(self._store, batch, left)
+        except FILE_ERRORS as error:
+            self._report(f"the file cannot be written: {error}")
+            if self._store is not None:
+                self._tell_removals(self._store)
+        except Exception as error:
+            log.exception("turns were not kept on disk")
+            self.problem = f"turns were not kept on disk: {type(error).__name__}"
+        for name, tenant in left.items():
+            self._on_forget(name, tenant, "disk-error")
+
+    def _write(self, store: KeptTurnStore, batch: list[KeepableTurn], left: dict[str, str]) -> None:
+        """Writes turns. Those that are done with are removed from `left`."""
+        rows = self._encode_batch(batch, left)
+        removed = store.write_turns([row for _, row in rows]) if rows else store.trim()
+        for turn, _ in rows:
+            turn.on_disk = True
+            left.pop(turn.id, None)
+        if store.trim_problem:
+            self._report(f"old turns cannot be deleted: {store.trim_problem}")
+        elif rows:
+            self.problem = ""
+        for name, tenant, reason in removed:
+            self._on_forget(name, tenant, reason)
+
+    def _encode_batch(self, batch: list[KeepableTurn], left: dict[str, str]) -> list[tuple[KeepableTurn, KeptTurnRow]]:
         known = tuple(self._secrets())
         rows: list[tuple[KeepableTurn, KeptTurnRow]] = []
         for turn in batch:
             try:
                 kept = turn.to_kept()
                 if turn.dropped:  # while it waited, or meanwhile
+                    left.pop(turn.id, None)
                     self._on_forget(turn.id, turn.tenant, "disk-busy")
                     continue
                 rows.append((turn, encode_turn(kept, (*known, turn.secret) if turn.secret else known)))
             except Exception:
                 log.exception("a turn was not kept on disk")
-                self._on_forget(turn.id, turn.tenant, "disk-error")
-        try:
-            removed = self.store.write_turns([row for _, row in rows]) if rows else self._trim()
-        except FILE_ERRORS as error:
-            if not self.problem:
-                log.error("turns are not kept on disk: %s: %s", self.store.path, error)  # noqa: TRY400 — no traceback
-            self.problem = f"the file cannot be written: {error}"
-            for turn, _ in rows:
-                self._on_forget(turn.id, turn.tenant, "disk-error")
-            return
-        self.problem = ""
-        for turn, _ in rows:
-            turn.on_disk = True
-        for name, tenant, reason in removed:
+        return rows
+
+    def _tell_removals(self, store: KeptTurnStore) -> None:
+        """Deletes turns that are too old also while none can be written."""
+        for name, tenant, reason in store.trim():
             self._on_forget(name, tenant, reason)
 
-    def _trim(self) -> list[RemovedTurn]:
-        """Deletes turns that are too old, while nothing is written."""
-        with suppress(*FILE_ERRORS):
-            return self.store.trim()
-        return []
+    def _report(self, problem: str) -> None:
+        """Keeps a problem for the page, and logs the first of several."""
+        if not self.problem:
+            log.error("%s: %s", self.path, problem)
+        self.problem = problem
 
 
 # ── the form in the file ──────────────────────────────────────────────────────────────────────────

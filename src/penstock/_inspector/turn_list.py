@@ -9,13 +9,13 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from penstock._gateway.callers import make_refusal
+from penstock._gateway.callers import Refusal, make_refusal
 from penstock._gateway.endpoints import IncomingRequest, query_integer
 from penstock._http.response_writer import EventStream
 from penstock._inspector import schemas
 from penstock._inspector.api_router import ApiResponse, encode_redacted
 from penstock._inspector.journal_access import read_journal, visible_tenant
-from penstock._inspector.live_feed import LiveFeed
+from penstock._inspector.live_feed import ClosableStream, LiveFeed
 from penstock._inspector.query_completion import Completion, complete_query, find_problem
 from penstock._inspector.stream_traces import RecordingFolder, file_stamps
 from penstock._inspector.turn_preview import TurnPreview, TurnPreviews
@@ -25,11 +25,12 @@ from penstock._store.journal_queries import JournalHistory, SortColumn, TurnCoun
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 
     from penstock._gateway.services import Services
     from penstock._inspector.capture_ring import LiveCaptures
     from penstock._inspector.file_inspector import WorkerSlots
+    from penstock._inspector.row_bounds import RowBounds
     from penstock._inspector.turn_listeners import TurnListener
     from penstock._store.journal import JournalEntry
 
@@ -43,18 +44,18 @@ JOURNAL_INTERVAL = 1.0  # seconds between two looks for turns of other workers
 class TurnListRoutes:
     """The routes."""
 
-    def __init__(self, services: Services, captures: LiveCaptures, work: WorkerSlots) -> None:
-        self._services, self._captures, self._work = services, captures, work
+    def __init__(self, services: Services, captures: LiveCaptures, work: WorkerSlots, bounds: RowBounds) -> None:
+        self._services, self._captures, self._work, self._bounds = services, captures, work, bounds
         self._folder = RecordingFolder(services.recorder.folder)
         self._previews = TurnPreviews()
+        captures.on_deletion.append(self._previews.clear)
 
     def _respond(self, value: Any) -> ApiResponse:
         return ApiResponse(encode_redacted(value, self._services.secrets))
 
     def find_phrases(self, query: TurnQuery, tenant: str | None) -> Mapping[str, Collection[str]]:
         """Returns for each phrase of a query the ids of kept turns whose texts hold it. Not for the event loop."""
-        index = getattr(self._captures, "text_index", None)
-        return {phrase: index.find_turns(phrase, tenant) for phrase in query.phrases} if index is not None else {}
+        return {phrase: self._captures.text_index.find_turns(phrase, tenant) for phrase in query.phrases}
 
     # ── history ───────────────────────────────────────────────────────────────────────────────────
 
@@ -72,7 +73,7 @@ class TurnListRoutes:
             return _query_error(error)
         page: dict[str, Any] = {
             "states": states,
-            "upto": query_integer(values, "upto", 0),
+            "upto": self._read_bound(incoming, "upto"),
             "offset": query_integer(values, "offset", 0),
             "limit": min(query_integer(values, "limit", DEFAULT_ROWS), MAX_ROWS),
             "sort": _choice(values, "sort", get_args(SortColumn)),
@@ -106,7 +107,8 @@ class TurnListRoutes:
                 offset=offset,
                 limit=limit,
             )
-            page: dict[str, Any] = {"rows": self.make_rows(rows), "upto": last, "offset": offset}
+            bound = self._bounds.encode(last, tenant)
+            page: dict[str, Any] = {"rows": self.make_rows(rows), "upto": bound, "offset": offset}
             if not upto:  # the first page also counts; if it has all rows, they need not be read again
                 whole = offset == 0 and len(rows) < limit and not states.terms
                 condition = query.to_sql(found, history.among)
@@ -116,6 +118,11 @@ class TurnListRoutes:
 
         empty: dict[str, Any] = {"rows": [], "upto": 0, "offset": 0, **_count_fields(TurnCounts(), states)}
         return read_journal(self._services, read) or empty
+
+    def _read_bound(self, incoming: IncomingRequest, name: str) -> int:
+        """Returns a row number that an earlier answer gave; 0 without one."""
+        given = query_integer(incoming.query, name, 0)
+        return self._bounds.decode(given, visible_tenant(incoming)) if given else 0
 
     def make_rows(self, turns: Sequence[JournalEntry]) -> list[schemas.TurnRow]:
         """Returns the rows of finished turns."""
@@ -153,7 +160,7 @@ class TurnListRoutes:
         """`GET /inspector/live`: the turns that match a query since `after`, or the latest; then every change."""
         if len(self._captures.listeners) >= MAX_LISTENERS:
             raise make_refusal(503, "overloaded", f"{MAX_LISTENERS} pages watch already", retry_after=5.0)
-        tenant, after = visible_tenant(incoming), query_integer(incoming.query, "after", 0)
+        tenant, after = visible_tenant(incoming), self._read_bound(incoming, "after")
         try:
             query = parse_query(incoming.query.get("q", ""), time.time())
         except QueryError as error:
@@ -176,7 +183,7 @@ class TurnListRoutes:
         stream = feed.stream(first)
         if self._services.metrics.shared is not None:
             stream = self._with_other_workers(stream, listener, tenant, last)
-        return EventStream(stream)
+        return EventStream(ClosableStream(stream, lambda: self._captures.remove_listener(listener)))
 
     def _read_latest(self, query: TurnQuery, tenant: str | None, after: int) -> dict[str, Any]:
         """Returns the first event: the latest turns, or those since `after`. `stale`: there are too many of these."""
@@ -192,8 +199,8 @@ class TurnListRoutes:
         return read_journal(self._services, read) or {"rows": [], "last": 0}
 
     async def _with_other_workers(
-        self, stream: AsyncIterator[bytes], listener: TurnListener, tenant: str | None, last: int
-    ) -> AsyncIterator[bytes]:
+        self, stream: AsyncGenerator[bytes], listener: TurnListener, tenant: str | None, last: int
+    ) -> AsyncGenerator[bytes]:
         """Adds the finished turns of other workers, which are in the journal only."""
         task = asyncio.create_task(self._follow_journal(listener, tenant, last))
         try:
@@ -208,7 +215,11 @@ class TurnListRoutes:
 
         while True:
             await asyncio.sleep(JOURNAL_INTERVAL)
-            page = [(number, row) for number, row in await self._work.run(newest) if number > last]
+            try:
+                found = await self._work.run(newest)
+            except Refusal:  # the journal cannot be read just now, or too much is going on: the next look finds all
+                continue
+            page = [(number, row) for number, row in found if number > last]
             for _, row in reversed(page):
                 if row.request_id not in self._captures.captures:
                     listener.on_turn(row.request_id, row.tenant, row)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from penstock._store.journal import JournalEntry
 
 MAX_UNREAD = 100  # turns that wait for one listener; further ones are only counted
+
+
+class TurnChange(NamedTuple):
+    """A change of a turn. `row`: its row of the journal, once it has ended. `is_update`: it had ended before."""
+
+    row: JournalEntry | None
+    is_update: bool = False
 
 
 class TurnListener:
@@ -18,7 +25,7 @@ class TurnListener:
         self.tenant = tenant
         self.news: asyncio.Event = asyncio.Event()
         self.missed: int = 0  # turns since the last update that were too many to report
-        self._fresh: dict[str, JournalEntry | None] = {}
+        self._fresh: dict[str, TurnChange] = {}
         self._running: set[str] = set()  # running turns that were reported: their end will be reported too
         self._removed: set[str] = set()
 
@@ -30,22 +37,23 @@ class TurnListener:
         """True if a turn that begins now will be reported: only such turns are captured."""
         return len(self._fresh) < MAX_UNREAD and self.may_see(tenant)
 
-    def on_turn(self, id: str, tenant: str, row: JournalEntry | None = None) -> None:
-        """A turn changes. `row`: its row of the journal, at its end."""
+    def on_turn(self, id: str, tenant: str, row: JournalEntry | None = None, *, is_update: bool = False) -> None:
+        """A turn changes. `row`: its row of the journal, at its end. `is_update`: the end was reported before."""
         if not self.may_see(tenant):
             return
-        if len(self._fresh) >= MAX_UNREAD and id not in self._fresh and id not in self._running:
+        known = self._fresh.get(id)
+        if len(self._fresh) >= MAX_UNREAD and known is None and id not in self._running:
             self.missed += row is not None
             return
-        self._fresh[id] = row
+        self._fresh[id] = TurnChange(row, is_update and (known is None or known.is_update))
         self.news.set()
 
-    def take_changes(self) -> dict[str, JournalEntry | None]:
+    def take_changes(self) -> dict[str, TurnChange]:
         """Returns the turns that changed since the last call."""
         fresh, self._fresh = self._fresh, {}
         self.news.clear()
-        for name, row in fresh.items():
-            (self._running.add if row is None else self._running.discard)(name)
+        for name, change in fresh.items():
+            (self._running.add if change.row is None else self._running.discard)(name)
         return fresh
 
     def on_removal(self, id: str, tenant: str) -> None:

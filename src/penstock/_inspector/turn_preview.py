@@ -57,6 +57,10 @@ class TurnPreviews:
                     self._known.popitem(last=False)
         return found
 
+    def clear(self) -> None:
+        """Forgets all previews, because turns were deleted."""
+        self._known.clear()
+
 
 def preview_prompt(body: str, secrets: Iterable[str] = ()) -> str:
     """Returns how the last message of the user begins, in any protocol; empty if there is none."""

@@ -73,7 +73,7 @@ class TurnRoutes:
         """`…/follow`: its trace, then updates until it ends."""
         capture = self._captures.get(incoming.params["one"], visible_tenant(incoming))
         consumer = incoming.query.get("as", "")
-        if capture is None:
+        if capture is None or (capture.dropped and capture.finished):
             source = await self._work.run(lambda: self._source(incoming))
             return EventStream(trace_pages.stream_source(source, consumer, self._work, self.secrets))
         if consumer and consumer not in capture.to_source().consumers:

@@ -105,6 +105,12 @@ _INSERT = {
     many: f"INSERT INTO turns ({WRITTEN_COLUMNS}) VALUES {', '.join([_MARKS] * many)}"  # noqa: S608 — our own names
     for many in BATCH_SIZES
 }
+# A row from the future was written before the clock was set back: its age is not known. It goes with the first row that
+# was written after it and is too old. The size is bounded by the order in which rows were written, whatever the clock.
+OLD_ROWS = """
+DELETE FROM turns WHERE time < ? OR (time > ? AND id < (SELECT max(id) FROM turns WHERE time < ?))
+"""
+FIRST_ROWS = "DELETE FROM turns WHERE id IN (SELECT id FROM turns ORDER BY id LIMIT ?)"
 JOURNAL_GROUPS = "key provider model client route protocol engine status fault asked tenant team operation".split()
 ESTIMATE_COLUMNS = ("estimate", "low", "high", "factor", "method", "uncertain")
 _ESTIMATES = ", ".join(f"{name} = ?" for name in ESTIMATE_COLUMNS)
@@ -363,14 +369,14 @@ class JournalStore(JournalRows):
             log.error("%s: a row was not written: %s", self.path, error)  # noqa: TRY400 — no bug of ours
 
     def _trim(self, database: sqlite3.Connection) -> None:
-        """Deletes rows that are too old, then the oldest tenth until the size is within its bound."""
-        database.execute("DELETE FROM turns WHERE time < ?", (self._clock() - self._age,))
+        """Deletes rows that are too old, then the first tenth until the size is within its bound."""
+        now = self._clock()
+        database.execute(OLD_ROWS, (now - self._age, now, now - self._age))
         while count_used_bytes(database) > self._size:
             count = database.execute("SELECT count(*) FROM turns").fetchone()[0]
             if not count:
                 break
-            oldest = "DELETE FROM turns WHERE id IN (SELECT id FROM turns ORDER BY time LIMIT ?)"
-            database.execute(oldest, (max(count // 10, 1),))
+            database.execute(FIRST_ROWS, (max(count // 10, 1),))
         database.execute("PRAGMA incremental_vacuum")
 
 

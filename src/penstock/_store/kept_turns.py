@@ -32,6 +32,12 @@ FILE_ERRORS = (sqlite3.Error, OSError, zlib.error, msgspec.MsgspecError, ValueEr
 _TABLES = ("word_index", "paths", "nodes", "texts", "bodies", "turns")
 CACHED_SEARCHES = 8  # whose result is kept until the file changes: a list asks again for its next page
 CACHE_SIZE = 16 * 1024  # KiB of pages that searches keep
+# Turns that are too old. A turn from the future was written before the clock was set back: its age is not known. It
+# goes with the first turn that was written after it and is too old. A clock that jumps back deletes nothing by itself.
+_OLD_TURNS = """
+SELECT id, tenant FROM turns WHERE time < :oldest
+    OR (time > :now AND number < (SELECT max(number) FROM turns WHERE time < :oldest))
+"""
 
 
 class RemovedTurn(NamedTuple):
@@ -59,6 +65,7 @@ class KeptTurnStore:
         self.path = path
         self.size: int = size
         self.age: float = age
+        self.trim_problem: str = ""  # why old turns could not be deleted the last time
         self._clock = clock
         self._wal = path.with_name(f"{path.name}-wal")
         self._found: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()  # by the last searches
@@ -93,34 +100,50 @@ class KeptTurnStore:
     # ── writing ───────────────────────────────────────────────────────────────────────────────────
 
     def write_turns(self, turns: Iterable[KeptTurnRow]) -> list[RemovedTurn]:
-        """Writes turns in one transaction. Returns those that were deleted to make room."""
+        """Writes turns in one transaction. Returns those that were deleted to make room.
+
+        An error means that none was written. If only the deletion fails, `trim_problem` says so.
+        """
         with self._write_lock:
             with self._writer:
                 self._writer.execute("BEGIN IMMEDIATE")
                 for turn in turns:
                     self._index.add_turn(turn.id, turn.tenant, turn.time, turn.paths, turn.body)
-            self._limit_wal()
             return self._trim()
 
     def trim(self) -> list[RemovedTurn]:
-        """Deletes what is too old or too much. Returns what was deleted."""
+        """Deletes what is too old or too much. Returns what was deleted; `trim_problem` says what could not be."""
         with self._write_lock:
             return self._trim()
 
     def _trim(self) -> list[RemovedTurn]:
-        execute, oldest = self._writer.execute, self._clock() - self.age
-        old = execute("SELECT id, tenant FROM turns WHERE time < ?", (oldest,)).fetchall()
+        removed: list[RemovedTurn] = []
+        self.trim_problem = ""
+        try:
+            self._limit_wal()
+            self._remove_old(removed)
+            self._remove_excess(removed)
+        except FILE_ERRORS as error:
+            self.trim_problem = str(error)
+        return removed
+
+    def _remove_old(self, removed: list[RemovedTurn]) -> None:
+        now = self._clock()
+        old = self._writer.execute(_OLD_TURNS, {"now": now, "oldest": now - self.age}).fetchall()
         self._remove([name for name, _ in old])
-        removed = [RemovedTurn(name, tenant, "disk-age") for name, tenant in old]
+        removed += [RemovedTurn(name, tenant, "disk-age") for name, tenant in old]
+
+    def _remove_excess(self, removed: list[RemovedTurn]) -> None:
+        """Deletes the turns that were written first: the clock may have been set back since."""
+        execute = self._writer.execute
         while count_used_bytes(self._writer) > self._limit:
             (count,) = execute("SELECT count(*) FROM turns").fetchone()
             if not count:
-                break
+                return
             several = max(MIN_TRIM, count // 50)
-            first = execute("SELECT id, tenant FROM turns ORDER BY time LIMIT ?", (several,)).fetchall()
+            first = execute("SELECT id, tenant FROM turns ORDER BY number LIMIT ?", (several,)).fetchall()
             self._remove([name for name, _ in first])
             removed += [RemovedTurn(name, tenant, "disk-full") for name, tenant in first]
-        return removed
 
     def _remove(self, ids: Collection[str]) -> int:
         """Deletes turns, and gives their pages back."""
@@ -178,7 +201,7 @@ class KeptTurnStore:
     def list_turns(self, limit: int) -> list[str]:
         """Returns the ids of the newest turns, the newest first."""
         with self._read_lock:
-            rows = self._reader.execute("SELECT id FROM turns ORDER BY time DESC LIMIT ?", (limit,)).fetchall()
+            rows = self._reader.execute("SELECT id FROM turns ORDER BY number DESC LIMIT ?", (limit,)).fetchall()
         return [str(row[0]) for row in rows]
 
     def holds(self, id: str) -> bool:

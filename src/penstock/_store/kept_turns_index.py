@@ -179,10 +179,6 @@ class TextIndex:
         rows = self._connection.execute(query, (node,)).fetchall()
         return [TextPiece(zlib.decompress(body), form) for form, body in rows]
 
-    def list_ids(self) -> set[str]:
-        """Returns the ids of all turns."""
-        return {row[0] for row in self._connection.execute("SELECT id FROM turns")}
-
 
 def quote_phrase(phrase: str) -> str:
     """Returns the phrase as a string of FTS5's query language: no word in it is an operator."""

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from penstock._store.journal import TRIM_INTERVAL, WRITTEN_COLUMNS, JournalEntry, JournalRow, JournalRows
+from penstock._store.journal import (
+    FIRST_ROWS,
+    OLD_ROWS,
+    TRIM_INTERVAL,
+    WRITTEN_COLUMNS,
+    JournalEntry,
+    JournalRow,
+    JournalRows,
+)
 from penstock._store.key_value import CHECK_SHARE, TOMBSTONE, TOUCH_INTERVAL, BufferedKeyValueTable
 from penstock._store.postgres import PostgresDatabase, PostgresError
 from penstock._store.sqlite_writer import LOG_INTERVAL
@@ -42,7 +50,6 @@ _texts: Callable[[JournalRow], tuple[str, ...]] = itemgetter(
 _COUNT_ROWS = "SELECT count(*) FROM turns"
 _TABLE_SIZE = "SELECT relpages, reltuples::bigint FROM pg_class WHERE oid = 'turns'::regclass"
 _ROW_SIZE = "SELECT avg(pg_column_size(t.*)) FROM (SELECT * FROM turns ORDER BY id DESC LIMIT 1000) AS t"
-_DELETE_OLDEST = "DELETE FROM turns WHERE id IN (SELECT id FROM turns ORDER BY time LIMIT %s)"
 
 
 class PostgresJournal(JournalRows):
@@ -131,14 +138,15 @@ class PostgresJournal(JournalRows):
         locked = await _fetch_row(connection, "SELECT pg_try_advisory_xact_lock(%s)", (_TRIM_LOCK,))
         if not locked[0]:
             return
-        await connection.execute("DELETE FROM turns WHERE time < %s", (self._clock() - self._age,))
+        now = self._clock()
+        await connection.execute(_translate(OLD_ROWS).encode(), (now - self._age, now, now - self._age))
         pages, count = await _fetch_row(connection, _TABLE_SIZE)
         if pages < LARGE_TABLE:
             (count,) = await _fetch_row(connection, _COUNT_ROWS)
         (width,) = await _fetch_row(connection, _ROW_SIZE)
         over = count - int(self._size / float(width)) if width else 0
         if over > 0:
-            await connection.execute(_DELETE_OLDEST, (min(over + count // 20, MAX_TRIMMED),))
+            await connection.execute(_translate(FIRST_ROWS).encode(), (min(over + count // 20, MAX_TRIMMED),))
 
 
 async def _fetch_row(connection: AsyncConnection[Any], query: str, values: tuple[object, ...] = ()) -> tuple[Any, ...]:

@@ -66,10 +66,14 @@ def write_recording(path: Path, header: RecordingHeader, chunks: Iterable[tuple[
     fresh = path.with_name(f".{path.name}.{os.getpid()}.part")
     fresh.unlink(missing_ok=True)
     fresh.touch(0o600)
-    with fresh.open("wb") as file:
-        file.write(msgspec.json.encode(header) + b"\n")
-        file.writelines(map(_encode_chunk, chunks))
-    fresh.replace(path)
+    try:
+        with fresh.open("wb") as file:
+            file.write(msgspec.json.encode(header) + b"\n")
+            file.writelines(map(_encode_chunk, chunks))
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)  # a full disk must not keep the beginning of it
+        raise
 
 
 def _encode_chunk(chunk: tuple[float, bytes]) -> bytes:
