@@ -82,6 +82,23 @@ def test_only_rows_that_match_are_shown(opened: Page) -> None:
 
 
 @pytest.mark.finding("INS-10")
+def test_matches_are_marked_in_the_details(opened: Page) -> None:
+    said = find(opened, "STATION")
+    expect(said).to_have_text(re.compile("rows match"))
+    opened.keyboard.press("Enter")
+    marks = opened.locator(".details mark")
+    for form in ("raw", "pretty"):
+        opened.get_by_role("button", name=form, exact=True).click()
+        expect(marks.first).to_have_text("station")
+        expect(marks.first).to_be_in_viewport()
+    opened.get_by_role("button", name="Regular expression").click()
+    opened.get_by_role("textbox", name="Find in this turn").fill("st[a-z]{4}n")
+    expect(marks.first).to_have_text("station")
+    opened.get_by_role("button", name="End the search").click()
+    expect(marks).to_have_count(0)
+
+
+@pytest.mark.finding("INS-10")
 def test_next_previous_and_their_number(opened: Page) -> None:
     said = find(opened, "station")
     expect(said).to_have_text(re.compile("rows match"))

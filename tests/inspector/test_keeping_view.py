@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from penstock._gateway.config_tables import InspectorTable
+from penstock._store.kept_turns import FILE
 from tests.gateway.client_requests import ask
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
@@ -60,3 +62,14 @@ def test_turns_are_kept_on_disk_paused_and_deleted(
         assert not watch.captures
         assert not watch.disk.holds(names[1])
     problems[:] = [problem for problem in problems if "404" not in problem]  # what was deleted has no request
+
+
+def test_a_file_that_cannot_be_used_is_said_on_the_page(tmp_path: Path, page: Page) -> None:
+    (tmp_path / FILE).mkdir()
+    with inspected(data=tmp_path, inspector=InspectorTable(keep=True)) as gateway:
+        ended(gateway, ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"])
+        page.goto(f"{gateway.url}/")
+        page.get_by_role("button", name="Turns cannot be kept on disk").click()
+        dialog = page.get_by_role("dialog", name="What is kept")
+        expect(dialog.locator(".error")).to_contain_text("turns cannot be kept on disk: ")
+        expect(dialog.locator(".error")).to_contain_text(FILE)

@@ -10,7 +10,9 @@ import pytest
 from playwright.sync_api import expect
 
 from penstock._gateway.config import Key
+from penstock._gateway.config_tables import InspectorTable
 from penstock._gateway.keys import hash_key
+from penstock._inspector import session_reader
 from tests.inspector.agent_runs import NO_ESTIMATES, Agent, plays_agent, set_times
 from tests.inspector.appearances import THEMES
 from tests.inspector.axe import serious
@@ -19,6 +21,7 @@ from tests.inspector.event_feed import bearer, ended, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Locator, Page
 
@@ -182,3 +185,18 @@ def test_at_a_phones_width(agents: tuple[Inspected, dict[str, list[str]]], page:
             page.get_by_role("table").first.wait_for()
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
             assert serious(page) == []
+
+
+def test_turns_on_disk_that_are_not_read_are_counted(
+    tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_reader, "MAX_DISK_TURNS", 1)
+    options = {"features": NO_ESTIMATES, "data": tmp_path, "inspector": InspectorTable(keep=True)}
+    with inspected(plays_agent, **options) as running:
+        for words in ("One.", "Two.", "Three."):
+            Agent(running, words).step()
+        running.inspector.watch.disk.flush()
+    with inspected(plays_agent, **options) as running:
+        page.goto(f"{running.url}/#/runs")
+        expect(page.get_by_role("link", name="Three.")).to_be_visible()
+        expect(page.get_by_text("2 older turns on disk are not grouped here")).to_be_visible()

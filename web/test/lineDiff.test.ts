@@ -1,8 +1,8 @@
 // Differences of two lists, compared with a slow but certain way; and changes to JSON texts.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { diffItems, diffLines, MOST_DIFFERENCES, wordsOf } from "../src/ui/diff.ts";
 import { indentJson, setJsonValue } from "../src/ui/jsonText.ts";
+import { diffItems, diffLines, MOST_DIFFERENCES, wordsOf } from "../src/ui/lineDiff.ts";
 
 function apply(before: string[], after: string[]): void {
   const changes = diffItems(before, after);
@@ -50,6 +50,16 @@ test("lists that have little in common are shown as replaced, soon", () => {
   apply([], ["x"]);
   apply(["x"], []);
   apply([], []);
+});
+
+test("very many lines are compared", () => {
+  const before = Array.from({ length: 300_000 }, (_, index) => `${index}`);
+  const found = diffLines(before, before.toSpliced(150_000, 1));
+  assert.equal(found.length, 300_000);
+  assert.deepEqual(
+    found.filter(({ kind }) => kind !== "same"),
+    [{ kind: "removed", text: "150000" }],
+  );
 });
 
 test("a changed line shows its words", () => {

@@ -28,7 +28,7 @@ export interface Draft {
 export const draft = signal<Draft | null>(null);
 export const draftError = signal("");
 
-const LARGEST = 1_048_576; // bytes of a request that the gateway keeps
+const LARGEST = 4_000_000; // bytes: the gateway keeps a little more of a request
 const SECRET_MARK = "[secret]";
 
 function change(id: string, fields: Partial<Draft>): void {

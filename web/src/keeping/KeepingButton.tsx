@@ -14,17 +14,26 @@ import {
   switchKeeping,
 } from "./keeping.ts";
 
+const AGAIN = 60_000; // milliseconds between two looks: a disk may be full meanwhile
+
 export function KeepingButton() {
   const [open, setOpen] = useState(false);
   const live = about.value?.live ?? false; // without a gateway nothing is kept
   useEffect(() => {
-    if (live) void readKeeping();
+    if (!live) return;
+    void readKeeping();
+    const timer = setInterval(() => void readKeeping(), AGAIN);
+    return () => clearInterval(timer);
   }, [live]);
   const now = keeping.value;
   if (!now) return null;
   return (
     <>
-      <button type="button" class="plain keeping-open" onClick={() => setOpen(true)}>
+      <button
+        type="button"
+        class={now.disk.on && now.disk.problem ? "plain keeping-open error" : "plain keeping-open"}
+        onClick={() => setOpen(true)}
+      >
         {summary(now)}
       </button>
       {open && <KeepingDialog now={now} onClose={() => setOpen(false)} />}

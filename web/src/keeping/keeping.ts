@@ -60,6 +60,7 @@ export function share(bytes: number, size: number): string {
 /** One line for the foot of the list. */
 export function summary(now: Keeping): string {
   if (now.paused) return "Keeping is paused";
+  if (now.disk.on && now.disk.problem) return "Turns cannot be kept on disk";
   if (now.disk.on) return "Turns are kept on disk";
   if (now.keeps) return "The newest turns are kept in memory";
   return "Turns are kept while this page is open";

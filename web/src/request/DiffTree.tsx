@@ -3,7 +3,7 @@ import "./tree.css";
 import { useMemo, useState } from "preact/hooks";
 import { type Choice, Switch } from "../ui/Switch.tsx";
 import { useScroller } from "../ui/useScroller.ts";
-import { countChanges, diffJson, type Pair, type PairRow, pairRows } from "./diff.ts";
+import { countChanges, diffJson, type Pair, type PairRow, pairRows } from "./jsonDiff.ts";
 import { copyText, type Json, kindOf, openText, parseJson } from "./tree.ts";
 
 interface Props {

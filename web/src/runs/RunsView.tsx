@@ -19,6 +19,8 @@ export function RunsView() {
 interface Answer {
   sessions: Session[];
   more: number;
+  /** Older turns on disk, which are not read. */
+  unread: number;
 }
 
 function SessionList() {
@@ -35,6 +37,7 @@ function SessionList() {
         </p>
       )}
       {found && (found.sessions.length > 0 ? <SessionTable {...found} /> : <Empty />)}
+      {found && found.unread > 0 && <Unread count={found.unread} />}
       {!found && !error && <p class="soft">Looking for sessions…</p>}
     </>
   );
@@ -52,9 +55,19 @@ function Empty() {
   );
 }
 
+function Unread({ count }: { count: number }) {
+  const turns = count === 1 ? "1 older turn on disk is" : `${formatCount(count)} older turns on disk are`;
+  return (
+    <p class="soft">
+      {`${turns} not grouped here: only the newest are read. `}
+      <a href={formatRoute("streams")}>The list</a> has them all.
+    </p>
+  );
+}
+
 const HEADS = ["Turns", "Took", "Tokens in", "Cached", "Out", "Cost"];
 
-function SessionTable({ sessions, more }: Answer) {
+function SessionTable({ sessions, more }: Pick<Answer, "sessions" | "more">) {
   return (
     <>
       <Sheet caption="Sessions">

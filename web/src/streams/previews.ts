@@ -14,7 +14,8 @@ const DELAY = 100; // milliseconds in which rows are collected
 const NONE: Preview = { prompt: "", answer: "" };
 
 const known = signal<ReadonlyMap<string, Preview>>(new Map());
-const asked = new Set<string>();
+/** The state in which each turn was asked for. */
+const asked = new Map<string, string>();
 const wanted = new Set<string>();
 let waits = false;
 
@@ -26,9 +27,9 @@ export function previewOf(row: Row): Preview {
 export function wantPreviews(rows: readonly (Row | undefined)[]): void {
   for (const row of rows) {
     if (!row?.held) continue;
-    const name = `${row.id} ${isRunning(row) ? row.state : "ended"}`;
-    if (asked.has(name)) continue;
-    asked.add(name);
+    const state = isRunning(row) ? row.state : "ended";
+    if (asked.get(row.id) === state) continue;
+    asked.set(row.id, state);
     wanted.add(row.id);
   }
   if (wanted.size && !waits) askSoon();
@@ -46,9 +47,19 @@ async function askPreviews(): Promise<void> {
   if (wanted.size) askSoon();
   try {
     const found = await askJson<Record<string, Preview>>(`/inspector/previews?ids=${ids.join(",")}`);
-    const next = new Map([...known.value, ...Object.entries(found)]);
-    known.value = next.size > MAX_PREVIEWS ? new Map([...next].slice(-MAX_PREVIEWS)) : next;
+    keep(new Map([...known.value, ...Object.entries(found)]));
   } catch {
-    // the list says that the gateway does not answer; the rows do without
+    // The list says that the gateway does not answer. They are asked for again when their rows are drawn again.
+    for (const id of ids) asked.delete(id);
   }
+}
+
+/** Those that are dropped can be asked for again. */
+function keep(next: Map<string, Preview>): void {
+  for (const id of [...next.keys()].slice(0, Math.max(0, next.size - MAX_PREVIEWS))) {
+    next.delete(id);
+    asked.delete(id);
+  }
+  if (asked.size > 2 * MAX_PREVIEWS) asked.clear();
+  known.value = next;
 }

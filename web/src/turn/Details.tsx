@@ -1,13 +1,15 @@
 // The chosen frame, event or output: what it holds, its cause and its effects.
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { explain } from "../api/client.ts";
 import type { Trace } from "../api/types.ts";
 import { CopyButton } from "../message/CodeBlock.tsx";
 import { formatBytes } from "../ui/format.ts";
+import { firstHit, type Highlight, highlightText } from "../ui/highlight.ts";
 import { JsonView } from "../ui/JsonView.tsx";
 import { LongText } from "../ui/LongText.tsx";
 import { type Choice, Switch } from "../ui/Switch.tsx";
 import { kindOf } from "./describe.ts";
+import type { FindQuery } from "./find.ts";
 import type { TurnModel } from "./model.ts";
 import { Note } from "./Notes.tsx";
 import { COLUMNS, type Column, type Place } from "./order.ts";
@@ -34,6 +36,7 @@ export function Details({ model, whole }: Props) {
     return <p class="hint">Choose a frame, an event or an output to see it here, with its cause and its effects.</p>;
   }
   const marks = model.marks.value[place.column].get(place.index) ?? [];
+  const found = model.hits.value?.items[place.column].get(place.index);
   return (
     <div class="details" key={`${place.column} ${place.index}`}>
       <div class="details-head">
@@ -48,9 +51,27 @@ export function Details({ model, whole }: Props) {
       {marks.map((mark, index) => (
         <Note key={index} mark={mark} />
       ))}
-      <Text key={`${place.column} ${place.index}`} item={item} place={place} whole={whole} />
+      <Text
+        key={`${place.column} ${place.index}`}
+        item={item}
+        place={place}
+        whole={whole}
+        query={model.query.value}
+        found={found}
+      />
     </div>
   );
+}
+
+/** Less of a match that came in several pieces would be marked everywhere. */
+const LEAST_PIECE = 3;
+
+/** What is marked in a text: all that was searched for, or the piece of it that this event has. */
+function highlightOf(text: string, query: FindQuery, found: string | undefined): Highlight | undefined {
+  if (!query.text || found === undefined) return undefined;
+  const sought = query.regex ? undefined : highlightText(query.text, query.matchCase);
+  if (sought && firstHit(text, sought) >= 0) return sought;
+  return query.regex || found.length >= LEAST_PIECE ? highlightText(found, true) : undefined;
 }
 
 interface Item {
@@ -84,23 +105,36 @@ function Form() {
   return <Switch label="Form" small choices={FORMS} chosen={raw.value ? "raw" : "pretty"} onChoose={show} />;
 }
 
-function Text({ item, place, whole }: { item: Item; place: Place; whole?: Whole | undefined }) {
+interface TextProps {
+  item: Item;
+  place: Place;
+  whole?: Whole | undefined;
+  query: FindQuery;
+  found: string | undefined;
+}
+
+function Text({ item, place, whole, query, found }: TextProps) {
   const [got, setGot] = useState<string | null>(null);
   const [error, setError] = useState("");
   const text = got ?? item.text;
   const { column, index } = place;
   const asks = item.cut && got === null && column !== "events";
   const more = asks && whole ? () => whole(column, index).then(setGot, (why) => setError(explain(why))) : undefined;
+  const highlight = useMemo(() => highlightOf(text, query, found), [text, query, found]);
+  const box = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    if (highlight) box.current?.querySelector("mark")?.scrollIntoView({ block: "nearest" });
+  }, [highlight]);
   return (
-    <>
+    <div ref={box} class="details-text">
       {raw.value ? (
-        <LongText text={text} more={more} size={item.size} />
+        <LongText text={text} more={more} size={item.size} highlight={highlight} />
       ) : (
-        <JsonView text={text} more={more} size={item.size} />
+        <JsonView text={text} more={more} size={item.size} highlight={highlight} />
       )}
       {asks && !whole && <p class="hint">{`The rest of ${formatBytes(item.size)} is not in this file.`}</p>}
       {error && <p class="error">{error}</p>}
-    </>
+    </div>
   );
 }
 

@@ -1,7 +1,7 @@
 // Two texts as one, line by line: what was removed, what was added, and of what is the same only what stands near.
 import "./diff.css";
 import { useMemo, useState } from "preact/hooks";
-import { type Change, diffLines, type LineChange } from "./diff.ts";
+import { type Change, diffLines, type LineChange } from "./lineDiff.ts";
 
 const NEAR = 3; // unchanged lines that are shown around a change
 const MOST_LINES = 2000; // shown at first

@@ -2,6 +2,8 @@
 import "./json.css";
 import { useMemo, useState } from "preact/hooks";
 import { formatBytes } from "./format.ts";
+import { Highlighted } from "./Highlighted.tsx";
+import { firstHit, type Highlight } from "./highlight.ts";
 import { type Line, prettyLines, type Span } from "./json.ts";
 import { LongText } from "./LongText.tsx";
 
@@ -12,22 +14,26 @@ interface Props {
   text: string;
   more?: (() => void) | undefined;
   size?: number | undefined;
+  /** What is marked. As much is shown as the first mark needs. */
+  highlight?: Highlight | undefined;
 }
 
-export function JsonView({ text, more, size }: Props) {
+export function JsonView({ text, more, size, highlight }: Props) {
   const lines = useMemo(() => prettyLines(text), [text]);
-  const [shown, setShown] = useState(FIRST_LINES);
-  if (!lines || more) return <LongText text={text} more={more} size={size} />;
+  const marked = useMemo(() => lineOfHit(lines ?? [], highlight), [lines, highlight]);
+  const [asked, setAsked] = useState(FIRST_LINES);
+  if (!lines || more) return <LongText text={text} more={more} size={size} highlight={highlight} />;
+  const shown = Math.max(asked, marked + 1);
   const rest = lines.length - shown;
   return (
     <>
       <pre class="pretty-json">
         {lines.slice(0, shown).map((line, index) => (
-          <JsonLine key={index} line={line} />
+          <JsonLine key={index} line={line} highlight={highlight} />
         ))}
       </pre>
       {rest > 0 && (
-        <button type="button" class="more" onClick={() => setShown(shown * 10)}>
+        <button type="button" class="more" onClick={() => setAsked(shown * 10)}>
           {`${rest.toLocaleString("en")} further lines`}
         </button>
       )}
@@ -35,23 +41,38 @@ export function JsonView({ text, more, size }: Props) {
   );
 }
 
-function JsonLine({ line }: { line: Line }) {
+/** The first line with a mark; -1 for none. */
+function lineOfHit(lines: readonly Line[], highlight: Highlight | undefined): number {
+  return lines.findIndex(({ spans }) => spans.some(({ text }) => firstHit(text, highlight) >= 0));
+}
+
+function JsonLine({ line, highlight }: { line: Line; highlight?: Highlight | undefined }) {
   return (
     <span class="pretty-line" style={{ paddingLeft: `${line.depth * 14 + 14}px` }}>
       {line.spans.map((span, index) => (
-        <JsonSpan key={index} span={span} />
+        <JsonSpan key={index} span={span} highlight={highlight} />
       ))}
     </span>
   );
 }
 
-function JsonSpan({ span }: { span: Span }) {
+function JsonSpan({ span, highlight }: { span: Span; highlight?: Highlight | undefined }) {
   const [all, setAll] = useState(false);
-  if (span.text.length <= LONG_STRING) return <span class={`pretty-${span.kind}`}>{span.text}</span>;
-  if (all) return <LongText text={span.text} />;
+  if (span.text.length <= LONG_STRING) {
+    return (
+      <span class={`pretty-${span.kind}`}>
+        <Highlighted text={span.text} highlight={highlight} />
+      </span>
+    );
+  }
+  const beginning = span.text.slice(0, LONG_STRING);
+  const hidden = firstHit(beginning, highlight) < 0 && firstHit(span.text, highlight) >= 0;
+  if (all || hidden) return <LongText text={span.text} highlight={highlight} />;
   return (
     <>
-      <span class={`pretty-${span.kind}`}>{span.text.slice(0, LONG_STRING)}…</span>
+      <span class={`pretty-${span.kind}`}>
+        <Highlighted text={beginning} highlight={highlight} />…
+      </span>
       <button type="button" class="more inline" onClick={() => setAll(true)}>
         {formatBytes(span.text.length)}: show all
       </button>

@@ -1,4 +1,5 @@
 // The structural difference of two JSON values: what was added, removed, changed, or moved. Pure.
+import { diffItems } from "../ui/lineDiff.ts";
 import { entriesOf, isContainer, type Json, plainText, pointer, sizeOf } from "./tree.ts";
 
 export type Change = "same" | "added" | "removed" | "changed" | "moved" | "inside";
@@ -16,7 +17,6 @@ export interface Pair {
   other?: string;
 }
 
-const MAX_ALIGNED = 400; // elements of a list that are aligned; of longer ones only equal beginnings and ends are
 const MAX_DEPTH = 200;
 const LEAST_MOVED = 6; // characters of a value that is found again elsewhere
 
@@ -75,72 +75,26 @@ function compareInside({ left, right, leftPlace, rightPlace }: Pair, depth: numb
   );
 }
 
-/** Which element of a list stands beside which; -1: beside none. */
+/** Which element of a list stands beside which; -1: beside none. Elements between two equal ones stand side by side. */
 function align(left: Json[], right: Json[]): [number, number][] {
-  let start = 0;
-  while (start < left.length && start < right.length && isEqual(left[start], right[start])) start++;
-  let end = 0;
-  const most = Math.min(left.length, right.length) - start;
-  while (end < most && isEqual(left[left.length - 1 - end], right[right.length - 1 - end])) end++;
-  const pairs: [number, number][] = Array.from({ length: start }, (_, at) => [at, at]);
-  pairs.push(...alignMiddle(left, right, start, left.length - end, right.length - end));
-  for (let at = end; at > 0; at--) pairs.push([left.length - at, right.length - at]);
-  return pairs;
-}
-
-function alignMiddle(
-  left: Json[],
-  right: Json[],
-  start: number,
-  leftEnd: number,
-  rightEnd: number,
-): [number, number][] {
   const pairs: [number, number][] = [];
-  const short = leftEnd - start <= MAX_ALIGNED && rightEnd - start <= MAX_ALIGNED;
-  const common = short ? commonElements(left.slice(start, leftEnd), right.slice(start, rightEnd)) : [];
-  let [at, to] = [start, start];
-  for (const [one, other] of common) {
-    pairs.push(...pairUp(at, one + start, to, other + start), [one + start, other + start]);
-    [at, to] = [one + start + 1, other + start + 1];
-  }
-  pairs.push(...pairUp(at, leftEnd, to, rightEnd));
-  return pairs;
-}
-
-/** Elements between two equal ones, side by side; the rest stand alone. */
-function pairUp(left: number, leftEnd: number, right: number, rightEnd: number): [number, number][] {
-  const most = Math.max(leftEnd - left, rightEnd - right);
-  return Array.from({ length: most }, (_, step) => [
-    left + step < leftEnd ? left + step : -1,
-    right + step < rightEnd ? right + step : -1,
-  ]);
-}
-
-/** The longest common subsequence. */
-function commonElements(left: Json[], right: Json[]): [number, number][] {
-  const [texts, others] = [left.map(digest), right.map(digest)];
-  const length = commonLengths(texts, others);
-  const found: [number, number][] = [];
-  let [row, column] = [0, 0];
-  while (row < texts.length && column < others.length) {
-    if (texts[row] === others[column]) found.push([row++, column++]);
-    else if (length(row + 1, column) >= length(row, column + 1)) row++;
-    else column++;
-  }
-  return found;
-}
-
-function commonLengths(texts: string[], others: string[]): (row: number, column: number) => number {
-  const width = others.length + 1;
-  const lengths = new Uint16Array((texts.length + 1) * width);
-  const at = (row: number, column: number) => lengths[row * width + column] ?? 0;
-  for (let row = texts.length - 1; row >= 0; row--) {
-    for (let column = others.length - 1; column >= 0; column--) {
-      const longer = Math.max(at(row + 1, column), at(row, column + 1));
-      lengths[row * width + column] = texts[row] === others[column] ? at(row + 1, column + 1) + 1 : longer;
+  let [at, to, removed, added] = [0, 0, 0, 0];
+  const pairUp = () => {
+    for (let step = 0; step < Math.max(removed, added); step++) {
+      pairs.push([step < removed ? at + step : -1, step < added ? to + step : -1]);
+    }
+    [at, to, removed, added] = [at + removed, to + added, 0, 0];
+  };
+  for (const { kind, items } of diffItems(left.map(digest), right.map(digest))) {
+    if (kind === "removed") removed += items.length;
+    else if (kind === "added") added += items.length;
+    else {
+      pairUp();
+      for (const _ of items) pairs.push([at++, to++]);
     }
   }
-  return at;
+  pairUp();
+  return pairs;
 }
 
 function digest(value: Json): string {
@@ -164,10 +118,11 @@ export function isEqual(left: Json | undefined, right: Json | undefined): boolea
 
 /** Marks values that were removed in one place and added in another. Each is used once. */
 function findMoves(whole: Pair): void {
-  const [removed, added]: [Map<string, Pair[]>, Pair[]] = [new Map(), []];
+  const removed = new Map<string, Pair[]>();
+  let added: Pair[] = [];
   const look = (pair: Pair): void => {
     if (pair.change === "removed") for (const one of leaves(pair, "left")) remember(removed, one);
-    else if (pair.change === "added") added.push(...leaves(pair, "right"));
+    else if (pair.change === "added") added = added.concat(leaves(pair, "right"));
     else for (const child of pair.children) look(child);
   };
   look(whole);

@@ -29,8 +29,8 @@ export function diffItems(before: readonly string[], after: readonly string[], m
 function add(changes: Change[], kind: ChangeKind, items: readonly string[]): void {
   if (items.length === 0) return;
   const last = changes.at(-1);
-  if (last?.kind === kind) last.items.push(...items);
-  else changes.push({ kind, items: [...items] });
+  if (last?.kind !== kind) changes.push({ kind, items: [...items] });
+  else for (const item of items) last.items.push(item); // not spread: there may be too many for a call
 }
 
 /** Myers' algorithm: the furthest place on each diagonal, one difference more in each round. */
@@ -114,18 +114,13 @@ export interface LineChange {
 
 /** The lines of both texts in order; a removed line beside an added one is one changed line, word by word. */
 export function diffLines(before: readonly string[], after: readonly string[]): LineChange[] {
-  const found: LineChange[] = [];
   const changes = diffItems(before, after);
-  for (let index = 0; index < changes.length; index++) {
-    const change = changes[index];
+  return changes.flatMap(({ kind, items }, index): LineChange[] => {
     const next = changes[index + 1];
-    if (!change) continue;
-    if (change.kind === "removed" && next?.kind === "added") {
-      found.push(...changedLines(change.items, next.items));
-      index++;
-    } else found.push(...change.items.map((text) => ({ kind: change.kind, text })));
-  }
-  return found;
+    if (kind === "removed" && next?.kind === "added") return changedLines(items, next.items);
+    if (kind === "added" && changes[index - 1]?.kind === "removed") return []; // those are changed lines
+    return items.map((text) => ({ kind, text }));
+  });
 }
 
 function changedLines(before: string[], after: string[]): LineChange[] {

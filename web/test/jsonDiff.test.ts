@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { countChanges, diffJson, isEqual, type Pair, pairRows } from "../src/request/diff.ts";
+import { countChanges, diffJson, isEqual, type Pair, pairRows } from "../src/request/jsonDiff.ts";
 
 function changes(whole: Pair): string[] {
   const found: string[] = [];
@@ -73,6 +73,18 @@ test("rows fold what is equal", () => {
     ["inside", 2, "changed", "same"],
   );
   assert.equal(pairRows(whole, byDefault, false).length, 5);
+});
+
+test("elements that only have their fields in another order are the same", () => {
+  const left = [{ a: 1, b: 2 }, { text: "one" }, { a: 3, b: 4 }];
+  const right = [{ b: 2, a: 1 }, { text: "one" }, { b: 4, a: 3 }];
+  assert.deepEqual(changes(diffJson(left, right)), []);
+});
+
+test("an element that is put into a long list does not change the others", () => {
+  const left = Array.from({ length: 1000 }, (_, number) => ({ text: `message ${number}` }));
+  const right = [...left.slice(0, 500), { text: "new" }, ...left.slice(500, 999), { text: "last" }];
+  assert.deepEqual(changes(diffJson(left, right)), ["added /500/text", "changed /999/text"]);
 });
 
 test("a conversation of a thousand messages is compared at once", () => {
