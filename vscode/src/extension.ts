@@ -5,7 +5,7 @@ import { DailyBudget } from "./budgeting.ts";
 import { registerCommands } from "./commands.ts";
 import { completionsWhileOn } from "./completing.ts";
 import { ConfigStatus } from "./config-status.ts";
-import { Failure } from "./errors.ts";
+import { Failure, said } from "./errors.ts";
 import type { Budget } from "./extras/budget.ts";
 import { bundleIn } from "./gateway/bundle.ts";
 import { Client } from "./gateway/client.ts";
@@ -89,7 +89,7 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.workspace.onDidChangeConfiguration((change) => settingsChanged(change, keeper, provider, anew)),
     key.onDidChange(anew),
     vscode.window.onDidChangeWindowState(({ focused }) => focused && keeper.state.is === "ready" && provider.look()),
-    every(BEAT, beat(keeper, provider, files)),
+    every(BEAT, beat(keeper, provider, files), log),
     tail(files, output),
     { dispose: () => files.release() },
     { dispose: closeConnections },
@@ -188,7 +188,15 @@ function tail(files: SharedFiles, output: vscode.OutputChannel): vscode.Disposab
   return watchFile(files.log, () => tail.look());
 }
 
-function every(milliseconds: number, run: () => unknown): vscode.Disposable {
-  const timer = setInterval(run, milliseconds);
+/** Again and again, but not while the last run goes on. What fails is logged. */
+function every(milliseconds: number, run: () => Promise<void>, log: (line: string) => void): vscode.Disposable {
+  let running = false;
+  const once = async () => {
+    if (running) return;
+    running = true;
+    await run().catch((error: unknown) => log(said(error)));
+    running = false;
+  };
+  const timer = setInterval(once, milliseconds);
   return { dispose: () => clearInterval(timer) };
 }

@@ -171,14 +171,17 @@ export async function copyReport(): Promise<void> {
 
 /** A panel, which a restored window does not open again: what it says would be out of date. */
 function show(html: string): void {
-  panel ??= vscode.window.createWebviewPanel(`${SECTION}.setup`, "Penstock: Set-up", vscode.ViewColumn.Active, {
-    enableScripts: false,
-    enableCommandUris: COMMANDS,
-    localResourceRoots: [],
-  });
-  panel.onDidDispose(() => {
-    panel = undefined;
-  });
+  panel ??= createPanel();
   panel.webview.html = html;
   panel.reveal();
+}
+
+function createPanel(): vscode.WebviewPanel {
+  const options = { enableScripts: false, enableCommandUris: COMMANDS, localResourceRoots: [] };
+  const name = "Penstock: Set-up";
+  const created = vscode.window.createWebviewPanel(`${SECTION}.setup`, name, vscode.ViewColumn.Active, options);
+  created.onDidDispose(() => {
+    panel = undefined;
+  });
+  return created;
 }

@@ -65,6 +65,41 @@ test("keys are handed to the gateway that was started, once, and again after a c
   assert.deepEqual(seen[1]?.body, { window: "w", providers: [] });
 });
 
+test("a change while the keys are read is handed over, too", async () => {
+  let first = true;
+  const keys = handover({
+    entries: async () => {
+      const read = entries;
+      if (first) {
+        first = false;
+        entries = [{ name: "openai", keys: ["sk-newer"] }];
+        keys.changed();
+      }
+      return read;
+    },
+  });
+  await keys.ensure(address);
+  await keys.ensure(address);
+  assert.deepEqual(
+    seen.map(({ body }) => body.providers?.[0]?.keys),
+    [["sk-secret"], ["sk-newer"]],
+  );
+});
+
+test("keys that cannot be read are read again", async () => {
+  let broken = true;
+  const keys = handover({
+    entries: async () => {
+      if (broken) throw new Error("the secret storage is locked");
+      return entries;
+    },
+  });
+  await keys.ensure(address);
+  broken = false;
+  await keys.ensure(address);
+  assert.equal(seen.length, 1);
+});
+
 test("a gateway that is started anew gets them again", async () => {
   let now = running;
   const keys = handover({ running: () => now });

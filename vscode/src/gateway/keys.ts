@@ -52,9 +52,9 @@ export class KeyHandover {
 
   async #hand(address: Address): Promise<void> {
     if (this.#given === address.key || !(await this.isOwn(address))) return;
-    const entries = await this.#options.entries();
-    this.#given = address.key; // a change meanwhile clears it again
+    this.#given = address.key; // a change from here on clears it again, also while the entries are read
     try {
+      const entries = await this.#options.entries();
       const problems = await new ProviderRoutes(address).put(this.#options.window, entries);
       for (const [name, why] of Object.entries(problems)) this.#options.log(`the key of ${name} is not used: ${why}`);
     } catch (error) {

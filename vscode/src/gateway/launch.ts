@@ -1,7 +1,7 @@
 // Starts a gateway by a plan: a process of its own that outlives this window, its output in a file, its key in a variable
 // that no command line shows. Gives its address once it listens.
 
-import { execFile, spawn } from "node:child_process";
+import { type ChildProcess, execFile, type SpawnOptions, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import * as fs from "node:fs";
 import { dirname } from "node:path";
@@ -87,14 +87,19 @@ export async function launch(plan: Plan, { files, version, env, args, log, step 
   log(`starting ${plan.run.command} ${words.join(" ")}`);
   const from = rotate(files.log);
   const out = fs.openSync(files.log, "a", 0o600);
-  const child = spawn(plan.run.command, words, {
+  const options: SpawnOptions = {
     cwd: files.folder,
     detached: true,
     windowsHide: true,
     stdio: ["ignore", out, out],
     env: { ...process.env, ...env, [KEY]: key, [TAKES_KEYS]: "1", PYTHONUNBUFFERED: "1" },
-  });
-  fs.closeSync(out);
+  };
+  let child: ChildProcess;
+  try {
+    child = spawn(plan.run.command, words, options);
+  } finally {
+    fs.closeSync(out);
+  }
   child.unref();
   const { url, pid } = await listening(child, files.log, from);
   const started = (await identify(pid))?.started;
@@ -122,10 +127,8 @@ interface Output {
   readonly killed?: boolean;
 }
 
-type Child = ReturnType<typeof spawn>;
-
 /** Wait until the log says where it listens. The process may end before, or never get so far: both are said. */
-function listening(child: Child, path: string, from: number): Promise<{ url: string; pid: number }> {
+function listening(child: ChildProcess, path: string, from: number): Promise<{ url: string; pid: number }> {
   return new Promise((resolve, reject) => {
     let [text, over] = ["", false];
     const tail = new Tail(

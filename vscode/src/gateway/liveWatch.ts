@@ -51,8 +51,8 @@ async function drain(address: Address, signal: AbortSignal): Promise<void> {
       patience: SILENCE,
       session: await readSession(address),
     });
-    if (status !== 200) return;
-    for await (const _ of body);
+    // A refusal is not read to its end: leaving the loop closes the connection.
+    for await (const _ of body) if (status !== 200) break;
   } catch {
     // It is gone: the next request watches anew.
   }

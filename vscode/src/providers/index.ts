@@ -48,7 +48,7 @@ export class ProviderKeys {
       entries: async () => joined(await this.#store.list(), this.#groups.entries),
       log: options.log,
     });
-    const renewing = setInterval(() => this.#renew(), RENEWED);
+    const renewing = setInterval(() => this.#renew().catch(this.#log), RENEWED);
     context.subscriptions.push(
       this.#store.onDidChange(() => this.#apply()),
       this.#command("addProvider", async (name) => {
@@ -67,7 +67,7 @@ export class ProviderKeys {
     await this.#handover.ensure(address);
     if (!this.#looked) {
       this.#looked = true;
-      setImmediate(() => this.#prompt());
+      setImmediate(() => this.#prompt().catch(this.#log));
     }
     return address;
   }
@@ -137,6 +137,9 @@ export class ProviderKeys {
       `Keys are handed only to the gateway that this extension starts, not to ${address.url}: clear penstock.gateway.url, or give that gateway its keys there.`,
     );
   }
+
+  /** What is done in the background fails with the gateway: the next request says so to a person. */
+  readonly #log = (error: unknown): void => this.#options.log(said(error));
 
   /** Keys have changed, here or in another window. */
   async #apply(): Promise<void> {
