@@ -86,6 +86,20 @@ def test_a_turn_outlives_the_gateway(tmp_path: Path, protocol: str, model: str) 
         assert row["held"] is True
 
 
+def test_a_request_to_fill_in_the_middle_is_read_the_same_from_disk(tmp_path: Path) -> None:
+    """Its request and its answer have different protocols."""
+    with inspected(**on_disk(tmp_path)) as gateway:
+        body = {"model": "mistral/codestral-latest", "prompt": "def f(", "suffix": "): pass"}
+        name = post(f"{gateway.url}/v1/fim/completions", json=body).headers["x-request-id"]
+        ended(gateway, name)
+        before = get(f"{gateway.url}/inspector/turns/{name}/request").json()
+        written(gateway)
+        gateway.inspector.watch.clear()
+        after = get(f"{gateway.url}/inspector/turns/{name}/request").json()
+    assert before["canonical_error"] == ""
+    assert (after["client"], after["canonical"]) == (before["client"], before["canonical"])
+
+
 def test_nothing_is_written_unless_it_is_switched_on(tmp_path: Path) -> None:
     with inspected(**on_disk(tmp_path, inspector=InspectorTable())) as gateway:
         name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]

@@ -12,6 +12,7 @@ import msgspec
 from penstock._gateway.callers import make_refusal
 from penstock._inspector import capture_ring
 from penstock._inspector.api_router import ApiResponse, encode_redacted
+from penstock._inspector.journal_access import visible_tenant
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class KeepingRoutes:
 
     async def state(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/keeping`: what is kept, and where."""
-        tenant = None if incoming.caller.sees == "all" else incoming.caller.tenant
+        tenant = visible_tenant(incoming)
         captures, policy = self._captures, self._captures.policy
         held = [one for one in captures.captures.values() if not one.dropped and tenant in {None, one.tenant}]
         state = {
@@ -84,7 +85,7 @@ class KeepingRoutes:
         return await self._delete({incoming.params["one"]}, incoming)
 
     async def _delete(self, ids: set[str] | None, incoming: IncomingRequest) -> ApiResponse:
-        tenant = None if incoming.caller.sees == "all" else incoming.caller.tenant
+        tenant = visible_tenant(incoming)
         try:
             count = await self._captures.delete_turns(ids, tenant)
         except OSError as error:

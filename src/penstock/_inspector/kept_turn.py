@@ -6,7 +6,7 @@ settings that are kept of it. `note` says so where that is not possible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -26,9 +26,11 @@ from penstock._transforms.tool_names import OriginalTool, RestoreToolNames
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_NO_ANSWER = "no provider has answered: there are no frames"
-_LOST_REST = "only the beginning is here: a turn is kept up to {most} MB"
-_EVENTS_NOTE = "the engine {engine!r} hands out events, not bytes: the frames here are those events as lines"
+    from penstock._gateway.endpoints import TurnRequest
+
+NO_ANSWER = "no provider has answered: there are no frames"
+LOST_REST = "only the beginning is here: an answer is kept up to {most} MB"
+EVENTS_NOTE = "the engine {engine!r} hands out events, not bytes: the frames here are those events as lines"
 _CHANGED_NOTE = "the answer was changed on its way by {stage}, which is not kept: what the client got may differ"
 _SECRETS_NOTE = "{count} secrets were taken out of it before it was kept"
 
@@ -58,6 +60,7 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
     client: ClientForm
     request: bytes = b""
     request_cut: bool = False
+    source: str = ""  # the protocol of the request, if it differs from the answer's
     client_headers: dict[str, str] = {}
     method: str = "POST"
     path: str = ""
@@ -97,20 +100,18 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
         """The protocol of the chunks; the client's, if no provider has answered."""
         return self.protocol or self.client.protocol
 
+    @property
+    def request_protocol(self) -> str:
+        """The protocol of the client's request."""
+        return self.source or self.client.protocol
+
     def to_row(self) -> schemas.TurnRow:
         """Returns the row of the list."""
         return schemas.row_from_journal(self.entry, held=True)
 
     def to_source(self) -> TraceSource:
         """Returns the source of the turn's trace."""
-        request, passthrough, cleared = turn_request_of(self.client), self.passthrough, self.cleared
-
-        def client_stages() -> Any:
-            if not self.engine:  # no provider answered: the client got an error response
-                return client_stream.refusal_stages(request)
-            return client_stream.replay_stages(request, passthrough=passthrough, cleared=cleared)
-
-        events = "" if self.raw else _EVENTS_NOTE.format(engine=self.engine)
+        events = "" if self.raw else EVENTS_NOTE.format(engine=self.engine)
         secrets = _SECRETS_NOTE.format(count=self.hidden) if self.hidden else ""
         return TraceSource(
             protocol=self.answer_protocol,
@@ -123,10 +124,10 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
             request_cut=self.request_cut,
             tenant=self.tenant,
             row=self.to_row(),
-            lost=_LOST_REST.format(most=self.most) if self.cut else "" if self.engine else _NO_ANSWER,
+            lost=LOST_REST.format(most=self.most) if self.cut else "" if self.engine else NO_ANSWER,
             note="; ".join(filter(None, (events, self.note, secrets))),
             make_transforms=self._make_transforms,
-            client_stages=client_stages,
+            client_stages=lambda: make_client_stages(self, turn_request_of(self.client), passthrough=self.passthrough),
             end=self.fault,
             client_left=self.client_left,
             notices=self.notices,
@@ -141,6 +142,23 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
             asked = None if tokens is None else lambda: tokens
             made.append(StopAtSequences(self.stops.sequences, asked, self.stops.fields))
         return tuple(made)
+
+
+class AnsweredTurn(Protocol):
+    """What the stages that wrote a client's response depend on. `engine` is empty if no provider answered."""
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def cleared(self) -> Any: ...
+
+
+def make_client_stages(turn: AnsweredTurn, request: TurnRequest, *, passthrough: bool) -> Any:
+    """Returns the stages that write the client's response again."""
+    if not turn.engine:  # the client got an error response
+        return client_stream.refusal_stages(request)
+    return client_stream.replay_stages(request, passthrough=passthrough, cleared=turn.cleared)
 
 
 def keep_transforms(stages: Sequence[Any]) -> tuple[KeptNames | None, KeptStops | None, str]:

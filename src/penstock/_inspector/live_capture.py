@@ -15,12 +15,18 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock._gateway import client_stream
 from penstock._gateway.client_form import ClientForm
 from penstock._inspector import schemas
 from penstock._inspector.captured_attempts import RequestCapture
 from penstock._inspector.chunk_log import ChunkLog, make_empty_log
-from penstock._inspector.kept_turn import KeptTurn, keep_transforms
+from penstock._inspector.kept_turn import (
+    EVENTS_NOTE,
+    LOST_REST,
+    NO_ANSWER,
+    KeptTurn,
+    keep_transforms,
+    make_client_stages,
+)
 from penstock._inspector.stream_traces import TraceSource
 from penstock._redaction import cut_bytes
 from penstock.request import Request
@@ -39,10 +45,7 @@ TURN_OVERHEAD = 4096  # bytes of memory per turn, in addition to its request and
 MAX_NOTICES = 100  # sent to the client before the answer
 MAX_REQUEST_BYTES = 4 * 2**20  # bytes of a request's body
 MAX_SHARED_NAME = 200  # characters of a model whose slim request is shared
-_LOST_REST = "only the beginning is here: an answer is kept up to {most} MB"
 _DROPPED = "it was dropped because too much went on at once for the memory of the inspector"
-_EVENTS_NOTE = "the engine {engine!r} hands out events, not bytes: the frames here are those events as lines"
-_NO_ANSWER = "no provider has answered: there are no frames"
 _NO_CHUNKS = make_empty_log()
 _encode = msgspec.json.Encoder().encode_lines
 
@@ -194,6 +197,11 @@ class TurnCapture(RequestCapture):
         return self.protocol or self.turn_request.protocol
 
     @property
+    def request_protocol(self) -> str:
+        """The protocol of the client's request, which may differ from that of the answer."""
+        return self.turn_request.source or self.turn_request.protocol
+
+    @property
     def client_left(self) -> bool:
         """True if the client disconnected before the end."""
         return self.fault is not None and self.fault.kind == "cancelled"
@@ -231,6 +239,7 @@ class TurnCapture(RequestCapture):
             client=ClientForm.of(self.turn_request),
             request=self.request,
             request_cut=self.request_cut,
+            source=self.turn_request.source,
             client_headers=self.client_headers,
             method=self.method,
             path=self.path,
@@ -254,14 +263,8 @@ class TurnCapture(RequestCapture):
 
     def to_source(self) -> TraceSource:
         """Returns the source of the turn's trace."""
-        request, cleared, turn = self.turn_request, self.cleared, self.turn
+        request, turn = self.turn_request, self.turn
         passthrough = self.passthrough if turn is None else turn.passthrough
-
-        def client_stages() -> Any:
-            if not self.engine:  # no provider answered: the client got an error response
-                return client_stream.refusal_stages(request)
-            return client_stream.replay_stages(request, passthrough=passthrough, cleared=cleared)
-
         return TraceSource(
             protocol=self.answer_protocol,
             chunks=self.chunks_from(0),
@@ -274,9 +277,9 @@ class TurnCapture(RequestCapture):
             tenant=self.tenant,
             row=self.to_row(),
             lost=self._lost_reason(),
-            note="" if self.raw else _EVENTS_NOTE.format(engine=self.engine),
+            note="" if self.raw else EVENTS_NOTE.format(engine=self.engine),
             make_transforms=lambda: deepcopy(self.transforms),
-            client_stages=client_stages,
+            client_stages=lambda: make_client_stages(self, request, passthrough=passthrough),
             end=self.fault,
             client_left=self.client_left,
             secrets=self.known_secrets(),
@@ -287,5 +290,5 @@ class TurnCapture(RequestCapture):
         if self.dropped:
             return _DROPPED
         if self.cut:
-            return _LOST_REST.format(most=MAX_TURN_BYTES >> 20)
-        return "" if self.engine else _NO_ANSWER
+            return LOST_REST.format(most=MAX_TURN_BYTES >> 20)
+        return "" if self.engine else NO_ANSWER

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock._inspector.api_router import ApiResponse, encode_redacted
+from penstock._inspector.journal_access import visible_tenant
 from penstock._inspector.request_view import (
     NOT_KEPT,
     RequestView,
@@ -16,7 +17,7 @@ from penstock._inspector.request_view import (
 from penstock._providers.models import model as facts_of
 
 if TYPE_CHECKING:
-    from penstock._gateway.endpoints import IncomingRequest, TurnRequest
+    from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._inspector.capture_ring import LiveCaptures
     from penstock._inspector.file_inspector import WorkerSlots
@@ -35,7 +36,7 @@ class RequestRoutes:
     async def request(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/turns/ID/request`. With `bodies=none`: only the attempts and the losses."""
         id = incoming.params["one"]  # noqa: A001
-        tenant = None if incoming.caller.sees == "all" else incoming.caller.tenant
+        tenant = visible_tenant(incoming)
         bodies = incoming.query.get("bodies", "all") != "none"
         return await self._work.run(lambda: self._response(id, tenant, bodies=bodies))
 
@@ -43,13 +44,12 @@ class RequestRoutes:
         turn = self._captures.find_turn(id, tenant)
         if turn is None:
             return ApiResponse(encode_redacted(RequestView(kept=False, canonical_error=NOT_KEPT)))
-        secret: str = getattr(turn, "secret", "")  # the caller's own key, while the turn is in memory
-        secrets = [*self._services.secrets, *([secret] if secret else [])]
+        secrets = [*self._services.secrets, *turn.known_secrets()]
         view = self._view(turn, tenant) if bodies else without_bodies(turn)
         return ApiResponse(encode_redacted(view, secrets))
 
     def _view(self, turn: TurnCapture | KeptTurn, tenant: str | None) -> RequestView:
-        row, protocol = turn.to_row(), request_protocol(turn)
+        row, protocol = turn.to_row(), turn.request_protocol
         view = view_request(turn, protocol=protocol, method=turn.method, path=turn.path or row.route)
         view.window = self._window(row)
         if view.canonical is not None:
@@ -69,13 +69,7 @@ class RequestRoutes:
         turn = self._captures.find_turn(name, tenant) if name else None
         if turn is None or view.canonical is None:
             return
-        before, _ = read_canonical(turn, request_protocol(turn))
+        before, _ = read_canonical(turn, turn.request_protocol)
         if before is not None:
             before.model = before.model or turn.to_row().asked
             view.previous = compare_requests(name, before, view.canonical, (*secrets, *turn.known_secrets()))
-
-
-def request_protocol(turn: TurnCapture | KeptTurn) -> str:
-    """Returns the protocol of the client's request."""
-    asked: TurnRequest | None = getattr(turn, "turn_request", None)
-    return (asked.source or asked.protocol) if asked is not None else turn.to_source().request_protocol

@@ -11,7 +11,6 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock._inspector.kept_turn import KeptTurn
 from penstock._inspector.session_messages import (
     MessageDigester,
     opening_lines,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock._inspector.capture_ring import LiveCaptures
+    from penstock._inspector.kept_turn import KeptTurn
     from penstock._inspector.live_capture import TurnCapture
     from penstock._inspector.schemas import TurnRow
 
@@ -178,7 +178,7 @@ class SessionReader:
         self._grouped.add(turn.id)
         if row.operation not in OPERATIONS:
             return []
-        messages = read_messages(turn.request, _request_protocol(turn), cut=turn.request_cut)
+        messages = read_messages(turn.request, turn.request_protocol, cut=turn.request_cut)
         secrets = turn.known_secrets()
         self.titles[turn.id] = session_title(messages, secrets)
         made = SessionTurn(
@@ -200,14 +200,7 @@ class SessionReader:
         turn = self._captures.find_turn(id, None)
         if turn is None:
             return frozenset()
-        return opening_lines(read_messages(turn.request, _request_protocol(turn), cut=turn.request_cut))
-
-
-def _request_protocol(turn: TurnCapture | KeptTurn) -> str:
-    """Returns the protocol of a request, which may differ from that of the answer."""
-    if isinstance(turn, KeptTurn):
-        return turn.client.protocol
-    return turn.turn_request.source or turn.turn_request.protocol
+        return opening_lines(read_messages(turn.request, turn.request_protocol, cut=turn.request_cut))
 
 
 def _update_end(turn: SessionTurn, found: TurnCapture | KeptTurn) -> None:

@@ -9,6 +9,7 @@ from penstock._engines.model_resolution import Target
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import query_integer
 from penstock._inspector.api_router import ApiResponse, encode_redacted
+from penstock._inspector.journal_access import visible_tenant
 from penstock._inspector.session_reader import SessionReader
 from penstock._inspector.session_reports import SessionFacts, SessionReport, SessionRow, report_session
 from penstock.errors import PenstockError
@@ -37,7 +38,7 @@ class SessionRoutes:
         `unread`: older turns on disk, which are not read for it. With `turn`, the session of that turn, and the ids of
         its turns; none if it has none.
         """
-        tenant, turn = incoming.caller.visible_tenant, incoming.query.get("turn", "")
+        tenant, turn = visible_tenant(incoming), incoming.query.get("turn", "")
         limit = min(query_integer(incoming.query, "limit", DEFAULT_SESSIONS), MAX_LISTED_SESSIONS)
 
         def read() -> dict[str, Any]:
@@ -54,7 +55,7 @@ class SessionRoutes:
 
     async def session(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/sessions/ID`: one session. `ID` is its own, or that of one of its turns."""
-        id, tenant = incoming.params["one"], incoming.caller.visible_tenant  # noqa: A001
+        id, tenant = incoming.params["one"], visible_tenant(incoming)  # noqa: A001
 
         def read() -> SessionReport | None:
             found = self.reader.find_session(id, tenant)
