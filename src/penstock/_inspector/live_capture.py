@@ -214,6 +214,11 @@ class TurnCapture(RequestCapture):
         assert self.entry is not None  # noqa: S101 — one of the two
         return schemas.row_from_journal(self.entry, held=held)
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the request. The clock of the machine may be set meanwhile."""
+        return time.monotonic() - self._started
+
     def read_progress(self) -> tuple[int, float | None]:
         """Returns the bytes of the answer so far, and when the last of them came (seconds since the epoch)."""
         last = self.chunks.last_time

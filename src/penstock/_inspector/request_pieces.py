@@ -74,7 +74,9 @@ def _position(body: bytes, value: bytes, place: int) -> int:
 
 
 def join_request(template: bytes, pieces: list[bytes]) -> bytes:
-    """Returns the body of a template and its pieces."""
+    """Returns the body of a template and its pieces. Raises ValueError if there are not as many as it needs."""
     static = template.count(_STATIC_MARK)
+    if len(pieces) != static + template.count(_GROWING_MARK):
+        raise ValueError(f"{len(pieces)} pieces do not fit the template of the request")
     waiting = {_STATIC_MARK: iter(pieces[:static]), _GROWING_MARK: iter(pieces[static:])}
     return _MARKS.sub(lambda mark: next(waiting[mark[0]]), template)

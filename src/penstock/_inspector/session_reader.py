@@ -6,7 +6,6 @@ Nothing is done while nobody asks: `refresh` reads the turns that are new since 
 from __future__ import annotations
 
 import threading
-import time
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -213,7 +212,7 @@ def _longest_silence(capture: TurnCapture) -> tuple[float, float]:
     """Returns the longest time without bytes after the first, and when it began; in seconds."""
     times = [at for at, _ in capture.chunks_from(0) if at is not None]
     if not capture.finished and times:
-        times.append(time.time() - capture.time)
+        times.append(capture.elapsed)
     return _find_silence(times)
 
 

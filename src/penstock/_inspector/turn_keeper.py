@@ -174,7 +174,7 @@ class TurnKeeper:
         try:
             self._store = KeptTurnStore(self.path, size=self._size, age=self._age)
             self.open_problem = ""
-        except FILE_ERRORS as error:
+        except Exception as error:  # noqa: BLE001 — the thread tries again
             if not self.open_problem:
                 log.error("turns cannot be kept on disk: %s", error)  # noqa: TRY400 — the message says all
             self.open_problem = f"turns cannot be kept on disk: {error}"

@@ -70,19 +70,24 @@ class KeptTurnStore:
         self._wal = path.with_name(f"{path.name}-wal")
         self._found: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()  # by the last searches
         self._found_version = -1
-        self._writer = connect(path)
         wal = min(WAL_SIZE, size // 16)
         self._wal_limit, self._limit = wal, size - 3 * wal
-        for setting in ("secure_delete=ON", f"journal_size_limit={wal}", f"wal_autocheckpoint={wal // 2 // 4096}"):
-            self._writer.execute(f"PRAGMA {setting}")
-        self._index = TextIndex(self._writer)
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
-        self._create_tables()
-        self._reader = connect(path)
+        self._writer = connect(path)
+        self._index = TextIndex(self._writer)
+        try:
+            self._create_tables()
+            self._reader = connect(path)
+        except BaseException:
+            self._writer.close()
+            raise
         self._reader.execute(f"PRAGMA cache_size=-{CACHE_SIZE}")
         self._reading = TextIndex(self._reader)
 
     def _create_tables(self) -> None:
+        wal = self._wal_limit
+        for setting in ("secure_delete=ON", f"journal_size_limit={wal}", f"wal_autocheckpoint={wal // 2 // 4096}"):
+            self._writer.execute(f"PRAGMA {setting}")
         with self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
             (found,) = self._writer.execute("PRAGMA user_version").fetchone()

@@ -12,14 +12,18 @@ export function useFresh<T>(path: string): { found: T | null; error: string } {
     const gone = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     let known = signature();
+    let asked = 0;
     const refresh = async () => {
       timer = undefined;
       known = signature();
+      const number = ++asked;
       try {
-        setFound(await askJson<T>(path, { signal: gone.signal }));
+        const answer = await askJson<T>(path, { signal: gone.signal });
+        if (number !== asked) return; // a later answer may be here already
+        setFound(answer);
         setError("");
       } catch (why) {
-        if (!gone.signal.aborted) setError(explain(why));
+        if (!gone.signal.aborted && number === asked) setError(explain(why));
       }
     };
     void refresh();
