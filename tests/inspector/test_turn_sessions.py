@@ -247,13 +247,6 @@ def test_every_turn_is_in_one_session_and_shares_what_it_says(all_texts: list[li
     assert len(counted) == len(all_texts)
 
 
-def test_grouping_in_any_order() -> None:
-    turns = [ts.SessionTurn(str(n), SCOPE, n, n + 0.5, messages=tuple(map(message, texts.split())))
-             for n, texts in enumerate(["U1", "X1", "U1 A1 U2", "X1 A2 X2"])]  # fmt: skip
-    found = [[turn.id for turn in session.turns] for session in ts.group_turns(reversed(turns))]
-    assert found == [["1", "3"], ["0", "2"]]
-
-
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
 CALL = {"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls -l"}}

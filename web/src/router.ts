@@ -22,7 +22,8 @@ export function formatRoute(view: View, id = "", query: Record<string, string> =
   return `#/${view}${id ? `/${encodeURIComponent(id)}` : ""}${search ? `?${search}` : ""}`;
 }
 
-function decode(text: string): string {
+/** A part of the address; as it is, if it cannot be decoded. */
+export function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {

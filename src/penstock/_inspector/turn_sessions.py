@@ -19,7 +19,7 @@ Five things make it harder:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -335,14 +335,6 @@ def chain_digests(turn: SessionTurn) -> list[bytes]:
         last = blake2b(last + message.digest, digest_size=_SIZE).digest()
         found.append(last)
     return found
-
-
-def group_turns(turns: Iterable[SessionTurn]) -> Iterator[TurnSession]:
-    """Groups turns, in any order. Yields the sessions, the one that was extended last first."""
-    index = SessionIndex()
-    for turn in sorted(turns, key=lambda one: one.time):
-        index.add_turn(turn)
-    return reversed(index.sessions.values())
 
 
 def _keyed(scope: SessionScope, digest: bytes) -> bytes:

@@ -73,39 +73,15 @@ export type Link = "connecting" | "open" | "lost";
 export const FIRST_WAIT = 500;
 export const LONGEST_WAIT = 10_000;
 
-/** Listens for good: a connection that ends is made again, after a wait that grows. Stops when `signal` fires. */
-export async function keepListening(
-  path: string,
-  signal: AbortSignal,
-  take: (message: Message) => void,
-  tell: (link: Link, why: string) => void,
-): Promise<void> {
-  let wait = FIRST_WAIT;
-  while (!signal.aborted) {
-    tell("connecting", "");
-    try {
-      for await (const message of listen(path, signal)) {
-        wait = FIRST_WAIT;
-        tell("open", "");
-        take(message);
-      }
-      if (!signal.aborted) tell("lost", "The gateway ended the connection.");
-    } catch (error) {
-      if (signal.aborted) return;
-      tell("lost", explain(error));
-    }
-    await pause(wait, signal);
-    wait = Math.min(wait * 2, LONGEST_WAIT);
-  }
-}
-
 /** Waits, or until `signal` fires. */
 export function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", () => {
+    const end = () => {
       clearTimeout(timer);
+      signal.removeEventListener("abort", end);
       resolve();
-    });
+    };
+    const timer = setTimeout(end, milliseconds);
+    signal.addEventListener("abort", end);
   });
 }

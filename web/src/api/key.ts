@@ -1,5 +1,6 @@
 // The gateway's key: taken from the address or typed once, kept for this tab only.
 import { signal } from "@preact/signals";
+import { decode } from "../router.ts";
 
 const NAME = "penstock-key";
 
@@ -46,7 +47,7 @@ function keep(name: string, value: string): void {
 export function takeKeyFromAddress(): void {
   const found = /^#\/?(key|session)=([^&]*)(?:&to=(.*))?$/.exec(location.hash);
   if (!found) return;
-  const value = decodeURIComponent(found[2] ?? "");
+  const value = decode(found[2] ?? "");
   if (found[1] === "key") keepKey(value);
   else keepSession(value);
   history.replaceState(null, "", `${location.pathname}#/${(found[3] ?? "").replace(/^\//, "")}`);

@@ -1,10 +1,11 @@
 // The rows of the list: a grid on a wide window, cards on a narrow one. Draws only what is seen, and asks for the pages
 // of the history that are shown.
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Row } from "../api/types.ts";
 import { formatCost, formatCount, formatDuration, formatTime } from "../ui/format.ts";
 import { PHONE, useMedia } from "../ui/useMedia.ts";
 import { useScroller } from "../ui/useScroller.ts";
+import { useWidth } from "../ui/useWidth.ts";
 import { settings } from "./columnSettings.ts";
 import { columnsFor, type ListColumn, Model } from "./columns.tsx";
 import { Silence } from "./Elapsed.tsx";
@@ -162,17 +163,7 @@ function useStillRows(ref: { current: HTMLElement | null }, above: number, heigh
 }
 
 function useColumns(ref: { current: HTMLElement | null }, onColumns: (ids: string[]) => void): ListColumn[] {
-  const [width, setWidth] = useState(innerWidth);
-  useLayoutEffect(() => {
-    const element = ref.current;
-    if (!element) return;
-    const measure = () => setWidth(element.clientWidth);
-    measure();
-    const watch = new ResizeObserver(measure);
-    watch.observe(element);
-    return () => watch.disconnect();
-  }, [ref]);
-  const columns = columnsFor(width, settings.value.shown);
+  const columns = columnsFor(useWidth(ref, innerWidth), settings.value.shown);
   const ids = columns.map(({ id }) => id).join(" ");
   useEffect(() => onColumns(ids.split(" ")), [ids]);
   return columns;

@@ -1,7 +1,8 @@
 // The parts of a turn as lanes over the axis, and the axis as the handle to move along it.
 import "./lanes.css";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { seenTheme } from "../theme.ts";
+import { useWidth } from "../ui/useWidth.ts";
 import { formatSeconds, LAST_SHARE } from "./clock.ts";
 import { drawLanes, EDGE, eventNear, LANE, readPaints, xOf } from "./drawLanes.ts";
 import type { Lane } from "./lanes.ts";
@@ -27,20 +28,6 @@ export function Lanes({ model }: { model: TurnModel }) {
       <AxisStrip model={model} width={width} />
     </section>
   );
-}
-
-function useWidth(ref: { current: HTMLElement | null }): number {
-  const [width, setWidth] = useState(0);
-  useLayoutEffect(() => {
-    const element = ref.current;
-    if (!element) return;
-    const measure = () => setWidth(element.clientWidth);
-    measure();
-    const watch = new ResizeObserver(measure);
-    watch.observe(element);
-    return () => watch.disconnect();
-  }, [ref]);
-  return width;
 }
 
 function LaneName({ model, lane }: { model: TurnModel; lane: Lane }) {
