@@ -13,6 +13,7 @@ import {
   PAGE_ROWS,
   rowAt,
   setOf,
+  trimLive,
   withNews,
   withPage,
 } from "../src/streams/listing.ts";
@@ -44,6 +45,19 @@ test("news are above the history, updates change known rows only, and rows that 
   assert.deepEqual(ids(liveRows(now, "running", true)), ["b"]);
   assert.deepEqual(liveRows(now, "all", false), []);
   assert.deepEqual(withNews(now, [], [], ["b"]).live, []);
+});
+
+test("of very many turns above the history the newest and the running ones are kept", () => {
+  const live = [
+    row("e", 5),
+    row("d", 4, { state: "open" }),
+    row("c", 3),
+    row("b", 2),
+    row("a", 1, { state: "streaming" }),
+  ];
+  const now = { ...listingOf({ rows: [], upto: 1, offset: 0, total: 0 }), live };
+  assert.deepEqual(ids(trimLive(now, 1).live), ["e", "d", "a"]);
+  assert.deepEqual(ids(trimLive(now, 9).live), ids(live));
 });
 
 test("a turn that did not end well is not among the finished", () => {

@@ -100,6 +100,12 @@ export function merged(rows: Row[], news: Row[]): Row[] {
   return kept;
 }
 
+/** Keeps the running turns above the history, and the newest of those that have ended. */
+export function trimLive(listing: Listing, most = MAX_LIVE_ROWS): Listing {
+  let ended = 0;
+  return { ...listing, live: listing.live.filter((row) => isRunning(row) || ++ended <= most) };
+}
+
 /** How many turns each set of states has. */
 export function countSets({ states, live }: Listing): Record<StateSet, number> {
   const counts = { all: 0, running: 0, finished: 0, warnings: 0, broken: 0 };

@@ -25,6 +25,7 @@ import {
   PAGE_ROWS,
   SET_STATES,
   type StateSet,
+  trimLive,
   withChanges,
   withNews,
   withPage,
@@ -60,9 +61,13 @@ export const waiting = computed(() => {
   return latest.value.live.filter((row) => !known.has(row.id)).length;
 });
 
+/** Turns that came while the list was paused were too many to keep: there is a gap above the history. */
+let hasGap = false;
+
 export function pause(): void {
   frozen.value = latest.value;
   paused.value = !paused.value;
+  if (!paused.value && hasGap) reread();
 }
 
 /** The newest turns that are known. */
@@ -149,6 +154,7 @@ function pageAddress({ q, set, sort, ascending }: Search, number: number, upto: 
 }
 
 function show(next: Listing): void {
+  hasGap = false;
   latest.value = next;
   if (paused.value) frozen.value = next;
   asked.clear();
@@ -163,8 +169,17 @@ function take(message: Message): boolean {
   if (turns.now !== undefined) clockAhead.value = Date.now() / 1000 - turns.now;
   latest.value = withNews(latest.value, turns.rows, turns.updates, turns.gone);
   begun.value = true;
+  return !turns.stale && !turns.missed && hasRoom();
+}
+
+/** Whether there is room for more turns above the history. A list that is paused drops the oldest of them instead. */
+function hasRoom(): boolean {
   const ended = latest.value.live.filter((row) => !isRunning(row)).length;
-  return !turns.stale && !turns.missed && (ended <= MAX_LIVE_ROWS || paused.value);
+  if (ended <= MAX_LIVE_ROWS) return true;
+  if (!paused.value) return false;
+  latest.value = trimLive(latest.value);
+  hasGap = true;
+  return true;
 }
 
 function takeProgress({ now, turns }: Progress): void {
