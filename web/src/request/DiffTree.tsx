@@ -20,12 +20,16 @@ const SHOWN: Choice<"changes" | "all">[] = [
 ];
 
 export function DiffTree({ left, right, leftLabel, rightLabel }: Props) {
-  const whole = useMemo(() => {
-    const [one, other] = [parseJson(left), parseJson(right)];
-    return one === undefined || other === undefined ? null : diffJson(one, other);
-  }, [left, right]);
+  const { whole, number } = useMemo(() => ({ whole: diffTexts(left, right), number: ++compared }), [left, right]);
   if (!whole) return <p class="hint tree-plain">One of the two is not JSON: they cannot be compared.</p>;
-  return <DiffRows key={`${left.length} ${right.length}`} {...{ whole, leftLabel, rightLabel }} />;
+  return <DiffRows key={number} {...{ whole, leftLabel, rightLabel }} />;
+}
+
+let compared = 0; // what is folded and chosen belongs to one comparison
+
+function diffTexts(left: string, right: string): Pair | null {
+  const [one, other] = [parseJson(left), parseJson(right)];
+  return one === undefined || other === undefined ? null : diffJson(one, other);
 }
 
 interface RowsProps {

@@ -44,7 +44,7 @@ export function JsonTree({ text, label, marks = NO_MARKS, focus = "" }: Props) {
   if (value === undefined || !isContainer(value)) {
     return <div class="tree-plain">{text ? <LongText text={text} /> : <p class="hint">Nothing is here.</p>}</div>;
   }
-  return <Tree key={text.length} value={value} text={text} label={label} marks={marks} focus={focus} />;
+  return <Tree key={text} value={value} text={text} label={label} marks={marks} focus={focus} />;
 }
 
 interface TreeProps {
