@@ -79,24 +79,40 @@ export class SharedFiles {
         fs.writeFileSync(this.#lock, JSON.stringify({ pid: process.pid, time: now }), { flag: "wx" });
         return true;
       } catch {
-        if (!this.#abandoned(now)) return false;
-        fs.rmSync(this.#lock, { force: true });
+        if (!this.#abandoned(this.#lock, now) || !this.#removeAbandoned(now)) return false;
       }
     }
     return false;
+  }
+
+  /**
+   * Removes a lock that was left. It is moved away first and looked at again: another window may have removed it meanwhile,
+   * and have its own lock there. That one is put back.
+   */
+  #removeAbandoned(now: number): boolean {
+    const taken = `${this.#lock}.${process.pid}`;
+    try {
+      fs.renameSync(this.#lock, taken);
+      const abandoned = this.#abandoned(taken, now);
+      if (!abandoned) fs.linkSync(taken, this.#lock);
+      fs.rmSync(taken, { force: true });
+      return abandoned;
+    } catch {
+      return false; // another window was faster
+    }
   }
 
   unlock(): void {
     fs.rmSync(this.#lock, { force: true });
   }
 
-  #abandoned(now: number): boolean {
+  #abandoned(path: string, now: number): boolean {
     try {
-      const { pid, time } = JSON.parse(fs.readFileSync(this.#lock, "utf8")) as { pid: number; time: number };
+      const { pid, time } = JSON.parse(fs.readFileSync(path, "utf8")) as { pid: number; time: number };
       return now - time > STARTING || !alive(pid);
     } catch {
       // Unreadable: it is being written just now, or its writer died over it.
-      return age(this.#lock, now) > 5_000;
+      return age(path, now) > 5_000;
     }
   }
 }
