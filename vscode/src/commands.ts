@@ -61,7 +61,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   inspectLastRequest: ({ replies }) => inspectLast(replies.recent),
   inspectRequest: ({ replies }) => inspectRecent(replies.recent),
   chooseModels: chooseModels,
-  // Whoever keeps the gateway hears of a key that has changed, in every window.
+  // The keeper of every window is notified of a changed key.
   setKey: async ({ key }) => {
     const given = await vscode.window.showInputBox({
       title: "Key of the gateway",

@@ -58,10 +58,10 @@ const FAULTS: Readonly<Record<string, Fault>> = {
 // The same of a gateway, where another word fits better: what is wrong is then wrong with the settings here.
 const OF_GATEWAY: Readonly<Record<string, Partial<Fault>>> = {
   auth: { fix: "run “Penstock: Set Key of the Gateway”" },
-  permission: { fix: "ask whoever runs it for a key that may" },
+  permission: { fix: "ask the person who runs it for a key that may" },
   "not-found": { what: "is not at this address", fix: "check penstock.gateway.url" },
 };
-/** Who says so where it is no provider. */
+/** Who reports an error that does not come from a provider. */
 export const GATEWAY = "The gateway";
 const OTHER: Fault = { what: "failed", fix: "try again or pick another model", lasting: false };
 const LONG = 300;

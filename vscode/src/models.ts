@@ -59,7 +59,7 @@ export function honestName(name: string, family: string): string {
   );
 }
 
-/** Packaged answers, listed by no choice of whoever set the gateway up: an alias to one is a choice. */
+/** Packaged answers, which are listed without being configured; an alias to one is configured. */
 export const isReplay = ({ id, played }: Model): boolean => played === true && id.startsWith(`${REPLAY}/`);
 
 /** `suffix` tells the models of one gateway from those of another. */
@@ -152,7 +152,7 @@ export function chosen(all: readonly Model[], { show, few, replay }: Choice): re
   const models = all.filter(asked);
   if (show.length) return models.filter(({ id }) => show.some((pattern) => matches(pattern, id)));
   if (models.length <= few) return models;
-  // An alias was named by whoever set the gateway up, so it is meant to be seen.
+  // An alias was configured, so it is meant to be seen.
   const picked = new Set(models.filter(({ id }) => !id.includes("/")).slice(0, few));
   const real = models.filter(({ played }) => !played);
   const byProvider = Map.groupBy(real.length ? real : models, ({ id, detail }) => detail ?? id.split("/")[0] ?? "");

@@ -132,7 +132,7 @@ class PromptBreakdown(msgspec.Struct):
 class TraceFormatter:
     """Formats the steps of a tracer for the page. `take_update` returns what is new since the last call.
 
-    `secrets` are removed from texts that are cut. Whoever sends the result removes them from all others.
+    `secrets` are removed from texts that are cut. The sender of the result removes them from all others.
     """
 
     def __init__(self, tracer: Tracer, secrets: tuple[str, ...] = ()) -> None:

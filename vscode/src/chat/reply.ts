@@ -121,7 +121,7 @@ export class Reply {
     cut: (line) => this.#options.log?.(`the call ${line.callId} of ${line.name} never became whole and is not run`),
     data: (line) => this.#data(Buffer.from(line.data, "base64"), line.mimeType),
     usage: (line) => this.#usage(line.value, line.estimated),
-    // What is told beside a reply is no part of it: see waiting.ts.
+    // Notices beside a reply are not part of it: see waiting.ts.
     wait: () => {},
     compacted: () => {},
     error: (line) => {

@@ -27,7 +27,7 @@ function expandFirst(pattern: string): string[] {
   const open = close < 0 ? -1 : pattern.lastIndexOf("{", close);
   if (open < 0) return [pattern];
   const inside = pattern.slice(open + 1, close).split(",");
-  // One alternative in braces would never come to an end here: a brace alone is no list.
+  // One alternative in braces would never come to an end here: a brace alone is not a list.
   if (inside.length < 2) return [pattern];
   return inside.map((one) => pattern.slice(0, open) + one + pattern.slice(close + 1));
 }

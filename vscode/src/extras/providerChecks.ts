@@ -93,7 +93,7 @@ async function askEach(client: Client, models: readonly Model[], choice: Choice)
       return { ok: true, what: `${provider}: ${await askModel(client, model)}` };
     } catch (error) {
       const what = `${provider}: ${error instanceof Error ? error.message : String(error)}`;
-      return { ok: false, what, fix: "Tell whoever runs this gateway.", actions: [SHOW_LOG] };
+      return { ok: false, what, fix: "Tell the person who runs this gateway.", actions: [SHOW_LOG] };
     }
   });
 }

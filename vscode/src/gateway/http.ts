@@ -36,7 +36,7 @@ export function baseOf(text: string, from: string): string {
     .replace(/\/v1$/, "");
   const whole = /^[a-z]+:\/\//i.test(plain) ? plain : `http://${plain}`;
   if (!/^https?:/i.test(whole) || !URL.canParse(whole))
-    throw new Failure(`${from} is no address (${plain}): write it like http://127.0.0.1:4480.`);
+    throw new Failure(`${from} is not an address (${plain}): write it like http://127.0.0.1:4480.`);
   return whole;
 }
 

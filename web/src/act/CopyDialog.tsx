@@ -58,7 +58,7 @@ export function CopyDialog({ id, onClose }: { id: string; onClose: () => void })
             ))}
             {copied.text.includes("PENSTOCK_KEY") && <li>The key is read from the variable PENSTOCK_KEY.</li>}
           </ul>
-          {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark */}
+          {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark */}
           <div class="copy-text" tabIndex={0} role="group" aria-label="What is copied">
             <LongText text={copied.text} />
           </div>

@@ -1,4 +1,4 @@
-// Keys, teams, providers, the configuration and the audit log, for whoever has a key with a role. Asks nothing but `/admin/*`.
+// Keys, teams, providers, the configuration and the audit log, for callers whose key has a role. Asks nothing but `/admin/*`.
 import "./admin.css";
 import { useEffect } from "preact/hooks";
 import { replaceQuery, route } from "../router.ts";

@@ -16,7 +16,7 @@ export function SecretBox({ name, secret, onClose }: { name: string; secret: str
   };
   return (
     <Dialog title={`The secret of ${name}`} onClose={onClose}>
-      <p>It is shown this once. Copy it now and give it to whoever is to use the key.</p>
+      <p>It is shown this once. Copy it now, and give it to the person or program that will use it.</p>
       <div class="secret-line">
         <input ref={field} class="mono" readOnly value={secret} aria-label="Secret" />
         <button type="button" class="main" onClick={copy}>

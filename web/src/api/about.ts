@@ -1,4 +1,4 @@
-// What this gateway is and has; asked for once, by whoever needs it first.
+// What this gateway is and has; asked for once, when it is first needed.
 import { effect, signal } from "@preact/signals";
 import { askJson, explain } from "./client.ts";
 import { key, keyWanted, session, sessionWanted } from "./key.ts";

@@ -167,7 +167,7 @@ function Answers({ first, second }: { first: Trace; second: Trace }) {
 function Message({ trace, label }: { trace: Trace; label: string }) {
   const { events, done, lost } = trace;
   return (
-    // biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark
+    // biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark
     <div class="compare-message" tabIndex={0} role="group" aria-label={label}>
       {events.length > 0 ? (
         <MessageView events={events} upto={events.length} live={!done} />

@@ -14,7 +14,7 @@ export const CodeBlock = memo(function CodeBlock({ text, language }: Props) {
         <span>{language || "code"}</span>
         <CopyButton text={text} what={language ? `${language} code` : "code"} />
       </div>
-      {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark */}
+      {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark */}
       <pre tabIndex={0} role="group" aria-label={language ? `${language} code` : "Code"}>
         <code>{text}</code>
       </pre>

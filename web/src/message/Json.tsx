@@ -22,7 +22,7 @@ export const Json = memo(function Json({ text, label }: Props) {
   const left = lines ? lines.length - most : text.length - plain;
   return (
     <div class="json">
-      {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark */}
+      {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark */}
       <pre tabIndex={0} role="group" aria-label={label}>
         {lines ? drawLines(lines, most) : text.slice(0, plain)}
       </pre>

@@ -118,7 +118,7 @@ const RESTS: Record<string, string> = {
   ask: "Approval asked for an unknown call",
 };
 
-/** What is no part of the conversation itself: folded, one line each. */
+/** Parts beside the conversation itself: folded, one line each. */
 function Rest({ kind, name, text }: { kind: string; name: string; text: string }) {
   const title = RESTS[kind] ?? kind;
   return (

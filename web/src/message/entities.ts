@@ -14,7 +14,7 @@ const NAMED: Record<string, string> = {
 const REFERENCE = /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([A-Za-z][A-Za-z0-9]{1,30}));/g;
 const LAST = 0x10ffff;
 
-/** Text as a browser would show it; what is no reference stays as it is. */
+/** Text as a browser would show it; everything else stays as it is. */
 export function decodeReferences(text: string): string {
   if (!text.includes("&")) return text;
   return text.replace(REFERENCE, (whole, decimal?: string, hex?: string, name?: string) => {

@@ -56,7 +56,7 @@ export function ErrorPlot({ points, spacing, label }: Props) {
   return <Plot build={build} data={data} height={280} label={label} tip={(n) => <PointTip point={points[n]} />} />;
 }
 
-/** The band is that of whole estimates: counts that are known in part have bounds of their own, which are far narrower. */
+/** The band is that of whole estimates: counts that are known in part have far narrower bounds. */
 export function hasBand(point: Point): boolean {
   return methodOf(point) === "estimated";
 }
@@ -129,7 +129,7 @@ function zeroLine(look: Look): (plot: uPlot) => void {
   };
 }
 
-/** Points outside their bounds have a shape of their own, for those who do not tell the colours apart. */
+/** Points outside their bounds have another shape, for readers who cannot tell the colours apart. */
 function diamonds(look: Look): (plot: uPlot) => void {
   return (plot) => {
     const [xs, errors] = [plot.data[0], plot.data[OUTSIDE]];

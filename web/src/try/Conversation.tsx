@@ -48,7 +48,7 @@ export function Conversation({ exchanges, ...rest }: Props) {
   );
 }
 
-/** For those who hear the page: that something comes, and that it is there; not every word of it. */
+/** For screen readers: that an answer is coming, and that it is complete; not every word of it. */
 function spokenState(exchange: Exchange | undefined): string {
   if (!exchange) return "";
   if (exchange.state === "streaming") return "The answer is coming.";

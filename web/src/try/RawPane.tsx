@@ -39,7 +39,7 @@ function Stream({ exchange }: { exchange: Exchange }) {
   const left = raw.length - SHOWN;
   return (
     <>
-      {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark */}
+      {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark */}
       <pre class="raw-text" ref={place} onScroll={noted} tabIndex={0} role="group" aria-label="Raw stream">
         {left > 0 ? `… ${left.toLocaleString("en")} characters before …\n` : ""}
         {left > 0 ? raw.slice(-SHOWN) : raw}

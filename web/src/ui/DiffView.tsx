@@ -10,7 +10,7 @@ const LONG = 240; // characters of an unchanged stretch within a line that stay
 interface Props {
   before: readonly string[];
   after: readonly string[];
-  /** What is compared, for those who hear the page. */
+  /** What is compared, for screen readers. */
   label: string;
   /** Said where both are the same. */
   same: string;
@@ -24,7 +24,7 @@ export function DiffView({ before, after, label, same }: Props) {
   if (lines.every(({ kind }) => kind === "same")) return <p class="hint">{same}</p>;
   const open = (index: number) => setOpened(new Set([...opened, index]));
   return (
-    // biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark
+    // biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark
     <div class="diff" tabIndex={0} role="group" aria-label={label}>
       {blocks.slice(0, most).map((block, index) =>
         block.folded && !opened.has(index) ? (

@@ -10,7 +10,7 @@ interface Props {
 
 export function Sheet({ caption, children }: Props) {
   return (
-    // biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys, and is no landmark
+    // biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark
     <div class="sheet" tabIndex={0} role="group" aria-label={`${caption}: table`}>
       <table>
         <caption class="unseen">{caption}</caption>

@@ -22,7 +22,7 @@ export function prettyLines(text: string): Line[] | null {
   return tokens && tokens.length > 0 ? new Layout(tokens).lines() : null;
 }
 
-/** Its tokens, as they were written; null if it is no object and no list. */
+/** Its tokens, as they were written; null if it is neither an object nor a list. */
 export function tokensOf(text: string): string[] | null {
   const start = text.trimStart()[0];
   if (start !== "{" && start !== "[") return null;
