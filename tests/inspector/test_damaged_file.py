@@ -49,13 +49,6 @@ def _spoil_bodies(file: Path) -> None:
     database.close()
 
 
-def _spoil_texts(file: Path) -> None:
-    database = sqlite3.connect(file)
-    database.execute("DELETE FROM texts")
-    database.commit()
-    database.close()
-
-
 def _spoil_schema(file: Path) -> None:
     database = sqlite3.connect(file)
     database.execute("DROP TABLE bodies")
@@ -69,7 +62,7 @@ def _spoil_all(file: Path) -> None:
 
 
 @pytest.mark.row("V1")
-@pytest.mark.parametrize("spoil", [_spoil_pages, _spoil_bodies, _spoil_texts, _spoil_schema, _spoil_all])
+@pytest.mark.parametrize("spoil", [_spoil_pages, _spoil_bodies, _spoil_schema, _spoil_all])
 def test_a_damaged_file_hides_its_turns_and_nothing_else(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     with inspected(**_options(tmp_path)) as gateway:
         old = [_send(gateway, f"zebra {number}") for number in range(3)]

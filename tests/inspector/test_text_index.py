@@ -115,6 +115,15 @@ def test_a_request_is_joined_byte_for_byte(body: bytes) -> None:
     assert join_request(*split_request(body)) == body
 
 
+@pytest.mark.parametrize("missing", [slice(0, 1), slice(0, 3)])
+def test_pieces_that_are_missing_are_an_error(missing: slice) -> None:
+    """A damaged file: the turn cannot be read."""
+    template, pieces = split_request(b'{"messages":[{"role":"user"},{"role":"assistant"}],"tools":[{"name":"t"}]}')
+    del pieces[missing]
+    with pytest.raises(ValueError, match="do not fit the template"):
+        join_request(template, pieces)
+
+
 def test_tools_come_before_messages() -> None:
     """A conversation grows at its end, so that its turns share their beginning."""
     body = b'{"messages":[{"role":"user"},{"role":"assistant"}],"tools":[{"name":"t"}]}'

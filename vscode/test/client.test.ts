@@ -111,7 +111,7 @@ test("addresses as people write them", () => {
     assert.equal(baseOf(text, "x"), "http://127.0.0.1:4480");
   assert.equal(baseOf("https://gateway.example.org/deep", "x"), "https://gateway.example.org/deep");
   for (const text of ["ftp://a", "http://a b", "//"])
-    assert.throws(() => baseOf(text, "penstock.gateway.url"), /^Penstock: penstock.gateway.url is no address/);
+    assert.throws(() => baseOf(text, "penstock.gateway.url"), /^Penstock: penstock.gateway.url is not an address/);
 });
 
 test("whose key is refused can be told", async () => {
