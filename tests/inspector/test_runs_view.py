@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
@@ -191,7 +191,7 @@ def test_turns_on_disk_that_are_not_read_are_counted(
     tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_reader, "MAX_DISK_TURNS", 1)
-    options = {"features": NO_ESTIMATES, "data": tmp_path, "inspector": InspectorTable(keep=True)}
+    options: dict[str, Any] = {"features": NO_ESTIMATES, "data": tmp_path, "inspector": InspectorTable(keep=True)}
     with inspected(plays_agent, **options) as running:
         for words in ("One.", "Two.", "Three."):
             Agent(running, words).step()

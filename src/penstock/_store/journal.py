@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import msgspec
 from msgspec.structs import astuple
 
+from penstock._store.journal_retention import DELETE_FIRST_ROWS, DELETE_OLD_ROWS, LAST_OLD_ROW
 from penstock._store.migrations import migrate_sqlite
 from penstock._store.sqlite import count_used_bytes
 from penstock._store.sqlite_writer import MAX_WAITING_JOBS, SqliteWriter
@@ -105,12 +106,6 @@ _INSERT = {
     many: f"INSERT INTO turns ({WRITTEN_COLUMNS}) VALUES {', '.join([_MARKS] * many)}"  # noqa: S608 — our own names
     for many in BATCH_SIZES
 }
-# A row from the future was written before the clock was set back: its age is not known. It goes with the first row that
-# was written after it and is too old. The size is bounded by the order in which rows were written, whatever the clock.
-OLD_ROWS = """
-DELETE FROM turns WHERE time < ? OR (time > ? AND id < (SELECT max(id) FROM turns WHERE time < ?))
-"""
-FIRST_ROWS = "DELETE FROM turns WHERE id IN (SELECT id FROM turns ORDER BY id LIMIT ?)"
 JOURNAL_GROUPS = "key provider model client route protocol engine status fault asked tenant team operation".split()
 ESTIMATE_COLUMNS = ("estimate", "low", "high", "factor", "method", "uncertain")
 _ESTIMATES = ", ".join(f"{name} = ?" for name in ESTIMATE_COLUMNS)
@@ -371,12 +366,15 @@ class JournalStore(JournalRows):
     def _trim(self, database: sqlite3.Connection) -> None:
         """Deletes rows that are too old, then the first tenth until the size is within its bound."""
         now = self._clock()
-        database.execute(OLD_ROWS, (now - self._age, now, now - self._age))
+        oldest = now - self._age
+        (last,) = database.execute(LAST_OLD_ROW, (oldest,)).fetchone()
+        if last:
+            database.execute(DELETE_OLD_ROWS, (oldest, now, last))
         while count_used_bytes(database) > self._size:
             count = database.execute("SELECT count(*) FROM turns").fetchone()[0]
             if not count:
                 break
-            database.execute(FIRST_ROWS, (max(count // 10, 1),))
+            database.execute(DELETE_FIRST_ROWS, (max(count // 10, 1),))
         database.execute("PRAGMA incremental_vacuum")
 
 

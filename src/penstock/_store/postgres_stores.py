@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from penstock._store.journal import (
-    FIRST_ROWS,
-    OLD_ROWS,
-    TRIM_INTERVAL,
-    WRITTEN_COLUMNS,
-    JournalEntry,
-    JournalRow,
-    JournalRows,
-)
+from penstock._store.journal import TRIM_INTERVAL, WRITTEN_COLUMNS, JournalEntry, JournalRow, JournalRows
+from penstock._store.journal_retention import DELETE_FIRST_ROWS, DELETE_OLD_ROWS, LAST_OLD_ROW
 from penstock._store.key_value import CHECK_SHARE, TOMBSTONE, TOUCH_INTERVAL, BufferedKeyValueTable
 from penstock._store.postgres import PostgresDatabase, PostgresError
 from penstock._store.sqlite_writer import LOG_INTERVAL
@@ -139,14 +132,17 @@ class PostgresJournal(JournalRows):
         if not locked[0]:
             return
         now = self._clock()
-        await connection.execute(_translate(OLD_ROWS).encode(), (now - self._age, now, now - self._age))
+        oldest = now - self._age
+        (last,) = await _fetch_row(connection, _translate(LAST_OLD_ROW), (oldest,))
+        if last:
+            await connection.execute(_translate(DELETE_OLD_ROWS).encode(), (oldest, now, last))
         pages, count = await _fetch_row(connection, _TABLE_SIZE)
         if pages < LARGE_TABLE:
             (count,) = await _fetch_row(connection, _COUNT_ROWS)
         (width,) = await _fetch_row(connection, _ROW_SIZE)
         over = count - int(self._size / float(width)) if width else 0
         if over > 0:
-            await connection.execute(_translate(FIRST_ROWS).encode(), (min(over + count // 20, MAX_TRIMMED),))
+            await connection.execute(_translate(DELETE_FIRST_ROWS).encode(), (min(over + count // 20, MAX_TRIMMED),))
 
 
 async def _fetch_row(connection: AsyncConnection[Any], query: str, values: tuple[object, ...] = ()) -> tuple[Any, ...]:
