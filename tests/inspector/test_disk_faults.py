@@ -24,7 +24,7 @@ from tests.inspector.conftest import Inspected, inspected
 from tests.inspector.event_feed import ended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from penstock._inspector.turn_keeper import KeepableTurn
@@ -40,7 +40,7 @@ def options(folder: Path, journal: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def read_only(folder: Path) -> Iterator[None]:
+def read_only(folder: Path) -> Generator[None]:
     """Nothing can be created in the folder. Root may write everywhere, so this process is another user meanwhile."""
     folder.chmod(0o500)
     is_root = os.geteuid() == 0
@@ -55,7 +55,7 @@ def read_only(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def full_disk() -> Iterator[None]:
+def full_disk() -> Generator[None]:
     """No file can grow beyond `SMALL_FILE`: the system refuses the write, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_FILE, hard))
