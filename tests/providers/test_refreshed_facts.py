@@ -55,7 +55,11 @@ def server() -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = {"/api.json": json.dumps(TABLE).encode(), "/large": b" " * 3000, "/text": b"<html>"}.get(self.path)
-            self.send_response(200 if body else 404)
+            if self.path.startswith("/to="):
+                self.send_response(302)
+                self.send_header("location", self.path.removeprefix("/to="))
+            else:
+                self.send_response(200 if body else 404)
             self.end_headers()
             self.wfile.write(body or b"")
 
@@ -71,6 +75,22 @@ def server() -> Iterator[str]:
 def run(*words: str, folder: Path) -> tuple[int, str, str]:
     done = inside("models", *words, PENSTOCK_DATA=str(folder), OPENAI_API_KEY="made-up")
     return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.parametrize("target", ["http://192.0.2.1/api.json", "ftp://192.0.2.1/api.json"])
+def test_no_redirect_leads_to_an_address_that_could_not_be_given(server: str, target: str) -> None:
+    with pytest.raises(InputError, match=f"{target}: only https:// addresses"):
+        models_refresh.read_facts(f"{server}/to={target}")
+    assert models_refresh.read_facts(f"{server}/to={server}/api.json").tables.keys() == {"openai"}
+
+
+def test_facts_of_an_earlier_refresh_that_go_are_shown(folder: Path) -> None:
+    """The file is replaced as a whole."""
+    both = {**TABLE, "anthropic": {"models": {"claude-99": {**NEW, "id": "claude-99"}}}}
+    (folder / "both.json").write_text(json.dumps(both))
+    assert run("refresh", "--from", str(folder / "both.json"), "--yes", folder=folder)[0] == 0
+    code, shown, _ = run("refresh", "--from", str(folder / "table.json"), folder=folder)
+    assert (code, shown.splitlines()) == (1, ["anthropic/claude-99: gone"])
 
 
 def test_changes_are_shown_and_not_written_without_a_yes(folder: Path) -> None:
