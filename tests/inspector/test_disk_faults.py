@@ -187,7 +187,7 @@ def test_an_unexpected_error_does_not_end_the_thread(gateway: Inspected, tmp_pat
     keeping = Keeping(gateway, tmp_path / FILE, known)
     lost = keeping.add()
     assert keeping.forgotten == [(lost.id, "disk-error")]
-    assert "RuntimeError" in keeping.keeper.problem
+    assert "the log says why" in keeping.keeper.problem
     kept = keeping.add()
     assert (kept.on_disk, keeping.keeper.problem) == (True, "")
     keeping.keeper.close()

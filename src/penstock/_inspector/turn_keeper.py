@@ -192,9 +192,9 @@ class TurnKeeper:
             self._report(f"the file cannot be written: {error}")
             if self._store is not None:
                 self._tell_removals(self._store)
-        except Exception as error:
+        except Exception:
             log.exception("turns were not kept on disk")
-            self.problem = f"turns were not kept on disk: {type(error).__name__}"
+            self.problem = "the last turns were not kept on disk (the log says why)"
         for name, tenant in left.items():
             self._on_forget(name, tenant, "disk-error")
 
