@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock._inspector.keeping_policy import Forgotten, KeepingPolicy
     from penstock._store.journal import JournalEntry
 
-MAX_TURN_BYTES = 4 * 2**20  # bytes of one answer
+MAX_TURN_BYTES = 8 * 2**20  # bytes of one answer: 50,000 small events have 7 MB
 TURN_OVERHEAD = 4096  # bytes of memory per turn, in addition to its request and answer
 MAX_NOTICES = 100  # sent to the client before the answer
 MAX_REQUEST_BYTES = 4 * 2**20  # bytes of a request's body
