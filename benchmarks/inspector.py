@@ -139,7 +139,7 @@ def measure_live(page: Page, running: Inspected, cost: PageCost) -> tuple[list[s
     thread = sending(running, "anthropic/live", "openai-chat")
     page.locator(ROWS).filter(has_text="live").first.click()
     page.locator(".ledger .cell").first.wait_for()
-    page.wait_for_function("!document.querySelector('.turn-progress')")
+    page.locator(".turn-progress").wait_for(state="detached")
     before, began = cost.read(), time.perf_counter()
     page.wait_for_timeout(LIVE_SECONDS * 1000)
     after, seconds = cost.read(), time.perf_counter() - began
