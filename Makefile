@@ -20,7 +20,9 @@ ARGS ?=
 # The folders that hold Python now.
 PYTHONS = $(foreach d,src tests benchmarks examples fuzz tools,$(if $(shell find $(d) -name node_modules -prune -o -name '*.py' -print -quit 2>/dev/null),$(d)))
 # Two workers on two cores; anything but -n0 is too.
-PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
+# One worker more than cores: many tests wait for servers, browsers and editors.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) + 1)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help
 help: ## this list
@@ -43,9 +45,9 @@ fast: .venv/.stamp-dev ## the tests that take less than a minute
 test-all: .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standalone/.made .venv/.stamp-servers build/docs-env/.made ## every test, the exhaustive ones too, in slices that resume; ARGS=--list
 	$(BIN)/python -m tools.test_all $(ARGS)
 
-MINUTES ?= 10
 STREAMS ?= 300
 .PHONY: soak
+soak: MINUTES ?= 10
 soak: .venv/.stamp-dev ## streams, faults, leaving clients and reloads for MINUTES (10) with STREAMS (300) at once
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --streams $(STREAMS) $(ARGS)
 
@@ -77,8 +79,8 @@ bench: .venv/.stamp-node ## measure, and write benchmarks/results.md
 	$(BIN)/python -m benchmarks --write $(ARGS)
 
 # make fuzz MINUTES=20, or make fuzz ARGS="--past 20000 --write"; ARGS="--list" names the targets.
-MINUTES ?= 5
 .PHONY: fuzz
+fuzz: MINUTES ?= 5
 fuzz: .venv/.stamp-dev ## changed inputs for every decoder, reader and parser, for MINUTES=5
 	$(BIN)/python -m fuzz --minutes $(MINUTES) --command 'make fuzz MINUTES=$(MINUTES)$(if $(ARGS), ARGS="$(ARGS)")' $(ARGS)
 

@@ -54,7 +54,10 @@ OPEN = """async (events) => {
     await drawn();
     const first = performance.now() - begun;
     const count = () => Number(document.querySelectorAll(".ledger-title .count")[1].textContent.replaceAll(",", ""));
-    while (count() < events || document.querySelector(".turn-progress")) await new Promise(requestAnimationFrame);
+    while (count() < events || document.querySelector(".turn-progress")) {
+        if (performance.now() - begun > 60_000) throw new Error(`${count()} of ${events} events after a minute`);
+        await new Promise(requestAnimationFrame);
+    }
     await drawn();
     return [first, performance.now() - begun];
 }"""
@@ -90,8 +93,6 @@ class PageCost:
 
 def upstream(seen: ReceivedRequest) -> Reply:
     model = str(seen.json.get("model", "")) if seen.body else ""
-    if model == "fifty":
-        return Reply(tuple(sample_streams.many(50_000)), headers=SSE)
     if model == "live":
         words = sample_streams.PIECES.findall(sample_streams.ANSWER) * 100
         parts = [sample_streams.grown(0, type="text_delta", text=word) for word in words]
@@ -138,7 +139,7 @@ def measure_live(page: Page, running: Inspected, cost: PageCost) -> tuple[list[s
     thread = sending(running, "anthropic/live", "openai-chat")
     page.locator(ROWS).filter(has_text="live").first.click()
     page.locator(".ledger .cell").first.wait_for()
-    page.wait_for_function("!document.querySelector('.turn-progress')")
+    page.locator(".turn-progress").wait_for(state="detached")
     before, began = cost.read(), time.perf_counter()
     page.wait_for_timeout(LIVE_SECONDS * 1000)
     after, seconds = cost.read(), time.perf_counter() - began

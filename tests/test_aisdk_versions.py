@@ -215,6 +215,10 @@ RUNS = [(entry, place) for entry in corpus.streams() if entry.expected for place
 
 
 def named(runs: list[tuple[corpus.Entry, int]]) -> list[Any]:
+    """The runs as parameters; without the corpus, one that is skipped by its reason."""
+    reason = corpus.absent_reason()
+    if reason:
+        return [pytest.param(None, 0, id="none", marks=pytest.mark.skip(reason=reason))]
     return [pytest.param(entry, place, id=f"{entry.name}#{place}") for entry, place in runs]
 
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # What the pages reach now. These bounds may only fall.
-MEAN_WORDS = 15.5  # of a sentence, on all pages
-LONG_SHARE = 0.06  # of sentences that are too long
-AVOIDED_SHARE = 0.021  # of sentences with a construction to avoid
+MEAN_WORDS = 14.8  # of a sentence, on all pages
+LONG_SHARE = 0.047  # of sentences that are too long
+AVOIDED_SHARE = 0.017  # of sentences with a construction to avoid
 PAGE_MEAN = 25.0
 LONGEST = 75  # words
 

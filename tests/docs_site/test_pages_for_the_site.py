@@ -91,6 +91,7 @@ def test_the_first_sentence_is_prose() -> None:
         first_sentence("# T\n\n```python\nx = 1\n\ny = 2\n```\n\n| a |\n\nSee [it](x.md), now. Then") == "See it, now."
     )
     assert first_sentence("# T\n\n| a |") == ""
+    assert first_sentence("# T\n\n`translate` turns one into another. Then") == "`translate` turns one into another."
 
 
 def test_the_text_of_html_has_no_tags() -> None:

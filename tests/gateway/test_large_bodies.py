@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-import re
 import threading
 import time
 from functools import partial
@@ -91,16 +90,14 @@ def test_a_small_stream_keeps_its_pace_beside_a_large_body(tmp_path: Path, path:
         try:
             until(lambda: len(gaps) > 10)  # also warms up what is done once
             del gaps[:]
+            began = time.monotonic()
             assert httpx.post(f"{running.base}{path}", content=body, timeout=LIMIT).status_code == 200
-            worst = max(gaps)
+            took, worst = time.monotonic() - began, max(gaps)
         finally:
             over.set()
             listening.join(LIMIT)
-        metrics = httpx.get(f"{running.base}/metrics", timeout=LIMIT).text
-        found = re.search(r"^penstock_loop_blocked_total(?:\{\})? ([0-9.e+]+)$", metrics, re.MULTILINE)
-        assert found is not None
-        assert float(found[1]) == 0, running.said
-        assert worst < 0.5
+        # On the event loop, the large body would hold the small stream for most of its own time.
+        assert worst < took / 2, f"{worst:.2f} of {took:.2f} seconds without a chunk\n{running.said}"
 
 
 def _gaps(stream: httpx.Response) -> Iterator[float]:

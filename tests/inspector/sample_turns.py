@@ -23,6 +23,7 @@ SLOWLY = "Take your time."
 SSE = {"content-type": "text/event-stream"}
 STREAMS: dict[str, Callable[[], list[bytes]]] = {
     "interleaved": sample_streams.interleaved, "hostile": sample_streams.hostile, "many": sample_streams.many,
+    "fifty": partial(sample_streams.many, 50_000),
     **{name: partial(sample_streams.interleaved, name) for name in ("claude-opus-4-5", "claude-sonnet-4-5")},
 }  # fmt: skip
 PACES = {"slow": 0.02, "live": 0.06}

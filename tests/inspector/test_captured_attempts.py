@@ -37,6 +37,22 @@ def attempts_of(gateway: Inspected, model: str, **fields: Any) -> list[CapturedA
     return capture_of(gateway, ask_messages(gateway, model, **fields)).attempts
 
 
+def test_headers_that_are_no_text_are_kept_as_they_are(gateway: Inspected, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = {"x-odd": "half a \udcff"}
+    begin = gateway.inspector.watch.begin
+
+    def begin_odd(turn: Any) -> Any:
+        turn.incoming.headers.update(odd)
+        return begin(turn)
+
+    monkeypatch.setattr(gateway.inspector.watch, "begin", begin_odd)
+    capture = capture_of(gateway, ask_messages(gateway, "openai-chat/text"))
+    assert capture.client_headers["x-odd"] == odd["x-odd"]
+    (attempt,) = capture.attempts
+    assert attempt.response_headers["content-type"]
+    assert [one.what for one in attempt.reasons] == ["route"]
+
+
 @pytest.mark.row("V2")
 @pytest.mark.finding("INS-4")
 def test_an_error_response_is_captured_with_its_body(gateway: Inspected) -> None:

@@ -302,6 +302,17 @@ def test_a_hostile_stream_runs_nothing_and_freezes_nothing(page: Page, stage: In
     assert _unsafe(page) == []
 
 
+@pytest.mark.row("V5")
+def test_a_turn_of_50_000_events_is_kept_whole_and_comes_in_pages(page: Page, stage: Inspected) -> None:
+    open_turn(page, stage, "anthropic/fifty", "openai-chat")
+    expect(page.locator(".ledger-title .count").first).to_have_text("50,005")
+    expect(page.locator(".turn-progress")).to_have_count(0)
+    page.locator(".ledger").press("End")
+    expect(page.locator(".cell.frames").last).to_contain_text("message_stop")
+    assert _rows(page) < MOST_ROWS
+    expect(page.locator(".turn-said")).to_have_count(0)
+
+
 def _rows(page: Page) -> int:
     return page.locator(".ledger-rows > [role=row]").count()
 

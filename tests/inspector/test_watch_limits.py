@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import Any, cast
 
 import pytest
@@ -14,7 +16,7 @@ from penstock._inspector import live_capture as tapping
 from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
-from tests.inspector.event_feed import Reader, watching
+from tests.inspector.event_feed import Reader, ended, watching
 from tests.inspector.paused_upstream import SSE, TEXT
 
 pytestmark = pytest.mark.slow  # a real gateway for each
@@ -53,6 +55,38 @@ def test_so_many_turns_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
     with inspected() as gateway, watching(gateway.url):
         names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(6)]
         assert list(gateway.inspector.watch.captures) == names[-3:]
+
+
+def test_turns_that_are_dropped_are_freed_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_ring, "MAX_TURNS", 3)
+    with inspected() as gateway, watching(gateway.url):
+        watch = gateway.inspector.watch
+        first = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
+        ended(gateway, first)
+        (trace,) = watch.captures[first]._traces
+        dropped = weakref.ref(trace)
+        del trace
+        gc.disable()
+        try:
+            for _ in range(3):
+                ask(gateway.url, "anthropic", "openai-chat/text")
+            assert first not in watch.captures
+            assert dropped() is None
+        finally:
+            gc.enable()
+
+
+def test_the_oldest_go_together_and_one_that_runs_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_ring, "MAX_TURNS", 64)  # of which a batch is two
+    with inspected() as gateway, watching(gateway.url):
+        watch = gateway.inspector.watch
+        names = [ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"] for _ in range(64)]
+        ended(gateway, names[-1])
+        running = watch.captures[names[0]]
+        monkeypatch.setattr(running, "turn", object())
+        newest = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
+        assert list(watch.captures) == [names[0], *names[4:], newest]
+        monkeypatch.undo()
 
 
 def test_a_turn_for_which_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,11 +43,7 @@ SCENES: dict[str, list[list[Any]]] = {
     "banner": [["shows", BANNER], ["command", "Penstock: Use Utility Model"], ["hides", BANNER], ["shot", "utility"]],
     "killed": [["outside", "kill"], ["chat", "Tide"], ["ask", "Still there?"], ["said"], ["shot", "gateway-down"]],
     "reloaded": [["reload"], ["count", "Tide"], ["chat", "Tide"], ["ask", "And after a restart?"], ["said"]],
-    # The first question may come within the pause after a failure, which it is told.
-    "back": [
-        ["outside", "start"], ["chat", "Tide"], ["ask", "And now?"], ["said"],
-        ["chat", "Tide"], ["ask", "And after the pause?"], ["said"],
-    ],
+    "back": [["outside", "start"], ["chat", "Tide"], ["ask", "And now?"], ["said"]],
     "prices": [
         ["size", [1200, 800]], ["command", "Manage Language Models"], ["fits", ".model-cost-cell"], ["shot", "prices"],
         ["keys", ["Control+w"]], ["size", [760, 640]],

@@ -61,7 +61,7 @@ def first_sentence(markdown: str) -> str:
     """The first sentence of the first paragraph, without links; empty if a page has no prose."""
     for block in _CODE.sub("", markdown).split("\n\n"):
         text = block.strip()
-        if text and text[0] not in "#|!<`:->{":
+        if text and text[0] not in "#|!<:->{":
             plain = _LINK.sub(r"\1", " ".join(text.split()))
             return _SENTENCE.split(plain)[0].rstrip(":")
     return ""

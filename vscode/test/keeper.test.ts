@@ -125,6 +125,30 @@ test("failed starts are paused, longer each time, and the reason is given at onc
   assert.equal(keeper.state.is, "ready");
 });
 
+test("a gateway that has come back is used at once, and the pause is for starting only", async () => {
+  const machine = new Machine();
+  machine.broken = "no";
+  const files = new SharedFiles(folder(), "a");
+  const keeper = machine.keeper(files);
+  await assert.rejects(keeper.address());
+  await assert.rejects(keeper.address(), /Next try in 1 seconds/);
+  files.write(row(9));
+  await assert.rejects(keeper.address(), /Next try/, "it is written down, but does not answer");
+  machine.up.add(row(9).url);
+  assert.equal((await keeper.address()).url, row(9).url);
+  assert.equal(keeper.state.is, "ready");
+});
+
+test("a gateway of the settings is looked for at each question", async () => {
+  const machine = new Machine();
+  const configured = async () => ({ url: "http://gateway.test", key: "" });
+  const keeper = machine.keeper(new SharedFiles(folder(), "a"), { configured });
+  await assert.rejects(keeper.address(), /does not answer/);
+  await assert.rejects(keeper.address(), (error: Error) => !error.message.includes("Next try"));
+  machine.up.add("http://gateway.test");
+  assert.equal((await keeper.address()).url, "http://gateway.test");
+});
+
 test("a restart does not wait for the pause", async () => {
   const machine = new Machine();
   machine.broken = "no";

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 MAX_TURNS = 2_000  # captures, finished ones included
 MAX_TOTAL_BYTES = 32 * 2**20  # of all captures
+BATCH = 32  # the part of the bounds that is freed at once: to free turn by turn would cost twice the time
 KEEP_SECONDS = 300.0  # that captures are kept after the last listener left, if the policy does not keep them
 _DAMAGED = "it is not in memory, and the file of kept turns cannot be read (the log says why)"
 
@@ -152,7 +153,7 @@ class LiveCaptures:
     def _add(self, capture: TurnCapture) -> TurnCapture:
         self.captures[capture.id] = capture
         if len(self.captures) > MAX_TURNS:
-            self._drop_oldest()
+            self._drop_oldest(count=MAX_TURNS - MAX_TURNS // BATCH)
         return capture
 
     def on_change(self, capture: TurnCapture) -> None:
@@ -202,19 +203,24 @@ class LiveCaptures:
     def on_growth(self, capture: TurnCapture, size: int) -> None:
         """A capture grows. The oldest finished captures are deleted; if none is finished, this one is dropped."""
         self.size += size
-        while self.size > MAX_TOTAL_BYTES:
-            if not self._drop_oldest():
-                self.size -= capture.drop()
-                self._on_removal(capture.id, capture.tenant, "too-large")
-                return
+        if self.size > MAX_TOTAL_BYTES and not self._drop_oldest(size=MAX_TOTAL_BYTES - MAX_TOTAL_BYTES // BATCH):
+            self.size -= capture.drop()
+            self._on_removal(capture.id, capture.tenant, "too-large")
 
-    def _drop_oldest(self) -> bool:
-        """Deletes the oldest capture of a finished turn. False if there is none."""
-        oldest = next((capture for capture in self.captures.values() if capture.finished), None)
-        if oldest is None:
-            return False
-        self.forget_capture(oldest, "memory")
-        return True
+    def _drop_oldest(self, *, size: int = MAX_TOTAL_BYTES, count: int = MAX_TURNS) -> bool:
+        """Deletes the oldest captures of finished turns. Returns False if those that are left are still too large."""
+        found: list[TurnCapture] = []
+        kept, left = self.size, len(self.captures)
+        for capture in self.captures.values():
+            if kept <= size and left <= count:
+                break
+            if capture.finished:
+                found.append(capture)
+                kept -= capture.size
+                left -= 1
+        for capture in found:
+            self.forget_capture(capture, "memory")
+        return self.size <= MAX_TOTAL_BYTES
 
     def forget_capture(self, capture: TurnCapture, reason: Forgotten) -> None:
         """Deletes a capture, and remembers why."""

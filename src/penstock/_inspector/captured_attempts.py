@@ -6,6 +6,7 @@ While the turn runs only references are kept. `CapturedAttempt` is made when som
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,13 +17,15 @@ from penstock._engines.engine_interface import Decision, DecisionLog
 from penstock._redaction import MARK, cut_bytes, is_secret_name, redact, redact_bytes, redact_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from penstock._engines.engine_interface import UpstreamRequest
     from penstock._gateway.endpoints import IncomingRequest
 
 MAX_UPSTREAM_BODY_BYTES = 8 * 2**20  # of one attempt's request
 MAX_ATTEMPTS = 20  # of one turn; of further ones the last is kept
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+USUAL_PACKED_BYTES = 2048  # of headers and decisions, which the overhead of a turn includes
 _CHOICES = frozenset({"route", "operation", "engine", "skip"})  # kinds of decisions about the next attempt
 
 
@@ -72,20 +75,42 @@ class CapturedAttempt(msgspec.Struct, omit_defaults=True, kw_only=True):
     timing: AttemptTiming
 
 
-class RequestCapture:
-    """The request of one turn, as the client sent it and as the attempts sent it. `known`: secrets, by value."""
+class _PackedParts(msgspec.Struct, array_like=True):
+    """What a finished turn keeps in one object. `responses`: the headers that each attempt got."""
 
-    _record: DecisionLog | None = None
-    _ended: float = 0.0
+    client: dict[str, str]
+    responses: list[dict[str, str]]
+    decisions: list[Decision]
+
+
+_encode_parts = msgspec.msgpack.Encoder().encode
+_decode_parts = msgspec.msgpack.Decoder(_PackedParts).decode
+
+
+class RequestCapture:
+    """The request of one turn, as the client sent it and as the attempts sent it. `known`: secrets, by value.
+
+    At the end of the turn, headers and decisions are packed: fifty small objects of each kept turn would have to be
+    freed long after the processor's cache has lost them.
+    """
+
+    __slots__ = (
+        "_client_headers", "_ended", "_known", "_packed", "_path", "_query", "_record", "_started", "_traces", "method",
+        "secret",
+    )  # fmt: skip
 
     def __init__(self, incoming: IncomingRequest, known: Callable[[], Iterable[str]]) -> None:
-        query = incoming.query_string
-        self._known, self._caller_secret = known, incoming.caller.secret
+        self._known: Callable[[], Iterable[str]] = known
+        self.secret: str = incoming.caller.secret
         self.method: str = incoming.method
-        self._path, self._query = incoming.path, query
-        self._client_headers = incoming.headers
-        self._started = incoming.started
+        self._path: str = incoming.path
+        self._query: bytes = incoming.query_string
+        self._client_headers: Mapping[str, str] = incoming.headers
+        self._started: float = incoming.started
+        self._ended: float = 0.0
         self._traces: list[AttemptTrace] = []
+        self._record: DecisionLog | None = None
+        self._packed: bytes | None = None
 
     # ── called by the turn ──────────────────────────────────────────────────────────────────────────
 
@@ -105,8 +130,11 @@ class RequestCapture:
         """The turn ends. Returns the bytes that are kept; equal bodies of two attempts are kept once."""
         self._record, self._ended = record, time.monotonic()
         size = 0
+        responses: list[Mapping[str, str]] = []
         last: AttemptTrace | None = None
         for trace in self._traces:
+            headers = trace.response_headers
+            responses.append(headers if type(headers) is dict else dict(headers))
             if trace.body is not None and len(trace.body) > MAX_UPSTREAM_BODY_BYTES:
                 trace.body, trace.cut_from = self._cut_body(trace, trace.body), len(trace.body)
             if trace.body is not None and last is not None and trace.body == last.body:
@@ -115,7 +143,26 @@ class RequestCapture:
                 last = trace
                 size += len(trace.body)
             size += len(trace.error_body)
-        return size
+        try:
+            packed = _encode_parts((self._client_headers, responses, record.decisions if record is not None else ()))
+        except (TypeError, UnicodeEncodeError):  # headers of another type, or bytes that are no text: kept as they are
+            return size
+        self._packed = packed  # before the rest is freed: other threads may read meanwhile
+        self._record, self._client_headers = None, _NO_HEADERS
+        for trace in self._traces:
+            trace.response_headers = _NO_HEADERS
+        return size + max(0, len(packed) - USUAL_PACKED_BYTES)
+
+    def _read_parts(self) -> _PackedParts:
+        """Returns headers and decisions as they are now. Any thread may call it."""
+        record = self._record
+        found = _PackedParts(
+            dict(self._client_headers),
+            [dict(trace.response_headers) for trace in list(self._traces)],
+            list(record.decisions) if record is not None else [],
+        )
+        packed = self._packed  # read last: `found` may be half freed by then
+        return found if packed is None else _decode_parts(packed)
 
     def _cut_body(self, trace: AttemptTrace, body: bytes) -> bytes:
         """Returns the beginning of a long body. Half a secret would not be recognised later, so none is left there."""
@@ -123,13 +170,14 @@ class RequestCapture:
 
     def drop_attempts(self) -> None:
         """Deletes everything that was sent and received."""
-        self._traces, self._client_headers = [], {}
+        self._traces.clear()  # each trace has the list, so that only the garbage collector would free them
+        self._client_headers, self._record, self._packed = _NO_HEADERS, None, None
 
     # ── for the inspector ─────────────────────────────────────────────────────────────────────────
 
     def known_secrets(self) -> tuple[str, ...]:
         """Returns the secrets that are known by value: those of the gateway, and the caller's own key."""
-        return (*self._known(), *((self._caller_secret,) if self._caller_secret else ()))
+        return (*self._known(), *((self.secret,) if self.secret else ()))
 
     @property
     def path(self) -> str:
@@ -140,32 +188,34 @@ class RequestCapture:
     @property
     def client_headers(self) -> dict[str, str]:
         """The client's headers, without secrets."""
-        return redact_headers(self._client_headers, self.known_secrets())
+        return redact_headers(self._read_parts().client, self.known_secrets())
 
     @property
     def losses(self) -> list[Diagnostic]:
         """What the last request to a provider could not carry, and what was repaired in it; empty if none was built."""
-        return list(self._traces[-1].diagnostics) if self._traces else []
+        last = self._traces[-1:]  # another thread may clear the list
+        return list(last[0].diagnostics) if last else []
 
     @property
     def attempts(self) -> list[CapturedAttempt]:
         """The attempts at providers so far, without secrets."""
-        traces, known = list(self._traces), self.known_secrets()
-        decisions = list(self._record.decisions) if self._record is not None else []
+        traces, parts, known = list(self._traces), self._read_parts(), self.known_secrets()
+        decisions = parts.decisions
         starts = [trace.decision_count for trace in traces]
         groups = [decisions[: starts[0]]] if starts else []
         groups += [decisions[first:last] for first, last in zip(starts, [*starts[1:], None], strict=False)]
         reasons: list[Decision] = groups[0] if groups else []
         made: list[CapturedAttempt] = []
-        for trace, group in zip(traces, groups[1:], strict=True):
+        for trace, response, group in zip(traces, parts.responses, groups[1:], strict=False):
             late, after, following = _split_decisions(group)
-            made.append(self._attempt(trace, [*reasons, *late], after, known))
+            made.append(self._attempt(trace, response, [*reasons, *late], after, known))
             reasons = following
         return made
 
     def _attempt(
-        self, trace: AttemptTrace, reasons: list[Decision], decisions: list[Decision], secrets: tuple[str, ...]
-    ) -> CapturedAttempt:
+        self, trace: AttemptTrace, response: dict[str, str], reasons: list[Decision], decisions: list[Decision],
+        secrets: tuple[str, ...],
+    ) -> CapturedAttempt:  # fmt: skip
         known = (*secrets, *trace.secrets)
         url, headers = trace.prepared.describe() if trace.prepared is not None else (trace.url, trace.headers)
         body, sent = trace.body or b"", trace.body is not None
@@ -186,7 +236,7 @@ class RequestCapture:
             body_size=size,
             body_cut=size > MAX_UPSTREAM_BODY_BYTES,
             status=trace.status,
-            response_headers=redact_headers(trace.response_headers, known),
+            response_headers=redact_headers(response, known),
             error=trace.error[0],
             message=redact(trace.error[1], known),
             error_body=_text(trace.error_body, known),

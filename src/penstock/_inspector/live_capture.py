@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from penstock._inspector.keeping_policy import Forgotten, KeepingPolicy
     from penstock._store.journal import JournalEntry
 
-MAX_TURN_BYTES = 4 * 2**20  # bytes of one answer
+MAX_TURN_BYTES = 8 * 2**20  # bytes of one answer: 50,000 small events have 7 MB
+MEASURED_STEP = 2**16  # bytes by which a running turn may grow before they are counted
 TURN_OVERHEAD = 4096  # bytes of memory per turn, in addition to its request and answer
 MAX_NOTICES = 100  # sent to the client before the answer
 MAX_REQUEST_BYTES = 4 * 2**20  # bytes of a request's body
@@ -79,45 +80,47 @@ class CaptureStore(Protocol):
 class TurnCapture(RequestCapture):
     """The capture of one turn. `turn` is set while it runs, `entry` (its row of the journal) after its end."""
 
-    # Defaults of the class: an object with few attributes of its own is made faster, and takes less memory.
-    entry: JournalEntry | None = None
-    on_disk: bool = False
-    dropped: bool = False
-    disk_failure: Forgotten | None = None  # why it is not on disk, if it should be
-    engine: str = ""
-    protocol: str = ""
-    framing: str = "auto"
-    raw: bool = True
-    passthrough: bool = False
-    transforms: tuple[Any, ...] = ()
-    cleared: Any = None
-    notices: tuple[bytes, ...] = ()
-    fault: ev.Fault | None = None
-    request_cut: bool = False
-    followers: tuple[asyncio.Event, ...] = ()
-    _measured: int = 0  # bytes of chunks that are counted in `size`
+    __slots__ = (
+        "_store", "chunks", "cleared", "disk_failure", "dropped", "engine", "entry", "fault", "followers",
+        "framing", "id", "keeps", "notices", "on_disk", "passthrough", "protocol", "raw", "request", "request_cut",
+        "size", "tenant", "time", "transforms", "turn", "turn_request",
+    )  # fmt: skip
 
     def __init__(
         self, incoming: IncomingRequest, turn_request: TurnRequest, store: CaptureStore, turn: ActiveTurn | None = None,
         *, keeps: bool,
     ) -> None:  # fmt: skip
         super().__init__(incoming, store.secrets)
-        caller = incoming.caller
         self.id: str = incoming.id
-        self.tenant: str = caller.tenant
-        self.secret: str = caller.secret
+        self.tenant: str = incoming.caller.tenant
         self.time: float = time.time() - (time.monotonic() - incoming.started)
         self.turn: ActiveTurn | None = turn
         self.keeps: bool = keeps  # whether or not somebody watches
         self.turn_request: TurnRequest = turn_request
+        self.entry: JournalEntry | None = None
+        self.on_disk: bool = False
+        self.dropped: bool = False
+        self.disk_failure: Forgotten | None = None  # why it is not on disk, if it should be
+        self.engine: str = ""
+        self.protocol: str = ""
+        self.framing: str = "auto"
+        self.raw: bool = True
+        self.passthrough: bool = False
+        self.transforms: tuple[Any, ...] = ()
+        self.cleared: Any = None
+        self.notices: tuple[bytes, ...] = ()
+        self.fault: ev.Fault | None = None
+        self.followers: tuple[asyncio.Event, ...] = ()
         self.request: bytes = incoming.raw
+        self.request_cut: bool = False
         if len(incoming.raw) > MAX_REQUEST_BYTES:
             self.request = cut_bytes(incoming.raw, MAX_REQUEST_BYTES, self.known_secrets())
             self.request_cut = True
         self.chunks: ChunkLog = ChunkLog(MAX_TURN_BYTES)
-        self.size: int = len(self.request) + TURN_OVERHEAD
+        self.size: int = 0  # bytes of memory, as far as they are measured
         self._store = store
-        store.on_growth(self, self.size)
+        if len(self.request) > MEASURED_STEP:
+            self._measure()
 
     # ── called by the turn ──────────────────────────────────────────────────────────────────────────
 
@@ -138,17 +141,16 @@ class TurnCapture(RequestCapture):
     def on_read(self, chunk: bytes, events: list[ev.AnyEvent]) -> None:
         """Keeps the bytes of one read."""
         data = chunk if self.raw else _encode(events)
-        if data and self.chunks.add(data):
+        if data and self.chunks.add(data) and self.chunks.size > self.size + MEASURED_STEP:
             self._measure()
         if self.followers:
             self.wake_followers()
 
     def _measure(self, more: int = 0) -> None:
-        """Tells the store how much the capture has grown since the last time. `more`: bytes beside its chunks."""
-        grown = self.chunks.size - self._measured
-        self._measured += grown
-        self.size += grown + more
-        self._store.on_growth(self, grown + more)
+        """Tells the store how much the capture has grown since the last time. `more`: bytes of its attempts."""
+        size = TURN_OVERHEAD + len(self.request) + self.chunks.size + more
+        grown, self.size = size - self.size, size
+        self._store.on_growth(self, grown)
 
     def on_end(self, turn: ActiveTurn, row: JournalEntry) -> None:
         """The turn ends. `turn` is reset last: other threads read it."""
@@ -160,17 +162,19 @@ class TurnCapture(RequestCapture):
         self.turn_request = replace(self.turn_request, request=slim, wrap_send=None)
         self.entry, self.passthrough = row, turn.passthrough
         attempts_size = self.finish_attempts(turn.decisions)
-        self.turn = None
         if self.dropped:
             self.drop_attempts()  # those that were sent since
         else:
             self._measure(attempts_size)
+        self.turn = None
         self._store.on_finish(self)
         self.wake_followers()
 
     def on_refusal(self, fault: ev.Fault, row: JournalEntry) -> None:
         """The request was refused before it became a turn."""
-        self.fault, self.entry, self.turn = fault, row, None
+        self.fault, self.entry = fault, row
+        self._measure()
+        self.turn = None
         self._store.on_finish(self)
 
     def drop(self) -> int:

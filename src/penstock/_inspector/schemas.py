@@ -1,4 +1,4 @@
-"""What the inspector's page gets: frames, events, outputs, marks and rows of turns. docs/inspector.md describes it.
+"""What the inspector's page gets: frames, events, outputs, marks and rows of turns. docs/inspector-api.md describes it.
 
 `TraceFormatter` makes them from the steps of a tracer. Only here are long texts cut.
 """

@@ -60,7 +60,7 @@ export class Keeper {
     return this.#state.is === "ready" && this.#state.own ? this.#ready : undefined;
   }
 
-  /** The gateway's address; starts one if need be. Rejects with the reason, and at once while a pause lasts. */
+  /** The gateway's address; starts one if need be. Rejects with the reason; while a pause lasts, none is started. */
   address(): Promise<Address> {
     if (this.#ready) return Promise.resolve(this.#ready);
     this.#going ??= this.#find().finally(() => {
@@ -112,21 +112,36 @@ export class Keeper {
 
   async #find(): Promise<Address> {
     const left = this.#again - this.#now();
-    if (left > 0 && this.#state.is === "failed") {
-      throw new Failure(`${this.#state.why} (Next try in ${Math.ceil(left / 1000)} seconds.)`, "network");
-    }
-    this.#say({ is: "starting" });
+    const paused = left > 0 && this.#state.is === "failed" ? this.#state.why : undefined;
     try {
       const configured = await this.#options.configured();
-      const found = configured ? await this.#reach(configured) : await this.#own();
-      this.#ready = found;
-      this.#failures = 0;
-      this.#missed = 0;
-      this.#say({ is: "ready", url: found.url, own: !configured });
-      return found;
+      if (paused !== undefined) return await this.#look(configured, `${paused}${nextTry(configured, left)}`);
+      this.#say({ is: "starting" });
+      return this.#use(configured ? await this.#reach(configured) : await this.#own(), configured);
     } catch (error) {
-      throw this.#failed(error);
+      throw paused === undefined ? this.#failed(error) : error;
     }
+  }
+
+  /** Only starts are paused: a gateway that has come back is used at once. */
+  async #look(configured: Address | undefined, why: string): Promise<Address> {
+    const running = configured ?? this.#fitting();
+    if (running && (await this.#options.healthy(running))) return this.#use(running, configured);
+    throw new Failure(why, "network");
+  }
+
+  #use(found: Address, configured: Address | undefined): Address {
+    this.#ready = found;
+    this.#failures = 0;
+    this.#missed = 0;
+    this.#say({ is: "ready", url: found.url, own: !configured });
+    return found;
+  }
+
+  /** The gateway that a window of this version has started. */
+  #fitting(): Running | undefined {
+    const running = this.#options.files.running();
+    return running?.version === this.#options.version ? running : undefined;
   }
 
   #failed(error: unknown): Failure {
@@ -152,7 +167,7 @@ export class Keeper {
     const began = this.#now();
     do {
       const running = files.running();
-      const fitting = running?.version === this.#options.version ? running : undefined;
+      const fitting = this.#fitting();
       if (fitting && (await this.#options.healthy(fitting))) return fitting;
       if (!this.#options.allowed())
         throw new Failure(
@@ -184,4 +199,9 @@ export class Keeper {
     this.#state = state;
     this.#options.changed(state);
   }
+}
+
+/** When a start is tried again; a gateway of the settings is not started here, and looked for each time. */
+function nextTry(configured: Address | undefined, left: number): string {
+  return configured ? "" : ` (Next try in ${Math.ceil(left / 1000)} seconds.)`;
 }

@@ -1,4 +1,4 @@
-// What the gateway says to the page, as docs/inspector.md writes it down. Types only.
+// What the gateway says to the page, as docs/inspector-api.md writes it down. Types only.
 
 /** A wire frame of the provider. `t`: seconds since the turn began. `cut`: the whole is at …/frames/N. */
 export interface Frame {

@@ -1,4 +1,4 @@
-// Both halves of a request, as `GET turns/ID/request` tells them. Types only; docs/inspector.md describes them.
+// Both halves of a request, as `GET turns/ID/request` tells them. Types only; docs/inspector-api.md describes them.
 
 export interface Decision {
   what: string;
