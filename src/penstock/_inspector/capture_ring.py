@@ -142,7 +142,8 @@ class LiveCaptures:
             self._loop = asyncio.get_running_loop()
         request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
         capture = self._add(TurnCapture(incoming, request, self, turn, keeps=keeps))
-        self._notify(capture)
+        if self.listeners:
+            self._notify(capture)
         return capture
 
     def _is_watched(self, caller: Caller) -> bool:
@@ -158,7 +159,8 @@ class LiveCaptures:
 
     def on_change(self, capture: TurnCapture) -> None:
         """The answer of a turn begins."""
-        self._notify(capture)
+        if self.listeners:
+            self._notify(capture)
 
     def on_refusal(self, incoming: IncomingRequest, fault: ev.Fault, row: JournalEntry) -> None:
         """A request is refused before it becomes a turn. Those of unknown callers are not kept."""
