@@ -134,7 +134,7 @@ class RequestCapture:
         last: AttemptTrace | None = None
         for trace in self._traces:
             headers = trace.response_headers
-            responses.append(headers if type(headers) is dict else dict(headers))
+            responses.append(headers if isinstance(headers, dict) else dict(headers))
             if trace.body is not None and len(trace.body) > MAX_UPSTREAM_BODY_BYTES:
                 trace.body, trace.cut_from = self._cut_body(trace, trace.body), len(trace.body)
             if trace.body is not None and last is not None and trace.body == last.body:
