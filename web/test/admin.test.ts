@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { KeyRow } from "../src/admin/api.ts";
+import { askAll, type KeyRow } from "../src/admin/api.ts";
 import { changes, describeUsage, draftOf, LIMIT_NAMES, localMoment, share } from "../src/admin/limits.ts";
 
 const ROW: KeyRow = {
@@ -60,4 +60,18 @@ test("a moment survives the form", () => {
   assert.equal(new Date(localMoment(date)).getTime(), date.getTime());
   const draft = { ...draftOf(ROW), note: "x" };
   assert.equal(changes({ ...draft, expires: localMoment(date) }, draftOf(null)).expires, "2099-01-31T12:00:00.000Z");
+});
+
+test("all pages of a list are read, and too many are told", async (t) => {
+  const asked: string[] = [];
+  let pages = 7;
+  t.mock.method(globalThis, "fetch", async (url: string) => {
+    asked.push(String(url));
+    const next = asked.length < pages ? `n${asked.length}` : null;
+    return Response.json({ data: [asked.length], next });
+  });
+  assert.deepEqual(await askAll<number>("keys"), [1, 2, 3, 4, 5, 6, 7]);
+  assert.match(asked[6] ?? "", /keys\?limit=1000&after=n6$/);
+  pages = Number.POSITIVE_INFINITY;
+  await assert.rejects(askAll<number>("keys"), /more than \d+ keys/);
 });

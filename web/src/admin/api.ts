@@ -204,19 +204,21 @@ export function describe(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-const PAGES = 5;
+const PAGES = 100;
 
-/** All rows of a list, up to so many pages of 1,000. */
+/** All rows of a list, in pages of 1,000. Rejects if there are more than a page can show. */
 export async function askAll<T>(path: string): Promise<T[]> {
   const rows: T[] = [];
   let after = "";
   for (let page = 0; page < PAGES; page += 1) {
     const found = await askAdmin<Page<T>>(`${path}?limit=1000${after}`);
     rows.push(...found.data);
-    if (found.next === null) break;
+    if (found.next === null) return rows;
     after = `&after=${encodeURIComponent(found.next)}`;
   }
-  return rows;
+  throw new Error(
+    `There are more than ${rows.length.toLocaleString("en")} ${path}: use the admin API or the command line.`,
+  );
 }
 
 /** The path of one team. */
