@@ -20,9 +20,7 @@ ARGS ?=
 # The folders that hold Python now.
 PYTHONS = $(foreach d,src tests benchmarks examples fuzz tools,$(if $(shell find $(d) -name node_modules -prune -o -name '*.py' -print -quit 2>/dev/null),$(d)))
 # Two workers on two cores; anything but -n0 is too.
-# One worker more than cores: many tests wait for servers, browsers and editors.
-WORKERS ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2) + 1)
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: help
 help: ## this list
