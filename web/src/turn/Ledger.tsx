@@ -29,6 +29,7 @@ export function Ledger({ model, only }: Props) {
   const size = shown?.length ?? (only ? order.counts[only] : order.size);
   const scroller = useScroller<HTMLDivElement>(size, ROW, HEAD);
   useShownPlace(model, only, scroller);
+  useShownEnd(model, size, scroller);
   const scrolled = useFollow(model, size, scroller);
   const rows = [];
   for (let row = scroller.seen.first; row < scroller.seen.end; row++) {
@@ -94,6 +95,16 @@ function useShownPlace(model: TurnModel, only: Column | undefined, scroller: Scr
       scroller.show(Math.min(first, row), Math.max(last, row));
     }
     scroller.show(row);
+  });
+}
+
+/** Scrolls to the last row whenever the reader goes to the end. */
+function useShownEnd(model: TurnModel, size: number, scroller: Scroller<HTMLElement>): void {
+  const seen = useRef(model.endings.peek());
+  useSignalEffect(() => {
+    const endings = model.endings.value;
+    if (endings !== seen.current && size) scroller.show(size - 1);
+    seen.current = endings;
   });
 }
 

@@ -16,6 +16,8 @@ export class TurnModel {
   readonly trace: Signal<Trace>;
   /** Null is the end: all is shown, and what comes is followed. */
   readonly place = signal<Place | null>(null);
+  /** How often the reader went to the end: the place is none there, as at first. */
+  readonly endings = signal(0);
   /** The column that is stepped through. */
   readonly column = signal<Column>("events");
   /** The axis that was chosen; null: whichever shows more. */
@@ -159,6 +161,7 @@ export class TurnModel {
     this.playing.value = false;
     this.jumped = false;
     this.place.value = null;
+    this.endings.value += 1;
   }
 
   /** To the next thing that has a mark. */
