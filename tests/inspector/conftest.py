@@ -27,7 +27,7 @@ from tests.support.browser import LIMIT, chromium
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
     from penstock.testing import Upstream
 
@@ -140,11 +140,15 @@ def problems() -> list[str]:
 def page(context: BrowserContext, problems: list[str]) -> Iterator[Page]:
     """A page. It must not complain, and must ask nobody but this machine."""
     made = context.new_page()
-    made.on("console", lambda said: problems.append(f"console: {said.text}") if said.type == "error" else None)
+    made.on("console", lambda said: problems.append(_console_line(said)) if said.type == "error" else None)
     made.on("pageerror", lambda error: problems.append(f"exception: {error}"))
     made.on("request", lambda asked: _outside(asked.url, problems))
     yield made
     assert problems == []
+
+
+def _console_line(said: ConsoleMessage) -> str:
+    return f"console: {said.text} ({said.location.get('url', '')})"
 
 
 def _outside(url: str, problems: list[str]) -> None:
