@@ -178,11 +178,12 @@ NAMES = {
 
 @pytest.mark.corpus
 @pytest.mark.finding("REL-16")
+@corpus.SHARES
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_stream_that_is_cut_is_no_success(name: str) -> None:
+def test_a_recorded_stream_that_is_cut_is_no_success(name: str, share: int) -> None:
     corpus.corpus_or_skip()
     wrong: list[str] = []
-    for entry in corpus.streams(name):
+    for entry in corpus.take_share(corpus.streams(name), share):
         if entry.wire not in {"sse", "ndjson"}:
             continue
         places = boundaries(entry.body, entry.wire)

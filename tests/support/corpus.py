@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 
 from tests.oracles import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -110,6 +111,15 @@ def entries(kind: str | None = None, protocol: str | None = None) -> list[Entry]
 
 def streams(protocol: str | None = None) -> list[Entry]:
     return entries("stream", protocol)
+
+
+SHARES = pytest.mark.parametrize("share", [3, pytest.param(1, id="all", marks=pytest.mark.exhaustive)])
+"""For tests that take long: one of three recordings in `make test`, all of them in `make test-all`."""
+
+
+def take_share(found: Iterable[Entry], share: int) -> list[Entry]:
+    """One of so many entries, the same every time."""
+    return [entry for entry in found if crc32(entry.name.encode()) % share == 0]
 
 
 def responses(protocol: str | None = None) -> list[Entry]:

@@ -49,8 +49,11 @@ def packed(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def shards(entries: list[Entry], size: int) -> list[Any]:
-    """Parameters of about equally much work, so that no worker is left with all of it."""
+def shards(entries: list[Entry], size: int, one_of: int = 1) -> list[Any]:
+    """Parameters of about equally much work, so that no worker is left with all of it.
+
+    One of so many runs in `make test`, the others in `make test-all`.
+    """
     groups: list[list[Entry]] = [[]]
     room = size
     for entry in entries:
@@ -59,9 +62,17 @@ def shards(entries: list[Entry], size: int) -> list[Any]:
         if room < 0:
             groups.append([])
             room = size
-    named = [pytest.param(group, id=f"{group[0].protocol}-{number}") for number, group in enumerate(groups) if group]
+    named = [
+        pytest.param(
+            group,
+            id=f"{group[0].protocol}-{number}",
+            marks=() if number % one_of == 0 else pytest.mark.exhaustive,
+        )
+        for number, group in enumerate(groups)
+        if group
+    ]
     return named or [pytest.param([], id="none")]
 
 
-def all_shards(size: int) -> list[Any]:
-    return [one for protocol in SOURCES for one in shards(corpus.streams(protocol), size)]
+def all_shards(size: int, one_of: int = 1) -> list[Any]:
+    return [one for protocol in SOURCES for one in shards(corpus.streams(protocol), size, one_of)]
