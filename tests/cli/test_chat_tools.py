@@ -32,7 +32,8 @@ def tide(port: str, hour: int = 12) -> str:
     Args:
         port: where
     """
-    Path("called").write_text(Path("called").read_text() + port + "," if Path("called").exists() else port + ",")
+    with open("called", "a") as file:  # calls of one answer run at once
+        file.write(port + ",")
     return f"{port} at {hour}: 7 m"
 
 @penstock.tool(name="break_it")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from penstock._testing.exchange_log import LoggedRequest
+from penstock._testing.exchange_recorder import OpenExchange
 from penstock.errors import InputError
 from penstock.testing import Cassette, Reply, Upstream, play, scripted, wire
 from tests.testing.test_sdk_clients import SDKS
@@ -160,6 +162,25 @@ class _Proxied:
 
     def base_url(self, name: str) -> str:
         return self._cassette.base_url(name, upstream=self._up.url)
+
+
+def test_an_answer_is_read_as_far_as_it_was_sent() -> None:
+    """A client may end at the last frame, before the connection does: what it has read is in the log."""
+    body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi."}]}'
+    logged = LoggedRequest("POST", "/v1/chat/completions", {}, body)
+    exchange = OpenExchange(logged, "http://127.0.0.1/v1/chat/completions", ())
+    texts = [text_of(logged)]
+    exchange.set_head(200, {"content-type": "text/event-stream"})
+    for text in ("The tide", " turns."):
+        frame = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": text}}]}
+        exchange.add_chunk(b"data: " + json.dumps(frame).encode() + b"\n\n")
+        texts.append(text_of(logged))
+    exchange.finish(complete=True)
+    assert [*texts, text_of(logged)] == ["", "The tide", "The tide turns.", "The tide turns."]
+
+
+def text_of(logged: LoggedRequest) -> str:
+    return logged.turn.text if logged.turn is not None else ""
 
 
 @pytest.mark.slow

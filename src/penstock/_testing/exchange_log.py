@@ -39,7 +39,9 @@ class LoggedRequest:
         self.body: bytes = body
         self.answer_status: int = 0  # 0: there is no answer
         self.answer_type: str = ""  # the content type of the answer
-        self.answer_data: bytes = b""  # the whole body of the answer
+        self._answer_data: bytes = b""
+        self._answer_pieces: list[tuple[float, bytes]] | None = None
+        self._decoded: tuple[bytes, Turn] | None = None
 
     @property
     def path(self) -> str:
@@ -104,12 +106,29 @@ class LoggedRequest:
         """The text of these results; empty if there is none."""
         return "\n".join(_result_text(part) for part in self.results)
 
-    @cached_property
+    @property
+    def answer_data(self) -> bytes:
+        """The body of the answer, as far as it was sent."""
+        pieces = self._answer_pieces
+        return self._answer_data if pieces is None else b"".join(data for _, data in list(pieces))
+
+    @answer_data.setter
+    def answer_data(self, data: bytes) -> None:
+        self._answer_data, self._answer_pieces = data, None
+
+    def follow_answer(self, pieces: list[tuple[float, bytes]]) -> None:
+        """The answer begins. `pieces` grows until `answer_data` is set."""
+        self._answer_pieces = pieces
+
+    @property
     def turn(self) -> Turn | None:
-        """The answer; None if there is none, or it is an error."""
+        """The answer, as far as it was sent; None if there is none, or it is an error."""
         if self.dialect is None or self.answer_status // 100 != _SUCCESS:
             return None
-        return decode_answer(self.dialect, self.answer_data, self.answer_type)
+        data = self.answer_data
+        if self._decoded is None or self._decoded[0] != data:
+            self._decoded = data, decode_answer(self.dialect, data, self.answer_type)
+        return self._decoded[1]
 
     def __repr__(self) -> str:
         return f"<{self.method} {self.path}, {len(self.body)} bytes>"

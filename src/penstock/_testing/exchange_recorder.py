@@ -56,6 +56,7 @@ class OpenExchange:
         """Sets the status and the headers of the response."""
         self.logged.answer_status, self.headers = status, dict(headers)
         self.logged.answer_type = self.headers.get("content-type", "")
+        self.logged.follow_answer(self.chunks)
 
     def add_chunk(self, data: bytes) -> None:
         """Adds bytes of the body. What is over the limit is not recorded, and the exchange is incomplete."""
