@@ -97,6 +97,11 @@ class DisconnectWatch(CancellableTask):
         """Only the end of the response is left to send. Servers report that end as a disconnect."""
         self._finished = True
 
+    def give_up(self, reason: str) -> None:
+        """The end of the response cannot be sent."""
+        self._finished = False
+        self.leave(reason)
+
     def close(self) -> None:
         """Stops watching."""
         self._finished, self.on_leave = True, None
@@ -218,6 +223,9 @@ class ResponseWriter:
         if self._has_bare_errors:
             *before, data = split_bare_error(data)
             if before:
+                await self.start()
+                self.stop_keep_alives()  # one between the error and its event would separate them
+            if before:
                 self._watch.ignore_disconnect()  # a client that disconnects after the error does not cancel the turn
             for piece in before:
                 await self._wait_error_gap()
@@ -230,7 +238,16 @@ class ResponseWriter:
         self.chunk_count += 1
         self.body_size += len(data)
         if self._head_channel is None or not self._head_channel.end_stream(data):
-            await self.send({"type": BODY, "body": data, "more_body": False})
+            await self._send_end(data)
+
+    async def _send_end(self, data: bytes) -> None:
+        """Sends the last chunk. No timer runs any more, so a client that has stopped reading is noticed here."""
+        try:
+            async with write_timeout(self._stuck_limit):
+                await self.send({"type": BODY, "body": data, "more_body": False})
+        except TimeoutError:
+            self._watch.give_up("the client has stopped reading")
+            await asyncio.sleep(0)  # where the cancellation arrives
 
     async def _wait_error_gap(self) -> None:
         """Waits until the client has read the last chunk."""
