@@ -250,6 +250,15 @@ def test_the_owner_stores_a_key_on_the_page(page: Page, unkeyed: Inspected) -> N
     assert serious(page) == []
 
 
+def test_nothing_is_asked_for_that_needs_a_key_before_there_is_one(page: Page, running: Inspected) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.removeprefix(running.url)))
+    page.goto(f"{running.url}/#/keys")
+    page.get_by_label("Admin key").wait_for()
+    assert "/inspector/about" in asked
+    assert [path for path in asked if path.startswith(("/inspector/turns", "/inspector/live", "/admin"))] == []
+
+
 @pytest.mark.parametrize("scheme", THEMES)
 def test_widths_and_themes(page: Page, running: Inspected, scheme: str) -> None:
     page.emulate_media(color_scheme="light" if scheme == "light" else "dark")

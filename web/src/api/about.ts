@@ -1,5 +1,5 @@
 // What this gateway is and has; asked for once, when it is first needed.
-import { effect, signal } from "@preact/signals";
+import { batch, effect, signal } from "@preact/signals";
 import { askJson, explain } from "./client.ts";
 import { key, keyWanted, session, sessionWanted } from "./key.ts";
 import type { About } from "./types.ts";
@@ -23,10 +23,12 @@ export function startAbout(): void {
 export async function refreshAbout(): Promise<void> {
   try {
     const told = await askJson<About>("/inspector/about");
-    about.value = told;
-    if (told.key === "needed") keyWanted.value = true;
-    if (told.key === "session") sessionWanted.value = true;
-    aboutError.value = "";
+    batch(() => {
+      about.value = told; // with what it asks for: nothing may ask for turns in between
+      if (told.key === "needed") keyWanted.value = true;
+      if (told.key === "session") sessionWanted.value = true;
+      aboutError.value = "";
+    });
   } catch (error) {
     aboutError.value = explain(error);
   }
