@@ -54,6 +54,7 @@ def test_the_adapter_fetches_a_file_and_its_bytes_tell_the_type(files: Files, pa
     assert last.diagnostics == []
 
 
+@pytest.mark.slow
 @pytest.mark.row("S8:guard")
 @pytest.mark.finding("ADP-3")
 @pytest.mark.parametrize("attack", ATTACKS)

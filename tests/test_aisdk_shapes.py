@@ -53,6 +53,7 @@ def known_to(ai: int) -> dict[str, set[str]]:
     return fields
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ai", VERSIONS)
 def test_every_version_is_written_in_its_own_shapes(ai: int) -> None:
     known, odd = known_to(ai), dict[str, set[str]]()

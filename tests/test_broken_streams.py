@@ -155,6 +155,7 @@ def check_all(case: Case, most: int | None) -> None:
         Cut(case, frames[:place]).check()
 
 
+@pytest.mark.slow
 @pytest.mark.finding("AGT-1")
 @pytest.mark.finding("AGT-3")
 @over(STREAMS)

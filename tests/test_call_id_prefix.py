@@ -43,6 +43,7 @@ def test_what_the_host_appends_is_cut_off() -> None:
     assert CallIdPrefix(reserved=HOST).restore("gw-call_1__vscode-1712") == "call_1"
 
 
+@pytest.mark.slow
 @given(IDS, st.sampled_from(["gw-", "", "_", "a__vscod"]))
 def test_there_and_back(id: str, prefix: str) -> None:
     names = CallIdPrefix(prefix, reserved=HOST)
@@ -52,6 +53,7 @@ def test_there_and_back(id: str, prefix: str) -> None:
     assert names.restore(f"{named}__vscode-42") == id
 
 
+@pytest.mark.slow
 @given(IDS, IDS)
 def test_no_two_ids_meet(one: str, other: str) -> None:
     names = CallIdPrefix(reserved=HOST)

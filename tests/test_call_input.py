@@ -48,6 +48,7 @@ def test_as_json(pieces: list[str], look_often: bool) -> None:
     assert is_complete_input(pieces, look_often=look_often) == is_json("".join(pieces))
 
 
+@pytest.mark.slow
 @given(st.recursive(st.text() | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)),
        st.lists(st.integers(0, 200)), st.booleans())  # fmt: skip
 def test_any_value_in_any_pieces(value: object, cuts: list[int], look_often: bool) -> None:

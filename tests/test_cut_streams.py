@@ -149,6 +149,7 @@ def anywhere(body: bytes, seed: str) -> list[int]:
 CUT = [case for case in cases() if case.protocol in TERMINAL and case.framing in {"sse", "ndjson"}]
 
 
+@pytest.mark.slow
 @pytest.mark.finding("REL-16")
 @over(CUT)
 def test_a_golden_stream_that_is_cut_is_no_success(case: Case) -> None:

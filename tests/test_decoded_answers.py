@@ -153,6 +153,7 @@ def test_a_text_streamed_at_another_place_than_it_ends_at_is_written_once(place:
     assert small.turn("responses", body).text == "Hello."
 
 
+@pytest.mark.slow
 @pytest.mark.finding("FID-2")
 def test_several_texts_of_an_item_are_matched_in_order_even_if_they_are_equal() -> None:
     item = text_item("msg_1", "Yes.", "Yes.", "No.")
@@ -193,6 +194,7 @@ def test_a_finished_item_takes_no_part_for_another(
     assert [part.text for part in small.turn("responses", body).parts if isinstance(part, rq.Text)] == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.finding("FID-2")
 def test_equal_texts_and_calls_of_different_items_are_all_delivered() -> None:
     first, second = text_item("msg_1", "Again."), text_item("msg_2", "Again.")
@@ -282,6 +284,7 @@ def test_one_page_cited_at_two_places_is_two_sources() -> None:
     assert sources("openai-chat", body) == [("http://p.test", "P")] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.finding("FID-5")
 def test_citations_of_other_protocols_that_come_again_are_one_source() -> None:
     cited = {"type": "citations_delta", "citation": CITATION}

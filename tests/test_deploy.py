@@ -49,6 +49,7 @@ def queries() -> Iterator[tuple[str, str]]:
             yield panel["title"], target["expr"]
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q7")
 def test_every_query_of_the_dashboard_has_an_answer(tmp_path: Path) -> None:
     """Prometheus scrapes a gateway of two workers that has served turns, failed ones and refused ones."""
@@ -108,6 +109,7 @@ def read_tables() -> dict[str, Any]:
 # ── container, compose, Kubernetes ────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q7")
 def test_the_compose_file_fits_its_schema_and_the_other_files() -> None:
     [compose] = read_yaml(DEPLOY / "compose.yaml")
@@ -126,6 +128,7 @@ def test_the_compose_file_fits_its_schema_and_the_other_files() -> None:
     assert {place for place, *_ in mounted if not place.startswith("./")} == set(compose["volumes"])
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q7")
 def test_the_manifests_fit_the_schemas_of_kubernetes_and_each_other() -> None:
     schemas = json.loads((SCHEMAS / "kubernetes-1.37.json").read_text())
@@ -176,6 +179,7 @@ def test_the_image_is_not_of_root_and_has_a_health_check() -> None:
 # ── backup ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q7")
 def test_a_backup_of_a_gateway_that_serves_is_whole(tmp_path: Path) -> None:
     """As docs/backup.md has it. SQLite's shell calls the same function for `.backup`."""
@@ -207,6 +211,7 @@ def list_turns(server: Gateway) -> list[Any]:
 # ── systemd, nginx ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q7")
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
 def test_the_unit_is_valid(tmp_path: Path) -> None:
@@ -236,6 +241,7 @@ class ShippedNginx(NginxServer):
         return f"{head}\n{text.replace('http {', f'http {{ access_log off; {temporary}')}"
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q7")
 def test_streams_pass_the_shipped_nginx_event_by_event(tmp_path: Path) -> None:
     for name in ("a", "b"):

@@ -115,6 +115,7 @@ def answer_reading(request: ReceivedRequest) -> Reply:
     return Reply.text('{"station":"upper gate","metres":3.25}', usage=(100, 10))
 
 
+@pytest.mark.slow
 def test_three_providers_read_the_picture(up: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
     models = [MODELS[name] for name in ("openai-chat", "anthropic", "gemini")]
     up.script(answer_reading)
@@ -125,6 +126,7 @@ def test_three_providers_read_the_picture(up: Upstream, capsys: pytest.CaptureFi
     assert all(b"iVBORw0KGgo" in request.body for request in up.requests)
 
 
+@pytest.mark.slow
 def test_the_next_provider_answers_if_one_fails(up: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[str] = []
 

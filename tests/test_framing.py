@@ -322,6 +322,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(LINES.map(lambda lines: lines[0]), LINES.map(b"\n".join).filter(lambda data: data.strip(b"\n"))),
@@ -390,6 +391,7 @@ def test_ndjson_writer() -> None:
 # ── JSON arrays ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -428,6 +430,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(JSON, max_size=4), st.sampled_from([None, 1]), st.booleans(), st.integers(1, 40))
 def test_jsonarray_agrees_with_json(values: list[Any], indent: int | None, ascii_only: bool, size: int) -> None:
     body = json.dumps(values, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
@@ -529,6 +532,7 @@ def test_eventstream_without_botocore_names_the_extra(monkeypatch: pytest.Monkey
     assert EventStreamWriter().feed([(b"chunk", b"{}")])  # writing needs nothing
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.from_regex(r"[a-zA-Z]{0,20}(Exception)?", fullmatch=True).map(str.encode), st.binary(max_size=40))
@@ -538,6 +542,7 @@ def test_what_is_written_as_eventstream_is_read_back(frames: list[Frame]) -> Non
     assert parse(EventStreamParser(), [write(EventStreamWriter(), frames)]) == frames
 
 
+@pytest.mark.slow
 def test_bedrock_chunks() -> None:
     inner = b'{"type":"message_stop"}'
     wrapped = b'{"bytes":"%b","p":"abc"}' % base64.b64encode(inner)
@@ -675,6 +680,7 @@ def test_many_frames_may_be_larger_than_the_limit_together() -> None:
     assert len(parse(AutoParser(limit=100), [frame * 50])) == 50
 
 
+@pytest.mark.slow
 def test_the_default_limit_lets_a_large_image_through() -> None:
     frame = b"data: " + b"x" * (20 * MEGABYTE) + b"\n\n"
     assert len(parse(SseParser(), [frame])[0][1]) == 20 * MEGABYTE

@@ -100,6 +100,7 @@ def test_what_is_left_of_a_crash_is_readable() -> None:
     assert engine.minimised(check, found) == b'{"keep":{"inner":"boom"}}'
 
 
+@pytest.mark.slow
 def test_an_input_that_takes_too_long_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "CPU_LIMIT", 0.05)
 
@@ -126,6 +127,7 @@ def test_it_goes_on_until_enough_inputs_are_past_the_checks() -> None:
     assert result.inputs > 50
 
 
+@pytest.mark.slow
 def test_targets_run_side_by_side_and_a_dead_process_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["think-tags", "picture-size", "http-packed-body"]
     workers = Workers(names, Limits(inputs=50), 1, count=2)

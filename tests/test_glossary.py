@@ -9,6 +9,8 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parents[1]
 SOURCE = HERE / "src" / "penstock"
 GLOSSARY = (HERE / "docs" / "glossary.md").read_text(encoding="utf-8")
@@ -48,6 +50,7 @@ def test_terms_of_the_glossary_exist() -> None:
             assert hasattr(import_module(home), name), term
 
 
+@pytest.mark.slow
 def test_class_names_are_unique() -> None:
     """Wire modules may repeat a name: their classes are named as the vendor names its objects."""
     names = [node.name for path, node in _definitions() if isinstance(node, ast.ClassDef) and path.name != "wire.py"]
@@ -59,6 +62,7 @@ def test_module_names_are_unique_or_listed() -> None:
     assert {stem for stem, count in stems.items() if count > 1} == SHARED_MODULES
 
 
+@pytest.mark.slow
 def test_no_name_is_a_bare_everyday_word() -> None:
     names = {node.name for _, node in _definitions()} | {path.stem for path in SOURCE.rglob("*.py")}
     assert not {name for name in names if name.strip("_").lower() in FORBIDDEN}

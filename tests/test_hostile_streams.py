@@ -172,6 +172,7 @@ def test_spoilt_bodies(source: str, data: st.DataObject, orders: list[hostility.
     running.decode_body(source, frames[0][1] if frames else b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES)
 def test_half_a_character_costs_no_payload(source: str) -> None:
     """Half of a surrogate pair in any string of a payload: only that string is changed, and nothing is left out."""

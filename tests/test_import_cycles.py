@@ -77,6 +77,7 @@ class CycleFinder:
                 self.cycles.append(sorted(group))
 
 
+@pytest.mark.slow
 def test_no_module_is_in_an_import_cycle() -> None:
     graph = import_graph(SOURCE)
     for importing, imported in EXCEPTIONS:
@@ -85,6 +86,7 @@ def test_no_module_is_in_an_import_cycle() -> None:
     assert not cycles, "import cycles:\n" + "\n".join(", ".join(cycle) for cycle in cycles)
 
 
+@pytest.mark.slow
 def test_no_package_is_in_an_import_cycle() -> None:
     """Packages and modules directly under `penstock`, each with all that is inside it."""
     graph: dict[str, set[str]] = {}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.support.posix_only import TESTS, posix_reason
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_modules_are_left_out_for_what_they_or_their_helpers_use() -> None:
@@ -18,6 +16,7 @@ def test_modules_are_left_out_for_what_they_or_their_helpers_use() -> None:
     assert posix_reason(TESTS / "test_translate.py") == ""
 
 
+@pytest.mark.slow
 def test_most_modules_run_on_windows() -> None:
     files = [file for file in TESTS.rglob("test_*.py") if "node_modules" not in file.parts]
     left_out = [file for file in files if posix_reason(file)]

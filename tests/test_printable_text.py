@@ -34,6 +34,7 @@ def unsafe_characters(text: str, allowed: str = "") -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_every_character() -> None:
     every = "".join(map(chr, range(sys.maxunicode + 1)))
     assert not unsafe_characters(printable(every))

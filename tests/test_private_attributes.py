@@ -10,6 +10,8 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -69,6 +71,7 @@ def foreign_reads(trees: dict[str, ast.AST]) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_no_private_attribute_of_another_library_is_read() -> None:
     trees: dict[str, ast.AST] = {
         str(path.relative_to(SOURCE)): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")

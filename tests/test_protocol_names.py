@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from penstock._protocols import MODULES
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ def is_allowed(module: str) -> bool:
     return any(module == one for one, _ in ALLOWED) or any(module.startswith(package + ".") for package in PACKAGES)
 
 
+@pytest.mark.slow
 def test_protocols_are_named_in_their_folders_only() -> None:
     wrong: dict[str, set[str]] = {}
     for module, path in modules():
@@ -96,6 +99,7 @@ def test_protocols_are_named_in_their_folders_only() -> None:
     assert not wrong, "make it a field of the protocol's row"
 
 
+@pytest.mark.slow
 def test_every_exception_is_needed() -> None:
     named = {module for module, path in modules() if protocol_names(path)}
     existing = {module for module, _ in modules()}

@@ -65,6 +65,7 @@ def test_the_grammar_has_a_place_for_every_event() -> None:
     assert sum(map(len, places)) == len(ev.EVENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", running.targets())
 def test_every_loss_happens_in_some_case(target: str) -> None:
     """And no other: a report that is not written down is a KeyError."""

@@ -33,6 +33,7 @@ def test_the_package_contains_py_typed() -> None:
     assert files("penstock").joinpath("py.typed").is_file()
 
 
+@pytest.mark.slow
 def test_the_wheel_contains_py_typed() -> None:
     wheel = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is not installed")
     builder = wheel.WheelBuilder(str(PROJECT))

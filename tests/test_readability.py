@@ -13,6 +13,8 @@ from tools.readability import ROOT, PageReport, count_words, list_pages, read_pa
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 # What the pages reach now. These bounds may only fall.
 MEAN_WORDS = 14.8  # of a sentence, on all pages
 LONG_SHARE = 0.047  # of sentences that are too long

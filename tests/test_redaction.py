@@ -47,6 +47,7 @@ def test_a_key_is_found_wherever_it_stands(maker: str, around: str) -> None:
     assert redact(text) == around.format(MARK)
 
 
+@pytest.mark.slow
 @given(st.text(), st.text(min_size=4))
 def test_what_is_known_by_value_is_gone(text: str, secret: str) -> None:
     spans = find_secrets(f"{text}{secret}{text}", [secret])
@@ -100,6 +101,7 @@ def test_a_text_within_the_limit_is_not_cut() -> None:
     assert redact_cut("x" * 101, 100) == "x" * 100 + " … [1 more characters]"
 
 
+@pytest.mark.slow
 @pytest.mark.finding("REL-4")
 @pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}])
 def test_json_of_any_depth_is_redacted(wrap: Any) -> None:
@@ -120,6 +122,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_a_value_without_secrets_is_kept(value: Any) -> None:
     redacted = json.dumps(redact_json(value))

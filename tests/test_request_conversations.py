@@ -112,6 +112,7 @@ def test_every_client_is_among_them() -> None:
     assert len(clients) >= CLIENTS, sorted(clients)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_golden_conversations_are_lawful_everywhere(target: str) -> None:
     bad: dict[str, Any] = {}

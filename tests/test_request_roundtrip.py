@@ -167,6 +167,7 @@ def survives(target: str, request: Request) -> None:
         assert request_facets.changed(request, after) & request_facets.VITAL == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", WRITERS)
 @hypothesis.settings(max_examples=examples(12), suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(request=conversations.requests())

@@ -62,6 +62,7 @@ TWICE = ("M1", "M2", "M3", "M4")
 """What is both a requirement of requests and a pitfall of streams."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", PROVEN)
 def test_a_row_has_a_test(row: str) -> None:
     assert marked()[row] > 0

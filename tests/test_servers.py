@@ -14,6 +14,7 @@ from tests.support.servers import HOST, NginxServer, PostgresServer, RedisServer
 pytestmark = pytest.mark.row("Q1")
 
 
+@pytest.mark.slow
 def test_redis_keeps_its_data_over_a_restart() -> None:
     with closing(RedisServer()) as server:
         server.start()
@@ -26,6 +27,7 @@ def test_redis_keeps_its_data_over_a_restart() -> None:
             assert client.get("level") == b"3.2"
 
 
+@pytest.mark.slow
 def test_postgres_keeps_its_data_over_a_restart() -> None:
     with closing(PostgresServer()) as server:
         server.start()

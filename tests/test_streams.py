@@ -43,6 +43,7 @@ def test_events(case: Case) -> None:
         assert lines(found).decode() == case.book.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [proving(case) for case in STREAMED])
 def test_events_in_many_cuttings(case: Case) -> None:
     places = range(1, len(case.body), max(1, len(case.body) // MANY))

@@ -113,6 +113,7 @@ def test_modules_stay_modules() -> None:
     assert callable(penstock.translate)
 
 
+@pytest.mark.slow
 @pytest.mark.row("S9")
 @pytest.mark.parametrize("module", ["penstock.vscode", "penstock.messages"])
 def test_a_face_needs_msgspec_alone(module: str) -> None:
@@ -128,6 +129,7 @@ def test_a_face_needs_msgspec_alone(module: str) -> None:
 # ── cost ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -141,6 +143,7 @@ def test_nothing_heavy_is_imported(code: str) -> None:
     assert not loaded_after(code) & HEAVY
 
 
+@pytest.mark.slow
 def test_the_core_imports_no_heavy_module_either() -> None:
     used = "import penstock\nlist(penstock.translate(b'data: {}\\n\\n', 'anthropic', 'openai-chat'))"
     assert not loaded_after(used) & (HEAVY - {"msgspec"})

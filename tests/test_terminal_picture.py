@@ -35,6 +35,7 @@ def test_the_picture_shows_what_is_printed(path: Path) -> None:
     assert read_screen(path) == [f"$ {' '.join(tool.COMMAND)}", *(line.rstrip() for line in printed)]
 
 
+@pytest.mark.slow
 def test_the_tour_shows_what_is_printed() -> None:
     page = tool.TOUR.read_text(encoding="utf-8")
     assert page.count("<!-- output: ") == 3

@@ -228,6 +228,7 @@ def cut(body: bytes, at: Sequence[int]) -> list[bytes]:
     return [body[first:last] for first, last in pairwise(bounds) if first < last]
 
 
+@pytest.mark.slow
 @over(STREAMED)
 def test_golden_streams(case: Case) -> None:
     if case.framing in ("sse", "ndjson", "auto") and FRAMINGS[case.protocol] in KINDS:
@@ -237,6 +238,7 @@ def test_golden_streams(case: Case) -> None:
         compare(case.protocol, cut(body, range(0, len(body), 301)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [source for source in SOURCES if source != "events"])
 @quick
 @given(st.data())
@@ -254,6 +256,7 @@ def test_any_texts_and_frames_among_them(source: str, data: st.DataObject) -> No
     compare(source, cut(body, data.draw(st.lists(st.integers(0, 10**6), max_size=3))), targets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("source", [source for source in SOURCES if source not in ("events", "vscode")])
 def test_most_of_a_long_text_is_a_run(source: str, end: bytes) -> None:
@@ -265,6 +268,7 @@ def test_most_of_a_long_text_is_a_run(source: str, end: bytes) -> None:
     assert best >= 550
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [source for source in SOURCES if source != "events"])
 def test_each_odd_text_after_a_template(source: str) -> None:
     compare_odd_texts(source, 3)

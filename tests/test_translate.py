@@ -406,6 +406,7 @@ def test_a_cancelled_task_stays_cancelled() -> None:
     assert len(asyncio.run(run())) == 1
 
 
+@pytest.mark.slow
 def test_a_file_given_as_the_source_is_left_open(tmp_path: Any) -> None:
     path = tmp_path / "answer.sse"
     path.write_bytes(ANTHROPIC)

@@ -228,6 +228,7 @@ def spots(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from spots(value[key])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["vscode", "aisdk", "uistream"])
 def test_whatever_is_sent_is_read_or_refused_and_can_then_be_written(source: str) -> None:
     dice = random.Random(source)

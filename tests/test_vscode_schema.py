@@ -79,6 +79,7 @@ def shape(value: Any, name: str = "") -> Any:
 # ── the schema itself ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_it_is_a_schema_of_the_version_that_is_written() -> None:
     Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -137,6 +138,7 @@ def check(lines: Iterable[dict[str, Any]], seen: set[bytes]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_golden_lines_are_valid() -> None:
     known = [(name, line) for name, line in written() if line.get("kind") in LINES]
     assert len(known) > 30

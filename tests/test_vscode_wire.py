@@ -193,6 +193,7 @@ FULL: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_line_does_harm() -> None:
     """Lines dropped, doubled, swapped and garbled: always lawful, and no call twice."""
     for seed in range(300):

@@ -29,6 +29,7 @@ def test_every_agent_that_has_a_hint_is_run() -> None:
     assert {name: row.title for name, row in hints.AGENTS.items()} == {name: row.title for name, row in AGENTS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.row("O4")
 def test_every_hint_that_is_printed_is_run(lines: list[str]) -> None:
     assert [(name, how) for name in hints.AGENTS for how in hints.ways(name, lines)] == WAYS

@@ -96,6 +96,7 @@ def test_the_mark_of_a_failed_call_is_no_difference() -> None:
     assert "history: lacks text 'I will read.'" in differences("cut-call", history=spoken)
 
 
+@pytest.mark.slow
 def test_a_run_that_does_better_is_compared_with_one_without_a_fault(tmp_path: Path) -> None:
     """The gateway retries after a rate limit, which spares the agent a failure; the history must still be whole."""
     cache = CellCache(tmp_path / "cells", tmp_path / "baselines.json")

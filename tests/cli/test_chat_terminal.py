@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.finding("LIB-13"), pytest.mark.row("G4")]
+pytestmark = [pytest.mark.slow, pytest.mark.finding("LIB-13"), pytest.mark.row("G4")]
 HALF = 900  # bytes: the answer has begun
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 PDF = b"%PDF-1.7\n\xff\xfe binary"

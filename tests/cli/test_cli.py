@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = ("translate", "inspect")
 STREAMS = [path.read_bytes() for path in sorted((PROJECT / "tests" / "streams").glob("*/*/wire.*"))]
 

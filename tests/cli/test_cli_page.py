@@ -14,6 +14,7 @@ from tests.cli.command_runner import PROJECT, inside
 PAGE = (PROJECT / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_picture_is_what_is_printed() -> None:
     columns, picture = re.findall(r"\$ COLUMNS=(\d+) penstock inspect examples/tides.sse\n(.*?)```", PAGE, re.DOTALL)[0]
     done = inside("inspect", str(PROJECT / "examples" / "tides.sse"), COLUMNS=columns)

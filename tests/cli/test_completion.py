@@ -78,6 +78,7 @@ def test_values(words: tuple[str, ...], expected: list[str] | None) -> None:
     assert (found is None) == (expected is None)
 
 
+@pytest.mark.slow
 def test_names_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "other.toml"
     path.write_text(

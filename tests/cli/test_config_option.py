@@ -30,6 +30,7 @@ max_output = 100
 """
 
 
+@pytest.mark.slow
 @pytest.mark.finding("DEF-9")
 def test_the_option_has_one_text() -> None:
     words = " ".join(CONFIG_HELP.split())
@@ -38,6 +39,7 @@ def test_the_option_has_one_text() -> None:
     assert {name for name, text in shown.items() if "--config FILE" in text.split("examples:")[0]} == set(READING)
 
 
+@pytest.mark.slow
 @pytest.mark.finding("DEF-9")
 @pytest.mark.parametrize("way", ["option", "variable", "folder"])
 def test_every_command_reads_the_file(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

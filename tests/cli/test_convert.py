@@ -96,6 +96,7 @@ def test_what_cannot_be_used_is_one_line(words: tuple[str, ...], given: bytes, c
     assert complaint in done.stderr.decode()
 
 
+@pytest.mark.slow
 def test_what_no_encoding_can_hold_is_mended() -> None:
     done = penstock(*CALL, "-q", given=b'{"model":"m","messages":[{"role":"user","content":"a\\ud800b"}]}')
     assert (done.returncode, json.loads(done.stdout)["input"][0]["content"]) == (0, "a�b")

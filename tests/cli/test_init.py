@@ -113,6 +113,7 @@ def test_json(here: Path) -> None:
     assert json.loads(init(here, "--json", "--print").stdout)["written"] is False
 
 
+@pytest.mark.slow
 def test_by_questions(here: Path) -> None:
     env = environment(**BARE, TERM="xterm", PENSTOCK_DATA=str(here / "data"))
     with Terminal([sys.executable, "-m", "penstock", "init"], {**env, "OPENAI_API_KEY": "made-up"}, here) as terminal:

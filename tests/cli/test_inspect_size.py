@@ -135,6 +135,7 @@ def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert summary["turns"][1]["lengths"]["text"] > 10 == len(summary["turns"][1]["text"])
 
 
+@pytest.mark.slow
 def test_all_rows_of_a_long_stream_come_in_several_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspect_rows, "MAX_ROWS", 4)
     monkeypatch.setattr(inspect_rows, "MAX_LAST_ROWS", 2)
@@ -163,6 +164,7 @@ def test_a_value_that_changes_late_is_not_said_to_be_constant(monkeypatch: pytes
     assert "late" not in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["one text", "rows that differ", "many turns"])
 def test_frames_in_batches_change_only_the_rows_that_are_not_shown(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -186,6 +188,7 @@ def test_frames_in_batches_change_only_the_rows_that_are_not_shown(
     assert last_rows[0].splitlines()[-3:] == last_rows[1].splitlines()[-3:]
 
 
+@pytest.mark.slow
 def test_the_events_of_one_frame_are_bounded(tmp_path: Path) -> None:
     calls = [
         {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for number in range(300)

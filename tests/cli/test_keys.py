@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 def keys(data: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     return inside("keys", *words, PENSTOCK_DATA=str(data))

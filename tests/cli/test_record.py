@@ -44,6 +44,7 @@ def test_translated_on_the_way(tape: Path) -> None:
     assert inside("replay", "--to", "openai-chat", "--full-speed", str(tape)).stdout == wanted
 
 
+@pytest.mark.slow
 def test_secrets_stay_out_of_the_file_only(tmp_path: Path) -> None:
     given = b'data: {"key":"sk-planted0123456789"}\n\n'
     request = tmp_path / "request.json"
@@ -75,6 +76,7 @@ def test_what_makes_no_sense_is_one_line(tape: Path, tmp_path: Path) -> None:
     assert read_recording(tape).data == b"data: {}\n\n"
 
 
+@pytest.mark.slow
 @pytest.mark.row("G6")
 def test_a_server_stands_in_for_the_provider(tape: Path) -> None:
     command = [sys.executable, "-m", "penstock", "replay", "--serve", "--full-speed", str(tape)]

@@ -148,6 +148,7 @@ def holds(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.row("O4")
 @pytest.mark.row("O4:writes")
 @pytest.mark.row("O4:window")
@@ -279,6 +280,7 @@ def test_undo_of_two_setups_reports_each_file_once(tmp_path: Path) -> None:
     assert b"settings.json: removed" in done.stderr
 
 
+@pytest.mark.slow
 def test_without_a_terminal_nothing_is_written_unasked(tmp_path: Path) -> None:
     variables: Any = {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "x", "PENSTOCK_DATA": str(tmp_path / "penstock")}
     done = penstock("setup", "claude", "--model", MODEL, **variables)
@@ -307,6 +309,7 @@ def test_json_with_comments_is_not_edited_but_its_settings_are_printed(tmp_path:
     assert path.read_text() == '{\n  // mine\n  "theme": "dark"\n}\n'
 
 
+@pytest.mark.slow
 def test_a_gateway_with_keys_says_how_to_give_one(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     key = penstock("keys", "add", "me", PENSTOCK_DATA=data).stdout.decode().strip()

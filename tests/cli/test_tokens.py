@@ -35,6 +35,7 @@ def told(*words: str, given: Any, run: Callable[..., CompletedProcess[bytes]] = 
     return done.stdout.decode().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.row("G4")
 def test_a_line_for_each_message_with_bounds_and_a_bar() -> None:
     lines = told(given=CHAT, run=penstock)
@@ -55,6 +56,7 @@ def test_a_line_for_each_message_with_bounds_and_a_bar() -> None:
     assert lines[-1].startswith("estimated, confidence 0.")
 
 
+@pytest.mark.slow
 def test_without_rich_lines_are_plain_and_have_the_same_numbers(tmp_path: Path) -> None:
     (tmp_path / "rich.py").write_text("raise ImportError\n")
     rich, plain = (
@@ -122,6 +124,7 @@ def counted(*words: str, data: Path, given: Any = CHAT) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.row("G4", "T5")
 @pytest.mark.parametrize("key", ["/gpt-4o", "openai/gpt-4o"])
 def test_learned_factors_are_used_by_default(tmp_path: Path, key: str) -> None:
@@ -138,6 +141,7 @@ def test_learned_factors_are_used_by_default(tmp_path: Path, key: str) -> None:
     assert b"learned factor 1.50 from 9 turns" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.row("G4", "T2")
 def test_known_prompts_are_actual_and_hybrid_and_nothing_is_written(tmp_path: Path) -> None:
     request = read_request(CHAT, "openai-chat")
@@ -184,6 +188,7 @@ LONG: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.row("G4", "Y4")
 def test_fit_prints_what_would_go(tmp_path: Path) -> None:
     lines = told("--fit", "3000", "--reserve", "1000", given=LONG)

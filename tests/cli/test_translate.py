@@ -61,6 +61,7 @@ def test_findings_go_to_standard_error_unless_quiet() -> None:
     assert penstock("translate", "--to", "events", "--quiet", given=given).stderr == b""
 
 
+@pytest.mark.slow
 def test_a_fault_in_the_stream_is_said_but_no_failure() -> None:
     half = ANTHROPIC[: ANTHROPIC.index(b"event: content_block_stop")]
     done = penstock("translate", "--to", "openai-chat", given=half)
@@ -103,6 +104,7 @@ def test_findings_as_json() -> None:
     assert found["fault"] is None
 
 
+@pytest.mark.slow
 def test_output_flows_as_the_input_does() -> None:
     words = [sys.executable, "-m", "penstock", "translate", "--from", "anthropic", "--to", "openai-chat"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) as process:

@@ -144,6 +144,7 @@ def test_what_is_incomplete_is_never_stored(name: str, stream: bool) -> None:
     run(scene, reply, cache=cache)
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_left_early_is_not_stored() -> None:
     cache = MemoryCache()
 
@@ -316,6 +317,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_processes_share_answers(tmp_path: Path) -> None:
     path = tmp_path / "answers.sqlite"
     with scripted(by_stream()) as up:
@@ -341,6 +343,7 @@ def test_processes_share_answers(tmp_path: Path) -> None:
     assert said == ["False 12 metres\n", "True 12 metres\n"]
 
 
+@pytest.mark.slow
 def test_a_file_finds_the_answer_at_once(tmp_path: Path) -> None:
     """Also before the writer has committed it."""
     with SqliteCache(tmp_path / "a.sqlite") as cache:

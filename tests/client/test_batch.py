@@ -183,6 +183,7 @@ class Limited:
         return say(request.json["messages"][-1]["content"], request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retries", [0, 2], ids=["without retries", "with the router's retries"])
 def test_rate_limits_are_obeyed(retries: int) -> None:
     limited = Limited(2, 0.02)
@@ -203,6 +204,7 @@ def test_rate_limits_are_obeyed(retries: int) -> None:
     assert progress[-1].done == 40
 
 
+@pytest.mark.slow
 def test_the_wait_that_a_provider_asks_for() -> None:
     times: list[float] = []
 
@@ -344,6 +346,7 @@ def test_leaving_the_loop_leaves_nothing_running(how: str) -> None:
     run(scene, reply)
 
 
+@pytest.mark.slow
 def test_a_slow_reader_holds_the_batch_back() -> None:
     """A million requests do not pile up behind a reader that takes its time."""
     taken: list[int] = []

@@ -78,6 +78,7 @@ def test_chat_by_a_configuration(tmp_path: Path) -> None:
         assert KEY.encode() not in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.row("G4")
 def test_doctor_tells_what_there_is(tmp_path: Path) -> None:
     done = penstock("doctor", "--offline", **BARE)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.test_surface import loaded_after, python
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {
     "IPython", "aiohttp", "anyio", "bz2", "django", "fastapi", "httpx", "mcp", "openai", "opentelemetry", "pydantic", "pytest",
     "rich", "shutil", "sqlite3", "starlette", "tempfile", "uvicorn", "zipfile",

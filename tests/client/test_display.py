@@ -281,6 +281,7 @@ def many_steps(count: int) -> Timeline:
     return timeline
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
 def test_huge_content_is_cut(name: str) -> None:
     timeline = HUGE[name]()

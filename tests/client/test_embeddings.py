@@ -59,6 +59,7 @@ LONG: dict[str, tuple[list[Any], list[int]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LONG)
 def test_a_request_holds_at_most_so_many_tokens(case: str) -> None:
     texts, sizes = LONG[case]
@@ -107,6 +108,7 @@ def test_short_texts_are_not_counted() -> None:
     assert split_texts(["\ud800"], BatchLimit(2, 300_000)) == [["\ud800"]]
 
 
+@pytest.mark.slow
 def test_only_a_few_batches_are_sent_at_once() -> None:
     with scripted(Reply.body({}).stall()) as up, SyncClient(config(up.url), env={}) as client:
         with pytest.raises(Exception, match="timeout"):

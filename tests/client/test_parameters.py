@@ -196,6 +196,7 @@ LIMITS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.finding("LIB-3")
 @pytest.mark.parametrize("form", LIMITS)
@@ -323,6 +324,7 @@ def test_a_sync_stream_can_be_read_in_every_way(how: str) -> None:
         assert client.router is client.client.router
 
 
+@pytest.mark.slow
 @pytest.mark.finding("LIB-5")
 def test_a_sync_stream_is_a_context_manager() -> None:
     with scripted(CHAT.slow(0.05)) as up, SyncClient(config(up), env={}) as client:

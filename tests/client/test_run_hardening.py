@@ -102,6 +102,7 @@ async def test_half_a_surrogate_pair_is_replaced() -> None:
     assert "found: \ufffd" in result.json
 
 
+@pytest.mark.slow
 @in_a_loop
 async def test_tools_that_hang_keep_no_thread_from_others() -> None:
     """Threads are daemons of their own: neither other tools nor the end of the program wait for them."""
@@ -129,6 +130,7 @@ async def test_tools_that_hang_keep_no_thread_from_others() -> None:
             release.set()
 
 
+@pytest.mark.slow
 @in_a_loop
 async def test_a_tool_that_ignores_its_cancellation_is_left_behind() -> None:
     release = asyncio.Event()
@@ -196,6 +198,7 @@ def test_every_kind_of_error_is_pickled_alike() -> None:
     assert {type(error).__reduce__ for error in make_errors()} == {errors.PenstockError.__reduce__}
 
 
+@pytest.mark.slow
 @in_a_loop
 async def test_a_run_that_was_cancelled_says_so() -> None:
     async with Upstream(Reply.text("never").stall(after=0)) as up, up.client() as client:

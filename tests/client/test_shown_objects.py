@@ -70,6 +70,7 @@ def test_an_answer_is_still_data() -> None:
     assert answer == msgspec.structs.replace(answer)
 
 
+@pytest.mark.slow
 def test_a_stream_before_while_and_after_it_is_read() -> None:
     with scripted(Reply.of("openai-chat", play("text")).slow(0.001)) as up:
         config = {"providers": {"openai": {"base_url": f"{up.url}/v1", "key": "sk-none"}}}
@@ -192,6 +193,7 @@ def notebook() -> Iterator[Any]:
         InteractiveShell.clear_instance()
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_html(notebook: Any) -> None:
     data, _ = notebook.display_formatter.format(ask("text"))
     assert set(data) == {"text/html", "text/plain"}

@@ -390,6 +390,7 @@ print(json.dumps([name for name in sys.modules if name.startswith("opentelemetry
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_by_us() -> None:
     assert python(WITHOUT) == []
 
@@ -406,6 +407,7 @@ print(json.dumps([before, is_observed()]))
 """
 
 
+@pytest.mark.slow
 def test_without_an_sdk_nothing_is_recorded() -> None:
     """In its own process: a provider can be set once."""
     assert python(ONLY_THE_API) == [False, True]

@@ -35,6 +35,7 @@ def test_the_same_without_await() -> None:
             client.chat("openai/gpt-4o", "?")
 
 
+@pytest.mark.slow
 def test_leaving_a_stream_early_closes_it() -> None:
     slow = TEXT.slow(0.05)
     with (

@@ -304,6 +304,7 @@ def test_a_lone_error_of_a_list_stays_as_it_was() -> None:
     run(scene)
 
 
+@pytest.mark.slow
 def test_requests_that_fail_leave_no_reference_cycles() -> None:
     """An error that its own frame refers to would keep the whole request until the collector runs."""
 

@@ -36,6 +36,7 @@ WEIGHTS = {"a": 5.0, "b": 3.0, "c": 2.0}
 # ── weights ───────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q4:weights")
 @pytest.mark.finding("DEF-16")
 @pytest.mark.parametrize("kind", ["equal", "not sticky", "different"])
@@ -56,6 +57,7 @@ def test_requests_are_spread_by_weight(kind: str) -> None:
     run(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q4:weights")
 def test_the_same_seed_makes_the_same_choices() -> None:
     async def scene() -> None:
@@ -69,6 +71,7 @@ def test_the_same_seed_makes_the_same_choices() -> None:
     run(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q4:weights")
 def test_a_target_of_weight_zero_is_the_last_resort() -> None:
     async def scene() -> None:
@@ -83,6 +86,7 @@ def test_a_target_of_weight_zero_is_the_last_resort() -> None:
     run(scene)
 
 
+@pytest.mark.slow
 def test_new_conversations_have_the_same_place_in_every_process() -> None:
     async def scene() -> None:
         async with Fleet(GOOD, GOOD, GOOD) as fleet:
@@ -196,6 +200,7 @@ def taking(clock: Clock, seconds: dict[str, float], name: str) -> Callable[[Rece
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q4:fastest")
 def test_the_fastest_target_is_chosen_and_others_are_measured_again() -> None:
     async def scene() -> None:

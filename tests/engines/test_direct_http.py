@@ -246,6 +246,7 @@ def packed(data: bytes, head: bytes = b"content-encoding: gzip\r\n") -> bytes:
     return HEAD + head + b"content-length: %d\r\n\r\n%b" % (len(data), data)
 
 
+@pytest.mark.slow
 @pytest.mark.row("P3")
 def test_a_little_that_unpacks_to_very_much_comes_in_pieces() -> None:
     """A bomb: it is taken in as slowly as it is read, and given up at the limit."""
@@ -272,6 +273,7 @@ def test_a_little_that_unpacks_to_very_much_comes_in_pieces() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, INFLATE_CHUNK - 1, INFLATE_CHUNK, INFLATE_CHUNK + 1, 3 * INFLATE_CHUNK])
 @pytest.mark.parametrize("step", [0, 1000])
 def test_what_is_packed_comes_whole(size: int, step: int) -> None:

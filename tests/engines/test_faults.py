@@ -114,6 +114,7 @@ def later() -> Iterator[Any]:
                 yield pytest.param(fault, provider, engine, id=f"{fault}-{provider}-{engine}", marks=marks)
 
 
+@pytest.mark.slow
 @pytest.mark.row("P5:never-after-content", "I11")
 @pytest.mark.parametrize(("fault", "provider", "engine"), list(later()))
 def test_after_the_first_content(fault: str, provider: str, engine: str) -> None:

@@ -25,6 +25,7 @@ def commented(data: bytes, size: int) -> bytes:
     return plain[:3] + b"\x10" + plain[4:10] + b"c" * size + b"\0" + plain[10:]
 
 
+@pytest.mark.slow
 @pytest.mark.finding("SEC-3")
 def test_others_have_their_turn_while_much_is_unpacked() -> None:
     count = 40

@@ -218,6 +218,7 @@ _JSON = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.row("P6")
 @given(
     body=st.binary(max_size=200) | _JSON.map(lambda value: json.dumps(value).encode()),

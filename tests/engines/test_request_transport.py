@@ -112,6 +112,7 @@ def test_a_proxy_that_refuses_is_told_of_without_its_password(engine: str) -> No
     run(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.row("P3")
 @each_engine
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -126,6 +127,7 @@ def test_an_authority_of_ones_own(engine: str, provider: str, certified: Papers)
     run(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.row("P3")
 @each_engine
 def test_a_client_certificate_with_a_locked_key(engine: str, certified: Papers) -> None:
@@ -144,6 +146,7 @@ def test_a_client_certificate_with_a_locked_key(engine: str, certified: Papers) 
     run(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.row("P3")
 def test_a_renewed_authority_is_taken_up_without_a_restart(certified: Papers, tmp_path: Path) -> None:
     bundle = tmp_path / "ca.pem"

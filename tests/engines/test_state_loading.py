@@ -47,6 +47,7 @@ class AwaitedStore:
         self.rows.update({f"{tenant}/{key}": value for key, value in rows.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.finding("REL-15")
 def test_a_store_that_can_be_awaited_is_never_asked_on_the_way() -> None:
     async def talk(store: AwaitedStore, url: str) -> None:

@@ -12,6 +12,7 @@ from tests.engines.router_setup import run
 # ── conversations ─────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q4:sticky")
 @pytest.mark.parametrize("strategy", ["weighted", "least-busy", "fastest"])
 def test_a_conversation_stays_while_others_go_elsewhere(strategy: str) -> None:
@@ -72,6 +73,7 @@ def test_conversations_that_begin_alike_are_told_apart_by_their_first_answer() -
     run(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q4:sticky")
 def test_tenants_do_not_share_conversations() -> None:
     async def scene() -> None:
@@ -111,6 +113,7 @@ def test_a_conversation_moves_when_its_target_cools_down_and_then_stays() -> Non
     run(scene)
 
 
+@pytest.mark.slow
 def test_conversations_are_bounded_in_number_and_time() -> None:
     clock = Clock()
     deployments = Deployments(clock, lambda: 0.5)

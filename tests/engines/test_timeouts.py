@@ -24,6 +24,7 @@ SLOW: dict[str, tuple[dict[str, float], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.row("P3")
 @each_engine
 @pytest.mark.parametrize("limit", ["between", pytest.param("total", marks=pytest.mark.slow)])

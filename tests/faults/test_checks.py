@@ -85,6 +85,7 @@ def test_a_sample_has_every_pair_and_fault_and_is_the_same_each_time() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_matrix_has_every_frame() -> None:
     every = {cell for client in CLIENTS for engine in ENGINES for cell in cells(client, engine)}
     for upstream in UPSTREAMS:

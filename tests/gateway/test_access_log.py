@@ -18,6 +18,8 @@ from tests.gateway.process import gateway
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 CHAT = "/v1/chat/completions"
 BODY: dict[str, Any] = {"model": "replay/text", "messages": []}
 SECRET = "sk-planted-0123456789abcdef"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock._gateway.key_editor import KeyEditor
     from tests.gateway.gateway_thread import Running
 
-pytestmark = [pytest.mark.row("Q3"), pytest.mark.finding("DEF-14")]
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q3"), pytest.mark.finding("DEF-14")]
 ROOT, SEER, USER = "pk-penstock-of-root", "pk-penstock-of-seer", "pk-penstock-of-user"
 
 

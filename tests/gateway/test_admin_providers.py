@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.testing import ReceivedRequest
 
-pytestmark = pytest.mark.row("V6")
+pytestmark = [pytest.mark.slow, pytest.mark.row("V6")]
 GOOD, BAD = "gsk-good-0123456789abcdef", "gsk-bad-0123456789abcdef"
 MODELS = {"object": "list", "data": [{"id": "llama-4", "object": "model"}, {"id": "llama-5", "object": "model"}]}
 

@@ -128,6 +128,7 @@ def test_who_asks_comes_before_what_is_asked(keyed: str, case: str, path: str) -
     assert words in answer
 
 
+@pytest.mark.slow
 @pytest.mark.finding("SEC-2")
 def test_what_needs_no_key_is_served_as_before(keyed: str) -> None:
     for path in (b"/healthz", b"/readyz", b"/"):
@@ -253,6 +254,7 @@ def test_other_headers_are_joined() -> None:
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.finding("SEC-8")
 def test_a_second_secret_gives_no_second_limit() -> None:
     keys = {"one": Key(hash=hash_key(KEY), tenant="team", limits=Limit(requests=3))}
@@ -265,6 +267,7 @@ def test_a_second_secret_gives_no_second_limit() -> None:
     assert (plain, more, query) == ([200, 200, 200, 429], [429, 429], [429, 429])
 
 
+@pytest.mark.slow
 @pytest.mark.finding("SEC-8")
 def test_who_has_no_key_is_told_apart_by_the_provider_key() -> None:
     one, two = (Caller(tenant=f"{ANONYMOUS}:{name}", secret=name, limits=Limit(requests=1)) for name in "ab")

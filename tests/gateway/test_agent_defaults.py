@@ -89,6 +89,7 @@ def cache_points(body: bytes) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.finding("DEF-7")
 @pytest.mark.row("O3")
 def test_cache_points_are_placed_for_anthropic(tmp_path: Path) -> None:
@@ -100,6 +101,7 @@ def test_cache_points_are_placed_for_anthropic(tmp_path: Path) -> None:
     assert cache_points(sent) == ["tools", "system", "message 2", "message 4"]
 
 
+@pytest.mark.slow
 @pytest.mark.finding("DEF-7")
 @pytest.mark.row("O3")
 @pytest.mark.parametrize("model", ["near/tide", "unknown/tide"])

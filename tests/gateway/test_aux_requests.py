@@ -90,6 +90,7 @@ def test_calls_are_counted_apart_from_turns(both: tuple[Running, Upstream]) -> N
     assert get(f"{running.url}/vscode/usage").json()["today"]["requests"] == len(paid)
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 def test_calls_that_fail_or_are_left_have_a_row_too() -> None:
     broken = Reply.error("openai-chat", 503, "no room")
@@ -109,6 +110,7 @@ def test_calls_that_fail_or_are_left_have_a_row_too() -> None:
         assert (row.operation, row.status, row.http, row.fault) == ("rerank", "cancelled", 499, "cancelled")
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 def test_whoever_is_not_let_in_is_in_the_journal() -> None:
     with gateway(keys=KEYS, serve=Serve(pace=0.0, body=1000)) as (running, up):
@@ -136,6 +138,7 @@ def test_whoever_is_not_let_in_is_in_the_journal() -> None:
         assert up.requests == []
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 def test_a_flood_of_refusals_is_a_handful_of_rows() -> None:
     chat = {"model": "openai-chat/text", "messages": SAY}
@@ -201,6 +204,7 @@ def test_what_was_only_counted_is_written_by_the_clock() -> None:
     assert [row.times for row in asyncio.run(run())] == [1] * (MAX_ANONYMOUS_ROWS + 1)
 
 
+@pytest.mark.slow
 def test_a_row_of_somebody_unknown_says_nothing_of_him() -> None:
     from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.journal import refused_row

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest, Reply
     from tests.gateway.gateway_thread import Running
 
+pytestmark = pytest.mark.slow
+
 MB = 10**6
 READ_SIZE = 2**18  # bytes that asyncio and uvloop read at once
 LINUX = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="resident memory is read from /proc")

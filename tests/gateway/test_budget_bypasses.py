@@ -19,7 +19,7 @@ from tests.gateway.test_faults import settled, until
 if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
 
-pytestmark = pytest.mark.row("Q2:clamp")
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q2:clamp")]
 MOST = 50  # tokens of an answer
 TEXT = [{"role": "user", "content": "Hi."}]
 CHAT, MESSAGES, OLLAMA = "/v1/chat/completions", "/v1/messages", "/api/chat"

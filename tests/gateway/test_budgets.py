@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
     from tests.gateway.gateway_thread import Running
 
+pytestmark = pytest.mark.slow
+
 PRICES = PricesTable(models={"openai-chat/*": ConfiguredPrices(input=1.25, output=10)})
 USAGE = ev.Usage(input=1000, output=200)
 COST = 0.00325  # of USAGE

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest, Upstream
     from tests.gateway.gateway_thread import Running
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = play("tools", id="one", model="m", created=7)
 NOTICED = 5.0  # seconds; how much sooner it is, is measured in benchmarks
 

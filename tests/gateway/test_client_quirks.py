@@ -131,6 +131,7 @@ def test_bodies_may_come_packed_or_marked(base: str) -> None:
     assert said == [415, 400, 400, 415]
 
 
+@pytest.mark.slow
 def test_a_body_that_unpacks_to_too_much_is_too_large() -> None:
     bomb = gzip.compress(b" " * 20_000_000)
     with gateway(serve=Serve(pace=0.0, body=1_000_000)) as (running, up):
@@ -158,6 +159,7 @@ def magistral(seen: ReceivedRequest) -> Reply:
     return Reply.body(body, headers={"content-type": "text/event-stream"})
 
 
+@pytest.mark.slow
 @pytest.mark.finding("FID-7")
 @pytest.mark.parametrize("like", ["mistral", "databricks"])
 def test_clients_of_openai_get_text_from_providers_that_answer_with_lists(

@@ -80,6 +80,7 @@ def test_an_error_names_file_line_and_key(text: str, said: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_the_example_is_read_and_fits_the_schema() -> None:
     path = PROJECT / "examples" / "penstock.toml"
     config = load_config(path, {})
@@ -89,6 +90,7 @@ def test_the_example_is_read_and_fits_the_schema() -> None:
     jsonschema.validate(tomllib.loads(path.read_text()), SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["[serve]\nprot = 1", "keys = 'mine'", "[options]\nproxi = ''", "[providers.a]\nkye = ''"]
 )
@@ -99,6 +101,7 @@ def test_the_schema_refuses_what_the_reader_refuses(text: str) -> None:
         read_config(text, HERE)
 
 
+@pytest.mark.slow
 def test_the_schema_is_up_to_date() -> None:
     tool = [sys.executable, str(PROJECT / "tools" / "schema.py"), "--check"]
     done = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
@@ -180,6 +183,7 @@ def test_addresses_of_stores_come_from_the_file_or_the_environment_and_are_not_s
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(_NAMES, st.dictionaries(_NAMES, _VALUES, max_size=3), max_size=4))
 def test_every_key_is_found_on_its_line(tables: dict[str, dict[str, object]]) -> None:
     text = ""

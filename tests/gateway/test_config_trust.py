@@ -137,6 +137,7 @@ NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4)
 PATHS = st.lists(st.sampled_from(EVERY), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @given(PATHS, NAMES)
 def test_any_file_of_harmless_settings_is_accepted_and_any_other_is_not(
     paths: list[tuple[str, ...]], names: list[str]
@@ -267,6 +268,7 @@ def test_a_link_to_a_trusted_file_is_not_trusted(here: Path, tmp_path: Path) -> 
     assert load_config(None, os.environ).engine.providers  # the same file by another way
 
 
+@pytest.mark.slow
 def test_trust_can_be_listed_and_taken_away(here: Path) -> None:
     assert b"nothing is trusted" in trust("--list").stdout
     file = here / "penstock.toml"
@@ -314,6 +316,7 @@ def test_the_bytes_that_were_parsed_are_those_that_are_trusted(tmp_path: Path) -
         check_trust({"serve": {"host": "x"}}, path.read_bytes(), path, store)
 
 
+@pytest.mark.slow
 def test_files_that_are_trusted_at_once_are_all_kept(tmp_path: Path) -> None:
     threads = [
         threading.Thread(target=TrustStore(tmp_path).add, args=(tmp_path / f"{number}.toml", b"x"))

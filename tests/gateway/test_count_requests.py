@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from penstock.tokens import HybridTokenEstimator
 
+pytestmark = pytest.mark.slow
+
 MODEL = "openai-chat/text"
 SAID = {"role": "user", "content": "Low water at noon."}
 

@@ -64,6 +64,7 @@ def change(url: str, **fields: Any) -> httpx.Response:
     return httpx.post(f"{url}/vscode/budget", json=fields, headers=AUTH)
 
 
+@pytest.mark.slow
 @pytest.mark.row("O3")
 def test_it_stops_at_the_budget_and_can_be_lifted_for_today() -> None:
     with gateway("0.01") as url:
@@ -92,6 +93,7 @@ def test_it_stops_at_the_budget_and_can_be_lifted_for_today() -> None:
         assert change(url, limit=0).json()["limit"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.row("O3")
 def test_a_restart_does_not_reset_it(tmp_path: Path) -> None:
     with gateway("0.003", tmp_path) as url:
@@ -119,6 +121,7 @@ def test_it_begins_anew_at_midnight() -> None:
     rows.close()
 
 
+@pytest.mark.slow
 def test_only_who_started_the_gateway_sees_or_changes_it() -> None:
     with gateway("1") as url:
         assert httpx.get(f"{url}/vscode/budget").status_code == 401
@@ -127,6 +130,7 @@ def test_only_who_started_the_gateway_sees_or_changes_it() -> None:
         assert shown(url)["limit"] == 1.0
 
 
+@pytest.mark.slow
 def test_without_a_journal_it_says_that_it_counts_nothing() -> None:
     with gateway("0.001", journal="off") as url:
         assert [ask(url).status_code for _ in range(2)] == [200, 200]

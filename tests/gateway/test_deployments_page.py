@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from penstock.testing import ReceivedRequest
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "deployments.md"
 LIMITED = Reply.rate_limit(retry_after=300)
 

@@ -62,6 +62,7 @@ def outcome(running: Running, client: str, provider: str) -> tuple[bytes, dict[s
     return MADE.sub(b"?", reply.content), told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", TALKING)
 @pytest.mark.parametrize("client", [name for name in ASKING if name != "completions"])
 def test_bytes_and_journal_are_the_same(both: tuple[Running, Upstream], client: str, provider: str) -> None:

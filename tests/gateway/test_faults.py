@@ -172,6 +172,7 @@ def test_garbage_costs_itself_and_not_the_stream(both: tuple[Running, Upstream],
     assert ended(client, ask(running.url, client, "anthropic/tools")) == "finish calls"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CALLING)
 def test_an_error_in_mid_stream_is_told_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both

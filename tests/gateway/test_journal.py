@@ -102,6 +102,7 @@ def test_old_rows_go(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.slow
 def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     most = 400_000
     journal = open_in(tmp_path, size=most)

@@ -108,6 +108,7 @@ def _gaps(stream: httpx.Response) -> Iterator[float]:
         last = now
 
 
+@pytest.mark.slow
 def test_who_leaves_while_a_body_is_read_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread finishes what it has begun, and is free for the next request."""
     began, go = threading.Event(), threading.Event()
@@ -134,6 +135,7 @@ def test_who_leaves_while_a_body_is_read_leaves_nothing_behind(monkeypatch: pyte
         assert len(up.requests) == 2  # the first was never sent
 
 
+@pytest.mark.slow
 def test_a_large_body_that_is_wrong_is_refused_as_a_small_one() -> None:
     with gateway() as (running, _):
         for size in (10, LARGE_BODY + 1):

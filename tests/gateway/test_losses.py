@@ -71,6 +71,7 @@ def test_a_stop_sequence_stops_an_upstream_that_knows_none(
         assert b'"stop_reason":"stop_sequence","stop_sequence":"STOP"' in answer.content
 
 
+@pytest.mark.slow
 @pytest.mark.row("M8", "G1")
 def test_the_upstream_is_let_go_at_the_stop() -> None:
     """Nobody pays for what is not read."""
@@ -131,6 +132,7 @@ def test_a_list_of_prompts_is_refused_where_they_would_become_one(both: tuple[Ru
     assert "prompt: openai-chat takes one prompt at a time" in answer.text
 
 
+@pytest.mark.slow
 @pytest.mark.row("M8", "P5")
 def test_the_next_provider_may_know_what_the_first_does_not() -> None:
     from msgspec.structs import replace
@@ -197,6 +199,7 @@ def test_json_of_any_shape_is_asked_for_in_words(both: tuple[Running, Upstream],
     assert sent.index("Be brief.") < sent.index("one valid JSON object")
 
 
+@pytest.mark.slow
 def test_the_header_is_of_who_answers_and_comes_with_the_first_sign_of_life() -> None:
     from penstock._gateway.config import Serve
 
@@ -224,6 +227,7 @@ def test_strict_refuses_what_changes_the_result(both: tuple[Running, Upstream], 
     assert (answer.status_code, "expected true or false" in answer.text) == (400, True)
 
 
+@pytest.mark.slow
 @pytest.mark.finding("FID-17")
 def test_strict_by_configuration_can_be_switched_off_for_a_request() -> None:
     with gateway(spoken, features=FeaturesTable(strict=True)) as (running, _):
@@ -232,6 +236,7 @@ def test_strict_by_configuration_can_be_switched_off_for_a_request() -> None:
         assert post(running.url + path, json=body, headers={"x-penstock-strict": "false"}).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.finding("FID-8")
 @pytest.mark.row("M8:header")
 @BOTH

@@ -88,6 +88,7 @@ def test_names_cannot_break_the_page() -> None:
     assert figure(page, "penstock_turns_total") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.finding("SEC-13")
 def test_invented_names_cannot_fill_the_memory() -> None:
     made = Metrics()
@@ -99,6 +100,7 @@ def test_invented_names_cannot_fill_the_memory() -> None:
     assert figure(page, "penstock_turns_total", model="other", provider="openai", protocol="anthropic") > 0
 
 
+@pytest.mark.slow
 @pytest.mark.finding("SEC-13")
 def test_invented_names_do_not_push_out_real_ones() -> None:
     """Whatever one client did before, configured models, listed models and other providers keep their series."""

@@ -141,6 +141,7 @@ def test_a_model_is_loaded_by_saying_nothing(both: tuple[Running, Upstream], cli
     assert len(both[1].requests) == before
 
 
+@pytest.mark.slow
 def test_errors_are_ollamas(both: tuple[Running, Upstream], client: Any) -> None:
     with pytest.raises(ollama.ResponseError) as error:
         client.pull("llama3")

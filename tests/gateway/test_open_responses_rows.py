@@ -81,6 +81,7 @@ def test_no_row_of_the_suite_is_forgotten() -> None:
     assert named - {"id"} == TESTS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 def test_the_phase_of_a_message_is_within_the_schema() -> None:
     """A message may say whether it is on the way or the answer; a stream that says so is handed on, and lawful."""

@@ -39,6 +39,7 @@ def test_garbage_among_the_reads_before_the_first_content_is_withheld(place: int
     assert passed.reply.end == ev.Finish("stop", "stop")
 
 
+@pytest.mark.slow
 @pytest.mark.finding("REL-5")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @hypothesis.given(data=st.data())

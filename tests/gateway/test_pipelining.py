@@ -52,6 +52,7 @@ def test_a_few_requests_are_answered_in_order(url: str) -> None:
     assert answer.endswith(b'{"status":"ok"}')
 
 
+@pytest.mark.slow
 @pytest.mark.finding("SEC-2")
 @pytest.mark.parametrize("count", [MAX_PIPELINED + 2, 5000])
 def test_many_requests_end_the_connection_at_once(url: str, count: int) -> None:

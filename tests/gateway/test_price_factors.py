@@ -18,7 +18,7 @@ from tests.gateway.gateway_thread import gateway, spoken_protocol
 from tests.gateway.openresponses import FAST
 from tests.gateway.test_budgets import used
 
-pytestmark = pytest.mark.row("Q2:prices")
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q2:prices")]
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 GEMINI = "/v1beta/models/gemini%2Ftext:generateContent"
 USAGE = ev.Usage(input=1000, output=100)

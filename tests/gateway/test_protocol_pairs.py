@@ -57,6 +57,7 @@ def test_text_completions_to_any_provider(base: str, provider: str) -> None:
     assert end == "stop"
 
 
+@pytest.mark.slow
 def test_streams_say_what_they_are(base: str) -> None:
     kinds = {"vscode": "application/x-ndjson", "ollama": "application/x-ndjson"}
     for client in ASKING:
@@ -132,6 +133,7 @@ def _valid(value: Any, name: str) -> None:
     _schema(name).validate(value)
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 def test_an_editor_gets_models_counts_and_lines(base: str) -> None:
     models = get(f"{base}/vscode/models").json()
@@ -233,6 +235,7 @@ def test_a_page_that_names_no_model_gets_the_first_there_is(both: tuple[Running,
     assert get(f"{running.url}/v1/models/nobody-knows-it").status_code == 404
 
 
+@pytest.mark.slow
 def test_addresses_are_met_as_clients_write_them(base: str) -> None:
     body = {"model": "quick", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
     for path in ("/chat/completions", "/v1/chat/completions/", "/v1/v1/messages", "/messages"):

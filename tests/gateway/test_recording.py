@@ -173,6 +173,7 @@ def test_a_disk_that_fails_stops_no_stream(tmp_path: Path, caplog: pytest.LogCap
 # ── playing ───────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_chunks_come_at_their_times() -> None:
     times: list[float] = []
 

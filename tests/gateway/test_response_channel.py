@@ -87,6 +87,7 @@ def test_requests_in_one_go_are_answered_one_after_the_other(running: Running) -
     assert whole.startswith((b"{", b"data: "))
 
 
+@pytest.mark.slow
 def test_a_line_does_not_outlive_its_request(running: Running) -> None:
     """Those before the last are gone without the collector's help, however they were answered."""
     gc.disable()
@@ -263,6 +264,7 @@ def test_leaving_is_told_once_it_is_watched_for(before: bool) -> None:
     assert told == ["gone"]
 
 
+@pytest.mark.slow
 def test_a_scope_of_another_server_has_no_line() -> None:
     assert find_channel({}) is None
     assert find_channel({"penstock.line": "something else"}) is None

@@ -27,6 +27,7 @@ THOUGHT: list[ev.AnyEvent] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 @pytest.mark.parametrize("stream", [False, True])
 def test_reasoning_that_must_come_back_does(stream: bool) -> None:

@@ -190,6 +190,7 @@ def test_a_response_that_is_cut_short_is_incomplete(http: httpx.Client, provider
         assert response["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "responses"])
 def test_a_stream_that_breaks_fails_in_so_many_words(provider: str) -> None:
@@ -209,6 +210,7 @@ def test_a_stream_that_breaks_fails_in_so_many_words(provider: str) -> None:
         assert response["error"]["code"] == "server_error"
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_before_the_first_word_has_a_status(stream: bool) -> None:
@@ -221,6 +223,7 @@ def test_a_refusal_before_the_first_word_has_a_status(stream: bool) -> None:
     assert reply.json()["error"]["code"] == "rate_limit_exceeded"
 
 
+@pytest.mark.slow
 def test_a_call_that_was_cut_is_not_there_to_be_run() -> None:
     """Neither in a body nor, as something that is done, in a stream."""
     said: list[ev.AnyEvent] = [
@@ -249,6 +252,7 @@ def test_what_is_not_served_says_so(http: httpx.Client, field: str) -> None:
     assert "previous_response_id" in message
 
 
+@pytest.mark.slow
 def test_tools_that_only_some_know_are_taken(http: httpx.Client) -> None:
     tools = [
         TOOL, {"type": "web_search"}, {"type": "namespace", "name": "ns", "tools": [TOOL]},

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest, Upstream
     from tests.gateway.gateway_thread import Running
 
-pytestmark = pytest.mark.row("Q5")
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q5")]
 SSE = ("openai-chat", "anthropic", "responses", "gemini", "uistream", "completions")
 STAYS = {"x-penstock-resume": "background"}
 KEPT = {"x-penstock-resume": "true"}

@@ -147,6 +147,7 @@ def test_both_sdks_list_the_models(chat: openai.OpenAI, claude: anthropic.Anthro
     assert [model.id for model in claude.models.list()] == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
 def test_a_body_that_is_not_json_is_a_400(http: httpx.Client, path: str) -> None:
     reply = http.post(path, content=b"{")
@@ -160,6 +161,7 @@ def test_the_ui_stream_has_its_header_and_its_end(http: httpx.Client) -> None:
     assert reply.text.endswith("data: [DONE]\n\n")
 
 
+@pytest.mark.slow
 def test_there_is_a_front_page(http: httpx.Client) -> None:
     """The inspector's, or where that is not built the one that says what to do (tests/inspector/test_static.py)."""
     page = http.get("/")

@@ -33,6 +33,7 @@ def left(reply: httpx.Response) -> int:
     return int(reply.headers["x-ratelimit-remaining-tokens"])
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q2:reserve")
 def test_both_ways_to_count_reserve_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     in_thread: list[int] = []

@@ -85,6 +85,7 @@ def test_every_attempt_is_a_child_with_its_own_times() -> None:
     assert [one.status.is_ok for one in (first, second)] == [False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.row("Q7")
 @pytest.mark.finding("DEF-15")
 @pytest.mark.parametrize("works", [True, False])

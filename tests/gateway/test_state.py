@@ -33,6 +33,7 @@ def chat(url: str, messages: list[Any], key: str, *, stream: bool) -> Any:
     return post(f"{url}/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 def test_signed_reasoning_survives_a_client_that_cannot_carry_it(stream: bool) -> None:
@@ -65,6 +66,7 @@ BROKEN: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.finding("AGT-1")
 def test_the_signature_of_a_call_that_was_delivered_survives_a_cut_behind_it() -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "read_gauge", "arguments": '{"unit": "m"}'}}

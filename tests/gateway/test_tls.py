@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.gateway.process import Gateway
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 30.0
 BODY: dict[str, Any] = {"model": "replay/text", "messages": []}
 CA = trustme.CA()

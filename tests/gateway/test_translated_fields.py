@@ -15,6 +15,8 @@ from tests.gateway.client_requests import ASKING
 from tests.gateway.gateway_thread import gateway
 from tests.gateway.stream_frames import ANTHROPIC_OPENING, GEMINI_OPENING, sse
 
+pytestmark = pytest.mark.slow
+
 SSE = {"content-type": "text/event-stream"}
 TOLD = {
     "anthropic": ANTHROPIC_OPENING

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.testing import Upstream
     from tests.gateway.gateway_thread import Running
 
-pytestmark = pytest.mark.row("Q6")
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q6")]
 ALL = CacheTable(aliases=("*",))
 FAST = Serve(pace=0.0)
 MODEL = "openai-chat/text"

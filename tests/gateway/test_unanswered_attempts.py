@@ -27,7 +27,7 @@ from tests.gateway.test_budgets import used
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-pytestmark = pytest.mark.row("Q2:reserve")
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q2:reserve")]
 CHEAP, DEAR, ABSENT = "openai-chat/text", "anthropic/text", "absent/text"
 BOTH = [DEAR, CHEAP]
 USAGE = ev.Usage(input=1000, output=100)

@@ -228,6 +228,7 @@ def test_a_stream_that_breaks_ends_with_one_message(provider: str) -> None:
     assert [row.status for row in rows[1::2]].count("finish") <= 1  # where only the mark at the end was missing
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 def test_who_leaves_lets_the_provider_go() -> None:
     """Before the first word or after it: the upstream's connection is closed, and the turn is in the journal."""

@@ -25,6 +25,7 @@ def url() -> Iterator[str]:
         yield running.url
 
 
+@pytest.mark.slow
 @pytest.mark.row("G1")
 def test_a_key_is_asked_for_at_the_door() -> None:
     keys = {name: Key(hash=hash_key(f"secret-of-{name}")) for name in ("ann", "ben")}
@@ -50,6 +51,7 @@ def test_there_is_no_socket_elsewhere(url: str) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_message_that_is_too_large_ends_the_connection() -> None:
     with gateway(serve=Serve(body=1000)) as (running, _), socket(running.url) as ws:
         ws.send(model="openai-chat/text", input="x" * 2000)

@@ -13,6 +13,8 @@ from tests.gateway.openresponses import FAST, fits, socket
 from tests.gateway.test_vendor_errors import begun
 from tests.gateway.vendor_error_cases import SENT, UPSTREAMS, WANTED
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.finding("AGT-2")
 @pytest.mark.row("G1")

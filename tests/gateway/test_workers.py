@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.gateway.process import Gateway
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")]
 LIMIT = 30.0
 CHAT = "/v1/chat/completions"
 BODY: dict[str, Any] = {"model": "replay/text", "messages": []}

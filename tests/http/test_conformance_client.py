@@ -144,6 +144,7 @@ def read_both(data: bytes) -> tuple[set[Message], set[Message]]:
     return read_responses(splits), {read_with_h11(pieces) for pieces in splits}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAME)
 def test_both_parsers_agree_at_every_split(name: str) -> None:
     ours, theirs = read_both(SAME[name])
@@ -268,6 +269,7 @@ def responses(draw: st.DrawFn) -> bytes:
     return early + data + draw(st.sampled_from([b"", SIZED]))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(data=responses(), seeds=st.lists(st.integers(0, 2**16), max_size=6))
 def test_generated_responses_are_read_alike(data: bytes, seeds: list[int]) -> None:
@@ -277,6 +279,7 @@ def test_generated_responses_are_read_alike(data: bytes, seeds: list[int]) -> No
     assert ours == read_with_h11(pieces)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(data=responses(), position=st.integers(0, 2**16), byte=st.binary(max_size=2), cut=st.integers(0, 2**16))
 def test_a_changed_response_is_never_read_as_another(data: bytes, position: int, byte: bytes, cut: int) -> None:

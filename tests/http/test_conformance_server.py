@@ -126,6 +126,7 @@ def expected(headers: Any, body: bytes, *, status: int = 200) -> Message:
 CHUNKED = (b"transfer-encoding", b"chunked")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_alive", [True, False], ids=["keep-alive", "close"])
 @pytest.mark.parametrize("framing", CONTENT_TYPES)
 @pytest.mark.parametrize("path", PATHS)
@@ -215,6 +216,7 @@ NAMES = st.from_regex(rb"x-[a-z0-9]{1,12}", fullmatch=True)
 VALUES = st.from_regex(rb"[!-~\x80-\xff]([ -~\x80-\xff]{0,20}[!-~\x80-\xff])?", fullmatch=True)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(
     path=st.sampled_from(PATHS),

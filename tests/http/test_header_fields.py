@@ -39,6 +39,7 @@ def read(data: bytes) -> tuple[h11.Request, bytes]:
     return event, parser.trailing_data[0]
 
 
+@pytest.mark.slow
 @pytest.mark.finding("SEC-1")
 @given(headers=st.dictionaries(TEXTS, TEXTS, max_size=4), target=TEXTS, host=TEXTS, method=TEXTS)
 def test_a_head_is_refused_or_read_back_as_it_was_meant(

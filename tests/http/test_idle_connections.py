@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from penstock._http.connection import UpstreamConnection
     from penstock._http.pool import IdleConnections
 
+pytestmark = pytest.mark.slow
+
 SIZED = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 IDLE = 0.3
 

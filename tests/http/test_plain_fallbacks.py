@@ -37,6 +37,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, *, direct_http: bool, direct_send: b
         return second.content, engine._http._direct is not None, bool(ends)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("direct_http", "direct_send"), list(product([True, False], repeat=2)))
 def test_a_client_gets_the_same_bytes(monkeypatch: pytest.MonkeyPatch, *, direct_http: bool, direct_send: bool) -> None:
     body, own_connection, channel = answer(monkeypatch, direct_http=direct_http, direct_send=direct_send)

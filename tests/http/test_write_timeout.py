@@ -25,6 +25,7 @@ def test_a_client_that_does_not_read_is_given_up() -> None:
         asyncio.run(wait())
 
 
+@pytest.mark.slow
 def test_time_in_which_the_event_loop_was_blocked_does_not_count() -> None:
     async def wait(server: asyncio.Server) -> bool:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -84,6 +85,7 @@ def test_a_client_that_does_not_read_the_end_is_given_up(goes_on: bool) -> None:
     assert left == (["left"] if goes_on else [])
 
 
+@pytest.mark.slow
 def test_no_keep_alive_comes_between_an_error_and_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are sent apart: on a busy machine there is time for a keep-alive in between."""
     sent: list[bytes] = []

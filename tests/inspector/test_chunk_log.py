@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def test_an_empty_log_takes_nothing() -> None:
     assert log.count_bytes() == 0
 
 
+@pytest.mark.slow
 def test_another_thread_reads_each_chunk_once_while_they_come() -> None:
     """Between two looks blocks are closed: none of their chunks may be missing, or there twice."""
     log, count, started = ChunkLog(2**30), 200_000, threading.Event()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from tests.inspector.conftest import Inspected
 
+pytestmark = pytest.mark.slow
+
 KEY = "pk-penstock-copying-0123456789"
 LIMIT = 120.0
 NASTY = """it's "quoted" \\ $HOME `id` $(id) !! %s {x} \u2028 Zürich 漢字 🚰

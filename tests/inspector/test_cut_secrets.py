@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
     from tests.inspector.conftest import Inspected
 
+pytestmark = pytest.mark.slow
+
 SECRET = "correct-horse+battery/staple<9137>"
 PART = 8  # characters of it that must not be shown
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.inspector.conftest import Inspected
 
+pytestmark = pytest.mark.slow
+
 
 def _options(folder: Path) -> dict[str, Any]:
     journal = JournalTable(path=str(folder / "journal.sqlite"))

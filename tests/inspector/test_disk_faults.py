@@ -86,6 +86,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [row.getMessage() for row in caplog.records if row.name == "penstock.inspector" and row.levelname == "ERROR"]
 
 
+@pytest.mark.slow
 def test_a_read_only_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_keeper, "OPEN_INTERVAL", 0.0)
     folder, other = tmp_path / "data", tmp_path / "other"
@@ -112,6 +113,7 @@ def _look(gateway: Inspected, name: str) -> None:
         assert get(f"{gateway.url}/inspector/{place}").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with inspected(**options(tmp_path, tmp_path)) as gateway:
         first = send(gateway)
@@ -128,6 +130,7 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert gateway.inspector.watch.disk.holds(last)
 
 
+@pytest.mark.slow
 def test_a_turn_that_could_not_be_written_says_so_when_it_leaves_memory(tmp_path: Path) -> None:
     with inspected(**options(tmp_path, tmp_path)) as gateway:
         with full_disk():
@@ -225,6 +228,7 @@ def test_written_turns_are_not_lost_if_old_ones_cannot_be_deleted(
     keeping.keeper.close()
 
 
+@pytest.mark.slow
 def test_one_keeper_however_many_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[TurnKeeper] = []
     barrier = threading.Barrier(8)
@@ -260,6 +264,7 @@ def test_a_full_disk_leaves_no_part_of_a_recording(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_token_that_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> Any:
         raise OSError(28, "No space left on device")

@@ -27,7 +27,7 @@ from tests.inspector.event_feed import bearer, ended, watching
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.row("V1")
+pytestmark = [pytest.mark.slow, pytest.mark.row("V1")]
 KEEP = InspectorTable(keep=True)
 
 

@@ -182,6 +182,7 @@ def test_secrets_are_gone(pages: StaticFiles) -> None:
     assert b"[secret]" in exported_data(html)
 
 
+@pytest.mark.slow
 @pytest.mark.finding("INS-20")
 def test_it_has_the_consumers_that_are_chosen(pages: StaticFiles) -> None:
     _, data = opened(export_html(stream("Hi"), pages, consumer="anthropic", others=["gemini", "anthropic"]))
@@ -196,6 +197,7 @@ def test_it_has_the_consumers_that_are_chosen(pages: StaticFiles) -> None:
         assert set(exported_traces(everyone.content)) == set(CONSUMERS)
 
 
+@pytest.mark.slow
 @pytest.mark.finding("INS-20")
 def test_long_streams_make_small_files(pages: StaticFiles) -> None:
     source = source_from_file(b"".join(sample_streams.many(10_000)), "many.sse")
@@ -204,6 +206,7 @@ def test_long_streams_make_small_files(pages: StaticFiles) -> None:
     assert len(html) < 1_000_000
 
 
+@pytest.mark.slow
 def test_every_golden_stream_makes_a_file(pages: StaticFiles) -> None:
     for case in cases()[::19]:
         if case.streamed and not case.options:
@@ -213,6 +216,7 @@ def test_every_golden_stream_makes_a_file(pages: StaticFiles) -> None:
 # ── where it is asked for ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_over_http_it_is_saved_not_shown(pages: StaticFiles) -> None:
     with inspected() as gateway:
         gateway.inspector._router.pages._folder = pages._folder
@@ -222,6 +226,7 @@ def test_over_http_it_is_saved_not_shown(pages: StaticFiles) -> None:
     assert next(iter(opened(reply.content)[1]["traces"])) == "responses"
 
 
+@pytest.mark.slow
 def test_without_a_page_it_is_said(tmp_path: Path) -> None:
     with inspected() as gateway:
         gateway.inspector._router.pages._folder = tmp_path / "nothing"

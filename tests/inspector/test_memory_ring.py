@@ -19,7 +19,7 @@ from tests.inspector.event_feed import bearer, ended, watching
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.row("V1")
+pytestmark = [pytest.mark.slow, pytest.mark.row("V1")]
 FIRST, SECOND, OWNER = "pk-penstock-first", "pk-penstock-second", "pk-penstock-owner"
 
 

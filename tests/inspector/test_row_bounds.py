@@ -13,6 +13,7 @@ from penstock._inspector.row_bounds import RowBounds
 pytestmark = pytest.mark.row("V1")
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**52 - 1), st.text(max_size=20), st.text(max_size=20))
 def test_row_bounds_are_read_back(number: int, tenant: str, secret: str) -> None:
     bounds = RowBounds(secret)

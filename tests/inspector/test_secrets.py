@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from penstock.testing import ReceivedRequest
 
+pytestmark = pytest.mark.slow
+
 OWNER = "pk-penstock-owner0123456789"
 HALVES = "planted-in-two-halves"
 LOOKS, ESCAPED = "sk-planted0123456789abcdef", "sk-escaped0123456789abcdef"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.row("V1")
+pytestmark = [pytest.mark.slow, pytest.mark.row("V1")]
 
 
 @pytest.fixture

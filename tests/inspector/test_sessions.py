@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.inspector.conftest import Inspected
 
 OWNER, FIRST, SECOND = (f"pk-penstock-{word}0123456789" for word in ("owner", "first", "second"))
-pytestmark = pytest.mark.row("V4")
+pytestmark = [pytest.mark.slow, pytest.mark.row("V4")]
 
 
 @pytest.fixture

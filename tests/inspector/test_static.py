@@ -21,6 +21,8 @@ from tests.inspector.conftest import inspected
 if TYPE_CHECKING:
     from tests.inspector.conftest import Inspected
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples/tides.sse"
 LIMIT = 20.0
 POLICY = {

@@ -69,6 +69,7 @@ def test_nobody_finds_turns_of_another_tenant(index: TextIndex) -> None:
     assert index.read_turn("two", "ours") is None
 
 
+@pytest.mark.slow
 def test_a_conversation_is_stored_once(index: TextIndex, database: sqlite3.Connection) -> None:
     said = [message(f"message number {number}") for number in range(50)]
     for number in range(1, 51):
@@ -132,6 +133,7 @@ def test_tools_come_before_messages() -> None:
     assert join_request(template, pieces) == body
 
 
+@pytest.mark.slow
 def test_turns_in_memory_are_found_by_prompt_and_answer() -> None:
     with inspected() as gateway, watching(gateway.url):
         asked = {

@@ -42,6 +42,7 @@ def saved(events: int) -> TraceSource:
     return source_from_file(b"".join(sample_streams.many(events)), "many.sse", "anthropic")
 
 
+@pytest.mark.slow
 @pytest.mark.row("V5")
 @pytest.mark.finding("INS-20")
 @pytest.mark.parametrize("make", [captured, saved])

@@ -49,6 +49,7 @@ def written(target: str, frames: list[Any]) -> bytes:
     return b"".join([*writer.feed(frames), *writer.finish()])
 
 
+@pytest.mark.slow
 @pytest.mark.row("R7")
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_trace_says_what_a_bridge_does_and_why(target: str) -> None:
@@ -68,6 +69,7 @@ def _kind(made: Tracer, number: int | None) -> str | None:
     return None if number is None else made.steps[number].kind
 
 
+@pytest.mark.slow
 @pytest.mark.row("R7")
 def test_the_events_of_a_frame_are_those_that_it_means() -> None:
     """Against the decoder itself, fed one frame at a time."""

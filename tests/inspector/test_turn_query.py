@@ -212,6 +212,7 @@ def history() -> Iterator[tuple[JournalStore, JournalHistory]]:
         yield rows, JournalHistory(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.row("V1")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(entries=st.lists(ENTRIES, max_size=12), queries=st.lists(QUERIES, min_size=1, max_size=12))

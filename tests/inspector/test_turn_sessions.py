@@ -196,6 +196,7 @@ def test_turns_that_are_gone_leave_their_session(talk: Talk) -> None:
     assert talk.index.entry_count == 0
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ts, "MAX_SESSIONS", 10)
     monkeypatch.setattr(ts, "MAX_GROUPED_TURNS", 30)

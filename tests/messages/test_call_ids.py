@@ -139,6 +139,7 @@ def test_the_prefix_comes_off_calls_results_and_approvals() -> None:
     assert plain(request) != plain(made)
 
 
+@pytest.mark.slow
 @pytest.mark.row("R3")
 @given(st.lists(st.text(), min_size=1, unique=True))
 def test_out_and_in_again(ids: list[str]) -> None:

@@ -317,6 +317,7 @@ def test_ids_are_given_the_same_way_each_time() -> None:
     assert plain(mend(request)[0]) == plain(mend(request)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hostile", [False, True])
 def test_the_work_grows_with_the_conversation_and_no_faster(hostile: bool) -> None:
     def once(size: int) -> float:

@@ -158,6 +158,7 @@ def test_each_message_is_counted_once_and_once_more_if_it_changed() -> None:
     assert len(asked) == len(request.messages) + changed
 
 
+@pytest.mark.slow
 @given(REQUESTS, st.integers(1, 400), st.integers(0, 3))
 def test_pairs_stay_pairs(request_: rq.Request, limit: int, keep: int) -> None:
     request = pair(request_, Diagnostics())

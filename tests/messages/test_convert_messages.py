@@ -147,6 +147,7 @@ def test_a_wrong_name_is_an_error() -> None:
         convert_messages(TALK, target="nobody")
 
 
+@pytest.mark.slow
 @pytest.mark.row("S9")
 def test_it_needs_msgspec_alone() -> None:
     code = "import sys, json, penstock.messages as m; m.convert_messages([{'role': 1, 'content': 'hi'}]); print(json.dumps(list(sys.modules)))"

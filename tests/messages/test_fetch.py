@@ -136,6 +136,7 @@ def test_redirects_are_followed(hops: int) -> None:
 # ── what is not ───────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "why"),
     [

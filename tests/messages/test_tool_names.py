@@ -115,6 +115,7 @@ def test_nothing_to_do_is_the_same_object() -> None:
     assert mapped(request)[0] is request
 
 
+@pytest.mark.slow
 @given(REQUESTS, st.sampled_from(list(PROFILES.values())))
 def test_every_tool_of_any_request_fits_and_comes_back(request_: rq.Request, profile: Profile) -> None:
     made = steady(request_, lambda one, notes: map_names(one, profile, notes)[0])

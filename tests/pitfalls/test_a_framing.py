@@ -125,6 +125,7 @@ def test_the_last_event_may_be_cut_anywhere() -> None:
     assert (found.input, found.output) == (5, 9)
 
 
+@pytest.mark.slow
 @pytest.mark.row("A13")
 @over(SSE)
 def test_an_event_that_nobody_knows_is_kept_or_skipped_and_never_fatal(case: Case) -> None:
@@ -134,6 +135,7 @@ def test_an_event_that_nobody_knows_is_kept_or_skipped_and_never_fatal(case: Cas
         assert facets.changed(case.expected(), said) <= {"unknown"}
 
 
+@pytest.mark.slow
 @pytest.mark.row("A14")
 @over(SSE)
 def test_a_broken_frame_costs_itself_alone(case: Case) -> None:
@@ -151,6 +153,7 @@ def _between(body: bytes) -> list[int]:
     return places[:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.row("A16")
 @over(small.finished())
 def test_events_come_while_the_bytes_do(case: Case) -> None:

@@ -107,6 +107,7 @@ def test_an_unknown_but_complete_end_is_a_stop(source: str) -> None:
     assert "unknown-reason" in decoder.codes
 
 
+@pytest.mark.slow
 @pytest.mark.row("C14")
 @pytest.mark.parametrize("target", [name for name in running.targets() if running.row(name).decoder])
 def test_every_stream_that_leaves_has_its_end(target: str) -> None:

@@ -113,6 +113,7 @@ def test_aws_signatures_are_right() -> None:
     _run(work())
 
 
+@pytest.mark.slow
 def test_aws_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What botocore finds by itself: a profile in a file."""
     file = tmp_path / "credentials"
@@ -142,6 +143,7 @@ def test_no_aws_keys_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     _run(work())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inline", [False, True])
 def test_google_service_accounts(tmp_path: Path, inline: bool) -> None:
     """A signed assertion is exchanged for a token, once; inline: the account itself is the key."""
@@ -186,6 +188,7 @@ def test_what_the_machine_offers_to_google(tmp_path: Path, monkeypatch: pytest.M
     _run(work())
 
 
+@pytest.mark.slow
 def test_google_says_no(tmp_path: Path) -> None:
     async def work() -> None:
         refused = Reply.body({"error": "invalid_grant", "error_description": "no such account"}, status=400)
@@ -201,6 +204,7 @@ def test_google_says_no(tmp_path: Path) -> None:
     _run(work())
 
 
+@pytest.mark.slow
 def test_a_token_server_that_is_gone(tmp_path: Path) -> None:
     """The trouble on the way to a token is the same typed error as on any other way."""
 

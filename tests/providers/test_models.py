@@ -54,6 +54,7 @@ def test_a_line_about_a_model() -> None:
     assert detail(Model(id="m", provider="p")) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.row("M7")
 def test_facts_of_the_large_providers() -> None:
     known = {name: models(name) for name in providers()}

@@ -74,6 +74,7 @@ def _words(operands: list[ast.AST] | list[ast.expr], known: dict[str, str]) -> l
     return words
 
 
+@pytest.mark.slow
 @pytest.mark.row("P2")
 def test_no_code_branches_on_a_name() -> None:
     found = [

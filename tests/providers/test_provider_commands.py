@@ -32,6 +32,7 @@ def test_all_providers_and_whose_key_is_there() -> None:
     assert rows["cohere"]["endpoints"]["rerank"]["path"] == "/rerank"
 
 
+@pytest.mark.slow
 def test_providers_for_people() -> None:
     done = penstock("providers", **NONE)
     lines = done.stdout.decode().splitlines()

@@ -77,6 +77,7 @@ def run(*words: str, folder: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["http://192.0.2.1/api.json", "ftp://192.0.2.1/api.json"])
 def test_no_redirect_leads_to_an_address_that_could_not_be_given(server: str, target: str) -> None:
     with pytest.raises(InputError, match=f"{target}: only https:// addresses"):
@@ -100,6 +101,7 @@ def test_changes_are_shown_and_not_written_without_a_yes(folder: Path) -> None:
     assert not (folder / FILE).exists()
 
 
+@pytest.mark.slow
 def test_written_facts_are_used_by_commands_and_clients(folder: Path, server: str) -> None:
     code, shown, _ = run("refresh", "--from", f"{server}/api.json", "--yes", folder=folder)
     assert (code, CHANGED in shown) == (0, True)
@@ -127,6 +129,7 @@ def test_overridden_facts_are_listed_and_removed(folder: Path) -> None:
     assert f"facts: {PACKAGED_SOURCE}" in run("openai", folder=folder)[2]
 
 
+@pytest.mark.slow
 def test_a_terminal_asks(folder: Path) -> None:
     command = [sys.executable, "-m", "penstock", "models", "refresh", "--from", str(folder / "table.json")]
     env = environment(PENSTOCK_DATA=str(folder), TERM="xterm")
@@ -163,6 +166,7 @@ def test_a_bad_table_is_one_line_and_changes_nothing(folder: Path, case: str) ->
     assert not (folder / FILE).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "message"), [("/none", "404"), ("/text", "not JSON"), ("/large", "more than 2,000 bytes")]
 )

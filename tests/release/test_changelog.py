@@ -104,6 +104,7 @@ def test_a_wrong_file_is_refused(tree: Path, name: str, text: str, problem: str)
         changelog.release_notes("0.2.0", tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "code"), [("README.md", 0), ("a-key.security.md", 0), ("words.md", 1)])
 def test_files_are_checked_before_a_commit(tree: Path, name: str, code: int) -> None:
     file = tree / changelog.FOLDER / name

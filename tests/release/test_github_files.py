@@ -152,6 +152,7 @@ SCHEMAS = [
 ]
 
 
+@pytest.mark.slow
 def test_files_fit_the_schemas_of_github() -> None:
     pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed (make installs it)")
     for schema in {schema for schema, _ in SCHEMAS}:
@@ -161,6 +162,7 @@ def test_files_fit_the_schemas_of_github() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_zizmor_finds_no_weakness_in_the_workflows() -> None:
     program = Path(sys.executable).parent / "zizmor"
     if not program.exists():

@@ -133,6 +133,7 @@ def test_the_time_of_entries_is_one_that_a_zip_file_can_hold(monkeypatch: pytest
     assert source_date_epoch() == 315532800
 
 
+@pytest.mark.slow
 def test_the_image_context_has_every_file_that_the_image_copies(tmp_path: Path) -> None:
     version = read_version()
     build_image_context(Release(ROOT, tmp_path, version, EPOCH))
@@ -197,6 +198,7 @@ def test_files_of_somebody_else_are_not_deleted(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_exist_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tools.release", "--steps", "wheel"],
@@ -209,6 +211,7 @@ def test_a_step_that_does_not_exist_is_refused() -> None:
     assert "there is no step wheel: page, python" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_sbom_has_what_is_shipped() -> None:
     need_page()
     pytest.importorskip("cyclonedx", reason="cyclonedx-python-lib is not installed (make installs it)")

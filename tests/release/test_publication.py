@@ -45,6 +45,7 @@ def tracked_texts() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_no_file_names_an_address_of_the_project() -> None:
     """pyproject.toml may, once the project is published."""
     assert all(OWN.search(sample) for sample in SAMPLES)

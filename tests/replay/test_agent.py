@@ -130,6 +130,7 @@ OBJECTS: st.SearchStrategy[dict[str, Any]] = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(OBJECTS)
 def test_inputs_fit_their_schemas(schema: dict[str, Any]) -> None:
     Draft202012Validator(schema).validate(json.loads(write_example_input(schema, "ls")))

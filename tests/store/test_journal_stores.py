@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     OpenJournal = Callable[..., JournalRows]
 
-pytestmark = pytest.mark.row("Q1:journal")
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q1:journal")]
 NOW = time.time()
 
 

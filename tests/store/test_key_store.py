@@ -129,6 +129,7 @@ def test_reset_is_audited_and_the_log_stays(store: FileKeyStore) -> None:
     assert (reset.action, reset.changes[0].name, reset.changes[0].after) == ("reset", "a", None)
 
 
+@pytest.mark.slow
 def test_the_log_is_bounded(store: FileKeyStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(key_store, "MAX_AUDIT_BYTES", 2_000)
     for number in range(60):
@@ -149,6 +150,7 @@ def test_half_a_row_of_a_crash_is_skipped(store: FileKeyStore, tmp_path: Path) -
     assert [row.id for row in store.audit()] == [2, 1]
 
 
+@pytest.mark.slow
 def test_parallel_changes_all_survive_and_are_all_audited(store: FileKeyStore) -> None:
     def work(name: str) -> None:
         mine = FileKeyStore(store.path)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     OpenStore = Callable[[], KeyStore]
 
-pytestmark = pytest.mark.row("Q1:keys")
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q1:keys")]
 SOON = datetime(2030, 1, 31, tzinfo=UTC)
 FULL = Key(
     hash=f"sha256:{'0' * 64}", models=("gpt-*",), tenant="t", team="research", role="admin", limits=Limit(day_cost=1.5),

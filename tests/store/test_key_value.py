@@ -175,6 +175,7 @@ def test_a_tombstone_of_this_process_counts_before_it_is_written(writer: Writer)
     assert kept._fresh == {}  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.slow
 def test_many_keys_at_once(writer: Writer) -> None:
     kept, _ = store(writer)
     rows = {str(number): b"x" for number in range(1500)}
@@ -237,6 +238,7 @@ _STEPS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(_STEPS, st.integers(1, 4), st.integers(1, 12))
 def test_it_forgets_what_the_store_in_memory_forgets(
     writer: Writer, steps: list[tuple[str, str, Any]], rows: int, size: int

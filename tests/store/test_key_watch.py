@@ -35,6 +35,7 @@ class LockableKeyring(KeyringBackend):
         self._kept[service, username] = password
 
 
+@pytest.mark.slow
 @pytest.mark.row("O1:terminal-keyring")
 def test_a_keyring_that_was_locked_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ring, before = LockableKeyring(), keyring.get_keyring()

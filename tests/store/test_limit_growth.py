@@ -77,6 +77,7 @@ def test_memory_refuses_callers_that_it_cannot_count(
     assert len(caplog.records) == 2  # once a minute
 
 
+@pytest.mark.slow
 def test_every_key_in_redis_has_a_time_to_live() -> None:
     windows: Sequence[int] = (0, 1, 60, 86_400)
     rules = [LimitRule("org", kind, window, 50) for kind in ("requests", "tokens", "cost") for window in windows]

@@ -216,6 +216,7 @@ async def check_outage(store: LimitStore, stop: Callable[[], None], start: Calla
     assert store.lost == 0
 
 
+@pytest.mark.slow
 def test_redis_may_be_restarted(server: RedisServer) -> None:
     async def steps() -> None:
         store = RedisLimitStore(server.url, timeout=ENOUGH)  # a closed port needs no timeout
@@ -225,6 +226,7 @@ def test_redis_may_be_restarted(server: RedisServer) -> None:
     run_steps(steps())
 
 
+@pytest.mark.slow
 def test_redis_may_hang(server: RedisServer) -> None:
     assert server.process is not None
     pid = server.process.pid
@@ -237,6 +239,7 @@ def test_redis_may_hang(server: RedisServer) -> None:
     run_steps(steps())
 
 
+@pytest.mark.slow
 def test_a_blocked_event_loop_is_not_an_outage_of_redis(server: RedisServer) -> None:
     """An answer that arrives while the loop is blocked counts, however long the loop is blocked."""
 
@@ -260,6 +263,7 @@ async def is_reserved(store: LimitStore, id: str) -> bool:
     return await store.reserve(id, [BUDGET], Amounts(cost=1)) is None
 
 
+@pytest.mark.slow
 def test_a_sqlite_file_may_be_locked(tmp_path: Path) -> None:
     path = tmp_path / "limits.sqlite"
 
@@ -339,6 +343,7 @@ def test_scripts_are_sent_again_to_a_server_that_has_forgotten_them(server: Redi
         run_steps(steps())
 
 
+@pytest.mark.slow
 def test_the_clock_of_the_server_counts_and_the_wait_is_enough(server: RedisServer) -> None:
     rule = LimitRule("key:ann", "requests", 1, 5)
 
@@ -368,6 +373,7 @@ class ClusterServer(RedisServer):
         return (*super().command(), "--cluster-enabled", "yes")
 
 
+@pytest.mark.slow
 def test_the_scripts_run_on_a_node_of_a_cluster() -> None:
     with closing(ClusterServer()) as server:
         server.start()

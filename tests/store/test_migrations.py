@@ -36,7 +36,7 @@ from penstock._store.tokens import TokenStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.row("Q1:migrations")
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q1:migrations")]
 # The files as the version without migrations wrote them. Do not change: this is what people have.
 OLD_JOURNAL = """
 CREATE TABLE turns (id INTEGER PRIMARY KEY, time REAL NOT NULL, key TEXT, client TEXT, route TEXT, protocol TEXT,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     OpenFactors = Callable[..., FactorStore]
 
-pytestmark = pytest.mark.row("Q1")
+pytestmark = [pytest.mark.slow, pytest.mark.row("Q1")]
 
 
 def open_journal(database: PostgresDatabase) -> PostgresJournal:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.row("Q1:streams")
 LIMIT = 60.0
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_streams_that_cannot_be_uploaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A background response begins all the same."""
     monkeypatch.setattr(redis_streams, "TIMEOUT", 10 * LIMIT)
@@ -33,6 +34,7 @@ def test_nobody_waits_for_streams_that_cannot_be_uploaded(monkeypatch: pytest.Mo
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_cache_that_hangs_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_cache, "TIMEOUT", 0.2)
     monkeypatch.setattr(redis_cache, "AWAY_INTERVAL", 10 * LIMIT)

@@ -190,6 +190,7 @@ def test_an_answer_that_is_none_ends_the_connection(redis_server: RedisServer, g
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_silent_server_is_given_up_and_asked_again(redis_server: RedisServer) -> None:
     async def main() -> None:
         async with opened(redis_server, seconds=0.4) as (proxy, scripts):
@@ -205,6 +206,7 @@ def test_a_silent_server_is_given_up_and_asked_again(redis_server: RedisServer) 
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_server_that_never_greets_is_given_up() -> None:
     """It takes connections, and says nothing at all."""
 
@@ -231,6 +233,7 @@ def test_a_server_that_never_greets_is_given_up() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_an_answer_counts_that_came_while_the_event_loop_was_blocked(redis_server: RedisServer) -> None:
     async def main() -> None:
         async with opened(redis_server, seconds=0.5) as (_, scripts):
@@ -315,6 +318,7 @@ def test_a_server_that_cannot_be_used_is_left(redis_server: RedisServer, line: b
     asyncio.run(check())
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_written_stays_away(caplog: pytest.LogCaptureFixture) -> None:
     """It answers to reads. A store that seems to be back with each attempt would fill the log."""
     rule = LimitRule("key:a", "tokens", 60, 100)
@@ -380,6 +384,7 @@ def test_a_wrong_password_is_told_and_not_shown(redis_server: RedisServer, form:
     asyncio.run(check())
 
 
+@pytest.mark.slow
 def test_many_calls_at_once(redis_server: RedisServer) -> None:
     async def check() -> None:
         async with opened(redis_server) as (_, scripts):

@@ -140,6 +140,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_processes_share_a_file(tmp_path: Path) -> None:
     names = ["a", "b", "c"]
     running = [
@@ -284,6 +285,7 @@ def test_tenants_and_settings_cannot_be_shifted() -> None:
     assert response_key(BASE, {"a": "b"}, "t") != response_key(BASE, {"a": "bt"}, "")
 
 
+@pytest.mark.slow
 def test_what_has_no_canonical_form_has_no_key() -> None:
     assert response_key(Request("m", extra={"x": {"y": object()}}), {}) == ""
     assert response_key(Request("m", [Message("user", [Text(text="\ud800")])]), {}) == ""

@@ -52,6 +52,7 @@ def test_a_process_keeps_its_lock_however_often_it_connects(tmp_path: Path, conn
             assert holds_lock(os.getpid(), path)
 
 
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.finding("REL-1")
 def test_a_reader_that_closes_leaves_the_wal_of_others_alone(tmp_path: Path) -> None:
@@ -88,6 +89,7 @@ def test_other_names_of_a_file_do_not_cost_its_lock(tmp_path: Path) -> None:
     assert sorted(found.name for found in tmp_path.iterdir()) == ["folder", "link.sqlite", "x.sqlite"]
 
 
+@pytest.mark.slow
 @needs_proc
 def test_threads_that_create_a_file_at_once_all_keep_their_lock(tmp_path: Path) -> None:
     for number in range(20):
@@ -144,6 +146,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.finding("REL-1")
 def test_nothing_opens_a_database_file_that_exists_except_sqlite(tmp_path: Path) -> None:
@@ -232,6 +235,7 @@ def test_a_damaged_schema_is_found_when_the_file_is_opened(tmp_path: Path) -> No
         connect(path)
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_held_too_long_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock._store.sqlite.LOCK_TIMEOUT", 0.2)
     path = tmp_path / "x.sqlite"

@@ -85,6 +85,7 @@ def write(log: StreamLog, id: str, *chunks: bytes, name: str = "") -> LogWriter:
     return writer
 
 
+@pytest.mark.slow
 def test_readers_get_every_byte_once_from_any_position(scenario: Scenario) -> None:
     chunks = [b"data: %d\n\n" % number * (number % 7 + 1) for number in range(300)]
 
@@ -108,6 +109,7 @@ def test_readers_get_every_byte_once_from_any_position(scenario: Scenario) -> No
     scenario(steps)
 
 
+@pytest.mark.slow
 def test_a_reader_waits_for_more(scenario: Scenario) -> None:
     async def steps(writing: StreamLog, reading: StreamLog) -> None:
         writer = write(writing, "one", b"a")
@@ -219,6 +221,7 @@ def test_a_long_stream_is_uploaded_whole_before_the_log_is_closed(
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_too_long_is_dropped(scenario: Scenario) -> None:
     async def steps(writing: StreamLog, reading: StreamLog) -> None:
         writer = write(writing, "long", b"x" * 600)
@@ -246,6 +249,7 @@ def test_the_oldest_streams_make_room(scenario: Scenario) -> None:
     scenario(steps, **SMALL)
 
 
+@pytest.mark.slow
 def test_a_stream_is_gone_some_time_after_its_end(scenario: Scenario) -> None:
     async def steps(writing: StreamLog, reading: StreamLog) -> None:
         writer = write(writing, "brief", b"a", name="chat/9")
@@ -261,6 +265,7 @@ def test_a_stream_is_gone_some_time_after_its_end(scenario: Scenario) -> None:
     scenario(steps, keep=0.2)
 
 
+@pytest.mark.slow
 def test_a_stream_is_cancelled_from_anywhere(scenario: Scenario) -> None:
     async def steps(writing: StreamLog, reading: StreamLog) -> None:
         writer, cancelled = write(writing, "one", b"a"), asyncio.Event()
@@ -275,6 +280,7 @@ def test_a_stream_is_cancelled_from_anywhere(scenario: Scenario) -> None:
     scenario(steps)
 
 
+@pytest.mark.slow
 def test_the_streams_of_a_dead_process_are_lost(server: RedisServer) -> None:
     """Its lease ends: the reader hears of it within ten seconds."""
 
@@ -294,6 +300,7 @@ def test_the_streams_of_a_dead_process_are_lost(server: RedisServer) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_while_redis_is_away_streams_go_on() -> None:
     async def main(away: RedisServer) -> None:
         writing, reading = RedisStreamLog(away.url), RedisStreamLog(away.url)

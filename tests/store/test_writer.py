@@ -85,6 +85,7 @@ def test_a_writer_that_is_closed_refuses_and_counts(tmp_path: Path) -> None:
     kept.close()
 
 
+@pytest.mark.slow
 def test_what_waits_is_bounded(writer: SqliteWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MAX_WAITING_JOBS", 3)
     stuck, go = threading.Event(), threading.Event()
@@ -102,6 +103,7 @@ def test_what_waits_is_bounded(writer: SqliteWriter, monkeypatch: pytest.MonkeyP
     assert writer.refused == 2
 
 
+@pytest.mark.slow
 def test_readers_do_not_wait_for_a_batch(tmp_path: Path) -> None:
     made = SqliteWriter(tmp_path / "x.sqlite")
     made.create("CREATE TABLE t (x INTEGER UNIQUE)")
@@ -121,6 +123,7 @@ def test_readers_do_not_wait_for_a_batch(tmp_path: Path) -> None:
     made.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_without_a_word_still_writes(tmp_path: Path) -> None:
     code = """
 import sys
@@ -149,6 +152,7 @@ def test_the_folder_is_said_or_the_systems_own(tmp_path: Path) -> None:
 # ── forks ───────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_child_of_a_fork_leaves_the_database_to_its_parent(tmp_path: Path) -> None:
     code = """

@@ -20,6 +20,8 @@ from tools.strict_upstream.server import serve
 if TYPE_CHECKING:
     from tools.strict_upstream.request_log import Exchange
 
+pytestmark = pytest.mark.slow
+
 USER = {"type": "message", "role": "user", "content": "go"}
 HALF = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I will lo"}]}
 REASONING = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Look."}]}

@@ -81,6 +81,7 @@ SCRIPT = (
 )
 
 
+@pytest.mark.slow
 @each_dialect
 def test_a_tool_loop_is_replayed(upstream: Upstream, path: Path, model: str) -> None:
     upstream.script(*SCRIPT)
@@ -307,6 +308,7 @@ def test_the_message_shows_the_nearest_request_and_the_difference(upstream: Upst
 # ── faults, times, concurrency ────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @each_dialect
 def test_errors_and_retries_are_replayed_without_waiting(upstream: Upstream, path: Path, model: str) -> None:
     upstream.script(Reply.rate_limit(retry_after=0.01), "At six.", Reply.rate_limit(retry_after=20))
@@ -347,6 +349,7 @@ def test_a_body_that_is_cut_is_an_error_again(upstream: Upstream, path: Path) ->
             client.chat("openai/gpt-4o", "a")
 
 
+@pytest.mark.slow
 def test_times_are_recorded_and_kept(upstream: Upstream, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     upstream.script(Reply.text("At six o'clock.").slow(0.02))
     cassette, client = recording(upstream, path, timing=True)
@@ -386,6 +389,7 @@ class SignallingCassette(Cassette):
         return found
 
 
+@pytest.mark.slow
 def test_answers_that_come_at_once_keep_the_order_of_their_requests(upstream: Upstream, path: Path) -> None:
     upstream.script(lambda seen: Reply.text(seen.prompt).delayed(0.2 if seen.prompt == "slow" else 0))
 

@@ -15,7 +15,7 @@ from tests.testing.plugin_runner import run_pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.row("Y5"), pytest.mark.finding("LIB-8")]
+pytestmark = [pytest.mark.slow, pytest.mark.row("Y5"), pytest.mark.finding("LIB-8")]
 APP = """
     '''A program that uses models: it answers questions about the tide, with a tool.'''
     TOOLS = [{"type": "function", "function": {"name": "get_tide", "parameters": {"type": "object"}}}]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.row("Y5"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [pytest.mark.slow, pytest.mark.row("Y5"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 KEY = "sk-planted-0123456789abcdef"
 ASKED = {"model": "gpt-4o", "messages": [{"role": "user", "content": "When?"}], "stream": True}
 

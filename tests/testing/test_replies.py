@@ -144,6 +144,7 @@ def test_an_answer_that_is_cut_in_the_middle(model: str, stream: bool) -> None:
     running(scene, Reply.text("word " * 50).disconnect(after=0.5), config={"retries": 0})
 
 
+@pytest.mark.slow
 @each_dialect
 def test_an_answer_that_stalls(model: str) -> None:
     async def scene(_: Upstream, client: Client) -> None:
@@ -185,6 +186,7 @@ def test_a_protocol_that_is_named_is_kept() -> None:
         _ = reply.data
 
 
+@pytest.mark.slow
 def test_events_of_a_script_in_the_dialect_of_the_request() -> None:
     async def scene(_: Upstream, client: Client) -> None:
         for model in MODELS.values():
@@ -314,6 +316,7 @@ def test_the_dialect_of_a_request(path: str, query: str, body: Any, dialect: Dia
     assert find_dialect(path, query, body) == dialect
 
 
+@pytest.mark.slow
 def test_a_stream_of_gemini_as_a_json_array() -> None:
     with scripted("At six.", keep_alive=False) as up:
         answer = httpx.post(

@@ -93,6 +93,7 @@ def test_a_stall_is_seen_by_the_one_who_waits_and_leaving_by_the_one_who_stalls(
     _with(GOOD.stall(100), work)
 
 
+@pytest.mark.slow
 def test_a_stall_has_an_end() -> None:
     async def work(up: Upstream, session: aiohttp.ClientSession) -> None:
         assert await _bytes(session, up.url) == (200, b"", False)
@@ -160,6 +161,7 @@ def test_nothing_to_say_is_the_scripts_fault() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_for_code_that_is_not_asynchronous() -> None:
     with scripted(GOOD) as up:
         assert httpx.post(up.url, json={}).content == GOOD.data

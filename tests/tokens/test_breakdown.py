@@ -90,6 +90,7 @@ def test_lines_add_up_to_a_count_of_the_provider_too(actual: int) -> None:
     check_sums(found)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(conversations.requests())
 def test_lines_of_any_request_add_up(request: Request) -> None:

@@ -170,6 +170,7 @@ def test_options() -> None:
         HybridTokenEstimator(0)
 
 
+@pytest.mark.slow
 @pytest.mark.row("S9")
 def test_the_estimator_needs_msgspec_alone() -> None:
     code = (

@@ -250,6 +250,7 @@ def with_long_results(path: Path, protocol: str) -> Request:
     return request
 
 
+@pytest.mark.slow
 @pytest.mark.row("Y4")
 def test_results_are_shortened_in_any_protocol() -> None:
     tried: Counter[str] = Counter()
@@ -310,6 +311,7 @@ def test_the_result_of_convert_messages_comes_back_as_one(target: str) -> None:
 # ── any conversation ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(conversations.requests(), st.floats(0.05, 1.1), st.sampled_from(["tokens", "high"]), st.booleans())
 def test_of_any_conversation(request: Request, share: float, by: Any, shorten: bool) -> None:

@@ -207,6 +207,7 @@ def test_anything_else_is_an_input_error_that_names_the_place(kind: str) -> None
         assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_deep_objects_are_an_input_error() -> None:
     deep: Any = {"role": 1, "content": []}
     for _ in range(100_000):

@@ -210,6 +210,7 @@ def test_the_cache_is_bounded() -> None:
     assert estimator.estimate_conversation(talk, "gpt-4o").tokens == total(talk)
 
 
+@pytest.mark.slow
 def test_threads_may_share_an_estimator() -> None:
     """The cache has room for few rows, so that the threads remove each other's rows all the time."""
     estimator = HybridTokenEstimator(learned=TokenStore().factors)

@@ -65,6 +65,7 @@ def test_any_folder_laid_out_alike_is_scored(tmp_path: Path, capsys: pytest.Capt
     assert "| chars / 4 |" in told
 
 
+@pytest.mark.slow
 def test_conversations_are_never_on_both_sides(tmp_path: Path) -> None:
     samples = token_corpus.load(folder_of(tmp_path))
     for fitted in token_score.fits(samples, load_tables()):

@@ -75,6 +75,7 @@ def test_a_restart_keeps_counts_prompts_and_factors(path: Path, stores: list[Tok
     assert second.estimate_conversation(TALK[:3], "gpt-4o", "p").tokens > 1.05 * plain.tokens * 3 / 12
 
 
+@pytest.mark.slow
 @pytest.mark.row("T4", "T5")
 def test_two_processes_share_and_neither_loses_what_the_other_learned(path: Path, stores: list[TokenStore]) -> None:
     _, mine = made(path, stores)
@@ -129,6 +130,7 @@ def test_it_is_bounded_and_the_least_recently_used_go_first(path: Path, stores: 
     assert set(store.get("", ["0", "1", "199"])) == {"0", "199"}
 
 
+@pytest.mark.slow
 @pytest.mark.row("T4")
 @pytest.mark.parametrize(
     ("held", "left"),
@@ -162,6 +164,7 @@ def test_one_tenant_does_not_take_the_room_of_others(
             assert counted == pytest.approx(left, abs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.row("T4")
 def test_counts_of_messages_go_before_the_counts_of_prompts(path: Path, stores: list[TokenStore]) -> None:
     store = TokenStore(path, rows=400)
@@ -199,12 +202,14 @@ def locked(path: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_locked_when_it_is_opened_says_so(path: Path) -> None:
     with locked(path), pytest.raises(OSError, match=r"tokens\.sqlite: .*held its lock for 0\.25 s") as caught:
         TokenStore(path, timeout=0.25)
     assert "Errno" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.row("T4", "T5")
 @pytest.mark.parametrize("then", ["close", "go on"])
 def test_what_is_learned_while_the_file_is_locked_is_written_later(

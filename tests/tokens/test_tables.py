@@ -119,6 +119,7 @@ def test_the_counts_of_a_text(text: str, expected: dict[str, int]) -> None:
     assert weigh_text(text, (1.0,) * len(TEXT_FEATURES)) == sum(expected.values())
 
 
+@pytest.mark.slow
 def test_a_long_text_is_counted_and_digested_in_pieces() -> None:
     """Copies of ten megabytes for each request would add up."""
     words = "brown fox " * 1_000_000

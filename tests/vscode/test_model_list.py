@@ -15,6 +15,8 @@ from penstock._gateway.config import FeaturesTable, GatewayConfig, JournalTable,
 from penstock._gateway.endpoints.models import short_price
 from tests.test_vscode_schema import faults
 
+pytestmark = pytest.mark.slow
+
 ACCOUNTS = {
     "anthropic": ("claude-sonnet-4-5", "claude-unheard-of"),
     "openrouter": ("anthropic/claude-sonnet-4.5", "acme/new-one"),
