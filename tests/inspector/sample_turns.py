@@ -62,6 +62,13 @@ def send(
     running: Inspected, model: str, client: str = "anthropic", *, stream: bool = True, text: str = "Open?"
 ) -> bytes:
     """One turn, from its beginning to its end; what the client got."""
+    return send_named(running, model, client, stream=stream, text=text)[1]
+
+
+def send_named(
+    running: Inspected, model: str, client: str = "anthropic", *, stream: bool = True, text: str = "Open?"
+) -> tuple[str, bytes]:
+    """The same, with the turn's id."""
     path, name = CLIENTS[client]
     body: dict[str, Any] = {"model": model, "stream": stream, "max_tokens": 2000}
     message = {"role": "user", "content": text}
@@ -72,7 +79,8 @@ def send(
     connection = HTTPConnection(running.url.removeprefix("http://"), timeout=LIMIT)
     try:
         connection.request("POST", path, json.dumps(body), headers)
-        return connection.getresponse().read()
+        response = connection.getresponse()
+        return response.headers["x-request-id"], response.read()
     finally:
         connection.close()
 

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.inspector import sample_streams
 from tests.inspector.conftest import inspected
-from tests.inspector.sample_turns import send, sending, wired
+from tests.inspector.sample_turns import send, send_named, sending, wired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,18 +39,12 @@ def open_turn(page: Page, stage: Inspected, model: str, client: str = "anthropic
     """Watch, let a client ask, and open the turn that comes of it."""
     page.goto(f"{stage.url}/")
     expect(page.get_by_role("status")).to_have_text("live")
-    before = page.locator(".list-rows [role=row]").first.get_attribute("data-id") if _any(page) else ""
-    send(stage, model, client)
-    newest = page.locator(f".list-rows [role=row]:not([data-id='{before}'])").first
-    newest.locator(".state:not(.run, .wait)").wait_for()
-    newest.click()
+    turn_id, _ = send_named(stage, model, client)
+    row = page.locator(f".list-rows [role=row][data-id='{turn_id}']")
+    row.locator(".state:not(.run, .wait)").wait_for()
+    row.click()
     page.get_by_role("region", name="One turn").wait_for()
     return page
-
-
-def _any(page: Page) -> bool:
-    page.wait_for_timeout(150)  # the first list is there with the connection, or it is empty
-    return page.locator(".list-rows [role=row]").count() > 0
 
 
 def where(page: Page) -> str:

@@ -28,7 +28,7 @@ def chromium(limit: int = LIMIT) -> Generator[Browser]:
     if found is None:
         pytest.skip("Chromium is missing (apt-get install chromium)")
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=found, headless=True, args=FLAGS, timeout=30_000)
+        made = playwright.chromium.launch(executable_path=found, headless=True, args=FLAGS, timeout=120_000)
         try:
             yield made
         finally:

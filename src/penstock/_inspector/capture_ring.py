@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,7 @@ class LiveCaptures:
     """All captures, the oldest first, and all listeners."""
 
     def __init__(self, services: Services) -> None:
-        self.captures: OrderedDict[str, TurnCapture] = OrderedDict()
+        self.captures: dict[str, TurnCapture] = {}
         self.size: int = 0
         self.closed: bool = False
         self.policy: KeepingPolicy = KeepingPolicy(services, memory=MAX_TOTAL_BYTES, minutes=KEEP_SECONDS / 60)
@@ -232,7 +231,8 @@ class LiveCaptures:
             why = (capture.disk_failure or reason) if reason == "memory" else reason
             if why != "memory" or not capture.keeps:  # otherwise `explain` finds the reason by itself
                 self.policy.forget(capture.id, why)
-            self._tell_removal(capture.id, capture.tenant)
+            if self.listeners:
+                self._tell_removal(capture.id, capture.tenant)
 
     def _on_disk_removal(self, id: str, tenant: str, reason: Forgotten) -> None:
         """Called in the keeper's thread: a turn was not written, or went from the file."""

@@ -46,8 +46,11 @@ class ChunkLog:
         """Adds a chunk. True if a block was closed, so that `size` has changed. Runs for every read of every answer."""
         if self.full:
             return False
-        self._times.append(_now())
         chunks = self._open
+        self._times.append(_now())
+        if len(data) > LARGE and not chunks:
+            self._add_block(data, len(data), 1)
+            return True
         chunks.append(data)
         if len(data) > LARGE or len(chunks) >= BLOCK_CHUNKS:
             self.close_block()
@@ -59,16 +62,21 @@ class ChunkLog:
         chunks = self._open
         if not chunks:
             return
-        block = chunks[0] if len(chunks) == 1 else _join(chunks)
-        received = len(block) if isinstance(block, bytes) else len(block.data)
-        size = received + CHUNK_OVERHEAD * len(chunks)
-        if self.size + size > self.limit:
+        self._open = []
+        if len(chunks) == 1:
+            self._add_block(chunks[0], len(chunks[0]), 1)
+        else:
+            block = _join(chunks)
+            self._add_block(block, len(block.data), len(chunks))
+
+    def _add_block(self, block: bytes | _Block, received: int, chunk_count: int) -> None:
+        size = self.size + received + CHUNK_OVERHEAD * chunk_count
+        if size > self.limit:
             self.full = True
         else:
-            self.size += size
+            self.size = size
             self.received += received
             self._blocks.append(block)
-        self._open = []
         self._closed = (len(self._blocks), self._open)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock._gateway.client_form import ClientForm
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest
     from penstock._gateway.turn import ActiveTurn
     from penstock._inspector.keeping_policy import Forgotten, KeepingPolicy
+    from penstock._inspector.turn_listeners import TurnListener
     from penstock._store.journal import JournalEntry
 
 MAX_TURN_BYTES = 8 * 2**20  # bytes of one answer: 50,000 small events have 7 MB
@@ -67,6 +67,7 @@ class CaptureStore(Protocol):
     """What a capture tells: `capture_ring.LiveCaptures`."""
 
     policy: KeepingPolicy
+    listeners: set[TurnListener]
 
     def secrets(self) -> tuple[str, ...]: ...
 
@@ -131,8 +132,10 @@ class TurnCapture(RequestCapture):
         self.framing = reply.framing if reply.raw else "ndjson"
         if reply.raw and reply.transforms:
             self.transforms = deepcopy(reply.transforms)
-        self._store.on_change(self)
-        self.wake_followers()
+        if self._store.listeners:
+            self._store.on_change(self)
+        if self.followers:
+            self.wake_followers()
 
     def on_notice(self, payload: bytes) -> None:
         """The client got a frame before the answer."""
@@ -158,9 +161,9 @@ class TurnCapture(RequestCapture):
         reply = turn.reply
         end = turn.fault or (reply.end if reply is not None else None)
         self.fault = end if isinstance(end, ev.Fault) else None
-        slim = _slim_request(self.turn_request.request)
-        self.turn_request = replace(self.turn_request, request=slim, wrap_send=None)
-        self.entry, self.passthrough = row, turn.passthrough
+        form = self.turn_request.__copy__()
+        form.request, form.wrap_send = _slim_request(form.request), None
+        self.turn_request, self.entry, self.passthrough = form, row, turn.passthrough
         attempts_size = self.finish_attempts(turn.decisions)
         if self.dropped:
             self.drop_attempts()  # those that were sent since
@@ -168,7 +171,8 @@ class TurnCapture(RequestCapture):
             self._measure(attempts_size)
         self.turn = None
         self._store.on_finish(self)
-        self.wake_followers()
+        if self.followers:
+            self.wake_followers()
 
     def on_refusal(self, fault: ev.Fault, row: JournalEntry) -> None:
         """The request was refused before it became a turn."""
