@@ -102,6 +102,6 @@ def set_times(running: Inspected, ids: Iterable[str], times: Iterable[tuple[floa
         capture = running.inspector.watch.captures[turn]
         assert capture.entry is not None
         now += gap
-        capture.time = now
+        capture._time = now
         capture.entry = msgspec.structs.replace(capture.entry, time=now, duration=duration, ttft=duration / 4)
         now += duration

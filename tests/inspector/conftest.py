@@ -16,8 +16,8 @@ import pytest
 
 from penstock._gateway.app import App
 from penstock._gateway.config import Serve
+from penstock._inspector import keeping_policy
 from penstock._inspector.app import Inspector
-from penstock._inspector.keeping_policy import KeepingPolicy
 from penstock._inspector.session_token import HEADER
 from penstock._inspector.static_files import StaticFiles
 from penstock.testing import scripted
@@ -88,7 +88,7 @@ def gateway() -> Iterator[Inspected]:
 @pytest.fixture
 def keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns are kept while somebody watches only, as with team keys."""
-    monkeypatch.setattr(KeepingPolicy, "keeps_all", False)
+    monkeypatch.setattr(keeping_policy, "is_loopback", lambda _host: False)
 
 
 @pytest.fixture(scope="module")

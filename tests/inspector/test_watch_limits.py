@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
@@ -57,15 +58,23 @@ def test_so_many_turns_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
         assert list(gateway.inspector.watch.captures) == names[-3:]
 
 
-def test_turns_that_are_dropped_are_freed_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+class Diagnostics(list[Any]):
+    """What a trace refers to, and a test can see freed."""
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_turns_that_are_dropped_are_freed_without_the_garbage_collector(
+    monkeypatch: pytest.MonkeyPatch, watched: bool
+) -> None:
     monkeypatch.setattr(capture_ring, "MAX_TURNS", 3)
-    with inspected() as gateway, watching(gateway.url):
+    with inspected() as gateway, watching(gateway.url) if watched else nullcontext():
         watch = gateway.inspector.watch
         first = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
         ended(gateway, first)
         (trace,) = watch.captures[first]._traces
-        dropped = weakref.ref(trace)
-        del trace
+        trace.diagnostics = held = Diagnostics()
+        dropped = weakref.ref(held)
+        del trace, held
         gc.disable()
         try:
             for _ in range(3):

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock._diagnostics import Diagnostic
+    from penstock._engines.engine_interface import UpstreamRequest
     from penstock._http.pool import PreparedHead
     from penstock.errors import ProviderError
 
 MAX_ERROR_BODY_BYTES = 64 * 1024  # of an error response that is kept
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _now = time.monotonic
 
 
@@ -29,28 +31,36 @@ class AttemptTrace(ConnectionTiming):
     decisions before this attempt. `traces`: the attempts of the turn; each adds itself.
     """
 
-    # Defaults of the class: setting thirty attributes for each turn would cost more than all else here.
-    operation: str = ""
-    protocol: str = ""
-    diagnostics: Sequence[Diagnostic] = ()
-    secrets: tuple[str, ...] = ()
-    engine: str = ""
-    url: str = ""
-    method: str = ""
-    headers: Mapping[str, str] = MappingProxyType({})
-    prepared: PreparedHead | None = None
-    body: bytes | None = None  # None: nothing was sent over HTTP
-    cut_from: int = 0  # bytes that the body had before it was cut; 0: it is whole
-    status: int = 0
-    response_headers: Mapping[str, str] = MappingProxyType({})
-    error: tuple[str, str] = ("", "")  # kind and message
-    error_body: bytes = b""
-    head_at: float = 0.0  # the head of the response has arrived
-    end: float = 0.0  # the attempt failed
+    __slots__ = (
+        "body", "cut_from", "decision_count", "diagnostics", "end", "engine", "error", "error_body", "head_at",
+        "headers", "method", "model", "operation", "prepared", "protocol", "provider", "response_headers", "secrets",
+        "start", "status", "traces", "url",
+    )  # fmt: skip
 
-    def __init__(self, provider: str, model: str, traces: list[AttemptTrace], decision_count: int) -> None:
-        self.provider: str = provider
-        self.model: str = model
+    # It sets the fields of its base, too: every call counts in what runs for each attempt.
+    def __init__(self, request: UpstreamRequest, traces: list[AttemptTrace], decision_count: int) -> None:
+        self.reused: bool = False
+        self.connect_start = self.resolved = self.connected = self.secured = 0.0
+        endpoint = request.endpoint
+        self.provider: str = request.provider.name
+        self.model: str = request.model
+        self.operation: str = request.operation
+        self.protocol: str = endpoint.protocol
+        self.method: str = endpoint.method
+        self.url: str = request.url
+        self.headers: Mapping[str, str] = request.headers
+        self.diagnostics: Sequence[Diagnostic] = request.diagnostics
+        self.secrets: tuple[str, ...] = ()
+        self.engine: str = ""
+        self.prepared: PreparedHead | None = None
+        self.body: bytes | None = None  # None: nothing was sent over HTTP
+        self.cut_from: int = 0  # bytes that the body had before it was cut; 0: it is whole
+        self.status: int = 0
+        self.response_headers: Mapping[str, str] = NO_HEADERS
+        self.error: tuple[str, str] = ("", "")  # kind and message
+        self.error_body: bytes = b""
+        self.head_at: float = 0.0  # the head of the response has arrived
+        self.end: float = 0.0  # the attempt failed
         self.decision_count: int = decision_count
         self.traces: list[AttemptTrace] = traces
         self.start: float = _now()
@@ -72,9 +82,8 @@ class AttemptTrace(ConnectionTiming):
         if not self.error_body:
             self.error_body = received[:MAX_ERROR_BODY_BYTES] or error.body.encode("utf-8", "replace")
 
-    def repeat(self, decision_count: int) -> AttemptTrace:
+    def repeat(self, request: UpstreamRequest, decision_count: int) -> AttemptTrace:
         """The same request is sent once more, changed. Returns the trace of that attempt."""
-        again = AttemptTrace(self.provider, self.model, self.traces, decision_count)
-        for name in ("operation", "protocol", "diagnostics", "secrets", "engine", "url", "method", "headers"):
-            setattr(again, name, getattr(self, name))
+        again = AttemptTrace(request, self.traces, decision_count)
+        again.set_engine(self.engine, self.secrets)
         return again

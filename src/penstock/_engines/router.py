@@ -146,7 +146,7 @@ class Router(TargetLoop):
             self._record(record, "retry", "field", f"without {field}: {error}", target)
             if upstream.trace is not None:
                 upstream.trace.fail(error)
-                upstream.trace = upstream.trace.repeat(len(record.decisions))
+                upstream.trace = upstream.trace.repeat(upstream, len(record.decisions))
         return await engine.open(upstream)
 
     def _learn_missing(self, error: ProviderError, target: Target, operation: str, record: DecisionLog) -> str:

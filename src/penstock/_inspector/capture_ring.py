@@ -140,7 +140,9 @@ class LiveCaptures:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
-        capture = self._add(TurnCapture(incoming, request, self, turn, keeps=keeps))
+        capture = self.captures[incoming.id] = TurnCapture(incoming, request, self, turn, keeps=keeps)
+        if len(self.captures) > MAX_TURNS:
+            self._drop_oldest(count=MAX_TURNS - MAX_TURNS // BATCH)
         if self.listeners:
             self._notify(capture)
         return capture
@@ -149,12 +151,6 @@ class LiveCaptures:
         if self.policy.paused:
             return False
         return any(listener.has_room(caller.tenant) for listener in self.listeners)
-
-    def _add(self, capture: TurnCapture) -> TurnCapture:
-        self.captures[capture.id] = capture
-        if len(self.captures) > MAX_TURNS:
-            self._drop_oldest(count=MAX_TURNS - MAX_TURNS // BATCH)
-        return capture
 
     def on_change(self, capture: TurnCapture) -> None:
         """The answer of a turn begins."""
@@ -167,7 +163,10 @@ class LiveCaptures:
             keeps = self.policy.keeps(incoming.caller)
             if keeps or self._is_watched(incoming.caller):
                 request = TurnRequest(Request(model=row.asked), row.protocol)
-                self._add(TurnCapture(incoming, request, self, keeps=keeps)).on_refusal(fault, row)
+                capture = self.captures[incoming.id] = TurnCapture(incoming, request, self, keeps=keeps)
+                if len(self.captures) > MAX_TURNS:
+                    self._drop_oldest(count=MAX_TURNS - MAX_TURNS // BATCH)
+                capture.on_refusal(fault, row)
         self.on_journal_row(row)
 
     def on_finish(self, capture: TurnCapture) -> None:
@@ -210,17 +209,22 @@ class LiveCaptures:
 
     def _drop_oldest(self, *, size: int = MAX_TOTAL_BYTES, count: int = MAX_TURNS) -> bool:
         """Deletes the oldest captures of finished turns. Returns False if those that are left are still too large."""
+        captures, listeners = self.captures, self.listeners
+        kept, left = self.size, len(captures)
         found: list[TurnCapture] = []
-        kept, left = self.size, len(self.captures)
-        for capture in self.captures.values():
+        for capture in captures.values():
             if kept <= size and left <= count:
                 break
-            if capture.finished:
+            if capture.turn is None:
                 found.append(capture)
                 kept -= capture.size
                 left -= 1
         for capture in found:
-            self.forget_capture(capture, "memory")
+            if listeners or capture.disk_failure is not None or not capture.keeps:
+                self.forget_capture(capture, "memory")
+            else:  # nobody need be told, and `explain` finds the reason by itself
+                del captures[capture.id]
+                self.size -= capture.size
         return self.size <= MAX_TOTAL_BYTES
 
     def forget_capture(self, capture: TurnCapture, reason: Forgotten) -> None:

@@ -6,13 +6,12 @@ While the turn runs only references are kept. `CapturedAttempt` is made when som
 from __future__ import annotations
 
 import time
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock._diagnostics import Diagnostic
-from penstock._engines.attempt_trace import AttemptTrace
+from penstock._engines.attempt_trace import NO_HEADERS, AttemptTrace
 from penstock._engines.engine_interface import Decision, DecisionLog
 from penstock._redaction import MARK, cut_bytes, is_secret_name, redact, redact_bytes, redact_headers
 
@@ -20,12 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from penstock._engines.engine_interface import UpstreamRequest
-    from penstock._gateway.endpoints import IncomingRequest
 
 MAX_UPSTREAM_BODY_BYTES = 8 * 2**20  # of one attempt's request
 MAX_ATTEMPTS = 20  # of one turn; of further ones the last is kept
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 USUAL_PACKED_BYTES = 2048  # of headers and decisions, which the overhead of a turn includes
+_NO_TRACES: list[AttemptTrace] = []  # of an attempt whose turn has ended
 _CHOICES = frozenset({"route", "operation", "engine", "skip"})  # kinds of decisions about the next attempt
 
 
@@ -88,7 +86,8 @@ _decode_parts = msgspec.msgpack.Decoder(_PackedParts).decode
 
 
 class RequestCapture:
-    """The request of one turn, as the client sent it and as the attempts sent it. `known`: secrets, by value.
+    """The request of one turn, as the client sent it and as the attempts sent it. `_known` returns secrets, by value.
+    `TurnCapture` sets the fields.
 
     At the end of the turn, headers and decisions are packed: fifty small objects of each kept turn would have to be
     freed long after the processor's cache has lost them.
@@ -99,18 +98,17 @@ class RequestCapture:
         "secret",
     )  # fmt: skip
 
-    def __init__(self, incoming: IncomingRequest, known: Callable[[], Iterable[str]]) -> None:
-        self._known: Callable[[], Iterable[str]] = known
-        self.secret: str = incoming.caller.secret
-        self.method: str = incoming.method
-        self._path: str = incoming.path
-        self._query: bytes = incoming.query_string
-        self._client_headers: Mapping[str, str] = incoming.headers
-        self._started: float = incoming.started
-        self._ended: float = 0.0
-        self._traces: list[AttemptTrace] = []
-        self._record: DecisionLog | None = None
-        self._packed: bytes | None = None
+    _known: Callable[[], Iterable[str]]
+    secret: str
+    method: str
+    _path: str
+    _query: bytes
+    _client_headers: Mapping[str, str]
+    _started: float
+    _ended: float
+    _traces: list[AttemptTrace]
+    _record: DecisionLog | None
+    _packed: bytes | None
 
     # ── called by the turn ──────────────────────────────────────────────────────────────────────────
 
@@ -119,39 +117,46 @@ class RequestCapture:
         self._record = record
         if len(self._traces) >= MAX_ATTEMPTS:
             del self._traces[-1]
-        trace = upstream.trace = AttemptTrace(
-            upstream.provider.name, upstream.model, self._traces, len(record.decisions)
-        )
-        trace.operation, trace.protocol = upstream.operation, upstream.endpoint.protocol
-        trace.diagnostics, trace.headers = upstream.diagnostics, upstream.headers
-        trace.url, trace.method = upstream.url, upstream.endpoint.method
+        upstream.trace = AttemptTrace(upstream, self._traces, len(record.decisions))
 
     def finish_attempts(self, record: DecisionLog | None) -> int:
         """The turn ends. Returns the bytes that are kept; equal bodies of two attempts are kept once."""
-        self._record, self._ended = record, time.monotonic()
+        self._record = record
         size = 0
         responses: list[Mapping[str, str]] = []
-        last: AttemptTrace | None = None
+        last: bytes | None = None
         for trace in self._traces:
-            headers = trace.response_headers
-            responses.append(headers if isinstance(headers, dict) else dict(headers))
-            if trace.body is not None and len(trace.body) > MAX_UPSTREAM_BODY_BYTES:
-                trace.body, trace.cut_from = self._cut_body(trace, trace.body), len(trace.body)
-            if trace.body is not None and last is not None and trace.body == last.body:
-                trace.body = last.body
-            elif trace.body is not None:
-                last = trace
-                size += len(trace.body)
-            size += len(trace.error_body)
+            headers, body = trace.response_headers, trace.body
+            responses.append(headers if type(headers) is dict else dict(headers))
+            trace.traces = _NO_TRACES  # objects that refer to each other wait for the garbage collector
+            if trace.prepared is not None:
+                trace.headers = NO_HEADERS  # it has them
+            if not trace.diagnostics:
+                trace.diagnostics = ()
+            if body is not None:
+                length = len(body)
+                if length > MAX_UPSTREAM_BODY_BYTES:
+                    body, trace.cut_from = self._cut_body(trace, body), length
+                    length = len(body)
+                if body == last:
+                    trace.body = last
+                else:
+                    trace.body = last = body
+                    size += length
+            if trace.error_body:
+                size += len(trace.error_body)
+            if not trace.head_at and not trace.end:  # it has not answered
+                self._ended = time.monotonic()
         try:
             packed = _encode_parts((self._client_headers, responses, record.decisions if record is not None else ()))
         except (TypeError, UnicodeEncodeError):  # headers of another type, or bytes that are no text: kept as they are
             return size
         self._packed = packed  # before the rest is freed: other threads may read meanwhile
-        self._record, self._client_headers = None, _NO_HEADERS
+        self._record, self._client_headers = None, NO_HEADERS
         for trace in self._traces:
-            trace.response_headers = _NO_HEADERS
-        return size + max(0, len(packed) - USUAL_PACKED_BYTES)
+            trace.response_headers = NO_HEADERS
+        unusual = len(packed) - USUAL_PACKED_BYTES
+        return size + unusual if unusual > 0 else size
 
     def _read_parts(self) -> _PackedParts:
         """Returns headers and decisions as they are now. Any thread may call it."""
@@ -170,8 +175,8 @@ class RequestCapture:
 
     def drop_attempts(self) -> None:
         """Deletes everything that was sent and received."""
-        self._traces.clear()  # each trace has the list, so that only the garbage collector would free them
-        self._client_headers, self._record, self._packed = _NO_HEADERS, None, None
+        self._traces.clear()
+        self._client_headers, self._record, self._packed = NO_HEADERS, None, None
 
     # ── for the inspector ─────────────────────────────────────────────────────────────────────────
 

@@ -40,19 +40,24 @@ class ChunkLog:
         self._blocks: list[bytes | _Block] = []  # a chunk that is alone in its block is itself
         self._times = array("d")
         self._open: list[bytes] = []  # chunks that are in no block yet
-        self._closed = (0, self._open)  # closed blocks, and the chunks after them: replaced as one, for other threads
+        # Closed blocks, and the chunks after them: replaced as one, for other threads. None: no block is closed.
+        self._closed: tuple[int, list[bytes]] | None = None
 
     def add(self, data: bytes) -> bool:
         """Adds a chunk. True if a block was closed, so that `size` has changed. Runs for every read of every answer."""
         if self.full:
             return False
-        chunks = self._open
+        chunks, length = self._open, len(data)
         self._times.append(_now())
-        if len(data) > LARGE and not chunks:
-            self._add_block(data, len(data), 1)
+        size = self.size + length + CHUNK_OVERHEAD
+        if length > LARGE and not chunks and size <= self.limit:  # a block of its own, at once
+            self.size = size
+            self.received += length
+            self._blocks.append(data)
+            self._closed = (len(self._blocks), chunks)
             return True
         chunks.append(data)
-        if len(data) > LARGE or len(chunks) >= BLOCK_CHUNKS:
+        if length > LARGE or len(chunks) >= BLOCK_CHUNKS:
             self.close_block()
             return True
         return False
@@ -62,14 +67,9 @@ class ChunkLog:
         chunks = self._open
         if not chunks:
             return
-        self._open = []
-        if len(chunks) == 1:
-            self._add_block(chunks[0], len(chunks[0]), 1)
-        else:
-            block = _join(chunks)
-            self._add_block(block, len(block.data), len(chunks))
-
-    def _add_block(self, block: bytes | _Block, received: int, chunk_count: int) -> None:
+        chunk_count = len(chunks)
+        block = chunks[0] if chunk_count == 1 else _join(chunks)
+        received = len(block) if isinstance(block, bytes) else len(block.data)
         size = self.size + received + CHUNK_OVERHEAD * chunk_count
         if size > self.limit:
             self.full = True
@@ -77,6 +77,7 @@ class ChunkLog:
             self.size = size
             self.received += received
             self._blocks.append(block)
+        self._open = []
         self._closed = (len(self._blocks), self._open)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────
@@ -88,12 +89,16 @@ class ChunkLog:
 
     def count_bytes(self) -> int:
         """Returns the bytes of all chunks."""
-        received, (_, chunks) = self.received, self._closed
+        received, (_, chunks) = self.received, self._read_closed()
         return received + sum(map(len, list(chunks)))
+
+    def _read_closed(self) -> tuple[int, list[bytes]]:
+        newest = self._open  # read first: if a block is closed meanwhile, `_closed` has the list that counts
+        return self._closed or (0, newest)
 
     def chunks_from(self, start: int) -> list[tuple[float, bytes]]:
         """Returns the chunks from an index on, with their times by the monotonic clock."""
-        closed, newest = self._closed
+        closed, newest = self._read_closed()
         found: list[bytes] = []
         count = 0
         for block in self._blocks[:closed]:

@@ -53,16 +53,23 @@ class KeepingPolicy:
 
     def keeps(self, caller: Caller) -> bool:
         """True if the turns of a caller are kept whether or not somebody watches. Called for every turn."""
-        return not self.paused and (self.keeps_all or caller.keeps_turns)
+        if self.paused:
+            return False
+        services = self._services
+        if services.access.ring.version != self._keys_version or services.config is not self._config:
+            self._read_config()
+        return self._keeps_all or caller.keeps_turns
 
     @property
     def keeps_all(self) -> bool:
         """True if the turns of all callers are kept."""
-        ring, config = self._services.access.ring, self._services.config
-        if ring.version != self._keys_version or config is not self._config:
-            self._keys_version, self._config = ring.version, config
-            self._keeps_all = is_loopback(config.serve.host) and not ring.has_team_keys
+        self._read_config()
         return self._keeps_all
+
+    def _read_config(self) -> None:
+        ring, config = self._services.access.ring, self._services.config
+        self._keys_version, self._config = ring.version, config
+        self._keeps_all = is_loopback(config.serve.host) and not ring.has_team_keys
 
     # ── what was forgotten ────────────────────────────────────────────────────────────────────────
 

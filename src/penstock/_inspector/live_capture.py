@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock._gateway.client_form import ClientForm
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from penstock._engines.reply import ModelReply
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest
     from penstock._gateway.turn import ActiveTurn
+    from penstock._inspector.disk_ring import DiskRing
     from penstock._inspector.keeping_policy import Forgotten, KeepingPolicy
     from penstock._inspector.turn_listeners import TurnListener
     from penstock._store.journal import JournalEntry
@@ -51,15 +53,9 @@ _NO_CHUNKS = make_empty_log()
 _encode = msgspec.json.Encoder().encode_lines
 
 
-def _slim_request(request: Request) -> Request:
-    """Returns a request with what the form of the answer needs, shared by turns of the same model."""
-    if len(request.model) > MAX_SHARED_NAME:
-        return Request(model=request.model, stream=request.stream)
-    return _shared_request(request.model, request.stream)
-
-
 @lru_cache(maxsize=256)
 def _shared_request(model: str, stream: bool) -> Request:  # noqa: FBT001 — a field of the request
+    """Returns a request with what the form of the answer needs, shared by turns of the same model."""
     return Request(model=model, stream=stream)
 
 
@@ -68,6 +64,7 @@ class CaptureStore(Protocol):
 
     policy: KeepingPolicy
     listeners: set[TurnListener]
+    disk: DiskRing
 
     def secrets(self) -> tuple[str, ...]: ...
 
@@ -82,19 +79,30 @@ class TurnCapture(RequestCapture):
     """The capture of one turn. `turn` is set while it runs, `entry` (its row of the journal) after its end."""
 
     __slots__ = (
-        "_store", "chunks", "cleared", "disk_failure", "dropped", "engine", "entry", "fault", "followers",
+        "_store", "_time", "chunks", "cleared", "disk_failure", "dropped", "engine", "entry", "fault", "followers",
         "framing", "id", "keeps", "notices", "on_disk", "passthrough", "protocol", "raw", "request", "request_cut",
-        "size", "tenant", "time", "transforms", "turn", "turn_request",
+        "size", "tenant", "transforms", "turn", "turn_request",
     )  # fmt: skip
 
     def __init__(
         self, incoming: IncomingRequest, turn_request: TurnRequest, store: CaptureStore, turn: ActiveTurn | None = None,
         *, keeps: bool,
     ) -> None:  # fmt: skip
-        super().__init__(incoming, store.secrets)
+        caller = incoming.caller
+        self._known = store.secrets
+        self.secret = caller.secret
+        self.method = incoming.method
+        self._path = incoming.path
+        self._query = incoming.query_string
+        self._client_headers = incoming.headers
+        self._started = incoming.started
+        self._ended = 0.0
+        self._traces = []
+        self._record = None
+        self._packed = None
         self.id: str = incoming.id
-        self.tenant: str = incoming.caller.tenant
-        self.time: float = time.time() - (time.monotonic() - incoming.started)
+        self.tenant: str = caller.tenant
+        self._time: float | None = None
         self.turn: ActiveTurn | None = turn
         self.keeps: bool = keeps  # whether or not somebody watches
         self.turn_request: TurnRequest = turn_request
@@ -114,14 +122,16 @@ class TurnCapture(RequestCapture):
         self.followers: tuple[asyncio.Event, ...] = ()
         self.request: bytes = incoming.raw
         self.request_cut: bool = False
-        if len(incoming.raw) > MAX_REQUEST_BYTES:
-            self.request = cut_bytes(incoming.raw, MAX_REQUEST_BYTES, self.known_secrets())
-            self.request_cut = True
         self.chunks: ChunkLog = ChunkLog(MAX_TURN_BYTES)
         self.size: int = 0  # bytes of memory, as far as they are measured
         self._store = store
         if len(self.request) > MEASURED_STEP:
-            self._measure()
+            self._measure_request()
+
+    def _measure_request(self) -> None:
+        if len(self.request) > MAX_REQUEST_BYTES:
+            self.request, self.request_cut = cut_bytes(self.request, MAX_REQUEST_BYTES, self.known_secrets()), True
+        self._measure()
 
     # ── called by the turn ──────────────────────────────────────────────────────────────────────────
 
@@ -149,11 +159,10 @@ class TurnCapture(RequestCapture):
         if self.followers:
             self.wake_followers()
 
-    def _measure(self, more: int = 0) -> None:
-        """Tells the store how much the capture has grown since the last time. `more`: bytes of its attempts."""
-        size = TURN_OVERHEAD + len(self.request) + self.chunks.size + more
-        grown, self.size = size - self.size, size
-        self._store.on_growth(self, grown)
+    def _measure(self) -> None:
+        """Tells the store how much the capture has grown since the last time."""
+        before, self.size = self.size, TURN_OVERHEAD + len(self.request) + self.chunks.size
+        self._store.on_growth(self, self.size - before)
 
     def on_end(self, turn: ActiveTurn, row: JournalEntry) -> None:
         """The turn ends. `turn` is reset last: other threads read it."""
@@ -161,16 +170,21 @@ class TurnCapture(RequestCapture):
         reply = turn.reply
         end = turn.fault or (reply.end if reply is not None else None)
         self.fault = end if isinstance(end, ev.Fault) else None
-        form = self.turn_request.__copy__()
-        form.request, form.wrap_send = _slim_request(form.request), None
-        self.turn_request, self.entry, self.passthrough = form, row, turn.passthrough
+        request = self.turn_request.request
+        slim = _shared_request(request.model[:MAX_SHARED_NAME], request.stream)
+        if slim.model != request.model:
+            slim = Request(model=request.model, stream=request.stream)
+        self.turn_request = replace(self.turn_request, request=slim, headers=(), wrap_send=None)
+        self.entry, self.passthrough = row, turn.passthrough
         attempts_size = self.finish_attempts(turn.decisions)
         if self.dropped:
             self.drop_attempts()  # those that were sent since
         else:
-            self._measure(attempts_size)
+            before, self.size = self.size, TURN_OVERHEAD + len(self.request) + self.chunks.size + attempts_size
+            self._store.on_growth(self, self.size - before)
         self.turn = None
-        self._store.on_finish(self)
+        if self.keeps and self._store.disk.enabled:
+            self._store.on_finish(self)
         if self.followers:
             self.wake_followers()
 
@@ -221,6 +235,13 @@ class TurnCapture(RequestCapture):
             return schemas.row_from_turn(turn, self.time, held=held)
         assert self.entry is not None  # noqa: S101 — one of the two
         return schemas.row_from_journal(self.entry, held=held)
+
+    @property
+    def time(self) -> float:
+        """When the request came, in seconds since the epoch."""
+        if self._time is None:
+            self._time = time.time() - (time.monotonic() - self._started)
+        return self._time
 
     @property
     def elapsed(self) -> float:

@@ -25,12 +25,14 @@ class IndexedTurn(Protocol):
 
     id: str
     tenant: str
-    time: float
     secret: str
     entry: JournalEntry | None
     request: bytes
     dropped: bool
     framing: str
+
+    @property
+    def time(self) -> float: ...
 
     @property
     def finished(self) -> bool: ...
