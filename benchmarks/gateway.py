@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ROUNDS, SECONDS = 5, 2.0
 STREAMS, DELTAS = 16, 200
+_PROCESS_CLOCK = 2  # of Linux: the CPU that all threads of a process have used
 PACED, PAUSE = 100, 40  # streams, and ms between two of their events
 ASK: list[Any] = [{"role": "user", "content": "Hello"}]
 LEAST = {"across": 0.12, "same": 0.2}  # of the pass-through's streams a second
@@ -95,8 +96,8 @@ class Process:
 
 
 def _read_cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    """Seconds of CPU of a process. Its own clock counts nanoseconds; /proc/…/stat would count steps of 10 ms."""
+    return time.clock_gettime((~pid << 3) | _PROCESS_CLOCK)
 
 
 def _read_memory(pid: int) -> float:
