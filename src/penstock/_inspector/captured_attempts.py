@@ -16,13 +16,12 @@ from penstock._engines.engine_interface import Decision, DecisionLog
 from penstock._redaction import MARK, cut_bytes, is_secret_name, redact, redact_bytes, redact_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstock._engines.engine_interface import UpstreamRequest
 
 MAX_UPSTREAM_BODY_BYTES = 8 * 2**20  # of one attempt's request
 MAX_ATTEMPTS = 20  # of one turn; of further ones the last is kept
-USUAL_PACKED_BYTES = 2048  # of headers and decisions, which the overhead of a turn includes
 _NO_TRACES: list[AttemptTrace] = []  # of an attempt whose turn has ended
 _CHOICES = frozenset({"route", "operation", "engine", "skip"})  # kinds of decisions about the next attempt
 
@@ -73,28 +72,13 @@ class CapturedAttempt(msgspec.Struct, omit_defaults=True, kw_only=True):
     timing: AttemptTiming
 
 
-class _PackedParts(msgspec.Struct, array_like=True):
-    """What a finished turn keeps in one object. `responses`: the headers that each attempt got."""
-
-    client: dict[str, str]
-    responses: list[dict[str, str]]
-    decisions: list[Decision]
-
-
-_encode_parts = msgspec.msgpack.Encoder().encode
-_decode_parts = msgspec.msgpack.Decoder(_PackedParts).decode
-
-
 class RequestCapture:
     """The request of one turn, as the client sent it and as the attempts sent it. `_known` returns secrets, by value.
     `TurnCapture` sets the fields.
-
-    At the end of the turn, headers and decisions are packed: fifty small objects of each kept turn would have to be
-    freed long after the processor's cache has lost them.
     """
 
     __slots__ = (
-        "_client_headers", "_ended", "_known", "_packed", "_path", "_query", "_record", "_started", "_traces", "method",
+        "_client_headers", "_decisions", "_ended", "_known", "_path", "_query", "_started", "_traces", "method",
         "secret",
     )  # fmt: skip
 
@@ -107,27 +91,27 @@ class RequestCapture:
     _started: float
     _ended: float
     _traces: list[AttemptTrace]
-    _record: DecisionLog | None
-    _packed: bytes | None
+    _decisions: Sequence[Decision]
 
     # ── called by the turn ──────────────────────────────────────────────────────────────────────────
 
     def on_attempt(self, upstream: UpstreamRequest, record: DecisionLog) -> None:
         """A request is built. The router and the engine fill in its trace."""
-        self._record = record
+        self._decisions = record.decisions
         if len(self._traces) >= MAX_ATTEMPTS:
             del self._traces[-1]
         upstream.trace = AttemptTrace(upstream, self._traces, len(record.decisions))
 
     def finish_attempts(self, record: DecisionLog | None) -> int:
         """The turn ends. Returns the bytes that are kept; equal bodies of two attempts are kept once."""
-        self._record = record
-        size = 0
-        responses: list[Mapping[str, str]] = []
+        if record is not None:
+            self._decisions = record.decisions
+        headers = self._client_headers
+        size = sum(map(len, headers)) + sum(map(len, headers.values()))
         last: bytes | None = None
         for trace in self._traces:
             headers, body = trace.response_headers, trace.body
-            responses.append(headers if type(headers) is dict else dict(headers))
+            size += sum(map(len, headers)) + sum(map(len, headers.values()))
             trace.traces = _NO_TRACES  # objects that refer to each other wait for the garbage collector
             if trace.prepared is not None:
                 trace.headers = NO_HEADERS  # it has them
@@ -147,27 +131,7 @@ class RequestCapture:
                 size += len(trace.error_body)
             if not trace.head_at and not trace.end:  # it has not answered
                 self._ended = time.monotonic()
-        try:
-            packed = _encode_parts((self._client_headers, responses, record.decisions if record is not None else ()))
-        except (TypeError, UnicodeEncodeError):  # headers of another type, or bytes that are no text: kept as they are
-            return size
-        self._packed = packed  # before the rest is freed: other threads may read meanwhile
-        self._record, self._client_headers = None, NO_HEADERS
-        for trace in self._traces:
-            trace.response_headers = NO_HEADERS
-        unusual = len(packed) - USUAL_PACKED_BYTES
-        return size + unusual if unusual > 0 else size
-
-    def _read_parts(self) -> _PackedParts:
-        """Returns headers and decisions as they are now. Any thread may call it."""
-        record = self._record
-        found = _PackedParts(
-            dict(self._client_headers),
-            [dict(trace.response_headers) for trace in list(self._traces)],
-            list(record.decisions) if record is not None else [],
-        )
-        packed = self._packed  # read last: `found` may be half freed by then
-        return found if packed is None else _decode_parts(packed)
+        return size
 
     def _cut_body(self, trace: AttemptTrace, body: bytes) -> bytes:
         """Returns the beginning of a long body. Half a secret would not be recognised later, so none is left there."""
@@ -176,7 +140,7 @@ class RequestCapture:
     def drop_attempts(self) -> None:
         """Deletes everything that was sent and received."""
         self._traces.clear()
-        self._client_headers, self._record, self._packed = NO_HEADERS, None, None
+        self._client_headers, self._decisions = NO_HEADERS, ()
 
     # ── for the inspector ─────────────────────────────────────────────────────────────────────────
 
@@ -193,7 +157,7 @@ class RequestCapture:
     @property
     def client_headers(self) -> dict[str, str]:
         """The client's headers, without secrets."""
-        return redact_headers(self._read_parts().client, self.known_secrets())
+        return redact_headers(self._client_headers, self.known_secrets())
 
     @property
     def losses(self) -> list[Diagnostic]:
@@ -204,21 +168,20 @@ class RequestCapture:
     @property
     def attempts(self) -> list[CapturedAttempt]:
         """The attempts at providers so far, without secrets."""
-        traces, parts, known = list(self._traces), self._read_parts(), self.known_secrets()
-        decisions = parts.decisions
+        traces, decisions, known = list(self._traces), list(self._decisions), self.known_secrets()
         starts = [trace.decision_count for trace in traces]
         groups = [decisions[: starts[0]]] if starts else []
         groups += [decisions[first:last] for first, last in zip(starts, [*starts[1:], None], strict=False)]
         reasons: list[Decision] = groups[0] if groups else []
         made: list[CapturedAttempt] = []
-        for trace, response, group in zip(traces, parts.responses, groups[1:], strict=False):
+        for trace, group in zip(traces, groups[1:], strict=False):
             late, after, following = _split_decisions(group)
-            made.append(self._attempt(trace, response, [*reasons, *late], after, known))
+            made.append(self._attempt(trace, [*reasons, *late], after, known))
             reasons = following
         return made
 
     def _attempt(
-        self, trace: AttemptTrace, response: dict[str, str], reasons: list[Decision], decisions: list[Decision],
+        self, trace: AttemptTrace, reasons: list[Decision], decisions: list[Decision],
         secrets: tuple[str, ...],
     ) -> CapturedAttempt:  # fmt: skip
         known = (*secrets, *trace.secrets)
@@ -241,7 +204,7 @@ class RequestCapture:
             body_size=size,
             body_cut=size > MAX_UPSTREAM_BODY_BYTES,
             status=trace.status,
-            response_headers=redact_headers(response, known),
+            response_headers=redact_headers(trace.response_headers, known),
             error=trace.error[0],
             message=redact(trace.error[1], known),
             error_body=_text(trace.error_body, known),

@@ -98,8 +98,7 @@ class TurnCapture(RequestCapture):
         self._started = incoming.started
         self._ended = 0.0
         self._traces = []
-        self._record = None
-        self._packed = None
+        self._decisions = ()
         self.id: str = incoming.id
         self.tenant: str = caller.tenant
         self._time: float | None = None
