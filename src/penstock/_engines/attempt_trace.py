@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock._http.connection_timing import ConnectionTiming
 
@@ -15,13 +15,37 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock._diagnostics import Diagnostic
-    from penstock._engines.engine_interface import UpstreamRequest
     from penstock._http.pool import PreparedHead
     from penstock.errors import ProviderError
 
 MAX_ERROR_BODY_BYTES = 64 * 1024  # of an error response that is kept
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _now = time.monotonic
+
+
+class TracedRequest(Protocol):
+    """What a trace takes from the request that is sent: `engine_interface.UpstreamRequest`."""
+
+    @property
+    def provider(self) -> Any: ...
+
+    @property
+    def endpoint(self) -> Any: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def operation(self) -> str: ...
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]: ...
 
 
 class AttemptTrace(ConnectionTiming):
@@ -38,7 +62,7 @@ class AttemptTrace(ConnectionTiming):
     )  # fmt: skip
 
     # It sets the fields of its base, too: every call counts in what runs for each attempt.
-    def __init__(self, request: UpstreamRequest, traces: list[AttemptTrace], decision_count: int) -> None:
+    def __init__(self, request: TracedRequest, traces: list[AttemptTrace], decision_count: int) -> None:
         self.reused: bool = False
         self.connect_start = self.resolved = self.connected = self.secured = 0.0
         endpoint = request.endpoint
@@ -82,7 +106,7 @@ class AttemptTrace(ConnectionTiming):
         if not self.error_body:
             self.error_body = received[:MAX_ERROR_BODY_BYTES] or error.body.encode("utf-8", "replace")
 
-    def repeat(self, request: UpstreamRequest, decision_count: int) -> AttemptTrace:
+    def repeat(self, request: TracedRequest, decision_count: int) -> AttemptTrace:
         """The same request is sent once more, changed. Returns the trace of that attempt."""
         again = AttemptTrace(request, self.traces, decision_count)
         again.set_engine(self.engine, self.secrets)
