@@ -64,7 +64,10 @@ class AttemptTrace(ConnectionTiming):
     # It sets the fields of its base, too: every call counts in what runs for each attempt.
     def __init__(self, request: TracedRequest, traces: list[AttemptTrace], decision_count: int) -> None:
         self.reused: bool = False
-        self.connect_start = self.resolved = self.connected = self.secured = 0.0
+        self.connect_start: float = 0.0
+        self.resolved: float = 0.0
+        self.connected: float = 0.0
+        self.secured: float = 0.0
         endpoint = request.endpoint
         self.provider: str = request.provider.name
         self.model: str = request.model

@@ -90,8 +90,8 @@ class TurnCapture(RequestCapture):
     ) -> None:  # fmt: skip
         caller = incoming.caller
         self._known = store.secrets
-        self.secret = caller.secret
-        self.method = incoming.method
+        self.secret: str = caller.secret
+        self.method: str = incoming.method
         self._path = incoming.path
         self._query = incoming.query_string
         self._client_headers = incoming.headers
