@@ -30,13 +30,15 @@ export function explain(error: unknown): string {
 
 export async function ask(path: string, options: RequestInit = {}): Promise<Response> {
   const headers = new Headers(options.headers);
-  if (key.value) headers.set("authorization", `Bearer ${key.value}`);
-  if (session.value && path.startsWith("/inspector/")) headers.set("x-penstock-session-token", session.value);
+  const [sentKey, sentSession] = [key.value, session.value];
+  if (sentKey) headers.set("authorization", `Bearer ${sentKey}`);
+  if (sentSession && path.startsWith("/inspector/")) headers.set("x-penstock-session-token", sentSession);
   const response = await fetch(path, { ...options, headers, cache: "no-store" });
   if (response.ok) return response;
   const refusal = await readRefusal(response);
-  if (KEY_CODES.has(refusal.code)) keyWanted.value = true;
-  if (refusal.code === "session_needed") sessionWanted.value = true;
+  // A late answer says nothing of a key that was given since.
+  if (KEY_CODES.has(refusal.code) && key.peek() === sentKey) keyWanted.value = true;
+  if (refusal.code === "session_needed" && session.peek() === sentSession) sessionWanted.value = true;
   throw refusal;
 }
 
