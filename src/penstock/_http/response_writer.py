@@ -225,7 +225,6 @@ class ResponseWriter:
             if before:
                 await self.start()
                 self.stop_keep_alives()  # one between the error and its event would separate them
-            if before:
                 self._watch.ignore_disconnect()  # a client that disconnects after the error does not cancel the turn
             for piece in before:
                 await self._wait_error_gap()

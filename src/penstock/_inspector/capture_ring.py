@@ -140,9 +140,7 @@ class LiveCaptures:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
-        capture = self.captures[incoming.id] = TurnCapture(incoming, request, self, turn, keeps=keeps)
-        if len(self.captures) > MAX_TURNS:
-            self._drop_oldest(count=MAX_TURNS - MAX_TURNS // BATCH)
+        capture = self._add(TurnCapture(incoming, request, self, turn, keeps=keeps))
         if self.listeners:
             self._notify(capture)
         return capture
@@ -151,6 +149,12 @@ class LiveCaptures:
         if self.policy.paused:
             return False
         return any(listener.has_room(caller.tenant) for listener in self.listeners)
+
+    def _add(self, capture: TurnCapture) -> TurnCapture:
+        self.captures[capture.id] = capture
+        if len(self.captures) > MAX_TURNS:
+            self._drop_oldest(count=MAX_TURNS - MAX_TURNS // BATCH)
+        return capture
 
     def on_change(self, capture: TurnCapture) -> None:
         """The answer of a turn begins."""
@@ -163,10 +167,7 @@ class LiveCaptures:
             keeps = self.policy.keeps(incoming.caller)
             if keeps or self._is_watched(incoming.caller):
                 request = TurnRequest(Request(model=row.asked), row.protocol)
-                capture = self.captures[incoming.id] = TurnCapture(incoming, request, self, keeps=keeps)
-                if len(self.captures) > MAX_TURNS:
-                    self._drop_oldest(count=MAX_TURNS - MAX_TURNS // BATCH)
-                capture.on_refusal(fault, row)
+                self._add(TurnCapture(incoming, request, self, keeps=keeps)).on_refusal(fault, row)
         self.on_journal_row(row)
 
     def on_finish(self, capture: TurnCapture) -> None:
