@@ -37,7 +37,7 @@ test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standal
 
 .PHONY: fast
 fast: .venv/.stamp-dev ## the tests that take less than a minute
-	$(PYTEST) --hypothesis-profile=fast --durations=10 --durations-min=1 -m "not slow and not corpus and not node and not exhaustive" $(ARGS)
+	$(PYTEST) --hypothesis-profile=fast -m "not slow and not corpus and not node and not exhaustive" --durations=10 --durations-min=1 $(ARGS)
 
 .PHONY: test-all
 test-all: .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standalone/.made .venv/.stamp-servers build/docs-env/.made ## every test, the exhaustive ones too, in slices that resume; ARGS=--list

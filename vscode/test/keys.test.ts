@@ -65,6 +65,26 @@ test("keys are handed to the gateway that was started, once, and again after a c
   assert.deepEqual(seen[1]?.body, { window: "w", providers: [] });
 });
 
+test("nobody goes on before the keys are there that another is handing over", async () => {
+  const reading = Promise.withResolvers<void>();
+  const secrets = Promise.withResolvers<ProviderEntry[]>();
+  const keys = handover({
+    entries: () => {
+      reading.resolve();
+      return secrets.promise;
+    },
+  });
+  const first = keys.ensure(address);
+  await reading.promise;
+  let seenBySecond = 0;
+  const second = keys.ensure(address).then(() => {
+    seenBySecond = seen.length;
+  });
+  setImmediate(() => secrets.resolve(entries));
+  await Promise.all([first, second]);
+  assert.equal(seenBySecond, 1);
+});
+
 test("a change while the keys are read is handed over, too", async () => {
   let first = true;
   const keys = handover({

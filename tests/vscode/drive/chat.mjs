@@ -5,6 +5,7 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { SERVER, startBrowser, startCode } from "./code.mjs";
+import { enter } from "./quick_input.mjs";
 
 const job = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
 const LIMIT = 180_000;
@@ -198,11 +199,7 @@ function STEPS() {
       throw new Error(`no box says ${words}, but: ${text}`);
     },
     /** Replace what stands in the box, and Enter. */
-    fill: async (text) => {
-      await page.keyboard.press("Control+A");
-      await page.keyboard.type(text);
-      await page.keyboard.press("Enter");
-    },
+    fill: (text) => enter(page, text),
     command: async (title) => {
       const row = page.locator(`.quick-input-list .monaco-list-row:has-text('${title}')`);
       for (let tries = 0; tries < 5; tries++) {

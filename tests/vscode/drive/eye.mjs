@@ -2,6 +2,7 @@
 // the methods of `LOOKS`; whoever asks gets JSON.
 import http from "node:http";
 import path from "node:path";
+import { enter, INPUT } from "./quick_input.mjs";
 
 const LIMIT = 120_000;
 
@@ -103,27 +104,16 @@ const LOOKS = {
     page
       .locator(".action-label:visible")
       .evaluateAll((items) => items.map((item) => item.getAttribute("aria-label") ?? "")),
-  /** Type into the box that has the focus, and Enter. */
-  enter: async ({ page }, text) => {
-    await page.locator(".quick-input-widget:visible input").first().waitFor({ timeout: LIMIT });
-    await page.keyboard.type(text);
-    await page.keyboard.press("Enter");
-  },
   /** All that the box or list shows that is open just now; empty where none is. */
   box: async ({ page }) => {
     const box = page.locator(".quick-input-widget:visible").first();
     if (!(await box.isVisible())) return "";
-    const input = box.locator("input[type=text], input[type=password]").first();
+    const input = box.locator(INPUT).first();
     const hint = (await input.getAttribute("placeholder").catch(() => "")) ?? "";
     return `${await box.innerText()}\n${hint}`;
   },
-  /** Replace what stands in the box that has the focus, and Enter. */
-  fill: async ({ page }, text) => {
-    await page.locator(".quick-input-widget:visible input").first().waitFor({ timeout: LIMIT });
-    await page.keyboard.press("Control+A");
-    await page.keyboard.type(text);
-    await page.keyboard.press("Enter");
-  },
+  /** Replace what stands in the box, and Enter. */
+  enter: ({ page }, text) => enter(page, text),
   /** "Add Models" of the editor of language models, and one of its vendors. */
   addModels: async ({ page }, vendor) => {
     await page.keyboard.press("F1");

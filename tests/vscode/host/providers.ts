@@ -11,11 +11,14 @@ const said = (text: RegExp) => async () => {
   await vscode.commands.executeCommand("notifications.showList");
   return (await eye<string[]>("notices")).find((one) => text.test(one));
 };
-const box = (text: RegExp) =>
-  until(`the box ${text}`, async () => {
-    const shown = await eye<string>("box");
+async function box(text: RegExp): Promise<string> {
+  let shown = "";
+  const look = async () => {
+    shown = await eye<string>("box");
     return text.test(shown) ? shown : undefined;
-  });
+  };
+  return until(() => `the box ${text}, but saw: ${shown}`, look);
+}
 /** Ask, and give the key that the provider was sent. */
 async function keyOf(id: string, vendor = VENDOR): Promise<string> {
   await control("forget");
@@ -41,21 +44,21 @@ export const providers: Suite = {
     await box(/OpenAI-compatible server/);
     await eye("enter", "compatible");
     await box(/chat\/completions is added to/);
-    await eye("fill", url);
+    await eye("enter", url);
     await box(/A name for the server/);
-    await eye("fill", "lab");
+    await eye("enter", "lab");
     await box(/Its key/);
     await eye("enter", wrong);
     const refused = await box(/Incorrect API key/);
     assert.equal(refused.includes(wrong), false, refused);
     await eye("shot", "providers-refused");
-    await eye("fill", first);
+    await eye("enter", first);
     await box(/Pick a model to set its window/);
     await eye("enter", "tide-1");
     await box(/Context window/);
     await eye("enter", "Context");
     await box(/prompt and answer together/);
-    await eye("fill", "64k");
+    await eye("enter", "64k");
     await box(/Context window\s*64,000/);
     await eye("enter", "Save");
     await box(/window 64,000/);

@@ -131,7 +131,7 @@ export async function toldOfModels(): Promise<void> {
 type Nothing = undefined | null | false;
 
 export async function until<T>(
-  what: string,
+  what: string | (() => string),
   look: () => Promise<T | Nothing> | T | Nothing,
   limit = 120_000,
 ): Promise<T> {
@@ -139,7 +139,9 @@ export async function until<T>(
   for (;;) {
     const found = await look();
     if (found) return found;
-    if (Date.now() > end) throw new Error(`waited ${limit / 1000} s in vain for ${what}`);
+    if (Date.now() > end) {
+      throw new Error(`waited ${limit / 1000} s in vain for ${typeof what === "string" ? what : what()}`);
+    }
     await new Promise((wake) => setTimeout(wake, 100));
   }
 }

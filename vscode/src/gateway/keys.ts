@@ -37,9 +37,11 @@ export class KeyHandover {
     this.#given = "";
   }
 
-  /** Hand over the keys unless this gateway has them. A failure is logged: the gateway answers without them, too. */
+  /**
+   * Hand over the keys unless this gateway has them, and wait while they are under way: until then it lists no models of
+   * their providers. A failure is logged: the gateway answers without them, too.
+   */
   async ensure(address: Address): Promise<void> {
-    if (this.#given === address.key) return;
     await this.hand(address).catch((error: unknown) => this.#options.log(`keys were not handed over: ${said(error)}`));
   }
 
