@@ -52,22 +52,23 @@ class AttemptTrace(ConnectionTiming):
     """One attempt. Times are by the monotonic clock; 0 for what did not happen.
 
     `headers` are those that were sent; of a prepared request, `prepared` has them. `decision_count`: the router's
-    decisions before this attempt. `traces`: the attempts of the turn; each adds itself.
+    decisions before this attempt. `traces`: the attempts of the turn; each adds itself. Defaults are those of the
+    class, because setting them would cost time for each attempt.
     """
 
-    __slots__ = (
-        "body", "cut_from", "decision_count", "diagnostics", "end", "engine", "error", "error_body", "head_at",
-        "headers", "method", "model", "operation", "prepared", "protocol", "provider", "response_headers", "secrets",
-        "start", "status", "traces", "url",
-    )  # fmt: skip
+    engine: str = ""
+    secrets: tuple[str, ...] = ()
+    prepared: PreparedHead | None = None
+    body: bytes | None = None  # None: nothing was sent over HTTP
+    cut_from: int = 0  # bytes that the body had before it was cut; 0: it is whole
+    status: int = 0
+    response_headers: Mapping[str, str] = NO_HEADERS
+    error: tuple[str, str] = ("", "")  # kind and message
+    error_body: bytes = b""
+    head_at: float = 0.0  # the head of the response has arrived
+    end: float = 0.0  # the attempt failed
 
-    # It sets the fields of its base, too: every call counts in what runs for each attempt.
     def __init__(self, request: TracedRequest, traces: list[AttemptTrace], decision_count: int) -> None:
-        self.reused: bool = False
-        self.connect_start: float = 0.0
-        self.resolved: float = 0.0
-        self.connected: float = 0.0
-        self.secured: float = 0.0
         endpoint = request.endpoint
         self.provider: str = request.provider.name
         self.model: str = request.model
@@ -77,17 +78,6 @@ class AttemptTrace(ConnectionTiming):
         self.url: str = request.url
         self.headers: Mapping[str, str] = request.headers
         self.diagnostics: Sequence[Diagnostic] = request.diagnostics
-        self.secrets: tuple[str, ...] = ()
-        self.engine: str = ""
-        self.prepared: PreparedHead | None = None
-        self.body: bytes | None = None  # None: nothing was sent over HTTP
-        self.cut_from: int = 0  # bytes that the body had before it was cut; 0: it is whole
-        self.status: int = 0
-        self.response_headers: Mapping[str, str] = NO_HEADERS
-        self.error: tuple[str, str] = ("", "")  # kind and message
-        self.error_body: bytes = b""
-        self.head_at: float = 0.0  # the head of the response has arrived
-        self.end: float = 0.0  # the attempt failed
         self.decision_count: int = decision_count
         self.traces: list[AttemptTrace] = traces
         self.start: float = _now()

@@ -19,14 +19,11 @@ _now = time.monotonic
 class ConnectionTiming:
     """Times by the monotonic clock; 0 for what did not happen. `reused`: an idle connection was used."""
 
-    __slots__ = ("connect_start", "connected", "resolved", "reused", "secured")
-
-    def __init__(self) -> None:
-        self.reused: bool = False
-        self.connect_start: float = 0.0
-        self.resolved: float = 0.0  # the host name is resolved
-        self.connected: float = 0.0  # TCP is connected
-        self.secured: float = 0.0  # the TLS handshake is complete
+    reused: bool = False
+    connect_start: float = 0.0
+    resolved: float = 0.0  # the host name is resolved
+    connected: float = 0.0  # TCP is connected
+    secured: float = 0.0  # the TLS handshake is complete
 
 
 async def connect_timed(

@@ -211,15 +211,15 @@ class LiveCaptures:
     def _drop_oldest(self, *, size: int = MAX_TOTAL_BYTES, count: int = MAX_TURNS) -> bool:
         """Deletes the oldest captures of finished turns. Returns False if those that are left are still too large."""
         captures, listeners = self.captures, self.listeners
-        kept, left = self.size, len(captures)
+        excess, surplus = self.size - size, len(captures) - count
         found: list[TurnCapture] = []
         for capture in captures.values():
-            if kept <= size and left <= count:
+            if excess <= 0 and surplus <= 0:
                 break
             if capture.turn is None:
                 found.append(capture)
-                kept -= capture.size
-                left -= 1
+                excess -= capture.size
+                surplus -= 1
         for capture in found:
             if listeners or capture.disk_failure is not None or not capture.keeps:
                 self.forget_capture(capture, "memory")

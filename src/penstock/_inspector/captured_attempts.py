@@ -16,7 +16,7 @@ from penstock._engines.engine_interface import Decision, DecisionLog
 from penstock._redaction import MARK, cut_bytes, is_secret_name, redact, redact_bytes, redact_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock._engines.engine_interface import UpstreamRequest
 
@@ -73,25 +73,17 @@ class CapturedAttempt(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class RequestCapture:
-    """The request of one turn, as the client sent it and as the attempts sent it. `_known` returns secrets, by value.
-    `TurnCapture` sets the fields.
-    """
+    """The request of one turn, as the client sent it and as the attempts sent it. `TurnCapture` sets the fields."""
 
-    __slots__ = (
-        "_client_headers", "_decisions", "_ended", "_known", "_path", "_query", "_started", "_traces", "method",
-        "secret",
-    )  # fmt: skip
-
-    _known: Callable[[], Iterable[str]]
     secret: str
     method: str
     _path: str
     _query: bytes
     _client_headers: Mapping[str, str]
     _started: float
-    _ended: float
     _traces: list[AttemptTrace]
-    _decisions: Sequence[Decision]
+    _ended: float = 0.0
+    _decisions: Sequence[Decision] = ()
 
     # ── called by the turn ──────────────────────────────────────────────────────────────────────────
 
@@ -115,18 +107,15 @@ class RequestCapture:
             trace.traces = _NO_TRACES  # objects that refer to each other wait for the garbage collector
             if trace.prepared is not None:
                 trace.headers = NO_HEADERS  # it has them
-            if not trace.diagnostics:
-                trace.diagnostics = ()
             if body is not None:
-                length = len(body)
-                if length > MAX_UPSTREAM_BODY_BYTES:
-                    body, trace.cut_from = self._cut_body(trace, body), length
-                    length = len(body)
+                if len(body) > MAX_UPSTREAM_BODY_BYTES:
+                    trace.cut_from = len(body)
+                    trace.body = body = self._cut_body(trace, body)
                 if body == last:
                     trace.body = last
                 else:
-                    trace.body = last = body
-                    size += length
+                    last = body
+                    size += len(body)
             if trace.error_body:
                 size += len(trace.error_body)
             if not trace.head_at and not trace.end:  # it has not answered
@@ -146,7 +135,7 @@ class RequestCapture:
 
     def known_secrets(self) -> tuple[str, ...]:
         """Returns the secrets that are known by value: those of the gateway, and the caller's own key."""
-        return (*self._known(), *((self.secret,) if self.secret else ()))
+        raise NotImplementedError
 
     @property
     def path(self) -> str:

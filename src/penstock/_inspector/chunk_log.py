@@ -27,58 +27,50 @@ class ChunkLog:
     """The chunks of one answer, in order. One thread adds; any thread may read meanwhile.
 
     `size`: bytes of memory of the closed blocks. `limit`: the bytes it may have. A block that exceeds it is dropped,
-    and `full` is set.
+    `full` is set, and nothing follows.
     """
 
-    __slots__ = ("_blocks", "_closed", "_open", "_times", "full", "limit", "received", "size")
+    full: bool = False
+    size: int = 0
+    received: int = 0  # bytes of data in closed blocks
 
     def __init__(self, limit: int) -> None:
         self.limit: int = limit
-        self.full: bool = False
-        self.size: int = 0
-        self.received: int = 0  # bytes of data in closed blocks
         self._blocks: list[bytes | _Block] = []  # a chunk that is alone in its block is itself
         self._times = array("d")
         self._open: list[bytes] = []  # chunks that are in no block yet
-        # Closed blocks, and the chunks after them: replaced as one, for other threads. None: no block is closed.
-        self._closed: tuple[int, list[bytes]] | None = None
 
-    def add(self, data: bytes) -> bool:
-        """Adds a chunk. True if a block was closed, so that `size` has changed. Runs for every read of every answer."""
+    def add(self, data: bytes) -> int:
+        """Adds a chunk. Returns `size` if it has changed, else 0. Runs for every read of every answer."""
         if self.full:
-            return False
-        chunks, length = self._open, len(data)
+            return 0
         self._times.append(_now())
-        size = self.size + length + CHUNK_OVERHEAD
-        if length > LARGE and not chunks and size <= self.limit:  # a block of its own, at once
-            self.size = size
-            self.received += length
-            self._blocks.append(data)
-            self._closed = (len(self._blocks), chunks)
-            return True
+        chunks, length = self._open, len(data)
+        if length > LARGE:  # a block of its own: it is not copied
+            if chunks:
+                self.close_block()
+            return self._add_block(data, length, CHUNK_OVERHEAD)
         chunks.append(data)
-        if length > LARGE or len(chunks) >= BLOCK_CHUNKS:
-            self.close_block()
-            return True
-        return False
+        return self.close_block() if len(chunks) >= BLOCK_CHUNKS else 0
 
-    def close_block(self) -> None:
-        """Joins the newest chunks into a block."""
+    def close_block(self) -> int:
+        """Joins the newest chunks into a block. Returns `size`."""
         chunks = self._open
         if not chunks:
-            return
-        chunk_count = len(chunks)
-        block = chunks[0] if chunk_count == 1 else _join(chunks)
-        received = len(block) if isinstance(block, bytes) else len(block.data)
-        size = self.size + received + CHUNK_OVERHEAD * chunk_count
+            return self.size
+        self._open = []  # first: a reader that sees the block must not see its chunks here, too
+        block = chunks[0] if len(chunks) == 1 else _join(chunks)
+        return self._add_block(block, sum(map(len, chunks)), CHUNK_OVERHEAD * len(chunks))
+
+    def _add_block(self, block: bytes | _Block, length: int, overhead: int) -> int:
+        size = self.size + length + overhead
         if size > self.limit:
-            self.full = True
-        else:
-            self.size = size
-            self.received += received
-            self._blocks.append(block)
-        self._open = []
-        self._closed = (len(self._blocks), self._open)
+            self.full, self.limit = True, self.size  # a smaller block must not follow
+            return self.size
+        self._blocks.append(block)
+        self.received += length
+        self.size = size
+        return size
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────
 
@@ -90,11 +82,16 @@ class ChunkLog:
     def count_bytes(self) -> int:
         """Returns the bytes of all chunks."""
         received, (_, chunks) = self.received, self._read_closed()
-        return received + sum(map(len, list(chunks)))
+        return received + sum(map(len, chunks))
 
     def _read_closed(self) -> tuple[int, list[bytes]]:
-        newest = self._open  # read first: if a block is closed meanwhile, `_closed` has the list that counts
-        return self._closed or (0, newest)
+        """Returns how many blocks are closed, and the chunks after them."""
+        while True:
+            newest = self._open
+            chunks = newest.copy()  # first: the block before them is there once one of them is
+            closed = len(self._blocks)
+            if newest is self._open:  # no block was closed meanwhile
+                return closed, chunks
 
     def chunks_from(self, start: int) -> list[tuple[float, bytes]]:
         """Returns the chunks from an index on, with their times by the monotonic clock."""

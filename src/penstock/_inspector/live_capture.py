@@ -76,51 +76,47 @@ class CaptureStore(Protocol):
 
 
 class TurnCapture(RequestCapture):
-    """The capture of one turn. `turn` is set while it runs, `entry` (its row of the journal) after its end."""
+    """The capture of one turn. `turn` is set while it runs, `entry` (its row of the journal) after its end.
 
-    __slots__ = (
-        "_store", "_time", "chunks", "cleared", "disk_failure", "dropped", "engine", "entry", "fault", "followers",
-        "framing", "id", "keeps", "notices", "on_disk", "passthrough", "protocol", "raw", "request", "request_cut",
-        "size", "tenant", "transforms", "turn", "turn_request",
-    )  # fmt: skip
+    Defaults are those of the class, because setting them would cost time for each turn. `__init__` sets what is read
+    more than once in every turn.
+    """
+
+    _time: float | None = None
+    entry: JournalEntry | None = None
+    on_disk: bool = False
+    dropped: bool = False
+    disk_failure: Forgotten | None = None  # why it is not on disk, if it should be
+    engine: str = ""
+    protocol: str = ""
+    framing: str = "auto"
+    raw: bool = True
+    passthrough: bool = False
+    transforms: tuple[Any, ...] = ()
+    cleared: Any = None
+    notices: tuple[bytes, ...] = ()
+    fault: ev.Fault | None = None
+    request_cut: bool = False
 
     def __init__(
         self, incoming: IncomingRequest, turn_request: TurnRequest, store: CaptureStore, turn: ActiveTurn | None = None,
         *, keeps: bool,
     ) -> None:  # fmt: skip
         caller = incoming.caller
-        self._known = store.secrets
         self.secret: str = caller.secret
         self.method: str = incoming.method
         self._path = incoming.path
         self._query = incoming.query_string
         self._client_headers = incoming.headers
         self._started = incoming.started
-        self._ended = 0.0
         self._traces = []
-        self._decisions = ()
         self.id: str = incoming.id
         self.tenant: str = caller.tenant
-        self._time: float | None = None
         self.turn: ActiveTurn | None = turn
         self.keeps: bool = keeps  # whether or not somebody watches
         self.turn_request: TurnRequest = turn_request
-        self.entry: JournalEntry | None = None
-        self.on_disk: bool = False
-        self.dropped: bool = False
-        self.disk_failure: Forgotten | None = None  # why it is not on disk, if it should be
-        self.engine: str = ""
-        self.protocol: str = ""
-        self.framing: str = "auto"
-        self.raw: bool = True
-        self.passthrough: bool = False
-        self.transforms: tuple[Any, ...] = ()
-        self.cleared: Any = None
-        self.notices: tuple[bytes, ...] = ()
-        self.fault: ev.Fault | None = None
         self.followers: tuple[asyncio.Event, ...] = ()
         self.request: bytes = incoming.raw
-        self.request_cut: bool = False
         self.chunks: ChunkLog = ChunkLog(MAX_TURN_BYTES)
         self.size: int = 0  # bytes of memory, as far as they are measured
         self._store = store
@@ -136,11 +132,14 @@ class TurnCapture(RequestCapture):
 
     def on_reply(self, reply: ModelReply) -> None:
         """The answer begins."""
-        self.engine, self.raw, self.cleared = reply.engine, reply.raw, reply.cleared
-        self.protocol = reply.protocol if reply.raw else "events"
-        self.framing = reply.framing if reply.raw else "ndjson"
-        if reply.raw and reply.transforms:
-            self.transforms = deepcopy(reply.transforms)
+        raw = self.raw = reply.raw
+        self.engine, self.cleared = reply.engine, reply.cleared
+        if raw:
+            self.protocol, self.framing = reply.protocol, reply.framing
+            if reply.transforms:
+                self.transforms = deepcopy(reply.transforms)
+        else:
+            self.protocol, self.framing = "events", "ndjson"
         if self._store.listeners:
             self._store.on_change(self)
         if self.followers:
@@ -153,7 +152,7 @@ class TurnCapture(RequestCapture):
     def on_read(self, chunk: bytes, events: list[ev.AnyEvent]) -> None:
         """Keeps the bytes of one read."""
         data = chunk if self.raw else _encode(events)
-        if data and self.chunks.add(data) and self.chunks.size > self.size + MEASURED_STEP:
+        if data and self.chunks.add(data) > self.size + MEASURED_STEP:
             self._measure()
         if self.followers:
             self.wake_followers()
@@ -165,10 +164,11 @@ class TurnCapture(RequestCapture):
 
     def on_end(self, turn: ActiveTurn, row: JournalEntry) -> None:
         """The turn ends. `turn` is reset last: other threads read it."""
-        self.chunks.close_block()
+        answer_size = self.chunks.close_block()
         reply = turn.reply
         end = turn.fault or (reply.end if reply is not None else None)
-        self.fault = end if isinstance(end, ev.Fault) else None
+        if isinstance(end, ev.Fault):
+            self.fault = end
         request = self.turn_request.request
         slim = _shared_request(request.model[:MAX_SHARED_NAME], request.stream)
         if slim.model != request.model:
@@ -179,7 +179,7 @@ class TurnCapture(RequestCapture):
         if self.dropped:
             self.drop_attempts()  # those that were sent since
         else:
-            before, self.size = self.size, TURN_OVERHEAD + len(self.request) + self.chunks.size + attempts_size
+            before, self.size = self.size, TURN_OVERHEAD + len(self.request) + answer_size + attempts_size
             self._store.on_growth(self, self.size - before)
         self.turn = None
         if self.keeps and self._store.disk.enabled:
@@ -207,6 +207,10 @@ class TurnCapture(RequestCapture):
             follower.set()
 
     # ── for the inspector ────────────────────────────────────────────────────────────────────────
+
+    def known_secrets(self) -> tuple[str, ...]:
+        """Returns the secrets that are known by value: those of the gateway, and the caller's own key."""
+        return (*self._store.secrets(), *((self.secret,) if self.secret else ()))
 
     @property
     def finished(self) -> bool:
