@@ -65,7 +65,7 @@ test("keys are handed to the gateway that was started, once, and again after a c
   assert.deepEqual(seen[1]?.body, { window: "w", providers: [] });
 });
 
-test("nobody goes on before the keys are there that another is handing over", async () => {
+test("a second request waits for the keys that are being handed over", async () => {
   const reading = Promise.withResolvers<void>();
   const secrets = Promise.withResolvers<ProviderEntry[]>();
   const keys = handover({

@@ -58,7 +58,7 @@ class ChunkLog:
         chunks = self._open
         if not chunks:
             return self.size
-        self._open = []  # first: a reader that sees the block must not see its chunks here, too
+        self._open = []  # before the block is added: a reader must not see its chunks twice
         block = chunks[0] if len(chunks) == 1 else _join(chunks)
         return self._add_block(block, sum(map(len, chunks)), CHUNK_OVERHEAD * len(chunks))
 
@@ -88,7 +88,7 @@ class ChunkLog:
         """Returns how many blocks are closed, and the chunks after them."""
         while True:
             newest = self._open
-            chunks = newest.copy()  # first: the block before them is there once one of them is
+            chunks = newest.copy()  # before the count: the earlier block is added before the first of these chunks
             closed = len(self._blocks)
             if newest is self._open:  # no block was closed meanwhile
                 return closed, chunks
