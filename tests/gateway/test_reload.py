@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.gateway.process import Gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP there")]
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 def told(server: Gateway, words: str, times: int = 1) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from penstock._gateway import lifecycle
@@ -17,10 +22,12 @@ from penstock._http import uvicorn_server
 from penstock._inspector.app import Inspector
 from tests.gateway.client_requests import get
 from tests.gateway.gateway_thread import gateway
+from tests.gateway.process import gateway as gateway_process
 from tests.gateway.test_metrics import figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from penstock._http.uvicorn_server import GatewayServer
     from tests.gateway.gateway_thread import Running
@@ -58,8 +65,8 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
 
 
 def block_in_python(seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end = time.thread_time() + seconds  # what other programs use does not count
+    while time.thread_time() < end:
         pass
 
 
@@ -69,11 +76,11 @@ def block_in_sleep(seconds: float) -> None:
 
 def block_in_c(seconds: float) -> None:
     """One call that holds the interpreter lock; no other thread runs meanwhile."""
-    size, end = 100_000, time.monotonic() + seconds
-    while time.monotonic() < end:
-        began = time.monotonic()
+    size, end = 100_000, time.thread_time() + seconds
+    while time.thread_time() < end:
+        began = time.thread_time()
         sum(range(size))
-        if time.monotonic() - began < seconds:
+        if time.thread_time() - began < seconds:
             size *= 2
 
 
@@ -98,6 +105,43 @@ def test_a_blocked_loop_is_logged_with_what_ran(lines: Lines, work: Any) -> None
     assert "test_watchdog.scene:" in said
     assert "planted" not in said
     assert figure(page, "penstock_loop_blocked_total") >= 1
+
+
+def test_a_process_that_was_stopped_had_no_blocked_loop(tmp_path: Path) -> None:
+    """As on a machine that was asleep."""
+    with gateway_process(tmp_path, "") as server:
+        httpx.get(f"{server.base}/healthz").raise_for_status()  # it serves: it is watched
+        server.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)  # nothing can tell how long a process has been stopped
+        server.process.send_signal(signal.SIGCONT)
+        httpx.get(f"{server.base}/healthz").raise_for_status()
+        server.stop()
+    assert "was blocked" not in server.said
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are chosen as on Linux")
+def test_waiting_for_a_processor_is_measured() -> None:
+    allowed = os.sched_getaffinity(0)
+    core = {min(allowed)}
+    with subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE) as busy:
+        try:
+            assert busy.stdout is not None
+            busy.stdout.readline()
+            os.sched_setaffinity(busy.pid, core)
+            os.sched_setaffinity(0, core)
+            clock = lifecycle._ThreadClock()
+            clock.open()
+            began = clock.beat()
+            block_in_python(0.3)
+            ended = clock.beat()
+        finally:
+            os.sched_setaffinity(0, allowed)
+            busy.kill()
+    clock.close()
+    time_passed, used, starved = (after - before for before, after in zip(began, ended, strict=True))
+    assert used == pytest.approx(0.3, rel=0.1)
+    assert starved > 0.05
+    assert used + starved == pytest.approx(time_passed, rel=0.2)
 
 
 def test_lines_are_few(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:

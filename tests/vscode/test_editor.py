@@ -86,7 +86,9 @@ def looking_at(upstream: Upstream) -> dict[str, Any]:
 
 
 def right(found: dict[str, str], *, least: int) -> None:
-    assert {name: error for name, error in found.items() if error} == {}
+    wrong = [f"{name}: {error[:500]}" for name, error in found.items() if error]
+    if wrong:
+        pytest.fail("\n".join(wrong), pytrace=False)
     assert len(found) >= least
 
 

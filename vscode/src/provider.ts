@@ -286,6 +286,7 @@ export class Provider {
           reasoning: this.#settings().reasoning,
           maxInput: this.#settings().maxInput,
           notices: this.#notices,
+          delivered,
         },
       );
     } catch (error) {
@@ -313,6 +314,15 @@ export class Provider {
     const { counter } = this.#home(model);
     return typeof text === "string" ? counter.text(text) : counter.message(text as HostMessage, this.#host);
   }
+}
+
+/**
+ * Resolves when the window has handed on all parts that it was given. Messages to the window and back keep their order,
+ * so what was sent before a question has been taken when its answer is here. The second one waits for the readers.
+ */
+async function delivered(): Promise<void> {
+  for (let round = 0; round < 2; round++)
+    await vscode.commands.executeCommand("setContext", "penstock.delivered", true);
 }
 
 /** A failure in the form in which its reader can bear it: without a stack in a view, with a code for programs. */

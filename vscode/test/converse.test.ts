@@ -91,6 +91,41 @@ test("what the host asks for is in the request", () => {
   assert.equal("modelConfiguration" in utility({}), false, "a model without the choice is not told");
 });
 
+const BROKEN = lines(
+  { kind: "start", version: 1, id: "r" },
+  { kind: "text", value: "So" },
+  { kind: "error", fault: "overloaded", message: "Too busy.", status: 529 },
+);
+
+test("an error waits until the host has handed on the parts before it", async () => {
+  const server = await served((_, response) => void response.end(BROKEN));
+  const order: string[] = [];
+  let arrive = () => {};
+  const asked = new Promise<void>((resolve) => {
+    const delivered = () =>
+      new Promise<void>((arrived) => {
+        arrive = arrived;
+        resolve();
+      });
+    const failing = ask(HI, services(server.url, { delivered }));
+    void failing.catch(() => order.push("error"));
+  });
+  await asked;
+  order.push("arrived");
+  arrive();
+  while (order.length < 2) await new Promise((wake) => setImmediate(wake));
+  assert.deepEqual(order, ["arrived", "error"]);
+});
+
+test("an error before any part waits for nothing", async () => {
+  const server = await served((_, response) => {
+    response.statusCode = 503;
+    response.end("{}");
+  });
+  const delivered = () => assert.fail("nothing was given to the host");
+  await assert.rejects(ask(HI, services(server.url, { delivered })), Failure);
+});
+
 const chats = (server: Server) => server.seen.filter(({ path }) => path.endsWith("chat"));
 
 interface Answers {

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock._engines import model_resolution as resolution
 from penstock._engines.config_problems import ConfigProblem, find_problems
@@ -127,6 +129,15 @@ BEATS_PER_LIMIT = 5  # of the timer
 MAX_STACK_FRAMES = 12  # of a logged stack
 LOG_INTERVAL = 10.0  # seconds between two log lines
 LONG_BLOCK = 5.0  # seconds after which a block is logged while it lasts
+_LOOP_MODULES = ("asyncio.", "selectors.", "uvloop")  # of a loop that waits
+
+
+class _Beat(NamedTuple):
+    """When the timer of a loop ran, and how its thread had spent its time until then, in seconds."""
+
+    time: float
+    used: float  # of a processor
+    starved: float  # ready to run, and without a processor; Linux tells, elsewhere it is 0
 
 
 class LoopWatchdog:
@@ -135,13 +146,17 @@ class LoopWatchdog:
     A timer of the loop writes the time, and a thread checks it. If it is too old, the thread takes the stack of the
     loop's thread: names and line numbers, no values. This also works for C code that holds the interpreter lock,
     because the thread runs next when the lock is released.
+
+    Time in which the machine ran other programs, or none at all, is no block: nothing in this process can be changed
+    about it.
     """
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self.blocks = 0
         self.seconds = 0.0  # that the loop was blocked in total
-        self._last = 0.0  # when the timer last ran
+        self._last = _Beat(0.0, 0.0, 0.0)  # of the timer
+        self._clock = _ThreadClock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._thread: threading.Thread | None = None
@@ -156,6 +171,7 @@ class LoopWatchdog:
             return
         self._loop, self._watched = asyncio.get_running_loop(), threading.get_ident()
         self._stopped.clear()
+        self._clock.open()
         self._beat()
         self._thread = threading.Thread(target=self._watch, name="penstock-watchdog", daemon=True)
         self._thread.start()
@@ -168,30 +184,51 @@ class LoopWatchdog:
         if self._thread is not None:
             self._thread.join(1.0)
             self._thread = None
+        self._clock.close()
 
     def _beat(self) -> None:
-        self._last = time.monotonic()
+        self._last = self._clock.beat()
         if self._loop is not None:
             self._timer = self._loop.call_later(self._limit / BEATS_PER_LIMIT, self._beat)
 
     # ── in the watchdog's thread ──────────────────────────────────────────────────────────────────
 
     def _watch(self) -> None:
-        while not self._stopped.wait(max(self._last + self._limit - time.monotonic(), self._limit / BEATS_PER_LIMIT)):
-            if time.monotonic() - self._last > self._limit:
-                self._log_block(self._last)
+        while True:
+            now = time.monotonic()
+            due = max(self._last.time + self._limit, now + self._limit / BEATS_PER_LIMIT)
+            if self._stopped.wait(due - now):
+                return
+            last = self._last
+            if (now := time.monotonic()) - last.time > self._limit:
+                self._log_block(last, now - due)
 
-    def _log_block(self, since: float) -> None:
-        """Wait until the loop runs again, and log the block."""
+    def _log_block(self, since: _Beat, late: float) -> None:
+        """Wait until the loop runs again, and log the block. `late`: seconds by which this was noticed too late."""
         stack, logged = _format_thread_stack(self._watched), False
-        while self._last == since and not self._stopped.wait(self._limit / BEATS_PER_LIMIT):
-            if not logged and time.monotonic() - since > LONG_BLOCK:
-                self._log(time.monotonic() - since, "still is", stack)
+        while self._last is since and not self._stopped.wait(self._limit / BEATS_PER_LIMIT):
+            if not logged and time.monotonic() - since.time > LONG_BLOCK:
+                self._log(time.monotonic() - since.time, "still is", stack)
                 logged = True
-        seconds = (self._last if self._last != since else time.monotonic()) - since
+        last = self._last
+        seconds = (last.time if last is not since else time.monotonic()) - since.time
+        if last is not since and self._was_starved(since, last, late, stack):
+            log_watchdog.info("the event loop did not run for %.2f s: the machine was busy", seconds)
+            return
         self.blocks += 1
         self.seconds += seconds
         self._log(seconds, "", stack)
+
+    def _was_starved(self, since: _Beat, last: _Beat, late: float, stack: str) -> bool:
+        """True if it was the machine that kept the loop from running, and nothing that the loop called.
+
+        If the loop's thread used no processor, and this thread was late as well or the loop had called nothing, the
+        whole process was stopped or starved.
+        """
+        if last.time - since.time - (last.starved - since.starved) < self._limit:
+            return True
+        idle = last.used - since.used < self._limit / 2
+        return idle and (late > self._limit / 2 or stack.startswith(_LOOP_MODULES))
 
     def _log(self, seconds: float, still: str, stack: str) -> None:
         now = time.monotonic()
@@ -202,6 +239,32 @@ class LoopWatchdog:
         self._logged, self._unlogged = now, 0
         what = f"the event loop was blocked for {seconds:.2f} s{f' and {still}' if still else ''}{also}"
         log_watchdog.warning("%s: every request waited. It ran %s", what, stack)
+
+
+class _ThreadClock:
+    """Tells how a thread has spent its time."""
+
+    def __init__(self) -> None:
+        self._file = -1
+
+    def open(self) -> None:
+        """Look at the thread that calls."""
+        self.close()
+        with suppress(OSError):
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def beat(self) -> _Beat:
+        """Return the times of now, in the thread that is looked at."""
+        starved = 0.0
+        if self._file >= 0:
+            with suppress(OSError, IndexError, ValueError):
+                starved = int(os.pread(self._file, 100, 0).split()[1]) / 1e9  # the second of three numbers
+        return _Beat(time.monotonic(), time.thread_time(), starved)
 
 
 def _format_thread_stack(thread: int) -> str:

@@ -121,7 +121,7 @@ CONTENT_TYPES = {"sse": _SSE, "sse+json": _SSE, "ndjson": b"application/x-ndjson
 KEEP_ALIVES = {"sse": KEEP_ALIVE, "sse+json": BLANK_LINES, "jsonarray": b"\n", "ndjson": b""}
 # `no-transform`: a proxy that compresses a stream delays its events.
 STREAM_HEADERS: Headers = ((b"cache-control", b"no-cache, no-transform"), (b"x-accel-buffering", b"no"))
-ERROR_GAP = 0.05  # seconds between two chunks that a client must read separately: fetch() joins simultaneous ones
+ERROR_GAP = 0.1  # seconds between two chunks that a client must read separately: fetch() joins simultaneous ones
 ERROR_SECONDS = 0.5  # that a client has to read the error of a response that is aborted
 _TIMEOUT_STEPS = 5
 _TIMER_SLACK = 0.002  # seconds by which a timer may fire too early

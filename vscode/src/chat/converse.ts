@@ -50,12 +50,15 @@ export interface Services {
   readonly notices: Notices;
   /** Milliseconds of silence before the answer begins after which that is shown. */
   readonly patience?: number;
+  /** Resolves when the host has handed on what it was given. */
+  readonly delivered?: () => Promise<unknown>;
   /** Milliseconds without the gateway's count of a prompt after which the local estimate is shown. */
   readonly slowCount?: number;
 }
 
 const KEPT = 2_000; // calls whose state is remembered
-const SETTLE = 150; // the host hands parts on in batches, and drops those that an error overtakes
+const BATCH = 150; // milliseconds; the host hands parts on in batches, and drops those that an error overtakes
+const LONGEST_DELIVERY = 5_000; // milliseconds
 
 export async function converse(
   asked: Asked,
@@ -71,8 +74,13 @@ export async function converse(
   const known = services.refusals.of(key);
   if (known) throw known;
   let begun = false;
+  let given = false;
+  const give = (part: unknown) => {
+    given = true;
+    report(part);
+  };
   const attempt = async () => {
-    const reply = new Reply(options(asked, report, preflight, services));
+    const reply = new Reply(options(asked, give, preflight, services));
     // The waits that a person watches are not those of the titles made beside.
     const waiting = new Waiting(asked, asked.model, asked.utility ? {} : services.notices, services.patience);
     // Nobody watches the size of the titles made beside. The count begins when the request is sent: both have the whole
@@ -101,9 +109,17 @@ export async function converse(
     });
   } catch (error) {
     if (signal.aborted) throw error;
-    if (begun) await new Promise((wake) => setTimeout(wake, SETTLE));
+    if (given) await deliver(services);
     throw await explained(error, { client, key, begun }, services);
   }
+}
+
+const pause = (milliseconds: number) => new Promise((wake) => setTimeout(wake, milliseconds));
+
+/** Wait until the parts before an error have arrived. A host that is stuck is not waited for. */
+async function deliver({ delivered }: Services): Promise<void> {
+  await pause(BATCH);
+  if (delivered) await Promise.race([delivered(), pause(LONGEST_DELIVERY)]);
 }
 
 /** What is promised, or an end at once when the caller leaves. */
