@@ -123,7 +123,9 @@ def test_a_process_that_was_stopped_had_no_blocked_loop(tmp_path: Path) -> None:
 def test_waiting_for_a_processor_is_measured() -> None:
     allowed = os.sched_getaffinity(0)
     core = {min(allowed)}
-    with subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE) as busy:
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
+    ) as busy:
         try:
             assert busy.stdout is not None
             busy.stdout.readline()
