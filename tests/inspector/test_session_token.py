@@ -103,7 +103,8 @@ def test_the_page_takes_the_token_from_its_link(closed: Inspected, page: Page, p
     page.goto(f"{closed.url}/")
     expect(page.get_by_role("heading", name="Open the link that penstock serve printed")).to_be_visible()
     token = closed.inspector.session_token
-    page.goto(f"{closed.url}/#session=wrong")
+    with page.expect_request_finished(lambda request: request.url.endswith("/inspector/keeping")):
+        page.goto(f"{closed.url}/#session=wrong")
     expect(page.get_by_text("is not this gateway's")).to_be_visible()
     problems[:] = [problem for problem in problems if "401" not in problem]
     page.goto(f"{closed.url}/#session={token}")

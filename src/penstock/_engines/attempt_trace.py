@@ -39,25 +39,21 @@ class TracedRequest(Protocol):
     def operation(self) -> str: ...
 
     @property
-    def url(self) -> str: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    @property
     def diagnostics(self) -> Sequence[Diagnostic]: ...
 
 
 class AttemptTrace(ConnectionTiming):
     """One attempt. Times are by the monotonic clock; 0 for what did not happen.
 
-    `headers` are those that were sent; of a prepared request, `prepared` has them. `decision_count`: the router's
-    decisions before this attempt. `traces`: the attempts of the turn; each adds itself. Defaults are those of the
-    class, because setting them would cost time for each attempt.
+    `url` and `headers` are those that were sent; of a prepared request, `prepared` has them. `decision_count`: the
+    router's decisions before this attempt. `traces`: the attempts of the turn; each adds itself. Defaults are those of
+    the class, because setting them would cost time for each attempt.
     """
 
     engine: str = ""
     secrets: tuple[str, ...] = ()
+    url: str = ""
+    headers: Mapping[str, str] = NO_HEADERS
     prepared: PreparedHead | None = None
     body: bytes | None = None  # None: nothing was sent over HTTP
     cut_from: int = 0  # bytes that the body had before it was cut; 0: it is whole
@@ -75,17 +71,11 @@ class AttemptTrace(ConnectionTiming):
         self.operation: str = request.operation
         self.protocol: str = endpoint.protocol
         self.method: str = endpoint.method
-        self.url: str = request.url
-        self.headers: Mapping[str, str] = request.headers
         self.diagnostics: Sequence[Diagnostic] = request.diagnostics
         self.decision_count: int = decision_count
         self.traces: list[AttemptTrace] = traces
         self.start: float = _now()
         traces.append(self)
-
-    def set_engine(self, engine: str, secrets: tuple[str, ...]) -> None:
-        """The engine is chosen, and the request has its credentials."""
-        self.engine, self.secrets = engine, secrets
 
     def set_response(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the response has arrived."""
@@ -102,5 +92,5 @@ class AttemptTrace(ConnectionTiming):
     def repeat(self, request: TracedRequest, decision_count: int) -> AttemptTrace:
         """The same request is sent once more, changed. Returns the trace of that attempt."""
         again = AttemptTrace(request, self.traces, decision_count)
-        again.set_engine(self.engine, self.secrets)
+        again.engine, again.secrets = self.engine, self.secrets
         return again

@@ -118,8 +118,9 @@ class Router(TargetLoop):
         if turn.observer is not None:
             turn.observer.request_built(upstream)
         engine = self._prepare(upstream, plan, target, record, turn.engine)
-        if upstream.trace is not None:
-            upstream.trace.set_engine(engine.name, upstream.secrets)
+        trace = upstream.trace
+        if trace is not None:
+            trace.engine, trace.secrets = engine.name, upstream.secrets
         reply: ModelReply | None = None
         try:
             source = await self._open_source(upstream, engine, target, record)

@@ -42,6 +42,7 @@ class LiveCaptures:
     def __init__(self, services: Services) -> None:
         self.captures: dict[str, TurnCapture] = {}
         self.size: int = 0
+        self.max_size: int = MAX_TOTAL_BYTES
         self.closed: bool = False
         self.policy: KeepingPolicy = KeepingPolicy(services, memory=MAX_TOTAL_BYTES, minutes=KEEP_SECONDS / 60)
         self._services = services
@@ -140,7 +141,8 @@ class LiveCaptures:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
-        capture = self._add(TurnCapture(incoming, request, self, turn, keeps=keeps))
+        capture = TurnCapture(incoming, request, self, turn, keeps=keeps)
+        self._add(capture)
         if self.listeners:
             self._notify(capture)
         return capture
@@ -150,11 +152,10 @@ class LiveCaptures:
             return False
         return any(listener.has_room(caller.tenant) for listener in self.listeners)
 
-    def _add(self, capture: TurnCapture) -> TurnCapture:
+    def _add(self, capture: TurnCapture) -> None:
         self.captures[capture.id] = capture
         if len(self.captures) > MAX_TURNS:
-            self._drop_oldest(count=MAX_TURNS - MAX_TURNS // BATCH)
-        return capture
+            self._drop_oldest(size=self.max_size, count=MAX_TURNS - MAX_TURNS // BATCH)
 
     def on_change(self, capture: TurnCapture) -> None:
         """The answer of a turn begins."""
@@ -167,7 +168,9 @@ class LiveCaptures:
             keeps = self.policy.keeps(incoming.caller)
             if keeps or self._is_watched(incoming.caller):
                 request = TurnRequest(Request(model=row.asked), row.protocol)
-                self._add(TurnCapture(incoming, request, self, keeps=keeps)).on_refusal(fault, row)
+                capture = TurnCapture(incoming, request, self, keeps=keeps)
+                self._add(capture)
+                capture.on_refusal(fault, row)
         self.on_journal_row(row)
 
     def on_finish(self, capture: TurnCapture) -> None:
@@ -201,32 +204,32 @@ class LiveCaptures:
 
     # ── bounds ────────────────────────────────────────────────────────────────────────────────────
 
-    def on_growth(self, capture: TurnCapture, size: int) -> None:
-        """A capture grows. The oldest finished captures are deleted; if none is finished, this one is dropped."""
-        self.size += size
-        if self.size > MAX_TOTAL_BYTES and not self._drop_oldest(size=MAX_TOTAL_BYTES - MAX_TOTAL_BYTES // BATCH):
+    def make_room(self, capture: TurnCapture) -> None:
+        """A capture has grown. The oldest finished captures are deleted; if none is finished, this one is dropped."""
+        if not self._drop_oldest(size=self.max_size - self.max_size // BATCH):
             self.size -= capture.drop()
             self._on_removal(capture.id, capture.tenant, "too-large")
 
-    def _drop_oldest(self, *, size: int = MAX_TOTAL_BYTES, count: int = MAX_TURNS) -> bool:
+    def _drop_oldest(self, *, size: int, count: int = MAX_TURNS) -> bool:
         """Deletes the oldest captures of finished turns. Returns False if those that are left are still too large."""
         captures, listeners = self.captures, self.listeners
         excess, surplus = self.size - size, len(captures) - count
         found: list[TurnCapture] = []
         for capture in captures.values():
-            if excess <= 0 and surplus <= 0:
-                break
             if capture.turn is None:
                 found.append(capture)
                 excess -= capture.size
-                surplus -= 1
+                if excess <= 0 and len(found) >= surplus:
+                    break
+        freed = 0
         for capture in found:
             if listeners or capture.disk_failure is not None or not capture.keeps:
                 self.forget_capture(capture, "memory")
             else:  # nobody need be told, and `explain` finds the reason by itself
                 del captures[capture.id]
-                self.size -= capture.size
-        return self.size <= MAX_TOTAL_BYTES
+                freed += capture.size
+        self.size -= freed
+        return self.size <= self.max_size
 
     def forget_capture(self, capture: TurnCapture, reason: Forgotten) -> None:
         """Deletes a capture, and remembers why."""

@@ -6,19 +6,21 @@ While the turn runs only references are kept. `CapturedAttempt` is made when som
 from __future__ import annotations
 
 import time
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock._diagnostics import Diagnostic
-from penstock._engines.attempt_trace import NO_HEADERS, AttemptTrace
+from penstock._engines.attempt_trace import AttemptTrace
 from penstock._engines.engine_interface import Decision, DecisionLog
 from penstock._redaction import MARK, cut_bytes, is_secret_name, redact, redact_bytes, redact_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from penstock._engines.engine_interface import UpstreamRequest
+    from penstock._gateway.endpoints import IncomingRequest
 
 MAX_UPSTREAM_BODY_BYTES = 8 * 2**20  # of one attempt's request
 MAX_ATTEMPTS = 20  # of one turn; of further ones the last is kept
@@ -75,12 +77,7 @@ class CapturedAttempt(msgspec.Struct, omit_defaults=True, kw_only=True):
 class RequestCapture:
     """The request of one turn, as the client sent it and as the attempts sent it. `TurnCapture` sets the fields."""
 
-    secret: str
-    method: str
-    _path: str
-    _query: bytes
-    _client_headers: Mapping[str, str]
-    _started: float
+    _incoming: IncomingRequest
     _traces: list[AttemptTrace]
     _ended: float = 0.0
     _decisions: Sequence[Decision] = ()
@@ -89,38 +86,39 @@ class RequestCapture:
 
     def on_attempt(self, upstream: UpstreamRequest, record: DecisionLog) -> None:
         """A request is built. The router and the engine fill in its trace."""
-        self._decisions = record.decisions
-        if len(self._traces) >= MAX_ATTEMPTS:
-            del self._traces[-1]
-        upstream.trace = AttemptTrace(upstream, self._traces, len(record.decisions))
+        traces, decisions = self._traces, record.decisions
+        self._decisions = decisions
+        if len(traces) >= MAX_ATTEMPTS:
+            del traces[-1]
+        upstream.trace = AttemptTrace(upstream, traces, len(decisions))
 
     def finish_attempts(self, record: DecisionLog | None) -> int:
         """The turn ends. Returns the bytes that are kept; equal bodies of two attempts are kept once."""
         if record is not None:
             self._decisions = record.decisions
-        headers = self._client_headers
-        size = sum(map(len, headers)) + sum(map(len, headers.values()))
+        sent = self._incoming.headers
+        size = 0
         last: bytes | None = None
         for trace in self._traces:
-            headers, body = trace.response_headers, trace.body
-            size += sum(map(len, headers)) + sum(map(len, headers.values()))
+            received, body = trace.response_headers, trace.body
+            size += sum(map(len, chain(received, received.values())))
             trace.traces = _NO_TRACES  # objects that refer to each other wait for the garbage collector
-            if trace.prepared is not None:
-                trace.headers = NO_HEADERS  # it has them
             if body is not None:
-                if len(body) > MAX_UPSTREAM_BODY_BYTES:
-                    trace.cut_from = len(body)
+                length = len(body)
+                if length > MAX_UPSTREAM_BODY_BYTES:
+                    trace.cut_from = length
                     trace.body = body = self._cut_body(trace, body)
+                    length = len(body)
                 if body == last:
                     trace.body = last
                 else:
                     last = body
-                    size += len(body)
+                    size += length
             if trace.error_body:
                 size += len(trace.error_body)
             if not trace.head_at and not trace.end:  # it has not answered
                 self._ended = time.monotonic()
-        return size
+        return size + sum(map(len, chain(sent, sent.values())))
 
     def _cut_body(self, trace: AttemptTrace, body: bytes) -> bytes:
         """Returns the beginning of a long body. Half a secret would not be recognised later, so none is left there."""
@@ -129,7 +127,7 @@ class RequestCapture:
     def drop_attempts(self) -> None:
         """Deletes everything that was sent and received."""
         self._traces.clear()
-        self._client_headers, self._decisions = NO_HEADERS, ()
+        self._decisions = ()
 
     # ── for the inspector ─────────────────────────────────────────────────────────────────────────
 
@@ -138,15 +136,33 @@ class RequestCapture:
         raise NotImplementedError
 
     @property
+    def tenant(self) -> str:
+        """Whose turn it is."""
+        tenant: str = self._incoming.caller.tenant
+        return tenant
+
+    @property
+    def secret(self) -> str:
+        """The key of the client; empty if it has none."""
+        secret: str = self._incoming.caller.secret
+        return secret
+
+    @property
+    def method(self) -> str:
+        """The client's method."""
+        return self._incoming.method
+
+    @property
     def path(self) -> str:
         """The client's path and query, without secrets."""
-        query = self._query.decode("latin-1")
-        return redact(f"{self._path}?{_redact_query(query)}" if query else self._path, self.known_secrets())
+        incoming = self._incoming
+        path, query = incoming.path, incoming.query_string.decode("latin-1")
+        return redact(f"{path}?{_redact_query(query)}" if query else path, self.known_secrets())
 
     @property
     def client_headers(self) -> dict[str, str]:
         """The client's headers, without secrets."""
-        return redact_headers(self._client_headers, self.known_secrets())
+        return redact_headers(self._incoming.headers, self.known_secrets())
 
     @property
     def losses(self) -> list[Diagnostic]:
@@ -206,13 +222,13 @@ class RequestCapture:
     def _timing(self, trace: AttemptTrace) -> AttemptTiming:
         end = trace.end or (0.0 if trace.head_at else self._ended)
         return AttemptTiming(
-            start=_seconds(self._started, trace.start) or 0.0,
+            start=_seconds(self._incoming.started, trace.start) or 0.0,
             reused=trace.reused,
             dns=_seconds(trace.connect_start, trace.resolved),
             connect=_seconds(trace.resolved, trace.connected),
             tls=_seconds(trace.connected, trace.secured),
             first_byte=_seconds(trace.start, trace.head_at),
-            end=_seconds(self._started, end),
+            end=_seconds(self._incoming.started, end),
         )
 
 

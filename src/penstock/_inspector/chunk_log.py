@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from itertools import chain
 from typing import NamedTuple
 
 BLOCK_CHUNKS = 32  # chunks of a block
@@ -32,7 +33,6 @@ class ChunkLog:
 
     full: bool = False
     size: int = 0
-    received: int = 0  # bytes of data in closed blocks
 
     def __init__(self, limit: int) -> None:
         self.limit: int = limit
@@ -49,7 +49,12 @@ class ChunkLog:
         if length > LARGE:  # a block of its own: it is not copied
             if chunks:
                 self.close_block()
-            return self._add_block(data, length, CHUNK_OVERHEAD)
+            size = self.size + length + CHUNK_OVERHEAD
+            if size > self.limit:
+                return self._fill()
+            self._blocks.append(data)
+            self.size = size
+            return size
         chunks.append(data)
         return self.close_block() if len(chunks) >= BLOCK_CHUNKS else 0
 
@@ -60,17 +65,17 @@ class ChunkLog:
             return self.size
         self._open = []  # before the block is added: a reader must not see its chunks twice
         block = chunks[0] if len(chunks) == 1 else _join(chunks)
-        return self._add_block(block, sum(map(len, chunks)), CHUNK_OVERHEAD * len(chunks))
-
-    def _add_block(self, block: bytes | _Block, length: int, overhead: int) -> int:
-        size = self.size + length + overhead
+        size = self.size + sum(map(len, chunks)) + CHUNK_OVERHEAD * len(chunks)
         if size > self.limit:
-            self.full, self.limit = True, self.size  # a smaller block must not follow
-            return self.size
+            return self._fill()
         self._blocks.append(block)
-        self.received += length
         self.size = size
         return size
+
+    def _fill(self) -> int:
+        """There is no room for a block, and a smaller one must not follow. Returns `size`."""
+        self.full, self.limit = True, self.size
+        return self.size
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────
 
@@ -81,8 +86,9 @@ class ChunkLog:
 
     def count_bytes(self) -> int:
         """Returns the bytes of all chunks."""
-        received, (_, chunks) = self.received, self._read_closed()
-        return received + sum(map(len, chunks))
+        closed, chunks = self._read_closed()
+        blocks = (block if isinstance(block, bytes) else block.data for block in self._blocks[:closed])
+        return sum(map(len, chain(blocks, chunks)))
 
     def _read_closed(self) -> tuple[int, list[bytes]]:
         """Returns how many blocks are closed, and the chunks after them."""

@@ -65,10 +65,12 @@ class CaptureStore(Protocol):
     policy: KeepingPolicy
     listeners: set[TurnListener]
     disk: DiskRing
+    size: int
+    max_size: int
 
     def secrets(self) -> tuple[str, ...]: ...
 
-    def on_growth(self, capture: TurnCapture, size: int, /) -> None: ...
+    def make_room(self, capture: TurnCapture, /) -> None: ...
 
     def on_change(self, capture: TurnCapture, /) -> None: ...
 
@@ -102,16 +104,9 @@ class TurnCapture(RequestCapture):
         self, incoming: IncomingRequest, turn_request: TurnRequest, store: CaptureStore, turn: ActiveTurn | None = None,
         *, keeps: bool,
     ) -> None:  # fmt: skip
-        caller = incoming.caller
-        self.secret: str = caller.secret
-        self.method: str = incoming.method
-        self._path = incoming.path
-        self._query = incoming.query_string
-        self._client_headers = incoming.headers
-        self._started = incoming.started
+        self._incoming = incoming
         self._traces = []
         self.id: str = incoming.id
-        self.tenant: str = caller.tenant
         self.turn: ActiveTurn | None = turn
         self.keeps: bool = keeps  # whether or not somebody watches
         self.turn_request: TurnRequest = turn_request
@@ -126,6 +121,7 @@ class TurnCapture(RequestCapture):
     def _measure_request(self) -> None:
         if len(self.request) > MAX_REQUEST_BYTES:
             self.request, self.request_cut = cut_bytes(self.request, MAX_REQUEST_BYTES, self.known_secrets()), True
+            self._incoming = self._incoming.without_body()
         self._measure()
 
     # ── called by the turn ──────────────────────────────────────────────────────────────────────────
@@ -158,32 +154,35 @@ class TurnCapture(RequestCapture):
             self.wake_followers()
 
     def _measure(self) -> None:
-        """Tells the store how much the capture has grown since the last time."""
-        before, self.size = self.size, TURN_OVERHEAD + len(self.request) + self.chunks.size
-        self._store.on_growth(self, self.size - before)
+        """Counts how much the capture has grown since the last time."""
+        store, before = self._store, self.size
+        self.size = TURN_OVERHEAD + len(self.request) + self.chunks.size
+        store.size += self.size - before
+        if store.size > store.max_size:
+            store.make_room(self)
 
     def on_end(self, turn: ActiveTurn, row: JournalEntry) -> None:
         """The turn ends. `turn` is reset last: other threads read it."""
-        answer_size = self.chunks.close_block()
-        reply = turn.reply
+        store, reply = self._store, turn.reply
         end = turn.fault or (reply.end if reply is not None else None)
         if isinstance(end, ev.Fault):
             self.fault = end
         request = self.turn_request.request
-        slim = _shared_request(request.model[:MAX_SHARED_NAME], request.stream)
-        if slim.model != request.model:
-            slim = Request(model=request.model, stream=request.stream)
+        model, stream = request.model, request.stream
+        slim = _shared_request(model, stream) if len(model) <= MAX_SHARED_NAME else Request(model=model, stream=stream)
         self.turn_request = replace(self.turn_request, request=slim, headers=(), wrap_send=None)
         self.entry, self.passthrough = row, turn.passthrough
-        attempts_size = self.finish_attempts(turn.decisions)
+        size = TURN_OVERHEAD + len(self.request) + self.chunks.close_block() + self.finish_attempts(turn.decisions)
         if self.dropped:
             self.drop_attempts()  # those that were sent since
         else:
-            before, self.size = self.size, TURN_OVERHEAD + len(self.request) + answer_size + attempts_size
-            self._store.on_growth(self, self.size - before)
+            store.size += size - self.size
+            self.size = size
+            if store.size > store.max_size:
+                store.make_room(self)
         self.turn = None
-        if self.keeps and self._store.disk.enabled:
-            self._store.on_finish(self)
+        if self.keeps and store.disk.enabled:
+            store.on_finish(self)
         if self.followers:
             self.wake_followers()
 
@@ -198,6 +197,7 @@ class TurnCapture(RequestCapture):
         """Deletes the chunks. Returns the bytes that are freed."""
         freed, self.size = self.size, 0
         self.chunks, self.request, self.dropped = _NO_CHUNKS, b"", True
+        self._incoming = self._incoming.without_body(headers=False)
         self.drop_attempts()
         return freed
 
@@ -243,22 +243,23 @@ class TurnCapture(RequestCapture):
     def time(self) -> float:
         """When the request came, in seconds since the epoch."""
         if self._time is None:
-            self._time = time.time() - (time.monotonic() - self._started)
+            self._time = time.time() - (time.monotonic() - self._incoming.started)
         return self._time
 
     @property
     def elapsed(self) -> float:
         """Seconds since the request. The clock of the machine may be set meanwhile."""
-        return time.monotonic() - self._started
+        return time.monotonic() - self._incoming.started
 
     def read_progress(self) -> tuple[int, float | None]:
         """Returns the bytes of the answer so far, and when the last of them came (seconds since the epoch)."""
         last = self.chunks.last_time
-        return self.chunks.count_bytes(), self.time + last - self._started if last is not None else None
+        return self.chunks.count_bytes(), self.time + last - self._incoming.started if last is not None else None
 
     def chunks_from(self, start: int) -> list[tuple[float | None, bytes]]:
         """Returns the chunks from an index on, with their times."""
-        return [(round(at - self._started, 6), chunk) for at, chunk in self.chunks.chunks_from(start)]
+        started = self._incoming.started
+        return [(round(at - started, 6), chunk) for at, chunk in self.chunks.chunks_from(start)]
 
     @property
     def cut(self) -> bool:

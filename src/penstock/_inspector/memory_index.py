@@ -24,12 +24,16 @@ class IndexedTurn(Protocol):
     """A turn in memory. `entry` is its row of the journal, once it is finished."""
 
     id: str
-    tenant: str
-    secret: str
     entry: JournalEntry | None
     request: bytes
     dropped: bool
     framing: str
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def secret(self) -> str: ...
 
     @property
     def time(self) -> float: ...

@@ -48,10 +48,14 @@ class KeepableTurn(Protocol):
     """A finished turn in memory. `on_disk` is set when it is written."""
 
     id: str
-    tenant: str
     on_disk: bool
     dropped: bool
-    secret: str
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def secret(self) -> str: ...
 
     def to_kept(self) -> KeptTurn: ...
 

@@ -11,6 +11,7 @@ import re
 import time
 from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
@@ -96,6 +97,14 @@ class IncomingRequest:
         """Return a function that stops counting the body, for work that outlives the request."""
         budget, self._budget = self._budget, None
         return partial(budget.change, -self._counted_bytes) if budget is not None else _do_nothing
+
+    def without_body(self, *, headers: bool = True) -> IncomingRequest:
+        """Return a copy without the body, and without the headers if they are not wanted either."""
+        copied = copy(self)
+        copied.raw = b""
+        if not headers:
+            copied.headers = {}
+        return copied
 
     @property
     def is_small(self) -> bool:
