@@ -60,7 +60,7 @@ def test_the_adapter_fetches_a_file_and_its_bytes_tell_the_type(files: Files, pa
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_leaves_a_link_and_a_finding(files: Files, attack: str) -> None:
     url = files.url(attack)
-    parts, last = outcome([chunk(url), FINISH], fetch=Fetcher(files.limits()))
+    parts, last = outcome([chunk(url), FINISH], fetch=Fetcher(files.limits(seconds=0.5)))
     assert parts == [TextPart(f"[{attack}]({url})\n\n")]
     assert [found.code for found in last.diagnostics] == ["fetch-failed", "loss-file-link"]
     assert files.hits == []

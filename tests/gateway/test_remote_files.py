@@ -94,7 +94,7 @@ def test_a_provider_that_takes_addresses_gets_data_only_if_all_do(files: Files, 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_in_a_request_is_told_of_and_reaches_nobody(files: Files, attack: str) -> None:
     with gateway(spoken, fetch=FetchTable(requests="needed")) as (running, up):
-        running.app.services.upstream.fetch_limits = files.limits()
+        running.app.services.upstream.fetch_limits = files.limits(seconds=0.5)
         answer = ask_about(running.url, "ollama/m", files.url(attack))
         assert answer.status_code == 200
         assert "file" in answer.headers["x-penstock-losses"]
@@ -179,7 +179,7 @@ def test_a_file_of_an_answer_is_data_for_the_extension(files: Files, stream: boo
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_in_an_answer_stays_a_link(files: Files, attack: str) -> None:
     with gateway(drawing(files.url(attack)), fetch=FetchTable(streams=True)) as (running, _):
-        running.app.services.upstream.fetch_limits = files.limits()
+        running.app.services.upstream.fetch_limits = files.limits(seconds=0.5)
         rows = answer_of(running.url, stream=True)
     assert any(f"[{attack}](http" in row.get("value", "") for row in rows)
     assert [row["kind"] for row in rows if row["kind"] == "data"] == []

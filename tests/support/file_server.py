@@ -48,7 +48,7 @@ class Files:
             return [NAMES.get(host, host)]
 
         ports = frozenset({self.public.server_port, self.private.server_port})
-        given: dict[str, Any] = {"size": 10_000, "seconds": 0.5, **more}
+        given: dict[str, Any] = {"size": 10_000, "seconds": 30.0, **more}
         return FetchLimits(allow=lambda address: str(address) == PUBLIC, resolve=resolve, ports=ports, **given)
 
 

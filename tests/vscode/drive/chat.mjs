@@ -15,6 +15,7 @@ install();
 let code = await startCode(job.work, job);
 const browser = await startBrowser();
 const context = await browser.newContext({ viewport: { width: 760, height: 640 }, deviceScaleFactor: 1 });
+context.setDefaultNavigationTimeout(LIMIT);
 const windows = [await context.newPage()];
 let page = windows[0];
 const found = {};

@@ -12,10 +12,12 @@ const eye = await openEye();
 job.env.PENSTOCK_E2E = JSON.stringify({ ...JSON.parse(job.env.PENSTOCK_E2E), eye: eye.url });
 const code = await startCode(job.work, job);
 const browser = await startBrowser();
+const LIMIT = 180_000; // milliseconds until a page is there
 const seen = new Set();
 let exit = 0;
 try {
   const context = await browser.newContext({ viewport: { width: 1200, height: 800 } });
+  context.setDefaultNavigationTimeout(LIMIT);
   for (const suite of job.suites) exit ||= await run(context, suite);
 } catch (error) {
   console.log(String(error));
