@@ -117,6 +117,12 @@ test("an error waits until the host has handed on the parts before it", async ()
   assert.deepEqual(order, ["arrived", "error"]);
 });
 
+test("a host that fails meanwhile does not hide the error", async () => {
+  const server = await served((_, response) => void response.end(BROKEN));
+  const delivered = () => Promise.reject(new Error("the window has gone"));
+  await assert.rejects(ask(HI, services(server.url, { delivered })), /overloaded/);
+});
+
 test("an error before any part waits for nothing", async () => {
   const server = await served((_, response) => {
     response.statusCode = 503;

@@ -176,7 +176,7 @@ class TurnCapture(RequestCapture):
         if self.dropped:
             self.drop_attempts()  # those that were sent since
         else:
-            store.size += size - self.size
+            store.size += size - self.size  # as in `_measure`, without a call for every turn
             self.size = size
             if store.size > store.max_size:
                 store.make_room(self)

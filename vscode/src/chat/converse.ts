@@ -116,10 +116,10 @@ export async function converse(
 
 const pause = (milliseconds: number) => new Promise((wake) => setTimeout(wake, milliseconds));
 
-/** Wait until the parts before an error have arrived. A host that is stuck is not waited for. */
+/** Wait until the parts before an error have arrived. A host that is stuck, or fails, is not waited for. */
 async function deliver({ delivered }: Services): Promise<void> {
   await pause(BATCH);
-  if (delivered) await Promise.race([delivered(), pause(LONGEST_DELIVERY)]);
+  if (delivered) await Promise.race([delivered().catch(() => undefined), pause(LONGEST_DELIVERY)]);
 }
 
 /** What is promised, or an end at once when the caller leaves. */
