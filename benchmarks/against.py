@@ -104,7 +104,7 @@ class Gateways:
 
 
 @contextmanager
-def gateways(old_tree: Path, *, counting: bool = False) -> Iterator[Gateways]:
+def gateways(old_tree: Path, old_config: str, *, counting: bool = False) -> Iterator[Gateways]:
     """The upstream and both gateways, started and stopped. `counting`: they count what frames cost."""
     with ExitStack() as stack:
 
@@ -117,10 +117,10 @@ def gateways(old_tree: Path, *, counting: bool = False) -> Iterator[Gateways]:
         pin(started("-m", "benchmarks.against_traffic", str(up)).pid, 1)
         sides: dict[str, tuple[Process, int]] = {}
         counts: dict[str, Path] = {}
-        for side, tree in ((OLD, old_tree), (NEW, ROOT)):
+        for side, tree, config in ((OLD, old_tree, old_config), (NEW, ROOT, "")):
             data = stack.enter_context(tempfile.TemporaryDirectory())
             file, at = Path(data, "penstock.toml"), port()
-            file.write_text(CONFIG.format(base=f"http://{HOST}:{up}/v1"))
+            file.write_text(config + CONFIG.format(base=f"http://{HOST}:{up}/v1"))
             env = {"PENSTOCK_DATA": data, "PYTHONPATH": str(tree / "src"), "PYTHONHASHSEED": "0"}
             program = ["penstock"]
             if counting:
@@ -190,12 +190,12 @@ class Figures:
         self.starts.append({key: Times(found) for key, found in spent.items()})
 
 
-def frame_costs(old_tree: Path, keys: list[Key], streams: int) -> dict[Key, float]:
+def frame_costs(old_tree: Path, old_config: str, keys: list[Key], streams: int) -> dict[Key, float]:
     """How many µs more the new gateway spends on the frames of a stream that it passes through."""
     keys = [(name, shape) for name, shape in keys if PAIRS[name].passed_through]
     spent: dict[Key, dict[str, list[float]]] = {key: {OLD: [], NEW: []} for key in keys}
     for _ in range(STARTS if keys else 0):
-        with gateways(old_tree, counting=True) as made:
+        with gateways(old_tree, old_config, counting=True) as made:
             for name, shape in keys * (1 + FRAME_ROUNDS):
                 for side in (OLD, NEW):
                     spent[name, shape][side].append(made.measure_frames(side, PAIRS[name], shape, streams))
@@ -217,24 +217,25 @@ class Progress:
         )
 
 
-def measured(revision: str, keys: list[Key], rounds: int, streams: int) -> Figures:
+def measured(revision: str, keys: list[Key], rounds: int, streams: int, old_config: str = "") -> Figures:
     """All figures: several starts, each with its share of the rounds."""
     made, progress = Figures(keys), Progress(rounds)
     with checked_out(revision) as tree, own_core():
-        made.frame_costs = frame_costs(tree, keys, streams)
+        made.frame_costs = frame_costs(tree, old_config, keys, streams)
         for number in range(min(STARTS, rounds)):
             share = rounds // STARTS + (number < rounds % STARTS)
-            with gateways(tree) as both:
+            with gateways(tree, old_config) as both:
                 made.measure(both, share, streams, progress)
     return made
 
 
 def report(
-    revision: str, *, rounds: int = ROUNDS, streams: int = STREAMS, pairs: Sequence[str] = (), limit: float = LIMIT
-) -> Section:
-    """The ratio of each pair as Markdown, and those above the limit."""
+    revision: str, *, rounds: int = ROUNDS, streams: int = STREAMS, pairs: Sequence[str] = (), limit: float = LIMIT,
+    old_config: str = "",
+) -> Section:  # fmt: skip
+    """The ratio of each pair as Markdown, and those above the limit. `old_config`: settings of the old one."""
     keys = chosen_pairs(pairs)
-    found = measured(revision, keys, rounds, streams)
+    found = measured(revision, keys, rounds, streams, old_config)
     rows, broken = [], list[str]()
     for name, shape in keys:
         ratio, (old, new) = found.ratio((name, shape)), (found.micros((name, shape), side) for side in (OLD, NEW))
@@ -250,7 +251,8 @@ def report(
     verdict = (
         "every pair is within the limit" if not broken else f"{len(broken)} of {len(keys)} pairs are above the limit"
     )
-    text = f"""## The gateway against {revision}
+    configured = f" with {old_config.strip()}" if old_config else ""
+    text = f"""## The gateway against {revision}{configured}
 
 CPU µs for a stream of {provider_streams.DELTAS} deltas (best round); ratio: median of the calmest quarter of
 {rounds} rounds of {streams} streams, {AT_ONCE} at once, in turn. `python -m benchmarks.gateway --against {revision}`.

@@ -316,6 +316,12 @@ def main() -> int:
     options.add_argument(
         "--pairs", nargs="*", default=[], help="with --against: only these, such as chat-chat:recorded"
     )
+    options.add_argument(
+        "--old-config",
+        default="",
+        metavar="LINE",
+        help="with --against: a setting of the other one, as in its file",
+    )
     options.add_argument("--limit", type=float, default=0.05, help="with --against: share that the new one may lose")
     options.add_argument("--write", metavar="FILE", type=Path, help="with --against: store the table, too")
     chosen = options.parse_args()
@@ -338,6 +344,7 @@ def _section(chosen: argparse.Namespace) -> Section:
             "streams": chosen.streams,
             "pairs": chosen.pairs,
             "limit": chosen.limit,
+            "old_config": f"{chosen.old_config}\n" if chosen.old_config else "",
         }
         return against.report(chosen.against, **more)
     if chosen.matrix:

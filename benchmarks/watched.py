@@ -1,35 +1,75 @@
 """What the inspector costs: turns kept in memory, on disk, and watched, beside the same gateway that keeps nothing.
 
-`python -m benchmarks.gateway --watched`. Rounds are short, take turns and change their order, so that all have the same
-weather. Two processes of one program differ by a few percent for as long as they run, so there are several. The gateway
-has one core, load and upstream the other. Leans on `gateway`.
+`python -m benchmarks.gateway --watched`. Rounds are short, take turns and change their order. Other programs only add
+to what a round takes, so its cost is the first decile. Two processes of one program differ by a few percent for
+as long as they run, so there are several. The gateway has one core, load and upstream the other. Leans on `against`.
 """
 
 from __future__ import annotations
 
 import json
 import socket
+import tempfile
 import threading
 import time
 import urllib.request
-from contextlib import contextmanager, nullcontext
-from statistics import mean, median, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from statistics import mean, quantiles, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks import gateway
 from benchmarks.against import own_core, pin
-from benchmarks.timing import Section, Times, table
+from benchmarks.against_traffic import AT_ONCE, HOST, PAIRS, ask, run
+from benchmarks.gateway import Process, port
+from benchmarks.provider_streams import DELTAS
+from benchmarks.timing import Section, table
 from penstock._inspector.session_token import HEADER, open_session_token
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
-GATEWAYS, ROUNDS, SECONDS = 4, 12, 0.3  # many and short: all of a round have the same weather
+GATEWAYS, ROUNDS, STREAMS = 4, 50, 48  # a round is short: many of them meet no other program
+WARM = 800  # streams before the first round: the newest turns fill their memory
 IDLE_STEP, IDLE_SHARE, IDLE_LIMIT = 0.05, 0.05, 5.0  # a gateway that uses less of a core in a step has nothing to do
 # How turns are kept → the share of the streams a second (of a busy core) without it that must be left.
 STATES = {"memory": 0.97, "disk": 0.94, "watched": 0.9}
-WAYS = ("across", "same")
+WAYS = tuple((name, shape) for name in ("chat-messages", "chat-chat-usage") for shape in ("synthetic", "recorded"))
+CONFIG = """
+[providers.chat]
+base_url = "http://{host}:{port}/v1"
+key = "none"
+like = "openai-compatible"
+fields = {{ has = ["chat"] }}
+"""
+
+Way = tuple[str, str]
+
+
+class Measured(NamedTuple):
+    """A running gateway that is measured, and its data folder."""
+
+    process: Process
+    port: int
+    data: Path
+
+
+@contextmanager
+def running_gateway() -> Generator[Measured]:
+    """An upstream and a gateway, started and stopped."""
+    with ExitStack() as stack:
+
+        def started(*words: str, core: int, **more: Any) -> Process:
+            made = Process(*words, **more)
+            stack.callback(made.stop)
+            pin(made.pid, core)
+            return made
+
+        data, upstream, at = Path(stack.enter_context(tempfile.TemporaryDirectory())), port(), port()
+        file = data / "penstock.toml"
+        file.write_text(CONFIG.format(host=HOST, port=upstream))
+        started("-m", "benchmarks.against_traffic", str(upstream), core=1)
+        words = ("-m", "penstock", "serve", "--config", str(file), "--port", str(at))
+        yield Measured(started(*words, core=0, said="listening", env={"PENSTOCK_DATA": str(data)}), at, data)
 
 
 @contextmanager
@@ -51,35 +91,34 @@ def watching(port: int, data: Path) -> Generator[list[int]]:
         reader.join(10)
 
 
-def switch(made: gateway.Bench, state: str) -> None:
+def switch(made: Measured, state: str) -> None:
     """Has the gateway keep turns so."""
     body = json.dumps({"paused": state == "off", "disk": state == "disk"}).encode()
     headers = {HEADER: open_session_token(made.data), "content-type": "application/json"}
-    asked = urllib.request.Request(f"{made.base}/inspector/keeping", body, headers)  # noqa: S310 — loopback
+    asked = urllib.request.Request(f"http://{HOST}:{made.port}/inspector/keeping", body, headers)
     with urllib.request.urlopen(asked) as reply:  # noqa: S310
         assert json.load(reply)["paused"] == (state == "off")
 
 
-def measure(made: gateway.Bench, way: str, state: str, seconds: float) -> float:
-    """CPU for each stream of one load while turns are kept so, with what the gateway does after its end."""
+def measure(made: Measured, way: Way, state: str, streams: int) -> float:
+    """CPU for each stream of one round while turns are kept so, with what the gateway does after its end."""
     switch(made, state)
     watched = state == "watched"
-    port = int(made.base.rpartition(":")[2])
-    with watching(port, made.data) if watched else nullcontext([0]) as seen:
-        before = made.gateway.cpu
-        found = made.run(way, f"n{gateway.DELTAS}", gateway.STREAMS, seconds)
-        wait_until_idle(made)
-    assert not found["errors"], "a stream failed"
+    with watching(made.port, made.data) if watched else nullcontext([0]) as seen:
+        before = made.process.cpu
+        run(ask(made.port, PAIRS[way[0]], way[1], streams))
+        if state == "disk":
+            wait_until_idle(made)
     assert not watched or seen[0] > 5_000, "nothing was shown"
-    return (made.gateway.cpu - before) / max(found["streams"], 1)
+    return (made.process.cpu - before) / streams
 
 
-def wait_until_idle(made: gateway.Bench) -> None:
+def wait_until_idle(made: Measured) -> None:
     """Turns are written to disk after their end, too."""
-    ends, used = time.monotonic() + IDLE_LIMIT, made.gateway.cpu
+    ends, used = time.monotonic() + IDLE_LIMIT, made.process.cpu
     while time.monotonic() < ends:
         time.sleep(IDLE_STEP)
-        before, used = used, made.gateway.cpu
+        before, used = used, made.process.cpu
         if used - before < IDLE_STEP * IDLE_SHARE:
             return
 
@@ -94,48 +133,48 @@ class Share(NamedTuple):
         return f"{self.mean:.3f} ± {self.error:.3f}"
 
 
-def share_of(gateways: list[list[tuple[float, float]]]) -> Share:
-    """Of CPU without and with keeping, by gateways and rounds: the calmest quarter of a gateway's rounds counts."""
-    pairs = (list(zip(*rounds, strict=True)) for rounds in gateways)
-    found = [Times({"off": list(off), "on": list(on)}).ratio("off", "on") for off, on in pairs]
+def first_decile(costs: list[float]) -> float:
+    return quantiles(costs, n=10)[0]
+
+
+def share_of(gateways: list[tuple[list[float], list[float]]]) -> Share:
+    """Of the costs of all rounds without and with keeping, by gateways."""
+    found = [first_decile(off) / first_decile(on) for off, on in gateways]
     return Share(mean(found), stdev(found) / len(found) ** 0.5 if len(found) > 1 else 0.0)
 
 
-def run_rounds(state: str, rounds: int, seconds: float) -> tuple[dict[str, list[tuple[float, float]]], float]:
-    """CPU for a stream without and with keeping, by ways and rounds, at one gateway; and the MB it holds at the end."""
-    found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
-    with own_core(), gateway.bench() as made:
-        pin(made.gateway.pid, 0)
-        switch(made, state)
+def run_rounds(state: str, rounds: int, streams: int) -> tuple[dict[Way, tuple[list[float], list[float]]], float]:
+    """CPU for a stream without and with keeping, by ways, at one gateway; and the MB it holds at the end."""
+    found: dict[Way, tuple[list[float], list[float]]] = {way: ([], []) for way in WAYS}
+    with own_core(), running_gateway() as made:
         for way in WAYS:
-            made.run(way, f"n{gateway.DELTAS}", gateway.STREAMS, 1.5)  # warm: the newest turns fill their memory
+            measure(made, way, state, WARM // len(WAYS))
         for number in range(rounds):
-            order = ("off", state, state, "off") if number % 2 else (state, "off", "off", state)
-            for way in WAYS:
-                costs = [(name, measure(made, way, name, seconds)) for name in order]
-                off, on = (mean(cost for name, cost in costs if name == wanted) for wanted in ("off", state))
-                found[way].append((off, on))
-        return found, made.gateway.memory
+            for way, (off, on) in found.items():
+                for name in ("off", state) if number % 2 else (state, "off"):
+                    (off if name == "off" else on).append(measure(made, way, name, streams))
+        return found, made.process.memory
 
 
-def report(gateways: int = GATEWAYS, rounds: int = ROUNDS, seconds: float = SECONDS) -> Section:
+def report(gateways: int = GATEWAYS, rounds: int = ROUNDS, streams: int = STREAMS) -> Section:
     """All ways and states, as Markdown, and the limits that are broken."""
     rows, broken, most = list[list[str]](), list[str](), 0.0
     for state, least in STATES.items():
-        runs = [run_rounds(state, rounds, seconds) for _ in range(gateways)]
+        runs = [run_rounds(state, rounds, streams) for _ in range(gateways)]
         most = max(most, *(held for _, held in runs))
         for way in WAYS:
+            name = f"{PAIRS[way[0]].title}, {way[1]}"
             share = share_of([found[way] for found, _ in runs])
-            off, on = (median(pair[place] for found, _ in runs for pair in found[way]) * 1e6 for place in (0, 1))
-            rows.append([state, way, str(share), f"{least}", f"{off:.0f}", f"{on:.0f}"])
-            broken += [f"{way}, {state}: {share} of the streams/s, at least {least}"] if share.mean < least else []
+            off, on = (mean(first_decile(found[way][side]) for found, _ in runs) * 1e6 for side in (0, 1))
+            rows.append([state, name, str(share), f"{least}", f"{off:.0f}", f"{on:.0f}"])
+            broken += [f"{name}, {state}: {share} of the streams/s, at least {least}"] if share.mean < least else []
     head = ["turns are kept", "", "of those without", "at least", "CPU µs/stream without", "with"]
     text = f"""## The gateway while the inspector keeps turns
 
 Streams a second as a share of those of the same gateway while it keeps nothing: turns kept in memory, on disk too, in
-memory with a page at `/inspector/live`. {gateway.STREAMS} streams at once of {gateway.DELTAS} deltas at full speed. The
-share is by CPU, because the gateway uses all of its core: the mean of {gateways} gateways, of each the median of the
-calmest quarter of {rounds} rounds, and its standard error. `python -m benchmarks.gateway --watched`.
+memory with a page at `/inspector/live`. {AT_ONCE} streams at once of {DELTAS} deltas. The share is by CPU, because the
+gateway uses all of its core: first deciles of {rounds} rounds of {streams} streams, the mean of {gateways} gateways and
+its standard error. `python -m benchmarks.gateway --watched`.
 
 {table(head, rows)}
 

@@ -94,6 +94,7 @@ OTHERS = {
     "kept_turns_index.MAX_PHRASE_CHARACTERS",
     "live_capture.MAX_NOTICES",
     "live_capture.MAX_SHARED_NAME",
+    "live_capture.MAX_WAITING_BYTES",
     "request_breakdown.MAX_LABEL",
     "request_breakdown.MAX_LINES",
     "trace_pages.MAX_INLINE_BYTES",

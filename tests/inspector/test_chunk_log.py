@@ -28,21 +28,24 @@ def test_chunks_are_read_as_they_came(chunks: list[bytes], start: int, closings:
     assert (log.last_time is None) == (not chunks)
 
 
-def test_a_block_beyond_the_limit_is_dropped_and_none_follows() -> None:
+def test_a_chunk_beyond_the_limit_is_dropped_and_none_follows() -> None:
     log = ChunkLog(2_000)
     for number in range(4 * BLOCK_CHUNKS):
         log.add(b"%04d" % number * 5)
+    log.add(b"")  # is small enough for what is left
     kept = [chunk for _, chunk in log.chunks_from(0)]
     assert log.full
     assert kept == [b"%04d" % number * 5 for number in range(len(kept))]
-    assert 0 < log.size <= log.limit
-    assert not log.add(b"late")
+    assert 2_000 - 36 < log.size <= 2_000
+    before = log.size
+    assert log.add(b"late") == before
     assert len(log.chunks_from(0)) == len(kept)
 
 
 def test_an_empty_log_takes_nothing() -> None:
     log = make_empty_log()
     assert not log.add(b"x")
+    assert log.full
     log.close_block()
     assert log.chunks_from(0) == []
     assert log.count_bytes() == 0

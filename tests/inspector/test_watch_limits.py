@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from penstock._gateway.callers import Refusal
-from penstock._inspector import capture_ring, chunk_log, file_inspector, live_feed, turn_list, turn_listeners
+from penstock._inspector import capture_ring, file_inspector, live_feed, turn_list, turn_listeners
 from penstock._inspector import live_capture as tapping
 from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.slow  # a real gateway for each
 @pytest.mark.row("G3")
 def test_one_turn_takes_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tapping, "MAX_TURN_BYTES", 4_000)
-    monkeypatch.setattr(chunk_log, "BLOCK_CHUNKS", 2)
     reply = Reply.of("openai-chat", TEXT)
     slow = Reply(reply.chunks, headers=SSE)
     with inspected(slow) as gateway, watching(gateway.url):
@@ -229,3 +228,48 @@ def test_long_streams_are_looked_at_one_at_a_time() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_inspector, "MAX_WAIT", 0.01)
         asyncio.run(main())
+
+
+def test_turns_that_end_are_measured_a_few_at_a_time() -> None:
+    """The bytes that the page shows, and the bound, count those that wait, too."""
+    with inspected() as gateway:
+        watch = gateway.inspector.watch
+        names = [ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"] for _ in range(3)]
+        ended(gateway, names[-1])
+        assert [tap.id for tap in watch.ended] == names
+        assert watch.size == 0
+        shown = get(f"{gateway.url}/inspector/keeping").json()["memory"]["bytes"]
+        assert watch.ended == []
+        assert shown == watch.size == sum(tap.size for tap in watch.captures.values())
+        assert shown > 3 * tapping.TURN_OVERHEAD
+        for _ in range(watch.max_ended + 1):
+            last = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
+        ended(gateway, last)
+        assert watch.ended == []
+        assert watch.size == sum(tap.size for tap in watch.captures.values()) > shown
+
+
+def test_a_large_turn_is_measured_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tapping, "MAX_WAITING_BYTES", 10)
+    with inspected() as gateway:
+        name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
+        ended(gateway, name)
+        assert gateway.inspector.watch.ended == []
+        assert gateway.inspector.watch.size > 0
+
+
+def test_a_deleted_turn_that_waited_to_be_measured_leaves_nothing() -> None:
+    with inspected() as gateway:
+        watch = gateway.inspector.watch
+        name = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
+        ended(gateway, name)
+        (tap,) = watch.ended
+
+        async def clear() -> int:
+            return watch.clear()
+
+        assert tap.turn_request.request.messages
+        assert gateway.call(clear()) == 1
+        assert (watch.ended, watch.size, len(watch.captures)) == ([], 0, 0)
+        assert not tap.turn_request.request.messages
+        assert (tap.request, tap.attempts, tap.chunks_from(0)) == (b"", [], [])

@@ -46,12 +46,21 @@ class AttemptTrace(ConnectionTiming):
     """One attempt. Times are by the monotonic clock; 0 for what did not happen.
 
     `url` and `headers` are those that were sent; of a prepared request, `prepared` has them. `decision_count`: the
-    router's decisions before this attempt. `traces`: the attempts of the turn; each adds itself. Defaults are those of
-    the class, because setting them would cost time for each attempt.
+    router's decisions before this attempt. `traces`: the attempts of the turn, this one among them. It is a structure
+    because one is made for every attempt, and a structure is made fastest.
     """
 
+    provider: str
+    model: str
+    operation: str
+    endpoint: Any  # the provider's: its protocol and method
+    diagnostics: Sequence[Diagnostic]
+    decision_count: int
+    traces: list[AttemptTrace]
+    start: float
     engine: str = ""
     secrets: tuple[str, ...] = ()
+    method: str = ""  # if it is not the endpoint's
     url: str = ""
     headers: Mapping[str, str] = NO_HEADERS
     prepared: PreparedHead | None = None
@@ -63,19 +72,6 @@ class AttemptTrace(ConnectionTiming):
     error_body: bytes = b""
     head_at: float = 0.0  # the head of the response has arrived
     end: float = 0.0  # the attempt failed
-
-    def __init__(self, request: TracedRequest, traces: list[AttemptTrace], decision_count: int) -> None:
-        endpoint = request.endpoint
-        self.provider: str = request.provider.name
-        self.model: str = request.model
-        self.operation: str = request.operation
-        self.protocol: str = endpoint.protocol
-        self.method: str = endpoint.method
-        self.diagnostics: Sequence[Diagnostic] = request.diagnostics
-        self.decision_count: int = decision_count
-        self.traces: list[AttemptTrace] = traces
-        self.start: float = _now()
-        traces.append(self)
 
     def set_response(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the response has arrived."""
@@ -91,6 +87,16 @@ class AttemptTrace(ConnectionTiming):
 
     def repeat(self, request: TracedRequest, decision_count: int) -> AttemptTrace:
         """The same request is sent once more, changed. Returns the trace of that attempt."""
-        again = AttemptTrace(request, self.traces, decision_count)
+        again = begin_trace(request, self.traces, decision_count)
         again.engine, again.secrets = self.engine, self.secrets
         return again
+
+
+def begin_trace(request: TracedRequest, traces: list[AttemptTrace], decision_count: int) -> AttemptTrace:
+    """Adds the trace of an attempt that begins to those of its turn, and returns it."""
+    trace = AttemptTrace(
+        request.provider.name, request.model, request.operation, request.endpoint, request.diagnostics, decision_count,
+        traces, _now(),
+    )  # fmt: skip
+    traces.append(trace)
+    return trace

@@ -6,6 +6,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     import asyncio
     import ssl
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 _now = time.monotonic
 
 
-class ConnectionTiming:
+class ConnectionTiming(msgspec.Struct, eq=False, kw_only=True):
     """Times by the monotonic clock; 0 for what did not happen. `reused`: an idle connection was used."""
 
     reused: bool = False

@@ -11,7 +11,7 @@ from penstock._gateway.endpoints import TurnRequest
 from penstock._inspector import schemas
 from penstock._inspector.disk_ring import DiskRing, KeptTurnSearch
 from penstock._inspector.keeping_policy import KeepingPolicy
-from penstock._inspector.live_capture import TurnCapture
+from penstock._inspector.live_capture import begin_capture
 from penstock._inspector.memory_index import MemoryTextIndex
 from penstock._inspector.turn_listeners import TurnListener
 from penstock.request import Request
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from penstock._gateway.turn import ActiveTurn
     from penstock._inspector.keeping_policy import Forgotten
     from penstock._inspector.kept_turn import KeptTurn
+    from penstock._inspector.live_capture import TurnCapture
     from penstock._store.journal import JournalEntry
     from penstock._store.kept_turns_index import TextSearch
 
 MAX_TURNS = 2_000  # captures, finished ones included
 MAX_TOTAL_BYTES = 32 * 2**20  # of all captures
+ENDED_STEP = 2**21  # bytes of the bound for each ended turn that may wait to be measured
 BATCH = 32  # the part of the bounds that is freed at once: to free turn by turn would cost twice the time
 KEEP_SECONDS = 300.0  # that captures are kept after the last listener left, if the policy does not keep them
 _DAMAGED = "it is not in memory, and the file of kept turns cannot be read (the log says why)"
@@ -43,6 +45,8 @@ class LiveCaptures:
         self.captures: dict[str, TurnCapture] = {}
         self.size: int = 0
         self.max_size: int = MAX_TOTAL_BYTES
+        self.ended: list[TurnCapture] = []  # captures whose end is not measured yet
+        self.max_ended: int = MAX_TOTAL_BYTES // ENDED_STEP
         self.closed: bool = False
         self.policy: KeepingPolicy = KeepingPolicy(services, memory=MAX_TOTAL_BYTES, minutes=KEEP_SECONDS / 60)
         self._services = services
@@ -82,12 +86,14 @@ class LiveCaptures:
 
     def clear_unwatched(self) -> None:
         """Deletes the captures of finished turns that only watching has kept."""
+        self.measure_ended()
         for capture in list(self.captures.values()):
             if capture.finished and not capture.keeps:
                 self.forget_capture(capture, "unwatched")
 
     def clear(self, ids: Collection[str] | None = None, tenant: str | None = None) -> int:
         """Deletes the captures of finished turns, all or by their ids, of one tenant or all. Returns their number."""
+        self.measure_ended()
         found = [
             one
             for one in self.captures.values()
@@ -141,7 +147,7 @@ class LiveCaptures:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
-        capture = TurnCapture(incoming, request, self, turn, keeps=keeps)
+        capture = begin_capture(incoming, request, self, turn, keeps=keeps)
         self._add(capture)
         if self.listeners:
             self._notify(capture)
@@ -168,7 +174,7 @@ class LiveCaptures:
             keeps = self.policy.keeps(incoming.caller)
             if keeps or self._is_watched(incoming.caller):
                 request = TurnRequest(Request(model=row.asked), row.protocol)
-                capture = TurnCapture(incoming, request, self, keeps=keeps)
+                capture = begin_capture(incoming, request, self, None, keeps=keeps)
                 self._add(capture)
                 capture.on_refusal(fault, row)
         self.on_journal_row(row)
@@ -206,13 +212,23 @@ class LiveCaptures:
 
     def make_room(self, capture: TurnCapture) -> None:
         """A capture has grown. The oldest finished captures are deleted; if none is finished, this one is dropped."""
-        if not self._drop_oldest(size=self.max_size - self.max_size // BATCH):
+        if not self._drop_oldest(size=self.max_size - self.max_size // BATCH) and capture.turn is not None:
             self.size -= capture.drop()
             self._on_removal(capture.id, capture.tenant, "too-large")
+
+    def measure_ended(self) -> None:
+        """Measures the turns that have ended since the last time."""
+        ended, self.ended = self.ended, []
+        for capture in ended:
+            self.size += capture.measure_end()
+        if self.size > self.max_size and ended:
+            self.make_room(ended[-1])
 
     def _drop_oldest(self, *, size: int, count: int = MAX_TURNS) -> bool:
         """Deletes the oldest captures of finished turns. Returns False if those that are left are still too large."""
         captures, listeners = self.captures, self.listeners
+        if self.ended:
+            self.measure_ended()
         excess, surplus = self.size - size, len(captures) - count
         found: list[TurnCapture] = []
         for capture in captures.values():

@@ -43,6 +43,7 @@ class KeepingRoutes:
         """`GET /inspector/keeping`: what is kept, and where."""
         tenant = visible_tenant(incoming)
         captures, policy = self._captures, self._captures.policy
+        captures.measure_ended()
         held = [one for one in captures.captures.values() if not one.dropped and tenant in {None, one.tenant}]
         state = {
             "paused": policy.paused,

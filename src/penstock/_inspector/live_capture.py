@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock._gateway.client_form import ClientForm
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
 MAX_TURN_BYTES = 8 * 2**20  # bytes of one answer: 50,000 small events have 7 MB
 MEASURED_STEP = 2**16  # bytes by which a running turn may grow before they are counted
+MAX_WAITING_BYTES = 2**14  # of a request whose turn may wait after its end, until others are measured with it
 TURN_OVERHEAD = 4096  # bytes of memory per turn, in addition to its request and answer
 MAX_NOTICES = 100  # sent to the client before the answer
 MAX_REQUEST_BYTES = 4 * 2**20  # bytes of a request's body
@@ -67,23 +67,35 @@ class CaptureStore(Protocol):
     disk: DiskRing
     size: int
     max_size: int
+    ended: list[TurnCapture]
+    max_ended: int
 
     def secrets(self) -> tuple[str, ...]: ...
 
     def make_room(self, capture: TurnCapture, /) -> None: ...
+
+    def measure_ended(self) -> None: ...
 
     def on_change(self, capture: TurnCapture, /) -> None: ...
 
     def on_finish(self, capture: TurnCapture, /) -> None: ...
 
 
-class TurnCapture(RequestCapture):
+class TurnCapture(RequestCapture, eq=False, kw_only=True):
     """The capture of one turn. `turn` is set while it runs, `entry` (its row of the journal) after its end.
 
-    Defaults are those of the class, because setting them would cost time for each turn. `__init__` sets what is read
-    more than once in every turn.
+    It is a structure because one is made for every turn, and a structure is made fastest.
     """
 
+    turn_request: TurnRequest
+    _store: CaptureStore
+    turn: ActiveTurn | None
+    keeps: bool  # whether or not somebody watches
+    id: str
+    request: bytes
+    chunks: ChunkLog
+    size: int = 0  # bytes of memory, as far as they are measured
+    followers: tuple[asyncio.Event, ...] = ()
     _time: float | None = None
     entry: JournalEntry | None = None
     on_disk: bool = False
@@ -100,25 +112,8 @@ class TurnCapture(RequestCapture):
     fault: ev.Fault | None = None
     request_cut: bool = False
 
-    def __init__(
-        self, incoming: IncomingRequest, turn_request: TurnRequest, store: CaptureStore, turn: ActiveTurn | None = None,
-        *, keeps: bool,
-    ) -> None:  # fmt: skip
-        self._incoming = incoming
-        self._traces = []
-        self.id: str = incoming.id
-        self.turn: ActiveTurn | None = turn
-        self.keeps: bool = keeps  # whether or not somebody watches
-        self.turn_request: TurnRequest = turn_request
-        self.followers: tuple[asyncio.Event, ...] = ()
-        self.request: bytes = incoming.raw
-        self.chunks: ChunkLog = ChunkLog(MAX_TURN_BYTES)
-        self.size: int = 0  # bytes of memory, as far as they are measured
-        self._store = store
-        if len(self.request) > MEASURED_STEP:
-            self._measure_request()
-
-    def _measure_request(self) -> None:
+    def measure_request(self) -> None:
+        """Counts a request that is not small, and cuts one that is too large."""
         if len(self.request) > MAX_REQUEST_BYTES:
             self.request, self.request_cut = cut_bytes(self.request, MAX_REQUEST_BYTES, self.known_secrets()), True
             self._incoming = self._incoming.without_body()
@@ -162,29 +157,46 @@ class TurnCapture(RequestCapture):
             store.make_room(self)
 
     def on_end(self, turn: ActiveTurn, row: JournalEntry) -> None:
-        """The turn ends. `turn` is reset last: other threads read it."""
-        store, reply = self._store, turn.reply
-        end = turn.fault or (reply.end if reply is not None else None)
-        if isinstance(end, ev.Fault):
-            self.fault = end
-        request = self.turn_request.request
-        model, stream = request.model, request.stream
-        slim = _shared_request(model, stream) if len(model) <= MAX_SHARED_NAME else Request(model=model, stream=stream)
-        self.turn_request = replace(self.turn_request, request=slim, headers=(), wrap_send=None)
+        """The turn ends. `turn` is reset last: other threads read it. What can wait is done for several turns at once.
+
+        Steps that are taken once in a turn are slow, because the processor's cache has other things by then.
+        """
+        store, record = self._store, turn.decisions
+        if row.fault:
+            end = turn.fault or (turn.reply.end if turn.reply is not None else None)
+            self.fault = end if isinstance(end, ev.Fault) else None
+        if record is not None:
+            self._decisions = record.decisions
         self.entry, self.passthrough = row, turn.passthrough
-        size = TURN_OVERHEAD + len(self.request) + self.chunks.close_block() + self.finish_attempts(turn.decisions)
-        if self.dropped:
-            self.drop_attempts()  # those that were sent since
-        else:
-            store.size += size - self.size  # as in `_measure`, without a call for every turn
-            self.size = size
-            if store.size > store.max_size:
-                store.make_room(self)
+        ended, is_on_disk = store.ended, store.disk.enabled
+        ended.append(self)
+        if len(ended) > store.max_ended or is_on_disk or self._is_large():
+            store.measure_ended()
         self.turn = None
-        if self.keeps and store.disk.enabled:
+        if is_on_disk:
             store.on_finish(self)
         if self.followers:
             self.wake_followers()
+
+    def _is_large(self) -> bool:
+        """Whether more is held than a turn that waits to be measured may hold."""
+        if len(self.request) > MAX_WAITING_BYTES or len(self._traces) > 1:
+            return True
+        return bool(self._traces) and len(self._traces[0].body or b"") > MAX_WAITING_BYTES
+
+    def measure_end(self) -> int:
+        """Frees what is not needed after the end, and measures the rest. Returns how much the capture has grown."""
+        turn_request = self.turn_request  # nobody else needs it any more
+        request = turn_request.request
+        model, stream = request.model, request.stream
+        slim = _shared_request(model, stream) if len(model) <= MAX_SHARED_NAME else Request(model=model, stream=stream)
+        turn_request.request, turn_request.headers, turn_request.wrap_send = slim, (), None
+        size = TURN_OVERHEAD + len(self.request) + self.chunks.close_block() + self.finish_attempts()
+        if self.dropped:
+            self.drop_attempts()  # those that were sent since
+            return 0
+        before, self.size = self.size, size
+        return size - before
 
     def on_refusal(self, fault: ev.Fault, row: JournalEntry) -> None:
         """The request was refused before it became a turn."""
@@ -211,6 +223,10 @@ class TurnCapture(RequestCapture):
     def known_secrets(self) -> tuple[str, ...]:
         """Returns the secrets that are known by value: those of the gateway, and the caller's own key."""
         return (*self._store.secrets(), *((self.secret,) if self.secret else ()))
+
+    def end_time(self) -> float:
+        """Returns when the turn ended, by the monotonic clock; 0 while it runs."""
+        return self._incoming.started + self.entry.duration if self.entry is not None else 0.0
 
     @property
     def finished(self) -> bool:
@@ -330,3 +346,17 @@ class TurnCapture(RequestCapture):
         if self.cut:
             return LOST_REST.format(most=MAX_TURN_BYTES >> 20)
         return "" if self.engine else NO_ANSWER
+
+
+def begin_capture(
+    incoming: IncomingRequest, turn_request: TurnRequest, store: CaptureStore, turn: ActiveTurn | None, *, keeps: bool
+) -> TurnCapture:
+    """Returns the capture of a turn that begins; `turn` is None if the request was refused before it became one."""
+    request = incoming.raw
+    capture = TurnCapture(
+        _incoming=incoming, turn_request=turn_request, _store=store, turn=turn, keeps=keeps, id=incoming.id,
+        request=request, chunks=ChunkLog(MAX_TURN_BYTES),
+    )  # fmt: skip
+    if len(request) > MEASURED_STEP:
+        capture.measure_request()
+    return capture
