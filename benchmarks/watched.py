@@ -28,7 +28,7 @@ from penstock._inspector.session_token import HEADER, open_session_token
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-GATEWAYS, ROUNDS, STREAMS = 4, 50, 48  # a round is short: many of them meet no other program
+GATEWAYS, ROUNDS, STREAMS = 4, 80, 48  # a round is short: many of them meet no other program
 WARM = 800  # streams before the first round: the newest turns fill their memory
 IDLE_STEP, IDLE_SHARE, IDLE_LIMIT = 0.05, 0.05, 5.0  # a gateway that uses less of a core in a step has nothing to do
 # How turns are kept → the share of the streams a second (of a busy core) without it that must be left.

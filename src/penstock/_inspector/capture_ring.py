@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_TURNS = 2_000  # captures, finished ones included
 MAX_TOTAL_BYTES = 32 * 2**20  # of all captures
-ENDED_STEP = 2**21  # bytes of the bound for each ended turn that may wait to be measured
+ENDED_STEP = 2**20  # bytes of the bound for each ended turn that may wait to be measured
 BATCH = 32  # the part of the bounds that is freed at once: to free turn by turn would cost twice the time
 KEEP_SECONDS = 300.0  # that captures are kept after the last listener left, if the policy does not keep them
 _DAMAGED = "it is not in memory, and the file of kept turns cannot be read (the log says why)"
@@ -147,8 +147,9 @@ class LiveCaptures:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
-        capture = begin_capture(incoming, request, self, turn, keeps=keeps)
-        self._add(capture)
+        capture = self.captures[incoming.id] = begin_capture(incoming, request, self, turn, keeps=keeps)
+        if len(self.captures) > MAX_TURNS:
+            self._drop_surplus()
         if self.listeners:
             self._notify(capture)
         return capture
@@ -157,11 +158,6 @@ class LiveCaptures:
         if self.policy.paused:
             return False
         return any(listener.has_room(caller.tenant) for listener in self.listeners)
-
-    def _add(self, capture: TurnCapture) -> None:
-        self.captures[capture.id] = capture
-        if len(self.captures) > MAX_TURNS:
-            self._drop_oldest(size=self.max_size, count=MAX_TURNS - MAX_TURNS // BATCH)
 
     def on_change(self, capture: TurnCapture) -> None:
         """The answer of a turn begins."""
@@ -175,7 +171,9 @@ class LiveCaptures:
             if keeps or self._is_watched(incoming.caller):
                 request = TurnRequest(Request(model=row.asked), row.protocol)
                 capture = begin_capture(incoming, request, self, None, keeps=keeps)
-                self._add(capture)
+                self.captures[incoming.id] = capture
+                if len(self.captures) > MAX_TURNS:
+                    self._drop_surplus()
                 capture.on_refusal(fault, row)
         self.on_journal_row(row)
 
@@ -223,6 +221,10 @@ class LiveCaptures:
             self.size += capture.measure_end()
         if self.size > self.max_size and ended:
             self.make_room(ended[-1])
+
+    def _drop_surplus(self) -> None:
+        """There are more captures than are kept."""
+        self._drop_oldest(size=self.max_size, count=MAX_TURNS - MAX_TURNS // BATCH)
 
     def _drop_oldest(self, *, size: int, count: int = MAX_TURNS) -> bool:
         """Deletes the oldest captures of finished turns. Returns False if those that are left are still too large."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MAX_TURN_BYTES = 8 * 2**20  # bytes of one answer: 50,000 small events have 7 MB
 MEASURED_STEP = 2**16  # bytes by which a running turn may grow before they are counted
-MAX_WAITING_BYTES = 2**14  # of a request whose turn may wait after its end, until others are measured with it
+MAX_WAITING_BYTES = 2**14  # of the sent request of a turn that may wait after its end, to be measured with others
 TURN_OVERHEAD = 4096  # bytes of memory per turn, in addition to its request and answer
 MAX_NOTICES = 100  # sent to the client before the answer
 MAX_REQUEST_BYTES = 4 * 2**20  # bytes of a request's body
@@ -168,21 +168,19 @@ class TurnCapture(RequestCapture, eq=False, kw_only=True):
         if record is not None:
             self._decisions = record.decisions
         self.entry, self.passthrough = row, turn.passthrough
-        ended, is_on_disk = store.ended, store.disk.enabled
+        ended, is_on_disk, traces = store.ended, store.disk.enabled, self._traces
         ended.append(self)
-        if len(ended) > store.max_ended or is_on_disk or self._is_large():
+        # `size`: it is large, because it was measured before. More than one attempt: they may have large bodies.
+        if (
+            len(ended) > store.max_ended or is_on_disk or self.size
+            or len(traces) != 1 or len(traces[0].body or b"") > MAX_WAITING_BYTES
+        ):  # fmt: skip
             store.measure_ended()
         self.turn = None
         if is_on_disk:
             store.on_finish(self)
         if self.followers:
             self.wake_followers()
-
-    def _is_large(self) -> bool:
-        """Whether more is held than a turn that waits to be measured may hold."""
-        if len(self.request) > MAX_WAITING_BYTES or len(self._traces) > 1:
-            return True
-        return bool(self._traces) and len(self._traces[0].body or b"") > MAX_WAITING_BYTES
 
     def measure_end(self) -> int:
         """Frees what is not needed after the end, and measures the rest. Returns how much the capture has grown."""
