@@ -242,9 +242,9 @@ def test_turns_that_end_are_measured_a_few_at_a_time() -> None:
         assert watch.ended == []
         assert shown == watch.size == sum(tap.size for tap in watch.captures.values())
         assert shown > 3 * tapping.TURN_OVERHEAD
-        for _ in range(watch.max_ended + 1):
-            last = ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"]
-        ended(gateway, last)
+        more = range(watch.max_ended + 1)
+        names = [ask(gateway.url, "anthropic", "openai-chat/text").headers["x-request-id"] for _ in more]
+        ended(gateway, names[-1])
         assert watch.ended == []
         assert watch.size == sum(tap.size for tap in watch.captures.values()) > shown
 
