@@ -147,9 +147,8 @@ class LiveCaptures:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
-        capture = self.captures[incoming.id] = begin_capture(incoming, request, self, turn, keeps=keeps)
-        if len(self.captures) > MAX_TURNS:
-            self._drop_surplus()
+        capture = begin_capture(incoming, request, self, turn, keeps=keeps)
+        self._add(capture)
         if self.listeners:
             self._notify(capture)
         return capture
@@ -158,6 +157,11 @@ class LiveCaptures:
         if self.policy.paused:
             return False
         return any(listener.has_room(caller.tenant) for listener in self.listeners)
+
+    def _add(self, capture: TurnCapture) -> None:
+        self.captures[capture.id] = capture
+        if len(self.captures) > MAX_TURNS:
+            self._drop_oldest(size=self.max_size, count=MAX_TURNS - MAX_TURNS // BATCH)
 
     def on_change(self, capture: TurnCapture) -> None:
         """The answer of a turn begins."""
@@ -171,9 +175,7 @@ class LiveCaptures:
             if keeps or self._is_watched(incoming.caller):
                 request = TurnRequest(Request(model=row.asked), row.protocol)
                 capture = begin_capture(incoming, request, self, None, keeps=keeps)
-                self.captures[incoming.id] = capture
-                if len(self.captures) > MAX_TURNS:
-                    self._drop_surplus()
+                self._add(capture)
                 capture.on_refusal(fault, row)
         self.on_journal_row(row)
 
@@ -184,6 +186,7 @@ class LiveCaptures:
 
     def switch_disk(self, *, on: bool) -> None:
         """Keeps turns on disk from now on, those in memory included; or no more."""
+        self.measure_ended()
         self.disk.switched = on
         for capture in list(self.captures.values()) if on else ():
             if capture.finished and not capture.on_disk:
@@ -221,10 +224,6 @@ class LiveCaptures:
             self.size += capture.measure_end()
         if self.size > self.max_size and ended:
             self.make_room(ended[-1])
-
-    def _drop_surplus(self) -> None:
-        """There are more captures than are kept."""
-        self._drop_oldest(size=self.max_size, count=MAX_TURNS - MAX_TURNS // BATCH)
 
     def _drop_oldest(self, *, size: int, count: int = MAX_TURNS) -> bool:
         """Deletes the oldest captures of finished turns. Returns False if those that are left are still too large."""
