@@ -275,6 +275,36 @@ def test_closing_waits_for_what_was_sent(redis_server: RedisServer) -> None:
     asyncio.run(main())
 
 
+def test_closing_while_it_connects_leaves_no_connection() -> None:
+    """A caller that stopped waiting is no reason to connect again, nor is one that comes after the end."""
+
+    async def pause(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.release()
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        ended.release()
+
+    connected, ended = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def main() -> None:
+        async with asyncio.timeout(LIMIT):
+            listener = await asyncio.start_server(pause, HOST, 0)
+            scripts = RedisScripts(f"redis://{HOST}:{listener.sockets[0].getsockname()[1]}/0", LIMIT)
+            call = scripts.call(ECHO, 1)
+            await connected.acquire()
+            call.cancel()
+            await scripts.aclose()
+            await ended.acquire()
+            with pytest.raises(StoreUnavailable, match="is closed"):
+                await scripts.call(ECHO, 2)
+            assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "penstock-redis"] == []
+            listener.close()
+            assert connected.locked(), "no second connection"
+
+    asyncio.run(main())
+
+
 def test_a_caller_that_is_cancelled_harms_no_other(redis_server: RedisServer) -> None:
     async def main() -> None:
         async with opened(redis_server) as (proxy, scripts):

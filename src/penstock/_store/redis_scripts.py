@@ -159,6 +159,7 @@ class RedisScripts:
         self._connection: ScriptConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._send_is_due = False
+        self._closed = False
         self._steps = 0  # of the clock of timeouts, which runs while there are calls
         self._clock: asyncio.TimerHandle | None = None
 
@@ -170,6 +171,9 @@ class RedisScripts:
         """
         loop, connection = asyncio.get_running_loop(), self._connection
         call = ScriptCall(script, _encode(values), self._steps)
+        if self._closed:
+            call.refuse(f"{self.name} cannot be used: it is closed")
+            return call.result
         self._waiting.append(call)
         if immediate and connection is not None and not connection.unanswered:
             self._send()
@@ -183,9 +187,12 @@ class RedisScripts:
         return call.result
 
     async def aclose(self) -> None:
+        """Waits for the results of all calls, and closes the connection. Further calls are refused."""
+        self._closed = True
         self._send()
         if calls := self._unanswered():
             await asyncio.wait([call.result for call in calls])
+        self._waiting = []  # calls that nobody waits for any more
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
