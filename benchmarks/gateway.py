@@ -304,7 +304,10 @@ def main() -> int:
     options.add_argument("--load", action="store_true", help="500 streams of 25 events a second, for a minute")
     options.add_argument("--seconds", type=float, default=60.0)
     options.add_argument("--rivals", action="store_true", help="beside LiteLLM and Portkey, where they are installed")
-    options.add_argument("--watched", action="store_true", help="with turns kept in memory, on disk, and watched")
+    options.add_argument(
+        "--watched", nargs="*", metavar="STATE", choices=("memory", "disk", "watched"),
+        help="with turns kept in memory, on disk, and watched; or only one of these",
+    )  # fmt: skip
     options.add_argument("--asked", action="store_true", help="requests from one line to a coding agent's")
     options.add_argument("--http", action="store_true", help="our own HTTP code beside plain aiohttp and plain ASGI")
     options.add_argument("--matrix", action="store_true", help="every client protocol with every upstream protocol")
@@ -355,7 +358,11 @@ def _section(chosen: argparse.Namespace) -> Section:
         from benchmarks import http_paths
 
         return http_paths.report(chosen.rounds or http_paths.ROUNDS)
-    reports = {"watched": chosen.watched, "asked": chosen.asked, "rivals": chosen.rivals}
+    if chosen.watched is not None:
+        from benchmarks import watched
+
+        return watched.report(chosen.watched)
+    reports = {"asked": chosen.asked, "rivals": chosen.rivals}
     name = next((name for name, wanted in reports.items() if wanted), None)
     if name is None:
         return report()

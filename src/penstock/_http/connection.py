@@ -11,6 +11,8 @@ import zlib
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock._http.header_fields import COMMON_HEADERS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -300,7 +302,8 @@ class UpstreamConnection(asyncio.Protocol):
             raise ValueError("the head of the answer is too large")
         if self._head_complete:
             return  # a trailer must not change a header that was used already (RFC 9110, section 6.5.1)
-        key, text = str(name.lower(), "latin-1"), str(value, "latin-1").strip(" \t")
+        key = COMMON_HEADERS.get(name) or str(name.lower(), "latin-1")
+        text = str(value, "latin-1").strip(" \t")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import starmap
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from penstock._input_limits import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_HEADERS, MAX_REQUEST_HEAD
@@ -146,6 +147,15 @@ def _prefix(where: str) -> str:
     return f"{where}: " if where else ""
 
 
+_COMMON_NAMES = """Accept Accept-Encoding Accept-Language Anthropic-Beta Anthropic-Version Authorization Cache-Control
+Connection Content-Encoding Content-Length Content-Type Cookie Date Host Keep-Alive Openai-Processing-Ms Origin Referer
+Request-Id Retry-After Server Strict-Transport-Security Traceparent Transfer-Encoding User-Agent Vary Via X-Api-Key
+X-Penstock-Key X-Request-Id X-Stainless-Arch X-Stainless-Lang X-Stainless-Os X-Stainless-Package-Version
+X-Stainless-Retry-Count X-Stainless-Runtime X-Stainless-Runtime-Version X-Stainless-Timeout""".split()
+# Common names as they are sent → in lower case: all heads share one string for each, which need not be decoded.
+COMMON_HEADERS: Mapping[bytes, str] = MappingProxyType({
+    spelled.encode(): name.lower() for name in _COMMON_NAMES for spelled in (name, name.lower())
+})  # fmt: skip
 KEY_HEADERS = ("x-penstock-key", "authorization", "x-api-key", "x-goog-api-key", "api-key")
 _UNIQUE = "host origin content-length content-type sec-fetch-site sec-fetch-mode access-control-request-method"
 UNIQUE_HEADERS = frozenset((*KEY_HEADERS, *_UNIQUE.split()))
@@ -153,7 +163,8 @@ UNIQUE_HEADERS = frozenset((*KEY_HEADERS, *_UNIQUE.split()))
 
 def read_headers(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     """Returns the headers by name in lower case. Of `UNIQUE_HEADERS` the first is kept; see `repeated_header`."""
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in lines}
+    known = COMMON_HEADERS.get
+    headers = {known(name) or name.decode("latin-1").lower(): value.decode("latin-1") for name, value in lines}
     return headers if len(headers) == len(lines) else _join_repeated(lines)
 
 

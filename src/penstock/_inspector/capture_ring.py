@@ -138,7 +138,7 @@ class LiveCaptures:
 
     def begin(self, turn: ActiveTurn) -> TurnCapture | None:
         """A turn begins. Returns None if it is not kept, and nobody watches or too many turns wait to be shown."""
-        incoming, request = turn.incoming, turn.turn_request
+        incoming, request, captures = turn.incoming, turn.turn_request, self.captures
         keeps = self.policy.keeps(incoming.caller)
         if not keeps and not self._is_watched(incoming.caller):
             if self.policy.paused:
@@ -146,9 +146,11 @@ class LiveCaptures:
             return None
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        request = request or TurnRequest(Request(model=""), turn.endpoint.protocol)
-        capture = begin_capture(incoming, request, self, turn, keeps=keeps)
-        self._add(capture)
+        if request is None:
+            request = TurnRequest(Request(model=""), turn.endpoint.protocol)
+        capture = captures[incoming.id] = begin_capture(incoming, request, self, turn, keeps=keeps)
+        if len(captures) > MAX_TURNS:
+            self._drop_surplus()
         if self.listeners:
             self._notify(capture)
         return capture
@@ -158,10 +160,8 @@ class LiveCaptures:
             return False
         return any(listener.has_room(caller.tenant) for listener in self.listeners)
 
-    def _add(self, capture: TurnCapture) -> None:
-        self.captures[capture.id] = capture
-        if len(self.captures) > MAX_TURNS:
-            self._drop_oldest(size=self.max_size, count=MAX_TURNS - MAX_TURNS // BATCH)
+    def _drop_surplus(self) -> None:
+        self._drop_oldest(size=self.max_size, count=MAX_TURNS - MAX_TURNS // BATCH)
 
     def on_change(self, capture: TurnCapture) -> None:
         """The answer of a turn begins."""
@@ -174,8 +174,9 @@ class LiveCaptures:
             keeps = self.policy.keeps(incoming.caller)
             if keeps or self._is_watched(incoming.caller):
                 request = TurnRequest(Request(model=row.asked), row.protocol)
-                capture = begin_capture(incoming, request, self, None, keeps=keeps)
-                self._add(capture)
+                capture = self.captures[incoming.id] = begin_capture(incoming, request, self, None, keeps=keeps)
+                if len(self.captures) > MAX_TURNS:
+                    self._drop_surplus()
                 capture.on_refusal(fault, row)
         self.on_journal_row(row)
 
@@ -194,9 +195,10 @@ class LiveCaptures:
 
     def on_journal_row(self, row: JournalEntry, *, is_update: bool = False) -> None:
         """A turn ends, or its row changes after that (`is_update`)."""
-        capture = self.captures.get(row.request_id)
-        if capture is not None and capture.entry is not None:
-            capture.entry = row
+        if is_update:  # at its end a capture is given its row by `on_end`
+            capture = self.captures.get(row.request_id)
+            if capture is not None and capture.entry is not None:
+                capture.entry = row
         for listener in self.listeners:
             listener.on_turn(row.request_id, row.tenant, row, is_update=is_update)
 
