@@ -1,8 +1,8 @@
 """What the inspector costs: turns kept in memory, on disk, and watched, beside the same gateway that keeps nothing.
 
-`python -m benchmarks.gateway --watched`. Rounds are short, take turns and change their order. Other programs only add
-to what a round takes, so its cost is the first decile. Two processes of one program differ by a few percent for
-as long as they run, so there are several. The gateway has one core, load and upstream the other. Leans on `against`.
+`python -m benchmarks.gateway --watched`. Rounds are short, take turns and change their order. Their costs differ by
+8% from round to round, so a cost is the median of many. Two processes of one program differ by a few percent for as
+long as they run, so there are several. The gateway has one core, load and upstream the other. Leans on `against`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 import urllib.request
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from statistics import mean, quantiles, stdev
+from statistics import mean, median, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.against import own_core, pin
@@ -29,7 +29,7 @@ from penstock._inspector.session_token import HEADER, open_session_token
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-GATEWAYS, ROUNDS, STREAMS = 4, 80, 48  # a round is short: many of them meet no other program
+GATEWAYS, ROUNDS, STREAMS = 6, 80, 48
 # Times a round in which the gateway works between turns, too: it writes to disk, or tells the page four times a second.
 LONGER = {"memory": 1, "disk": 4, "watched": 8}
 WARM = 800  # streams before the first round: the newest turns fill their memory
@@ -148,13 +148,9 @@ class Share(NamedTuple):
         return f"{self.mean:.3f} ± {self.error:.3f}"
 
 
-def first_decile(costs: list[float]) -> float:
-    return quantiles(costs, n=10)[0]
-
-
 def share_of(gateways: list[tuple[list[float], list[float]]]) -> Share:
     """Of the costs of all rounds without and with keeping, by gateways."""
-    found = [first_decile(off) / first_decile(on) for off, on in gateways]
+    found = [median(off) / median(on) for off, on in gateways]
     return Share(mean(found), stdev(found) / len(found) ** 0.5 if len(found) > 1 else 0.0)
 
 
@@ -190,7 +186,7 @@ def report(
         for way in WAYS:
             name = f"{PAIRS[way[0]].title}, {way[1]}"
             share = share_of([found[way] for found, _ in runs])
-            off, on = (mean(first_decile(found[way][side]) for found, _ in runs) * 1e6 for side in (0, 1))
+            off, on = (mean(median(found[way][side]) for found, _ in runs) * 1e6 for side in (0, 1))
             rows.append([state, name, str(share), f"{least}", f"{off:.0f}", f"{on:.0f}"])
             broken += [f"{name}, {state}: {share} of the streams/s, at least {least}"] if share.mean < least else []
     head = ["turns are kept", "", "of those without", "at least", "CPU µs/stream without", "with"]
@@ -198,7 +194,7 @@ def report(
 
 Streams a second as a share of those of the same gateway while it keeps nothing: turns kept in memory, on disk too, in
 memory with a page at `/inspector/live`. {AT_ONCE} streams at once of {DELTAS} deltas. The share is by CPU, because the
-gateway uses all of its core: first deciles of {rounds} rounds of {streams} streams (on disk a quarter of the rounds,
+gateway uses all of its core: medians of {rounds} rounds of {streams} streams (on disk a quarter of the rounds,
 each {LONGER["disk"]} times as long; watched an eighth), the mean of {gateways} gateways and its standard error.
 `python -m benchmarks.gateway --watched`.
 

@@ -161,19 +161,19 @@ class TurnCapture(RequestCapture, eq=False, kw_only=True):
 
         Steps that are taken once in a turn are slow, because the processor's cache has other things by then.
         """
-        store, record = self._store, turn.decisions
+        store, traces = self._store, self._traces
         if row.fault:
             end = turn.fault or (turn.reply.end if turn.reply is not None else None)
             self.fault = end if isinstance(end, ev.Fault) else None
-        if record is not None:
-            self._decisions = record.decisions
+        if not traces and turn.decisions is not None:  # no attempt was made; otherwise `on_attempt` has set them
+            self._decisions = turn.decisions.decisions
         self.entry, self.passthrough = row, turn.passthrough
-        ended, is_on_disk, traces = store.ended, store.disk.enabled, self._traces
+        ended, is_on_disk = store.ended, store.disk.enabled
         ended.append(self)
         # `size`: it is large, because it was measured before. More than one attempt: they may have large bodies.
         if (
-            len(ended) > store.max_ended or is_on_disk or self.size
-            or len(traces) != 1 or len(traces[0].body or b"") > MAX_WAITING_BYTES
+            len(ended) > store.max_ended or self.size or is_on_disk
+            or (traces and (len(traces) > 1 or len(traces[0].body or b"") > MAX_WAITING_BYTES))
         ):  # fmt: skip
             store.measure_ended()
         self.turn = None
