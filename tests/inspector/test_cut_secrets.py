@@ -20,6 +20,7 @@ from penstock.testing import Reply
 from tests.gateway.client_requests import get, post
 from tests.inspector.conftest import inspected
 from tests.inspector.event_feed import ended
+from tests.inspector.exported_page import exported_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,8 +78,12 @@ def _responses(gateway: Inspected, name: str) -> dict[str, str]:
         f"previews?ids={name}",
         f"turns/{name}/frames/1",
     ]
-    places += [f"turns/{name}/export?with=all"] if StaticFiles().built else []
-    return {place: get(f"{gateway.url}/inspector/{place}").text for place in places}
+    answers = {place: get(f"{gateway.url}/inspector/{place}").text for place in places}
+    if StaticFiles().built:
+        place = f"turns/{name}/export?with=all"
+        answers[place] = exported_data(get(f"{gateway.url}/inspector/{place}").content).decode()
+        assert MARK in answers[place], place
+    return answers
 
 
 @pytest.mark.row("V1")

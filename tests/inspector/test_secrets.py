@@ -18,6 +18,7 @@ from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get, post
 from tests.inspector.conftest import inspected
 from tests.inspector.event_feed import Reader, bearer, ended, watching
+from tests.inspector.exported_page import exported_data
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +69,8 @@ def test_no_answer_holds_a_secret(tmp_path: Path) -> None:
         for place, text in answers.items():
             for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, "he said"):
                 assert secret not in text, f"{secret} is in {place}"
-        assert MARK in answers["turn"]
+        for place in ("turn", f"turns/{name}/request", "copy as curl"):
+            assert MARK in answers[place], place
         assert "you sent" in answers["turn"]
 
 
@@ -104,6 +106,27 @@ def test_no_kept_turn_holds_a_secret(tmp_path: Path) -> None:
             assert secret not in text, f"{secret} is in {place}"
 
 
+@pytest.mark.row("V1")
+def test_the_search_in_memory_finds_no_secret() -> None:
+    """Without a file. Words of the request and of the answer are found."""
+    body = {"model": "openai-chat/text", "stream": True, "max_tokens": 9}
+    said = [{"role": "user", "content": f'watershed {LOOKS} he said "no"\n and {HALVES}'}]
+    env = {"MY_API_KEY": HALVES, "HUE_SECRET": 'he said "no"\n', "OWNER_KEY": OWNER}
+    keys = {"owner": Key(env="OWNER_KEY", inspect="all", inspect_keep=True)}
+    with inspected(tells, env=env, keys=keys) as gateway:
+        headers = {**bearer(OWNER), "x-custom": LOOKS}
+        name = post(f"{gateway.url}/v1/messages", json={**body, "messages": said}, headers=headers).headers[
+            "x-request-id"
+        ]
+        ended(gateway, name)
+        keeping = httpx.get(f"{gateway.url}/inspector/keeping", headers=bearer(OWNER), timeout=20).json()
+        assert not keeping["disk"]["on"]
+        for word in ("watershed", "you sent"):
+            assert _found_by(gateway.url, word) == [name], word
+        for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, 'he said "no"', "he said"):
+            assert _found_by(gateway.url, secret) == [], secret
+
+
 @pytest.mark.row("G3")
 def test_a_key_that_was_passed_on_is_not_shown() -> None:
     """Nobody knows it by value but the turn that it came with."""
@@ -123,6 +146,13 @@ def test_a_key_that_was_passed_on_is_not_shown() -> None:
             assert theirs not in said
 
 
+def _found_by(base: str, text: str) -> list[str]:
+    """The turns that a search for a text finds."""
+    query = {"q": json.dumps(text)}
+    found = httpx.get(f"{base}/inspector/turns", params=query, headers=bearer(OWNER), timeout=20).json()
+    return [row["id"] for row in found["rows"]]
+
+
 def _all_answers(base: str, name: str) -> dict[str, str]:
     """What every route says about a turn, and about the file that was made of it."""
     found: dict[str, str] = {}
@@ -136,8 +166,15 @@ def _all_answers(base: str, name: str) -> dict[str, str]:
         for kind in ("frames", "outputs"):
             for number in range(len(trace[kind])):
                 found[f"{kind} {number}"] = client.get(f"turns/{name}/{kind}/{number}").text
+        for form in ("curl", "penstock", "openai", "anthropic", "aisdk"):
+            found[f"copy as {form}"] = client.get(f"turns/{name}/copy?as={form}").text
+        asked = (f"turns/{name}/request", f"turns/{name}/breakdown", f"previews?ids={name}", f"sessions/{name}")
+        for place in (*asked, f"sessions?turn={name}", "sessions", "complete?q=mod&at=3", "complete?q=client:&at=7"):
+            found[place] = client.get(place).text
         if StaticFiles().built:
-            found["export"] = client.get(f"turns/{name}/export").text
+            html = client.get(f"turns/{name}/export?with=all").content
+            found["export"], found["export's page"] = exported_data(html).decode(), html.decode()
+            assert MARK in found["export"]
         found["keeping"] = client.get("keeping").text
         tapes = [row["name"] for row in json.loads(found["recordings"])["recordings"]]
         assert tapes
