@@ -54,6 +54,17 @@ def test_a_warning_and_no_refusal(protocol: str, stream: bool, lines: int, facts
             assert "estimated, " in told
 
 
+@pytest.mark.row("T6")
+@pytest.mark.parametrize("lines", [60, 400], ids=str)
+def test_a_stored_conversation_counts(lines: int) -> None:
+    with facing(Reply.of("openai-chat", answered(used=(lines * 15, 60))), FACTS) as (running, _):
+        first = post(f"{running.url}/v1/responses", json={"model": "mine/tide", "input": LINE * lines})
+        again = {"model": "mine/tide", "input": "And now?", "previous_response_id": first.json()["id"]}
+        reply = post(f"{running.url}/v1/responses", json=again)
+        assert reply.status_code == 200, reply.text
+        assert reply.headers.get(HEADER, "").partition(";")[0] == ("over-limit" if lines == 400 else "")
+
+
 @pytest.mark.row("T6", "M7")
 @pytest.mark.parametrize(("asked", "limit"), [(None, 2000), (99, 2901), (1000, 2000), (5000, 2000), (1, 2999)], ids=str)
 def test_there_is_room_for_the_output_that_is_asked_for(asked: int | None, limit: int) -> None:

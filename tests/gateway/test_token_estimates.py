@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import FeaturesTable
-from penstock._gateway.token_estimates import MAX_BODY, TurnEstimates
+from penstock._gateway.config import FeaturesTable, JournalTable
+from penstock._gateway.token_estimates import MAX_BODY, MAX_FAILURES, TurnEstimates
 from penstock._store.tokens import TokenStore
 from penstock.testing import Reply
 from penstock.tokens import HybridTokenEstimator
@@ -121,12 +121,46 @@ def test_no_request_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(row.estimate is not None for row in rows(running)) == 1
 
 
-def test_one_that_fails_is_the_last(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_turn_that_fails_does_not_end_learning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
-        all_of_them(running)
+        estimates = all_of_them(running)
+        with monkeypatch.context() as broken:
+            broken.setattr(running.app.services.estimators, "find", lambda _: object())
+            for _ in range(MAX_FAILURES - 1):
+                ask(running.url, "anthropic", "openai-chat/text")
+            assert not any(row.estimate for row in rows(running))
+        ask(running.url, "anthropic", "openai-chat/text")
+        assert sum(row.estimate is not None for row in rows(running)) == 1
+        assert (estimates.dropped, estimates.enabled) == (MAX_FAILURES - 1, True)
+    told = [row.message for row in caplog.records if row.name == "penstock.tokens"]
+    assert told == ["nothing was learned from a turn"]
+
+
+def test_many_failures_in_a_row_end_learning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    with gateway(Reply.of("openai-chat", COUNTED)) as (running, _):
+        estimates = all_of_them(running)
         monkeypatch.setattr(running.app.services.estimators, "find", lambda _: object())
-        for _ in range(3):
+        for _ in range(MAX_FAILURES + 1):
             ask(running.url, "anthropic", "openai-chat/text")
         assert not any(row.estimate for row in rows(running))
+        assert not estimates.enabled
     told = [row.message for row in caplog.records if row.name == "penstock.tokens"]
-    assert told == ["nothing is learned from turns any more"]
+    assert told == [
+        "nothing was learned from a turn",
+        f"nothing is learned any more: {MAX_FAILURES} turns in a row failed",
+    ]
+
+
+def test_the_factor_is_learned_without_a_journal(tmp_path: Path) -> None:
+    with gateway(Reply.of("openai-chat", COUNTED), data=tmp_path, journal=JournalTable(path="off")) as (running, _):
+        all_of_them(running)
+        for _ in range(3):
+            ask(running.url, "anthropic", "openai-chat/text")
+        running.app.services.estimates.flush()
+    store = TokenStore(tmp_path / "tokens.sqlite")
+    factor = HybridTokenEstimator(learned=store.factors).factor("text", "openai-chat")
+    assert factor.turns == 3
+    assert factor.value > 1
+    store.close()

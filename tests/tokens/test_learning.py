@@ -38,6 +38,19 @@ def answer(text: str) -> Message:
 
 
 @pytest.mark.row("T2")
+def test_of_several_choices_the_output_is_not_the_reply_s() -> None:
+    estimator = HybridTokenEstimator()
+    seen = turn("Low water.", input=1000, output=800)  # the sum of both choices
+    seen.parts.append(Text(text="High water. " * 300, choice=1))
+    estimator.calibrate([ASKED], seen, "gpt-4o")
+    assert estimator.estimate_conversation([ASKED], "gpt-4o").tokens == 1000
+    again = [ASKED, answer("Low water."), Message("user", [Text(text="And tomorrow?")])]
+    found = estimator.estimate_conversation(again, "gpt-4o")
+    assert found.method == "hybrid"
+    assert 1000 < found.tokens < 1040, "the reply is estimated"
+
+
+@pytest.mark.row("T2")
 def test_the_very_prompt_is_actual_and_the_next_is_hybrid() -> None:
     estimator = HybridTokenEstimator()
     estimator.calibrate([ASKED], turn("Low water.", input=1000, output=40, reasoning=30), "gpt-4o")

@@ -287,9 +287,10 @@ class Services:
     def warn_of_limit(self, incoming: IncomingRequest, request: Request, out: ResponseWriter) -> LimitWarning | None:
         """Estimate a prompt that may be near its model's input limit. Most are far from it: then return None."""
         limit = self.catalogue.input_limit(request.model, request.settings.max_output)
-        if not LimitWarning.is_possible(len(incoming.raw), limit.tokens):
+        size = incoming.prompt_bytes
+        if not LimitWarning.is_possible(size, limit.tokens):
             return None
-        return LimitWarning(self.estimators, incoming.caller.tenant, request, limit, out, len(incoming.raw))
+        return LimitWarning(self.estimators, incoming.caller.tenant, request, limit, out, size)
 
     def record_refusal(self, incoming: IncomingRequest, protocol: str, fault: Fault) -> None:
         """Count and journal a request that was not admitted."""

@@ -45,6 +45,7 @@ MAX_TURN_BYTES = 8 * 2**20  # of one turn
 SLICE = 0.001  # seconds of work before a pause
 PAUSE_FACTOR = 100  # a pause takes so many times the work before it,
 MAX_PAUSE = 2.0  # but no more seconds than this
+MAX_FAILURES = 5  # turns in a row that fail unexpectedly, until nothing is learned any more
 FLUSH_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 2.0  # seconds for the turns that wait when the gateway stops
 log = logging.getLogger("penstock.tokens")
@@ -83,6 +84,7 @@ class TurnEstimates:
         self._history = JournalHistory(rows) if rows is not None else None
         self._interval = interval
         self._next_estimate = 0.0
+        self._failures = 0  # in a row
         self._queue: deque[FinishedTurn | threading.Event] = deque()
         self._bytes_added, self._bytes_taken = 0, 0  # each is changed by one thread only
         self._thread: threading.Thread | None = None
@@ -174,8 +176,15 @@ class TurnEstimates:
         except PenstockError as error:  # a request that cannot be counted
             log.debug("nothing was learned from a turn: %s", error)
         except Exception:
-            log.exception("nothing is learned from turns any more")
-            self.enabled = False  # the next one would fail the same way
+            self._failures += 1
+            self.dropped += 1
+            if self._failures == 1:
+                log.exception("nothing was learned from a turn")
+            if self._failures >= MAX_FAILURES:
+                log.error("nothing is learned any more: %d turns in a row failed", MAX_FAILURES)  # noqa: TRY400 — as above
+                self.enabled = False  # the next one would fail the same way
+        else:
+            self._failures = 0
 
     def _learn(self, turn: FinishedTurn) -> None:
         row, events = turn.row, turn.events
@@ -198,7 +207,7 @@ class TurnEstimates:
             self.on_estimate(estimated)
 
     def _is_sampled(self, turn: FinishedTurn) -> bool:
-        return self._history is not None and turn.row.bytes_in <= MAX_BODY and time.monotonic() >= self._next_estimate
+        return turn.row.bytes_in <= MAX_BODY and time.monotonic() >= self._next_estimate
 
     def _add_estimate(self, estimator: HybridTokenEstimator, turn: FinishedTurn, answer: Turn) -> Row:
         row, request = turn.row, turn.request

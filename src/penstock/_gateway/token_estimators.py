@@ -45,7 +45,7 @@ LOCK_TIMEOUT = 0.25  # seconds to wait for another process that writes to the st
 WARNING_HEADER = b"x-penstock-warning"
 WARNING_TIMEOUT = 1.0  # seconds that an answer waits for the estimate of its prompt
 WARNING_SHARE = 0.9  # of the input limit
-MIN_BYTES_PER_TOKEN = 1.5  # a body with fewer bytes for each token of a limit cannot come near it
+MIN_BYTES_PER_TOKEN = 1.0  # no text has shorter tokens: a prompt with fewer bytes than that cannot come near a limit
 log = logging.getLogger("penstock.tokens")
 
 

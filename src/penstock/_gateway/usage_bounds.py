@@ -209,7 +209,7 @@ class UsageBounds:
 
         A prompt that cannot be counted is bounded by its bytes (`bound`): no token is shorter.
         """
-        tenant, size = incoming.caller.tenant, len(incoming.raw)
+        tenant, size = incoming.caller.tenant, incoming.prompt_bytes
         try:
             quick = self.estimators.find_in_memory(tenant) if size <= SHORT_PROMPT else None
             if quick is not None and all(quick.has_counted(one.model, one.provider.name) for one in targets):

@@ -282,7 +282,8 @@ def read_outcome(seen: Turn | Usage | int) -> TurnOutcome:
         return TurnOutcome(None)
     last = seen.steps[-1] if seen.steps else usage
     parts = [part for part in seen.parts if not getattr(part, "choice", 0)]
-    output = _without_reasoning(last)
+    # The output of several choices is a sum. One of them is sent back, and nobody says what it had.
+    output = _without_reasoning(last) if len(parts) == len(seen.parts) else None
     ran_tools = any(isinstance(part, Call | Result) and part.by == "provider" for part in parts)
     steps = len(seen.steps) > 1 or last.step > 1  # some protocols report only the last step and the sum
     return TurnOutcome(_possible(last.input), output, last.reasoning or 0, digest_reply(parts), ran_tools, steps)

@@ -49,8 +49,8 @@ class IncomingRequest:
     """An HTTP request or WebSocket message. `params` come from the path; `caller` is set once it is admitted."""
 
     __slots__ = (
-        "_budget _counted_bytes access_entry aux_request caller client headers id method params path query_string raw "
-        "services started"
+        "_budget _counted_bytes access_entry aux_request caller client headers history_bytes id method params path "
+        "query_string raw services started"
     ).split()
 
     def __init__(self, scope: Any) -> None:
@@ -60,6 +60,7 @@ class IncomingRequest:
         self.headers: dict[str, str] = read_headers(scope["headers"])
         self.params: dict[str, str] = {}
         self.raw: bytes = b""
+        self.history_bytes: int = 0  # of earlier turns that the gateway has stored, and adds to the request
         self._budget: ByteBudget | None = None  # the budget that counts its body
         self._counted_bytes = 0
         self.caller: Any = None
@@ -105,6 +106,11 @@ class IncomingRequest:
         if not headers:
             copied.headers = {}
         return copied
+
+    @property
+    def prompt_bytes(self) -> int:
+        """The bytes of the request with its history."""
+        return len(self.raw) + self.history_bytes
 
     @property
     def is_small(self) -> bool:

@@ -176,7 +176,7 @@ async def _estimate(services: Services, incoming: IncomingRequest, request: rq.R
     return await services.estimators.run(
         incoming.caller.tenant,
         lambda estimator: estimator.estimate_conversation(request, model, provider),
-        len(incoming.raw),
+        incoming.prompt_bytes,
     )
 
 

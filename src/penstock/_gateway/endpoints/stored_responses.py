@@ -126,6 +126,7 @@ async def _expand_items(incoming: IncomingRequest, made: ResolvedInput) -> Resol
     full = expand_compactions(items)
     if made.past is not None or known or full is not items:
         made.body = {**made.body, "input": full}
+        incoming.history_bytes = max(0, len(_encode(full)) - len(incoming.raw))
     return made
 
 
