@@ -57,3 +57,13 @@ def list_targets(guesses: Sequence[Guess], second_turns: Sequence[float]) -> lis
     if second_turns:
         found += _limits("second turns", second_turns, SECOND)
     return [*found, Target("in bounds:", score(guesses).inside, INSIDE[1], INSIDE[0], len(guesses))]
+
+
+def list_provider_targets(guesses: Sequence[Guess]) -> list[Target]:
+    """Returns the targets of families that stand alone, by numbers that were fitted without the provider."""
+    found: list[Target] = []
+    for names, middle, ninth_, alone, tokens in FAMILIES:
+        for name in names if alone else ():
+            if errors := [guess.error_above(tokens) for guess in guesses if guess.sample.family == name]:
+                found += _limits(f"{name}, without its provider", errors, (middle, ninth_))
+    return found

@@ -25,7 +25,7 @@ from benchmarks.token_plot import picture
 from benchmarks.token_score import DEALS, Guess, by_provider, fits, ninth, others, peer, score, shipped
 from benchmarks.token_speed import report
 from benchmarks.token_splits import UNITS, Half, check_splits, describe_all, describe_half
-from benchmarks.token_targets import WIDTH, list_targets
+from benchmarks.token_targets import WIDTH, list_provider_targets, list_targets
 from benchmarks.token_turns import second_turns
 from penstock._tokens.families import load_tables
 
@@ -135,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     width = score(ours).width
     print(f"\nThe bounds are {width:.0%} of the count wide (median), {'' if width <= WIDTH else 'more than '}"
           f"the goal of {WIDTH:.0%}.")  # fmt: skip
-    targets = list_targets(ours, errors)
+    targets = [*list_targets(ours, errors), *list_provider_targets(held)]
     print("\n## Targets\n")
     print("\n".join(f"- {'met' if target.met else '**missed**'}: {target}" for target in targets))
     if chosen.plot:
