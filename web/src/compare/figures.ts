@@ -1,5 +1,6 @@
 // The figures of two turns side by side, and by how much they differ. Pure.
 import type { Row } from "../api/types.ts";
+import { lookOf } from "../streams/states.ts";
 import { formatCost, formatCount, formatDuration, formatRate, NOTHING } from "../ui/format.ts";
 
 export interface Figure {
@@ -18,7 +19,7 @@ const FIGURES: [name: string, value: (row: Row) => Value, format?: (value: numbe
   ["Provider", (row) => row.provider],
   ["Client's protocol", (row) => row.protocol],
   ["Provider's protocol", (row) => row.upstream],
-  ["State", (row) => row.state],
+  ["State", (row) => lookOf(row).label],
   ["Finish reason", (row) => row.finish],
   ["HTTP status", (row) => row.http || null, String],
   ["Fault", (row) => [row.fault, row.message].filter(Boolean).join(": ")],
