@@ -9,7 +9,7 @@ import pytest
 
 from tests.inspector.conftest import SHOTS, inspected
 from tests.inspector.exported_page import exported_traces
-from tests.inspector.sample_turns import send, wired
+from tests.inspector.sample_turns import send, send_named, wired
 from tests.support.firefox import firefox
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.firefox import FirefoxPage
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("built")]
-VIEWS = ("streams", "file", "usage", "tokens", "try", "keys")
+VIEWS = ("streams", "runs", "file", "usage", "tokens", "try", "keys")
 SHOWN = "document.querySelector('nav a[href=\"#/{view}\"][aria-current=page]') && document.querySelector('main *')"
 ROW = "document.querySelector('.list-rows [role=row]')"
 
@@ -57,6 +57,22 @@ def test_each_view_is_drawn(page: FirefoxPage) -> None:
         assert page.evaluate("document.title").endswith("penstock"), view
         assert page.problems == [], view
         _keep_picture(page, view)
+
+
+@pytest.mark.row("V5")
+def test_each_page_of_a_turn_is_drawn(page: FirefoxPage, stage: Inspected) -> None:
+    one, two = (send_named(stage, "openai-chat/text", "openai-chat", text=text)[0] for text in ("Open?", "Shut?"))
+    pages = {
+        f"runs/{one}": "document.querySelector('main h1.runs-name')?.textContent.includes('Open?')",
+        f"send/{one}": "document.querySelector('.json-editor-host')?.shadowRoot?.textContent.includes('Open?')",
+        f"compare/{one}/{two}": "document.querySelectorAll('.compare-message .ending-finish').length === 2",
+        f"turn/{one}?view=request": "document.querySelector('[aria-label=\"The request of a turn\"]')?.textContent.includes('Open?')",
+    }
+    for address, shown in pages.items():
+        page.evaluate(f"location.hash = '#/{address}'")
+        page.wait_for(shown)
+        assert page.problems == [], address
+        _keep_picture(page, "request" if "?" in address else address.partition("/")[0] + "-of-turn")
 
 
 @pytest.mark.row("V5")
