@@ -150,6 +150,25 @@ def test_a_request_is_sent_in_another_protocol_and_the_losses_are_shown(opened: 
         expect(opened.locator(".compare-message .ending-finish")).to_have_count(2)
 
 
+def test_headers_that_change_the_meaning_are_sent_again_or_named(opened: Page, gateway: Inspected) -> None:
+    body = {"model": "replay/text", "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    beta, own = {"anthropic-beta": "context-1m"}, {"x-penstock-strict": "false"}
+    turn = post(f"{gateway.url}/v1/messages", json=body, headers={**beta, **own}).headers["x-request-id"]
+    for protocol, path, named in ((None, "/v1/messages", 0), ("Chat", "/v1/chat/completions", 1)):
+        opened.goto(f"{gateway.url}/#/send/{turn}")
+        expect(editor(opened)).to_contain_text("replay/text")
+        if protocol:
+            opened.get_by_label("Protocol").select_option(label=protocol)
+        words = opened.get_by_text("Headers of the original that are not sent: anthropic-beta.")
+        expect(words).to_have_count(named)
+        with opened.expect_request(posts_to(path)) as asked:
+            opened.get_by_role("button", name="Send", exact=True).click()
+        sent = asked.value.headers
+        assert sent["x-penstock-strict"] == "false"
+        assert sent.get("anthropic-beta") == (None if protocol else "context-1m")
+        expect(opened.locator(".compare-message .ending-finish")).to_have_count(2)
+
+
 def test_the_editor_completes_and_checks(opened: Page, gateway: Inspected) -> None:
     turn = ask(gateway, {"model": "replay/text", "messages": [{"role": "user", "content": "Hello"}]})
     opened.goto(f"{gateway.url}/#/send/{turn}")

@@ -262,6 +262,27 @@ def test_headers_that_change_the_meaning_are_copied_and_keys_are_not(gateway: In
     assert "'anthropic-beta': 'context-1m'" in copied(gateway, turn, "anthropic")["text"]
 
 
+def test_headers_that_change_the_meaning_are_told_and_secrets_are_not(gateway: Inspected) -> None:
+    path, body = BODIES["messages-body"]
+    secret = "sk-planted0123456789abcdef"
+    headers = {
+        "anthropic-beta": "context-1m",
+        "x-penstock-strict": "true",
+        "x-penstock-made-up": secret,
+        "x-other": "no",
+    }
+    answer = post(gateway.url + path, json=body, headers={**bearer(KEY), **headers, "x-penstock-key": KEY})
+    turn = answer.headers["x-request-id"]
+    ended(gateway, turn)
+    said = get(f"{gateway.url}/inspector/turns/{turn}/headers", headers=bearer(KEY))
+    assert [word for word in (KEY, secret) if word in said.text] == []
+    found = said.json()
+    assert found["removed"] == ["x-penstock-made-up"]
+    known = {"anthropic-beta": "context-1m", "x-penstock-strict": "true"}
+    assert {name: found["headers"].get(name) for name in known} == known
+    assert set(found["headers"]) - set(known) <= {"anthropic-version"}
+
+
 def test_another_keys_turn_is_not_copied(gateway: Inspected) -> None:
     turn, _ = sent(gateway, "chat-body")
     for headers, status in (({}, 401), (bearer("pk-penstock-wrong"), 401)):

@@ -168,6 +168,7 @@ def _all_answers(base: str, name: str) -> dict[str, str]:
                 found[f"{kind} {number}"] = client.get(f"turns/{name}/{kind}/{number}").text
         for form in ("curl", "penstock", "openai", "anthropic", "aisdk"):
             found[f"copy as {form}"] = client.get(f"turns/{name}/copy?as={form}").text
+        found["headers"] = client.get(f"turns/{name}/headers").text
         asked = (f"turns/{name}/request", f"turns/{name}/breakdown", f"previews?ids={name}", f"sessions/{name}")
         for place in (*asked, f"sessions?turn={name}", "sessions", "complete?q=mod&at=3", "complete?q=client:&at=7"):
             found[place] = client.get(place).text

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock._gateway.callers import make_refusal
 from penstock._inspector.api_router import ApiResponse, encode_public, encode_redacted, redact_json_text
 from penstock._inspector.copied_commands import CopiedRequest, write_command
 from penstock._inspector.request_breakdown import CUT, NOT_KEPT
 from penstock._inspector.request_conversion import convert_body, parse_request_body
-from penstock._redaction import MARK
+from penstock._redaction import MARK, is_secret_name
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +28,13 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,255}")
 _MEANING = ("anthropic-version", "anthropic-beta", "openai-beta")
 _OWN_HEADERS = "x-penstock-"
 _TRUE = frozenset({"1", "true"})
+
+
+class MeaningHeaders(msgspec.Struct):
+    """The headers of a request that change what it means. `removed`: the names of those that held a secret."""
+
+    headers: dict[str, str]
+    removed: list[str]
 
 
 class ActRoutes:
@@ -63,6 +72,16 @@ class ActRoutes:
         )
         return ApiResponse(encode_redacted(write_command(query.get("as", "curl"), request), secrets))
 
+    async def headers(self, incoming: IncomingRequest) -> ApiResponse:
+        """`GET /inspector/turns/ID/headers`: what is sent again besides the body. Without a kept request none."""
+        return await self._work.run(lambda: self._headers(incoming))
+
+    def _headers(self, incoming: IncomingRequest) -> ApiResponse:
+        source, headers = self._find_request(incoming)
+        removed = [name.lower() for name, value in headers.items() if MARK in value and _changes_meaning(name.lower())]
+        found = MeaningHeaders(_meaningful_headers(headers), [name for name in removed if not is_secret_name(name)])
+        return ApiResponse(encode_redacted(found, [*self._services.secrets, *source.secrets]))
+
     async def convert(self, incoming: IncomingRequest) -> ApiResponse:
         """`POST /inspector/convert?from=&to=&model=&stream=`: the body in another protocol, and what is lost.
 
@@ -90,4 +109,9 @@ def _gateway_address(incoming: IncomingRequest) -> str:
 def _meaningful_headers(headers: dict[str, str]) -> dict[str, str]:
     """Returns the headers that change what the request means; none that held a secret."""
     lowered = {name.lower(): value for name, value in headers.items() if MARK not in value}
-    return {name: text for name, text in lowered.items() if name in _MEANING or name.startswith(_OWN_HEADERS)}
+    return {name: text for name, text in lowered.items() if _changes_meaning(name)}
+
+
+def _changes_meaning(name: str) -> bool:
+    """True for the headers of `_MEANING` and the gateway's own; the name is in lower case."""
+    return name in _MEANING or name.startswith(_OWN_HEADERS)

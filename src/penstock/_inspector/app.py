@@ -72,6 +72,7 @@ class Inspector:
             ("GET", "turns/*/breakdown"): turns.breakdown,
             ("GET", "turns/*/request"): RequestRoutes(self.services, self.watch, work, sessions.reader).request,
             ("GET", "turns/*/copy"): act.copy,
+            ("GET", "turns/*/headers"): act.headers,
             ("GET", "turns/*/frames/*"): partial(turns.text, "frame"),
             ("GET", "turns/*/outputs/*"): partial(turns.text, "output"),
             ("GET", "recordings"): turns.recordings,

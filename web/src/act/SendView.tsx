@@ -14,6 +14,7 @@ import {
   type Draft,
   draft,
   draftError,
+  draftHeaders,
   editText,
   holdsMark,
   openDraft,
@@ -92,8 +93,9 @@ function ProtocolChoice({ now }: { now: Draft }) {
   );
 }
 
-/** What went wrong, what the other protocol cannot express, and that secrets are missing. */
+/** What went wrong, what the other protocol cannot express, and which secrets and headers are missing. */
 function Said({ now }: { now: Draft }) {
+  const { leftOut } = draftHeaders(now);
   return (
     <div class="send-said" role="status">
       {now.error && (
@@ -102,6 +104,7 @@ function Said({ now }: { now: Draft }) {
         </p>
       )}
       {holdsMark(now.text) && <p>[secret] stands where a secret was removed: write it again, or leave it out.</p>}
+      {leftOut.length > 0 && <p>{`Headers of the original that are not sent: ${leftOut.join(", ")}.`}</p>}
       {now.notes.length > 0 && (
         <details open={now.notes.length < 4}>
           <summary>{`Changed or lost on the way to ${now.protocol}: ${now.notes.length}`}</summary>

@@ -6,13 +6,14 @@ import type { Row, Trace } from "../api/types.ts";
 import { compareAddress } from "../compare/address.ts";
 import { refusalWords } from "../try/refusals.ts";
 import { indentJson, setJsonValue } from "../ui/jsonText.ts";
+import { headersFor, type MeaningHeaders } from "./headers.ts";
 import { convertRequest } from "./protocols.ts";
 
 export interface Draft {
   id: string;
   row: Row;
   /** As it was sent. */
-  original: { protocol: string; text: string };
+  original: { protocol: string; text: string; headers: MeaningHeaders };
   protocol: string;
   model: string;
   text: string;
@@ -47,8 +48,9 @@ export async function openDraft(id: string): Promise<void> {
       draftError.value = lost || "The turn has no row.";
       return;
     }
+    const headers = await askJson<MeaningHeaders>(`/inspector/turns/${encodeURIComponent(id)}/headers`);
     const text = indentJson(request);
-    const original = { protocol: row.protocol, text };
+    const original = { protocol: row.protocol, text, headers };
     const fresh = { converted: "", notes: [], state: "editing", error: "", refused: "" } as const;
     draft.value = { ...fresh, id, row, original, protocol: row.protocol, model: row.asked, text, notes: [] };
   } catch (error) {
@@ -105,14 +107,21 @@ export async function chooseProtocol(protocol: string): Promise<void> {
   }
 }
 
-/** Where the request goes: as the client sent it, or where its protocol is served. */
-async function target({ protocol, model, row, original, text }: Draft): Promise<[string, Record<string, string>]> {
+/** The headers of the original that are sent too, and the names of those that are left out. */
+export function draftHeaders({ protocol, original }: Draft): ReturnType<typeof headersFor> {
+  return headersFor(original.headers, protocol === original.protocol);
+}
+
+/** Where the request goes, with which headers: as the client sent it, or where its protocol is served. */
+async function target(now: Draft): Promise<[string, Record<string, string>]> {
+  const { protocol, model, row, original, text } = now;
   const made = await convertRequest(text, { from: protocol, to: protocol, model });
+  const headers = { ...made.headers, ...draftHeaders(now).sent };
   const own = protocol === original.protocol && protocol !== "gemini";
-  if (protocol !== "gemini") return [own ? row.route : made.path, made.headers];
+  if (protocol !== "gemini") return [own ? row.route : made.path, headers];
   const streamed = original.protocol !== "gemini" || row.stream;
   const path = streamed ? made.path : made.path.replace(":streamGenerateContent?alt=sse", ":generateContent");
-  return [path, made.headers];
+  return [path, headers];
 }
 
 /** Sends the request. The new turn opens beside the old one as soon as its answer begins. */
