@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from benchmarks.kept_search import make_turns
 from penstock import events as ev
 from penstock._gateway.config import JournalTable, Key
 from penstock._gateway.config_tables import InspectorTable
+from penstock._gateway.worker_metrics import WorkerMetrics
 from penstock._inspector import turn_keeper
 from penstock._store.kept_turns import FILE, KeptTurnRow, KeptTurnStore
 from penstock._store.kept_turns_index import WORDS, TextPiece
@@ -326,6 +328,102 @@ async def _drop(gateway: Inspected, name: str) -> None:
     watch.forget_capture(watch.captures[name], "memory")
 
 
+def test_turns_that_wait_for_the_disk_count_in_the_bound_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, writes, may_write = KeptTurnStore.write_turns, threading.Event(), threading.Event()
+
+    def write_later(store: KeptTurnStore, rows: list[KeptTurnRow]) -> Any:
+        writes.set()
+        assert may_write.wait(20)
+        return write(store, rows)
+
+    monkeypatch.setattr(KeptTurnStore, "write_turns", write_later)
+    with inspected(**on_disk(tmp_path)) as gateway:
+        watch: Any = gateway.inspector.watch
+        watch.max_size = 2**17
+        body = {"model": "openai-chat/text", "messages": [{"role": "user", "content": "x" * 20_000}]}
+        names: list[str] = []
+        try:
+            for _ in range(20):
+                names.append(post(f"{gateway.url}/v1/chat/completions", json=body).headers["x-request-id"])
+                ended(gateway, names[-1])
+                assert writes.wait(20)
+            waiting = list(watch.disk._keeper._waiting)
+            assert len(waiting) == 19
+            assert sum(one.size for one in waiting) <= watch.max_size
+            assert sum(len(one.request) for one in waiting) <= watch.max_size
+            assert watch.size == sum(one.size for one in watch.captures.values())
+        finally:
+            may_write.set()
+        written(gateway)
+        assert "too many turns came at once" in trace_of(gateway, names[1])["lost"]
+        assert [watch.disk.holds(name) for name in (names[0], names[1], names[-1])] == [True, False, True]
+        watch.clear()
+        assert trace_of(gateway, names[0])["frames"], "it was written, and has left memory"
+
+
+# ── turns of which nothing is remembered ──────────────────────────────────────────────────────────
+
+
+def restart(gateway: Inspected) -> None:
+    """Nothing is remembered, as after a restart. The file stays."""
+    gateway.call(_forget_all(gateway))
+
+
+async def _forget_all(gateway: Inspected) -> None:
+    watch = gateway.inspector.watch
+    watch.clear()
+    watch.policy.started += 3600
+    watch.policy.forgotten.clear()
+
+
+def add_workers(gateway: Inspected, folder: Path) -> None:
+    """The gateway is one of several processes from now on."""
+    WorkerMetrics(folder, 0, gateway.app.services.metrics)
+
+
+@pytest.mark.parametrize("still_on", [True, False])
+def test_after_a_restart_a_turn_says_that_it_may_have_been_on_disk(tmp_path: Path, still_on: bool) -> None:
+    with inspected(**on_disk(tmp_path)) as gateway:
+        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
+        ended(gateway, name)
+        written(gateway)
+        assert delete(f"{gateway.url}/inspector/turns/{name}").status_code == 200
+    with inspected(**on_disk(tmp_path, inspector=InspectorTable(keep=still_on))) as again:
+        lost = trace_of(again, name)["lost"]
+        assert "it was in memory only, or it was deleted, or newer turns took its place on disk" in lost
+
+
+def test_after_a_restart_a_turn_that_is_too_old_says_so(tmp_path: Path) -> None:
+    with inspected(**on_disk(tmp_path, inspector=InspectorTable(keep=True, days=1e-9))) as gateway:
+        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
+        ended(gateway, name)
+        written(gateway)
+        assert delete(f"{gateway.url}/inspector/turns").status_code == 200
+        restart(gateway)
+        assert "older turns are deleted" in trace_of(gateway, name)["lost"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(("keep", "advice"), [(False, "or keep turns on disk"), (True, "took its place on disk")])
+def test_one_of_several_workers_says_that_another_may_have_a_turn(
+    tmp_path: Path, keep: bool, advice: str, restarted: bool
+) -> None:
+    with inspected(**on_disk(tmp_path, inspector=InspectorTable(keep=keep))) as gateway:
+        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
+        ended(gateway, name)
+        assert delete(f"{gateway.url}/inspector/turns/{name}").status_code == 200
+        gateway.inspector.watch.policy.forgotten.clear()
+        if restarted:
+            restart(gateway)
+        add_workers(gateway, tmp_path / "workers")
+        lost = trace_of(gateway, name)["lost"]
+        assert "another worker of this gateway may have it in memory (open it again" in lost
+        assert advice in lost
+        assert "in memory (32 MB)" not in lost
+
+
 # ── deleting and pausing ──────────────────────────────────────────────────────────────────────────
 
 
@@ -350,6 +448,24 @@ def test_deleted_text_leaves_memory_index_and_file(tmp_path: Path) -> None:
         assert b"xylophone" not in raw
         assert delete(f"{gateway.url}/inspector/turns").json() == {"deleted": 1}
         assert gateway.inspector.watch.disk.describe(None)["turns"] == 0
+
+
+def test_one_of_several_workers_neither_deletes_nor_switches(tmp_path: Path) -> None:
+    """It cannot reach what the others have in memory."""
+    with inspected(**on_disk(tmp_path)) as gateway:
+        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
+        ended(gateway, name)
+        written(gateway)
+        add_workers(gateway, tmp_path / "workers")
+        place = f"{gateway.url}/inspector/turns"
+        for refused in (delete(place), delete(f"{place}/{name}"), change(gateway, paused=True)):
+            assert (refused.status_code, refused.json()["error"]["code"]) == (409, "several_processes")
+        message = delete(place).json()["error"]["message"]
+        assert "nothing was deleted. Start it with one worker, and delete then; or stop it, and remove" in message
+        assert FILE in message
+        assert gateway.inspector.watch.disk.holds(name)
+        assert trace_of(gateway, name)["frames"]
+        assert get(f"{gateway.url}/inspector/keeping").json()["may_switch"] is False
 
 
 def test_paused_turns_are_not_kept_and_say_so() -> None:

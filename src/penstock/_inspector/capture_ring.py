@@ -229,7 +229,7 @@ class LiveCaptures:
 
     def _drop_oldest(self, *, size: int, count: int = MAX_TURNS) -> bool:
         """Deletes the oldest captures of finished turns. Returns False if those that are left are still too large."""
-        captures, listeners = self.captures, self.listeners
+        captures, listeners, writes = self.captures, self.listeners, self.disk.writes
         if self.ended:
             self.measure_ended()
         excess, surplus = self.size - size, len(captures) - count
@@ -242,8 +242,8 @@ class LiveCaptures:
                     break
         freed = 0
         for capture in found:
-            if listeners or capture.disk_failure is not None or not capture.keeps:
-                self.forget_capture(capture, "memory")
+            if listeners or capture.disk_failure is not None or not capture.keeps or (writes and not capture.on_disk):
+                self.forget_capture(capture, "memory")  # what waits for the disk is not written then
             else:  # nobody need be told, and `explain` finds the reason by itself
                 del captures[capture.id]
                 freed += capture.size
@@ -304,11 +304,11 @@ class LiveCaptures:
         return (capture is not None and not capture.dropped) or self.disk.holds(id)
 
     def explain_loss(self, entry: JournalEntry) -> str:
-        """Returns why the content of a turn is not kept."""
+        """Returns why the content of a turn is not kept. May look for a file."""
         table = self._services.config.inspector
         if (self.disk.problem or self.disk.damage) and entry.request_id not in self.policy.forgotten:
             return f"{_DAMAGED}: there is only its row in the journal"
-        reason = self.policy.explain(entry, disk=table.size, days=table.days)
+        reason = self.policy.explain(entry, disk=table.size, days=table.days, is_disk_used=self.disk.is_used())
         return f"{reason}: there is only its row in the journal"
 
     def row(self, id: str, entry: JournalEntry | None) -> schemas.TurnRow | None:

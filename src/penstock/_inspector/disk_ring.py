@@ -61,6 +61,15 @@ class DiskRing:
         """True if turns are kept on disk. Called for every turn."""
         return self._services.config.inspector.keep if self.switched is None else self.switched
 
+    @property
+    def writes(self) -> bool:
+        """True if turns are kept on disk, or wait for it since they were."""
+        return self.enabled or (self._keeper is not None and self._keeper.waits)
+
+    def is_used(self) -> bool:
+        """True if turns are or were kept on disk. May look for the file."""
+        return self.path is not None and (self.enabled or self._open_existing() is not None)
+
     def add(self, turn: KeepableTurn) -> Forgotten | None:
         """Writes a finished turn soon. Returns why it cannot be written, if it cannot."""
         keeper = self._open()

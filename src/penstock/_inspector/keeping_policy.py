@@ -34,6 +34,14 @@ REASONS: dict[Forgotten, str] = {
     "disk-error": "it could not be written to disk (the log says why), and newer turns took its place in memory",
 }
 _RESTARTED = "the gateway was restarted since, and turns were kept in memory only"
+_RESTARTED_WITH_DISK = (
+    "the gateway was restarted since; it was in memory only, or it was deleted, or newer turns took its place on disk"
+)
+_OTHER_WORKER = "another worker of this gateway may have it in memory (open it again, or keep turns on disk)"
+_OTHER_WORKER_WITH_DISK = (
+    "another worker of this gateway may have it in memory (open it again), or it was deleted, or newer turns took its "
+    "place on disk"
+)
 _KEY_OPTED_OUT = (
     "turns of the key {key!r} are not kept, and nobody watched: `penstock keys edit {key} --inspect-keep on` keeps them"
 )
@@ -82,15 +90,25 @@ class KeepingPolicy:
         if len(self.forgotten) > MAX_FORGOTTEN:
             self.forgotten.popitem(last=False)
 
-    def explain(self, entry: JournalEntry, *, disk: int, days: float) -> str:
+    @property
+    def has_other_workers(self) -> bool:
+        """True if this process is one of several, each with a memory of its own."""
+        return self._services.metrics.shared is not None
+
+    def explain(self, entry: JournalEntry, *, disk: int, days: float, is_disk_used: bool) -> str:
         """Returns why a turn has no content. `disk`, `days`: the bounds of what is kept on disk."""
-        reason = self.forgotten.get(entry.request_id)
+        reason, is_older = self.forgotten.get(entry.request_id), entry.time < self.started
+        if reason is None and is_older and is_disk_used and entry.time < time.time() - days * 86_400.0:
+            reason = "disk-age"
         if reason is not None:
             return REASONS[reason].format(memory=self._memory, minutes=f"{self._minutes:g}", disk=disk >> 20, days=days)
-        if entry.time < self.started:
-            return _RESTARTED
+        has_others = self.has_other_workers
+        if is_older and not has_others:  # one of several workers may have been started later than the gateway
+            return _RESTARTED_WITH_DISK if is_disk_used else _RESTARTED
         if not self.keeps_all:
             match = self._services.access.ring.find_name(entry.key)
             if match is None or not match.key.inspect_keep:
                 return _KEY_OPTED_OUT.format(key=entry.key) if self._services.access.keyed else _PUBLIC
+        if has_others:
+            return _OTHER_WORKER_WITH_DISK if is_disk_used else _OTHER_WORKER
         return REASONS["memory"].format(memory=self._memory)

@@ -13,6 +13,7 @@ from penstock._gateway.callers import make_refusal
 from penstock._inspector import capture_ring
 from penstock._inspector.api_router import ApiResponse, encode_redacted
 from penstock._inspector.journal_access import visible_tenant
+from penstock._store.kept_turns import FILE
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from penstock._inspector.file_inspector import WorkerSlots
 
 _SEVERAL = "this gateway has several processes, which do not share the switch: set inspector.keep in penstock.toml"
+_SEVERAL_MEMORIES = (
+    "this gateway has several processes, and each has turns in its own memory: nothing was deleted. Start it with one "
+    f"worker, and delete then; or stop it, and remove {FILE}, {FILE}-wal and {FILE}-shm of the data folder"
+)
 _NO_FOLDER = "this gateway has no data folder, so nothing can be kept on disk"
 _NOT_ALL = "this key sees the turns of its own tenant only; who sees all turns may switch"
 
@@ -49,7 +54,7 @@ class KeepingRoutes:
             "paused": policy.paused,
             "keeps": policy.keeps_all or incoming.caller.keeps_turns,
             "all": policy.keeps_all,
-            "may_switch": tenant is None and self._services.metrics.shared is None,
+            "may_switch": tenant is None and not policy.has_other_workers,
             "memory": {
                 "turns": len(held),
                 "bytes": sum(one.size for one in held),
@@ -67,8 +72,7 @@ class KeepingRoutes:
             change = msgspec.json.decode(incoming.raw, type=KeepingChange)
         except msgspec.MsgspecError as error:
             raise InputError(f"the body is not a change: {error}") from None
-        if self._services.metrics.shared is not None:
-            raise make_refusal(409, "invalid", _SEVERAL, code="several_processes")
+        self._refuse_several(_SEVERAL)
         if change.disk and self._captures.disk.path is None:
             raise make_refusal(409, "invalid", _NO_FOLDER, code="no_data_folder")
         if change.disk is not None:
@@ -78,15 +82,24 @@ class KeepingRoutes:
         return await self.state(incoming)
 
     async def delete_all(self, incoming: IncomingRequest) -> ApiResponse:
-        """`DELETE /inspector/turns`: forgets the content of all finished turns that the caller sees."""
+        """`DELETE /inspector/turns`: forgets the content of all finished turns that the caller sees.
+
+        One of several processes refuses it.
+        """
         return await self._delete(None, incoming)
 
     async def delete_one(self, incoming: IncomingRequest) -> ApiResponse:
         """`DELETE /inspector/turns/ID`: forgets the content of one."""
         return await self._delete({incoming.params["one"]}, incoming)
 
+    def _refuse_several(self, message: str) -> None:
+        """Refuses what one of several processes cannot do for all."""
+        if self._captures.policy.has_other_workers:
+            raise make_refusal(409, "invalid", message, code="several_processes")
+
     async def _delete(self, ids: set[str] | None, incoming: IncomingRequest) -> ApiResponse:
         tenant = visible_tenant(incoming)
+        self._refuse_several(_SEVERAL_MEMORIES)
         try:
             count = await self._captures.delete_turns(ids, tenant)
         except OSError as error:

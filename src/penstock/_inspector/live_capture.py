@@ -206,7 +206,8 @@ class TurnCapture(RequestCapture, eq=False, kw_only=True):
     def drop(self) -> int:
         """Deletes the chunks. Returns the bytes that are freed."""
         freed, self.size = self.size, 0
-        self.chunks, self.request, self.dropped = _NO_CHUNKS, b"", True
+        self.dropped = True  # first: the keeper's thread reads the turn, and then whether it was dropped meanwhile
+        self.chunks, self.request = _NO_CHUNKS, b""
         self._incoming = self._incoming.without_body(headers=False)
         self.drop_attempts()
         return freed

@@ -103,6 +103,11 @@ class TurnKeeper:
         self._tried.wait(OPEN_TIMEOUT)
         return self._store
 
+    @property
+    def waits(self) -> bool:
+        """True if turns wait to be written."""
+        return bool(self._waiting)
+
     def add(self, turn: KeepableTurn) -> bool:
         """Writes a turn soon. False if too many wait. Called for every turn."""
         if len(self._waiting) >= MAX_WAITING or self._closing:
