@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from penstock._gateway.config_tables import InspectorTable
+from penstock._inspector.keeping_policy import KeepingPolicy
 from penstock._store.kept_turns import FILE
 from tests.gateway.client_requests import ask
 from tests.inspector.axe import serious
@@ -62,6 +63,27 @@ def test_turns_are_kept_on_disk_paused_and_deleted(
         assert not watch.captures
         assert not watch.disk.holds(names[1])
     problems[:] = [problem for problem in problems if "404" not in problem]  # what was deleted has no request
+
+
+def test_why_nothing_was_deleted_is_said(
+    tmp_path: Path, page: Page, problems: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KeepingPolicy, "has_other_workers", True)  # one of several processes refuses to delete
+    with inspected(data=tmp_path) as gateway:
+        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
+        ended(gateway, name)
+        page.goto(f"{gateway.url}/#/turn/{name}")
+        page.get_by_role("button", name="Delete", exact=True).click()
+        page.get_by_role("button", name="Delete now").click()
+        expect(page.get_by_role("alert")).to_contain_text("nothing was deleted")
+        page.goto(f"{gateway.url}/#/streams")
+        page.get_by_role("button", name="The newest turns are kept in memory").click()
+        dialog = page.get_by_role("dialog", name="What is kept")
+        dialog.get_by_role("button", name="Delete all …").click()
+        dialog.get_by_role("button", name="Delete all now").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("nothing was deleted")
+        assert name in gateway.inspector.watch.captures
+    problems[:] = [problem for problem in problems if "409" not in problem]
 
 
 def test_a_file_that_cannot_be_used_is_said_on_the_page(tmp_path: Path, page: Page) -> None:

@@ -39,15 +39,17 @@ async function change(path: string, options?: RequestInit): Promise<void> {
   }
 }
 
-/** Deletes the content of one turn, or of all that this caller sees. */
-export async function deleteTurns(id = ""): Promise<void> {
+/** Deletes the content of one turn, or of all that this caller sees. Gives why it failed; empty if it did not. */
+export async function deleteTurns(id = ""): Promise<string> {
+  let problem = "";
   try {
     await askJson(`/inspector/turns${id ? `/${encodeURIComponent(id)}` : ""}`, { method: "DELETE" });
-    keepingError.value = "";
   } catch (error) {
-    keepingError.value = explain(error);
+    problem = explain(error);
   }
   await readKeeping();
+  if (problem) keepingError.value = problem;
+  return problem;
 }
 
 const MB = 1024 * 1024;
