@@ -35,7 +35,7 @@ def make_turns(count: int, seed: int = 1) -> list[KeptTurnRow]:
             said = []
         words = " ".join(chosen.choices(VOCABULARY, k=25))
         said = [*said, TextPiece(json.dumps({"role": "user", "content": f"turn{number} {words}"}).encode())]
-        answer = TextPiece(f"answer {number} {chosen.choice(VOCABULARY)} common".encode(), WORDS)
+        answer = TextPiece(f"answer {number} {chosen.choice(VOCABULARY)} common words".encode(), WORDS)
         body = chosen.randbytes(200)
         rows.append(KeptTurnRow(f"{number:032x}", "", now + number / 1e6, body, [[*said, answer]]))
     return rows

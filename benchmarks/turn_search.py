@@ -3,26 +3,40 @@
 `python -m benchmarks.turn_search`, exit 1 if the median of all searches is above its limit. Searches as a person types
 them: names, words, numbers, a rare word, all turns; first pages with counts, and a page in the middle. CPU is that of
 the whole process, which a busy machine changes little.
+
+`python -m benchmarks.turn_search --kept`: a file of kept turns has the texts of the same 100,000 turns. Searches look
+through both, and must find the turns that were written; exit 1 if the median of one of them is above the limit.
 """
 
 from __future__ import annotations
 
+import argparse
+import sqlite3
 import statistics
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx
+from msgspec.structs import replace
 
+from benchmarks.kept_search import BATCH, SESSION, make_turns
 from benchmarks.timing import Section, table
 from penstock._gateway.config import JournalTable
+from penstock._gateway.config_tables import InspectorTable
+from penstock._store.kept_turns import FILE, KeptTurnRow, KeptTurnStore
 from tests.inspector.conftest import inspected
 from tests.inspector.journal_history import seed
 
 TURNS = 100_000
 TRIES = 7
-LIMIT = 200  # ms, the median over all searches
+KEPT_TRIES = 20
+KEPT = InspectorTable(size=2**30, days=60.0)  # room for all turns
+PAGE = 200  # rows
+LIMIT = 200  # ms, the median over all searches; with kept texts, that of each
 SEARCHES = {
     "all turns": {},
     "needle, found nowhere": {"q": "needle"},
@@ -67,8 +81,102 @@ searches: {whole:.0f} ms. `python -m benchmarks.turn_search`.
     return Section(text, [f"median of searches: {whole:.0f} ms, at most {LIMIT}"] if whole > LIMIT else [])
 
 
+# ── with kept texts ───────────────────────────────────────────────────────────────────────────────
+
+
+class KeptSearch(NamedTuple):
+    """A search, and the ids of the turns that it must find, the newest first."""
+
+    name: str
+    query: str
+    ids: list[str]
+    page: int = 0
+
+
+def open_kept(folder: Path) -> KeptTurnStore:
+    return KeptTurnStore(folder / FILE, size=KEPT.size, age=KEPT.days * 86_400.0)
+
+
+def seed_kept(folder: Path, turns: int) -> list[KeptSearch]:
+    """Writes the journal and the file of kept turns. Returns searches of both."""
+    path = folder / "journal.sqlite"
+    seed(path, turns)
+    with closing(sqlite3.connect(path)) as journal, journal:  # ids as long as those of a gateway
+        twice = "request_id || request_id"
+        journal.execute(f"UPDATE turns SET request_id = {twice}, names = replace(names, request_id, {twice})")  # noqa: S608
+        rows = journal.execute("SELECT request_id, time, status, model FROM turns ORDER BY time, id").fetchall()
+    kept = [replace(turn, id=row[0], time=row[1]) for turn, row in zip(make_turns(turns), rows, strict=True)]
+    with closing(open_kept(folder)) as store:
+        for place in range(0, turns, BATCH):
+            store.write_turns(kept[place : place + BATCH])
+        assert store.count() == turns, "the file has no room for all turns"
+    rare = turns // 2 + 7
+    session = rows[rare : (rare // SESSION + 1) * SESSION]  # later turns have the words of those before
+    newest = [row[0] for row in reversed(rows)]
+    faults = [row for row in reversed(rows) if row[2] == "fault"]
+    sonnet = [row[0] for row in faults if "sonnet" in row[3]]
+    return [
+        KeptSearch("a word of few turns", f"turn{rare}", [row[0] for row in reversed(session)]),
+        KeptSearch("a word of all turns", "common", newest),
+        KeptSearch("a phrase of all turns, and a state", '"common words" state:fault', [row[0] for row in faults]),
+        KeptSearch("fields", "model:sonnet state:fault", sonnet),
+        KeptSearch("a word of all turns, second page", "common", newest, page=1),
+    ]
+
+
+def report_kept(turns: int = TURNS, tries: int = KEPT_TRIES) -> Section:
+    """The figures of searches that look through kept texts too, and the limits that are broken."""
+    rows: list[list[str]] = []
+    broken: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        searches = seed_kept(folder, turns)
+        journal = JournalTable(path=str(folder / "journal.sqlite"))
+        with (
+            inspected(journal=journal, inspector=KEPT, data=folder) as running,
+            httpx.Client(base_url=running.url, trust_env=False, timeout=60) as client,
+            closing(open_kept(folder)) as store,
+        ):
+            for search in searches:
+                values = {"q": search.query, "limit": str(PAGE)}
+                first = client.get("/inspector/turns", params=values).raise_for_status().json()
+                assert first["total"] == len(search.ids), (search.name, first["total"], len(search.ids))
+                if search.page:
+                    values |= {"upto": str(first["upto"]), "offset": str(search.page * PAGE)}
+                expected = search.ids[search.page * PAGE :][:PAGE]
+                warm = [_time_page(client, values, expected) for _ in range(tries)]
+                after: list[float] = []
+                for number in range(tries):  # each new turn makes earlier results of the file useless
+                    store.write_turns([KeptTurnRow(f"new{number}", "", time.time(), b"", [])])
+                    after.append(_time_page(client, values, expected))
+                figures = [statistics.median(warm), max(warm), statistics.median(after), max(after)]
+                rows.append([search.name, *(f"{figure:.0f}" for figure in figures), f"{len(search.ids):,}"])
+                if figures[0] > LIMIT:
+                    broken.append(f"{search.name}: {figures[0]:.0f} ms, at most {LIMIT}")
+    head = ["search", "ms, median", "longest", "after a new turn, median", "longest", "found"]
+    text = f"""## Searches of the inspector's list in kept texts
+
+{turns:,} turns in the journal and in the file of kept turns, by HTTP, pages of {PAGE} rows, warm, {tries} of each. The
+limit of each median is {LIMIT} ms. `python -m benchmarks.turn_search --kept`.
+
+{table(head, rows)}"""
+    return Section(text, broken)
+
+
+def _time_page(client: httpx.Client, values: dict[str, str], expected: list[str]) -> float:
+    """Returns the milliseconds of a request, whose rows must be those that are expected."""
+    begun = time.perf_counter()
+    reply = client.get("/inspector/turns", params=values)
+    took = 1000 * (time.perf_counter() - begun)
+    found: list[dict[str, Any]] = reply.raise_for_status().json()["rows"]
+    assert [row["id"] for row in found] == expected, values
+    return took
+
+
 def main() -> int:
-    section = report()
+    options = argparse.ArgumentParser(prog="python -m benchmarks.turn_search", description=__doc__)
+    options.add_argument("--kept", action="store_true", help="search in kept texts too")
+    section = report_kept() if options.parse_args().kept else report()
     print(section.text)
     for limit in section.broken:
         print(f"\nLimit broken: {limit}.", file=sys.stderr)

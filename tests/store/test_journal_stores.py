@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock._inspector.turn_query import parse_query
+from penstock._store import journal_queries
 from penstock._store.journal import FIELDS, JournalEntry, JournalRows, JournalStore
 from penstock._store.journal_queries import JournalHistory, SqlCondition
 from penstock._store.postgres import PostgresDatabase
@@ -119,6 +120,31 @@ def search(history: JournalHistory, text: str, tenant: str | None = None, **more
     if not more:
         assert history.count(condition, tenant=tenant, upto=upto).total == len(rows)
     return [one.request_id for one in rows]
+
+
+@pytest.mark.parametrize("most", [journal_queries.MAX_MARKS, 3])
+def test_many_ids_find_the_same_as_few(open_journal: OpenJournal, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    names = [f"r{number % 7}" for number in range(12)]  # some are there twice
+    entries = [row(time=NOW + number, request_id=name) for number, name in enumerate(names)]
+    rows = fill(open_journal(), entries)
+    rows.update("DELETE FROM turns WHERE id IN (?, ?)", (1, 6))
+    rows.flush()
+    history, choices = JournalHistory(rows), [["r3"], ["r0", "r2", "r6"], ["r4", "none"], ["none"], sorted({*names})]
+
+    def find(ids: list[str]) -> list[tuple[float, str]]:
+        found: list[tuple[float, str]] = []
+        condition = history.among(ids)
+        for one in (condition, SqlCondition(f"NOT coalesce({condition.where}, FALSE)", condition.values)):
+            turns = history.search(one, tenant=None, upto=history.last_id())
+            assert history.count(one, tenant=None, upto=history.last_id()).total == len(turns)
+            found += [(turn.time, turn.request_id) for turn in turns]
+        return found
+
+    few = [find(ids) for ids in choices]
+    monkeypatch.setattr(journal_queries, "MANY_IDS", 1)
+    monkeypatch.setattr(journal_queries, "MAX_MARKS", most)
+    assert [find(ids) for ids in choices] == few
+    assert {len(found) for found in few} == {10}
 
 
 @pytest.mark.row("V1")

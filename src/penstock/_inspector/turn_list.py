@@ -94,12 +94,12 @@ class TurnListRoutes:
         ascending: bool,
     ) -> dict[str, Any]:
         found = self.find_phrases(query, tenant)
-        narrow = TurnQuery((*query.terms, *states.terms))
 
         def read(history: JournalHistory) -> dict[str, Any]:
             last = upto or history.last_id()
+            condition = query.to_sql(found, history.among)
             rows = history.search(
-                narrow.to_sql(found, history.among),
+                condition.also(states.to_sql({}, history.among)),
                 tenant=tenant,
                 upto=last,
                 sort=cast("SortColumn", sort),
@@ -111,7 +111,6 @@ class TurnListRoutes:
             page: dict[str, Any] = {"rows": self.make_rows(rows), "upto": bound, "offset": offset}
             if not upto:  # the first page also counts; if it has all rows, they need not be read again
                 whole = offset == 0 and len(rows) < limit and not states.terms
-                condition = query.to_sql(found, history.among)
                 counts = count_rows(rows) if whole else history.count(condition, tenant=tenant, upto=last)
                 page |= _count_fields(counts, states)
             return page

@@ -131,7 +131,7 @@ class PhraseTerm(QueryTerm, frozen=True):
         if not found.get(phrase):
             return names
         kept = among(found[phrase])
-        return SqlCondition(f"({names.where} OR {kept.where})", names.values + kept.values)
+        return SqlCondition(f"({kept.where} OR {names.where})", kept.values + names.values)
 
     def _value_matches(self, place: int, turn: JournalEntry, running: str, found: FoundTurns) -> bool:
         phrase = self.values[place]

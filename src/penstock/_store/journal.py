@@ -157,6 +157,8 @@ class JournalRows:
 
     slice_number = "CAST(time / ? AS INTEGER)"  # SQLite cuts
     in_list = "IN (SELECT value FROM json_each(?))"  # after a column; the value is a JSON array of texts
+    # The values: the first row's id, a byte for each row from it on, and the id before it. Empty: not in this database.
+    marked_rows = "(+id >= ? AND substr(?, id - ?, 1) = x'01')"
 
     def __init__(self, location: str) -> None:
         self.location = location

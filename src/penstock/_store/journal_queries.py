@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
 MAX_ROWS = 200_000  # rows that sums are computed from
 MAX_VALUE_ROWS = 20_000  # of the newest rows: where values of a column are looked for
+MANY_IDS = 5_000  # in a condition: from so many on, the rows are marked
+MAX_MARKS = 2**24  # bytes
 SortColumn: TypeAlias = Literal[
     "time", "duration", "ttft", "input", "output", "cost", "http", "notes", "model", "provider", "client", "bytes_out"
 ]
@@ -44,6 +46,10 @@ class SqlCondition(NamedTuple):
 
     where: str = ""
     values: tuple[object, ...] = ()
+
+    def also(self, other: SqlCondition) -> SqlCondition:
+        """Returns the condition that both are true."""
+        return SqlCondition(" AND ".join(filter(None, (self.where, other.where))), self.values + other.values)
 
 
 class TurnCounts(msgspec.Struct, frozen=True):
@@ -105,8 +111,27 @@ class JournalHistory:
         return int(self._rows.read("SELECT coalesce(max(id), 0) FROM turns")[0][0])
 
     def among(self, ids: Collection[str]) -> SqlCondition:
-        """Returns the condition that a turn has one of these request ids."""
+        """Returns the condition that a turn, of those that are written, has one of these request ids."""
+        marked = self._mark_rows(ids) if len(ids) >= MANY_IDS and self._rows.marked_rows else None
+        if marked is not None:
+            return marked
         return SqlCondition(f"request_id {self._rows.in_list}", (json.dumps([*ids]),))
+
+    def _mark_rows(self, ids: Collection[str]) -> SqlCondition | None:
+        """Returns the same without a list of ids, which each query would sort again; None if it is too large."""
+        texts = self._rows.read("SELECT json_group_array(request_id), json_group_array(id) FROM turns")[0]
+        names = msgspec.json.decode(texts[0], type=list[str | None])
+        numbers = msgspec.json.decode(texts[1], type=list[int])
+        wanted = frozenset(ids)
+        rows = [number for name, number in zip(names, numbers, strict=True) if name in wanted]
+        first = min(rows, default=0)
+        size = max(rows, default=0) - first + 1
+        if size > MAX_MARKS:
+            return None
+        marks = bytearray(size)
+        for number in rows:
+            marks[number - first] = 1
+        return SqlCondition(self._rows.marked_rows, (first, bytes(marks), first - 1))
 
     def search(
         self,

@@ -68,7 +68,7 @@ class KeptTurnStore:
         self.trim_problem: str = ""  # why old turns could not be deleted the last time
         self._clock = clock
         self._wal = path.with_name(f"{path.name}-wal")
-        self._found: OrderedDict[tuple[str, str | None], frozenset[str]] = OrderedDict()  # by the last searches
+        self._found: OrderedDict[tuple[str, str | None], Collection[str]] = OrderedDict()  # by the last searches
         self._found_version = -1
         wal = min(WAL_SIZE, size // 16)
         self._wal_limit, self._limit = wal, size - 3 * wal
@@ -198,7 +198,7 @@ class KeptTurnStore:
                 self._found_version = version
             found = self._found.get((phrase, tenant))
             if found is None:
-                found = self._found[phrase, tenant] = frozenset(self._reading.find_turns(phrase, tenant))
+                found = self._found[phrase, tenant] = self._reading.find_turns(phrase, tenant)
                 if len(self._found) > CACHED_SEARCHES:
                     self._found.popitem(last=False)
             return found

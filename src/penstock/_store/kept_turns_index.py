@@ -41,14 +41,15 @@ CREATE INDEX IF NOT EXISTS paths_by_node ON paths (node);
 CREATE INDEX IF NOT EXISTS turns_by_time ON turns (time);
 CREATE VIRTUAL TABLE IF NOT EXISTS word_index USING fts5(words, content='', tokenize="unicode61 remove_diacritics 0")
 """
-# CROSS JOIN keeps the order of the tables: from the words that match to the turns.
+# CROSS JOIN keeps the order of the tables: from the words that match to the turns. All ids in one row, some of them
+# twice: 100,000 rows would take twice the time.
 _FIND = """
 WITH RECURSIVE
     found (number) AS (
         SELECT nodes.number FROM word_index CROSS JOIN nodes ON nodes.text = word_index.rowid WHERE word_index MATCH ?),
     below (number) AS (
         SELECT number FROM found UNION SELECT nodes.number FROM below CROSS JOIN nodes ON nodes.parent = below.number)
-SELECT DISTINCT id FROM below
+SELECT json_group_array(id) FROM below
     CROSS JOIN paths ON paths.node = below.number CROSS JOIN turns ON turns.number = paths.turn
 """
 
@@ -158,7 +159,7 @@ class TextIndex:
         query, values = _FIND, [quote_phrase(phrase)]
         if tenant is not None:
             query, values = f"{query} WHERE tenant = ?", [*values, tenant]
-        return {row[0] for row in self._connection.execute(query, values)}
+        return frozenset(msgspec.json.decode(self._connection.execute(query, values).fetchone()[0], type=list[str]))
 
     def read_turn(self, id: str, tenant: str | None) -> tuple[bytes, list[list[TextPiece]]] | None:
         """Returns the body of a turn and the texts of its paths; None if there is no such turn."""

@@ -50,6 +50,7 @@ class PostgresJournal(JournalRows):
 
     slice_number = "CAST(floor(time / ?) AS BIGINT)"
     in_list = "IN (SELECT jsonb_array_elements_text(CAST(? AS jsonb)))"
+    marked_rows = ""
 
     def __init__(
         self,
