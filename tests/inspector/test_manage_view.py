@@ -137,9 +137,10 @@ def test_an_admin_adds_edits_and_removes_a_team(page: Page, running: Inspected, 
     expect(lab).to_have_count(0)
     page.get_by_role("tab", name="Audit log").click()
     actions = page.get_by_role("table", name="Changes").get_by_role("rowheader")
-    assert actions.all_inner_texts()[:6] == [
-        "team.remove", "key.revoke", "key.add", "organisation.edit", "team.edit", "team.add",
-    ]  # fmt: skip
+    for place, action in enumerate(
+        ("team.remove", "key.revoke", "key.add", "organisation.edit", "team.edit", "team.add")
+    ):
+        expect(actions.nth(place)).to_have_text(action)
     drop_refusals(problems)
 
 
@@ -241,7 +242,7 @@ def test_the_owner_stores_a_key_on_the_page(page: Page, unkeyed: Inspected) -> N
     page.goto(f"{unkeyed.url}/#session={unkeyed.inspector.session_token}")
     page.get_by_role("link", name="Manage").click()
     expect(page.get_by_text("This gateway has no keys: you are its owner")).to_be_visible()
-    assert page.get_by_role("tab").all_inner_texts() == ["Providers", "Configuration", "Audit log"]
+    expect(page.get_by_role("tab")).to_have_text(["Providers", "Configuration", "Audit log"])
     page.get_by_role("button", name="Add key of Groq").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Key").fill(GOOD)

