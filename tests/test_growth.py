@@ -18,6 +18,7 @@ from penstock._lenient_json import complete_json, parse_lenient, replace_surroga
 from penstock._media import sniff_media_type, split_file_url
 from penstock._messages.convert import convert
 from penstock._redaction import find_secrets, redact, redact_bytes, redact_cut, redact_json
+from penstock._stream_redaction import redact_stream
 from penstock._transforms.citation_links import CitationLinks
 from penstock._transforms.sentence_ends import SentenceFinder
 from penstock._transforms.stop_sequences import StopAtSequences
@@ -46,8 +47,36 @@ def test_redaction(piece: str, lead: str) -> None:
     assert_linear(make, f"hide of {piece!r}", 20_000)
 
 
+NAMED = [
+    'password="', 'password=\\"', "password='", 'password":"', "password\\u0022:\\u0022", "password=\\\\\\u0022", "PASSWORD=a",
+    'password: a"', "password=a.", "token", '"API key": "', "://a:", "\\", "${", "-----BEGIN PRIVATE KEY-----", "\\u0026key=a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", NAMED)
+def test_values_after_names(piece: str) -> None:
+    """Alone, and in a value that has begun in each kind of quotes and never ends."""
+
+    def make(size: int) -> Callable[[], Any]:
+        texts = [lead + piece * (size // len(piece)) for lead in ("", 'password="', "password=\\u0022", "password='")]
+        return lambda: [find_secrets(text) for text in texts]
+
+    assert_linear(make, f"search after names in {piece!r}", 5_000)
+
+
 def test_known_values_that_overlap_themselves() -> None:
     assert_linear(lambda size: lambda: redact("a" * size, ["a" * (size // 4)]), "hide of a long known value", 20_000)
+
+
+@pytest.mark.parametrize("payload", [b'{"text":"sk-0123456789ab"}', b'{"bytes":"' * 20, b'{"bytes":"eyJhIjoiIn0="}'])
+def test_messages_of_aws_with_secrets(payload: bytes) -> None:
+    frames = WRITERS["eventstream"]().feed([(b"chunk", payload), (b"chunk", b'{"api_key": "hunter2hunter2"}')])
+
+    def make(size: int) -> Callable[[], Any]:
+        data = b"".join(frames) * (size // 100)
+        return lambda: redact_stream(data, ["planted-value"])
+
+    assert_linear(make, "messages of AWS", 20_000)
 
 
 def test_a_cut_text_takes_bounded_time() -> None:

@@ -47,6 +47,50 @@ def test_a_key_is_found_wherever_it_stands(maker: str, around: str) -> None:
     assert redact(text) == around.format(MARK)
 
 
+FORMS = {
+    "slack": "xoxb-123456789012-1234567890123-AbCdEfGhIjKlMnOpQrStUvWx", "slack-user": "xoxe.xoxp-1-Mi0yLTEyMzQ1Njc4OTA",
+    "slack-app": "xapp-1-A0123456789-1234567890123-abcdef0123456789", "npm": "npm_" + "a1B2c3" * 6, "sendgrid": f"SG.{'a1' * 11}.{'b2' * 21}",
+    "digitalocean": "dop_v1_" + "a1" * 32, "shopify": "shpat_" + "a1" * 16, "pypi": "pypi-AgEIcHlwaS5vcmc" + "Ab1_" * 12,
+    "databricks": "dapi" + "0a" * 16, "square": "sq0atp-" + "Ab1-" * 6, "stripe": "whsec_" + "Ab1+" * 8, "google": "GOCSPX-" + "Ab1_" * 7,
+    "refresh": "1//0" + "Ab1_" * 12, "vault": "hvs." + "Ab1_" * 8, "atlassian": "ATATT3" + "Ab1_" * 30, "docker": "dckr_pat_" + "Ab1_" * 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("around", ["{}", "a {} b", '"{}"', "\\n{}\\n", "token {}, and"])
+def test_a_token_of_a_known_form_is_removed(form: str, around: str) -> None:
+    assert redact(around.format(FORMS[form])) == around.format(MARK)
+    assert redact_bytes(around.format(FORMS[form]).encode()).decode() == around.format(MARK)
+
+
+@pytest.mark.parametrize("slash", ["/", "\\/"])
+def test_the_secret_part_of_an_address_is_removed(slash: str) -> None:
+    path = slash.join(["services", "T01234567", "B01234567", "abcdefABCDEF012345678901"])
+    assert redact(f"https://hooks.slack.com{slash}{path}") == f"https://hooks.slack.com{slash}{MARK}"
+    path = slash.join(["webhooks", "123456789012345678", "aB3_" * 17])
+    assert redact(f"https://discord.com/api/{path}") == f"https://discord.com/api/{MARK}"
+    assert redact("/bot12345678:AA" + "Ab1_" * 9 + "/getMe") == f"/bot12345678{MARK}/getMe"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "xoxb-your-token-here",
+        "npm_config_registry",
+        "https://hooks.slack.com/services/your/own/path",
+        "SG.1",
+        "secret_name",
+    ],
+)
+def test_what_only_begins_like_a_token_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("value", ["dXNlcjpwYXNz", "dXNlcjpwYXNzd29yZA==", "YWxhZGRpbjpvcGVuL3Nlc2FtZTE\\/"])
+def test_a_login_after_basic_is_removed(value: str) -> None:
+    assert redact(f"Basic {value}") == f"Basic {MARK}"
+
+
 @pytest.mark.slow
 @given(st.text(), st.text(min_size=4))
 def test_what_is_known_by_value_is_gone(text: str, secret: str) -> None:

@@ -7,19 +7,20 @@ loop cut long texts with `redact_cut`.
 
 from __future__ import annotations
 
+import binascii
 import json
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from penstock._input_limits import MAX_JSON_DEPTH
 from penstock._lazy_patterns import lazy_pattern
+from penstock._named_secrets import REMOVAL_MARK, Span, find_named_values, is_named_secret, to_lower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-Span: TypeAlias = tuple[int, int]
-MARK = "[secret]"
+MARK = REMOVAL_MARK
 DEEP = "[nested too deep]"
 _SHORT = 4  # shorter values are not secrets, and would be found everywhere
 _PASSES = 8  # a mark is a word boundary, so that the text after it may now look like a secret
@@ -34,6 +35,25 @@ _TOKEN = lazy_pattern(rf"{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}
 _DASH = lazy_pattern(r"[-_](?<=[kf8aixwyspout][-_])(?=[A-Za-z0-9_\-*.]{6})")  # behind the last letter of one
 _LONGEST = max(map(len, _MAKERS))
 _WORDS = lazy_pattern(r"key[-_][a-z_\-.]++")  # a name such as key_revoked: keys have digits or capitals
+_HEX, _ALPHANUMERIC, _DASHED = "a-f0-9", "A-Za-z0-9", r"A-Za-z0-9_\-"
+# Tokens that are told by how they begin and how long they are: the characters after the beginning, and how many.
+_LONG_TOKENS = (
+    *(
+        (word, _HEX, 32)
+        for word in "dop_v1_ doo_v1_ dor_v1_ dapi shpat_ shpss_ shpca_ shppa_ sbp_ rubygems_ pul-".split()
+    ),
+    *((word, _ALPHANUMERIC, 30) for word in "npm_ secret_ ntn_ lin_api_".split()),
+    *(
+        (word, _DASHED, 20)
+        for word in "sq0atp- sq0csp- GOCSPX- hvs. dckr_pat_ figd_ lsv2_pt_ glptt- gldt- glrt-".split()
+    ),
+    ("pypi-AgE", _DASHED, 40),
+    ("ATATT3", r"A-Za-z0-9_\-=", 60),
+    ("whsec_", "A-Za-z0-9+/=", 24),
+    ("1//0", _DASHED, 30),  # Google's refresh tokens
+)
+_SLACK = r"(?:(?<=hooks\.slack\.com/)|(?<=hooks\.slack\.com\\/))"
+_SLASH = r"\\{0,15}+/"
 # Tokens without such a dash: how they begin, and their pattern. Group 1 matches only tokens; other runs are skipped
 # at once, so that no run is read twice.
 _BEGINNINGS = (
@@ -42,12 +62,32 @@ _BEGINNINGS = (
     ("AKIA", lazy_pattern(rf"{_EDGE}(AKIA[A-Z0-9]{{12,}}+)")),
     ("ASIA", lazy_pattern(rf"{_EDGE}(ASIA[A-Z0-9]{{12,}}+)")),
     (
+        "xox",
+        lazy_pattern(rf"{_EDGE}(xox[a-z](?:\.xox[a-z])?-(?=[A-Za-z\-]{{0,20}}[0-9])[A-Za-z0-9\-]{{10,}}+)"),
+    ),  # Slack
+    ("xapp-", lazy_pattern(rf"{_EDGE}(xapp-[0-9]-[A-Za-z0-9\-]{{10,}}+)")),
+    ("SG.", lazy_pattern(rf"{_EDGE}(SG\.[A-Za-z0-9_\-]{{16,}}+\.[A-Za-z0-9_\-]{{16,}}+)")),  # SendGrid
+    (":AA", lazy_pattern(r"(?<=[0-9]{8})(:AA[A-Za-z0-9_\-]{32,}+)")),  # Telegram
+    # Addresses that anybody who knows them may post to. In JSON, a slash may have backslashes.
+    (
+        "services",
+        lazy_pattern(rf"{_SLACK}(services{_SLASH}T[A-Z0-9]{{6,}}+{_SLASH}B[A-Z0-9]{{6,}}+{_SLASH}[A-Za-z0-9]{{16,}}+)"),
+    ),
+    ("webhooks", lazy_pattern(rf"(?<=/)(webhooks{_SLASH}[0-9]{{16,20}}+{_SLASH}[A-Za-z0-9_\-]{{50,}}+)")),  # Discord
+    *((word, lazy_pattern(rf"{_EDGE}({re.escape(word)}[{end}]{{{least},}}+)")) for word, end, least in _LONG_TOKENS),
+    (
         "eyJ",  # a JSON Web Token
         lazy_pattern(rf"{_EDGE}eyJ[A-Za-z0-9_\-]{{8,}}+(\.[A-Za-z0-9_\-]{{8,}}+(?:\.[A-Za-z0-9_\-]*+)?)?"),
     ),
 )
 _SCHEMES = ("bearer", "basic")
-_BEARER = lazy_pattern(r"(?i)\b(?:bearer|basic)\s++([A-Za-z0-9_\-.~+/=]{6,}+)")
+_BEARER = lazy_pattern(r"(?i)\b(bearer|basic)\s++((?:[A-Za-z0-9_\-.~+/=]|\\{1,15}+/){6,}+)")
+_LOWER_WORD = lazy_pattern(r"[a-z]+[.\-]*")
+_ABOUT_SCHEMES = lazy_pattern(
+    r"(?i)(?:auth|authentication|authorization|tokens?|schemes?|headers?|credentials?|access|format|prefix|realm)[0-9]{0,2}[.\-]*"
+)
+_MIXED = lazy_pattern(r"(?=[^0-9]*+[0-9])(?=[^A-Z]*+[A-Z])(?=[^a-z]*+[a-z])")
+_LONG_LOGIN = 16  # characters
 _NAMES = ("key", "token", "secret", "pass", "x-amz-")  # one of them is in every name below
 _NAMED = lazy_pattern(
     r"""(?ix)
@@ -69,7 +109,7 @@ _SECRET_NAME = lazy_pattern(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|au
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Returns the text with a mark in place of everything that is or looks like a secret."""
     known = tuple(secrets)
-    return _redact_repeatedly(text, lambda piece: [*_form_spans(piece, known), *_name_spans(piece)])
+    return _redact_repeatedly(text, lambda piece: [*_format_spans(piece, known), *_name_spans(piece)])
 
 
 def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
@@ -81,7 +121,7 @@ def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
         return redact(text, secrets)
     known = tuple(secrets)
     window = text[: limit + max(_LOOKAHEAD, *map(len, known), 0)]
-    spans = [*_form_spans(window, known), *_name_spans(window), *_open_end(window)]
+    spans = [*_format_spans(window, known), *_name_spans(window), *_open_end(window)]
     shown = [(first, min(last, limit)) for first, last in _merged(spans) if first < limit]
     return f"{redact(_replace_spans(text[:limit], shown), known)} … [{len(text) - limit} more characters]"
 
@@ -94,14 +134,14 @@ def redact_range(text: str, start: int, end: int, secrets: Iterable[str] = ()) -
     known = tuple(dict.fromkeys(one for secret in secrets for one in (secret, *json_spellings(secret))))
     margin = max(_LOOKAHEAD, *map(len, known), 0)
     first = max(0, start - margin)
-    spans = _merged(_form_spans(text[first : end + margin], known))
+    spans = _merged(_format_spans(text[first : end + margin], known))
     inside = [(max(begin + first, start) - start, min(last + first, end) - start) for begin, last in spans]
     return _replace_spans(text[start:end], [span for span in inside if span[0] < span[1]])
 
 
 def cut_bytes(data: bytes, limit: int, secrets: Iterable[str] = ()) -> bytes:
     """Returns about the first `limit` bytes. A secret at the cut is removed; those before it are not."""
-    known = tuple(_spellings(secrets))
+    known = tuple(byte_spellings(secrets))
     margin = max(_LOOKAHEAD, *map(len, known), 0)
     start = max(0, limit - margin)
     tail = data[start : limit + margin].decode("latin-1")
@@ -111,14 +151,15 @@ def cut_bytes(data: bytes, limit: int, secrets: Iterable[str] = ()) -> bytes:
 def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
     """Returns a frame or body without secrets; the same object if it has none.
 
-    Only what cannot be part of a format is replaced, so JSON stays JSON: known values, also as JSON spells them, and
-    tokens of a known form.
+    Only what cannot be part of a format is replaced, so JSON stays JSON: known values, also as JSON spells them, tokens
+    of a known form, and values after the names of secrets (`_named_secrets`).
     """
     text = data.decode("latin-1")
-    known = tuple(_spellings(secrets))
-    if not find_secrets(text, known):
+    known = tuple(byte_spellings(secrets))
+    spans = find_secrets(text, known)
+    if not spans:
         return data
-    return _redact_repeatedly(text, lambda piece: _form_spans(piece, known)).encode("latin-1")
+    return _redact_repeatedly(_replace_spans(text, spans), lambda piece: _format_spans(piece, known)).encode("latin-1")
 
 
 def redact_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
@@ -152,7 +193,8 @@ def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
         container, place, depth = waiting.pop()
         inner = container[place]
         if isinstance(inner, str):
-            container[place] = redact(inner, known)
+            is_named = isinstance(place, str) and is_named_secret(place, inner)
+            container[place] = MARK if is_named else redact(inner, known)
         elif isinstance(inner, dict | list):
             container[place] = made = _copy_level(inner, known) if depth < MAX_JSON_DEPTH else DEEP  # pyright: ignore[reportUnknownArgumentType]
             if made is not DEEP:
@@ -161,17 +203,23 @@ def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
 
 
 def find_secrets(text: str, secrets: Iterable[str] = ()) -> list[Span]:
-    """Returns the positions of secrets in a text that must keep its format: known values, and tokens of a known form.
+    """Returns the positions of secrets in a text that must keep its format, such as JSON.
 
-    Values after names are not searched: they may belong to the format, such as `null`.
+    They are known values, tokens of a known form, and values after the names of secrets, if they are texts.
     """
-    return _merged(_form_spans(text, secrets))
+    return _merged(_format_spans(text, secrets))
 
 
 # ── search ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _form_spans(text: str, secrets: Iterable[str]) -> list[Span]:
+def _format_spans(text: str, secrets: Iterable[str]) -> list[Span]:
+    """Returns what may be replaced in any format."""
+    lower = to_lower(text)
+    return [*_form_spans(text, lower, secrets), *find_named_values(text, lower)]
+
+
+def _form_spans(text: str, lower: str, secrets: Iterable[str]) -> list[Span]:
     spans = [
         span
         for secret in secrets
@@ -182,10 +230,22 @@ def _form_spans(text: str, secrets: Iterable[str]) -> list[Span]:
     for beginning, pattern in _BEGINNINGS:
         if beginning in text:
             spans += _tokens(text, beginning, pattern)
-    lower = text.lower()
     if any(word in lower for word in _SCHEMES):
-        spans += [match.span(1) for match in _BEARER.finditer(text)]
+        spans += [found.span(2) for found in _BEARER.finditer(text) if _is_authorization(found[1], found[2])]
     return spans
+
+
+def _is_authorization(scheme: str, value: str) -> bool:
+    """False for words of a sentence: `basic authentication`, `the bearer should know`."""
+    if scheme.lower() == "bearer":
+        return not (_ABOUT_SCHEMES.fullmatch(value) or (scheme.islower() and _LOWER_WORD.fullmatch(value)))
+    plain = value.replace("\\", "")
+    if len(plain) >= _LONG_LOGIN and _MIXED.match(plain):
+        return True
+    try:
+        return b":" in binascii.a2b_base64(plain[: len(plain) // 4 * 4])
+    except binascii.Error:
+        return False
 
 
 def _name_spans(text: str) -> list[Span]:
@@ -297,7 +357,7 @@ def _copy_level(inner: dict[str, Any] | list[Any], known: tuple[str, ...]) -> di
     return made
 
 
-def _spellings(secrets: Iterable[str]) -> list[str]:
+def byte_spellings(secrets: Iterable[str]) -> list[str]:
     """Returns secrets as they may occur in bytes read as Latin-1: plain, and with all JSON escapes."""
     spelled = (one for secret in secrets for one in (secret, *json_spellings(secret)))
     return list(dict.fromkeys(one.encode("utf-8", "surrogatepass").decode("latin-1") for one in spelled))

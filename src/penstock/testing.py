@@ -6,10 +6,11 @@ The pytest plugin gives tests these things as fixtures: docs/testing-your-app.md
 use this module, too. `Upstream` and `scripted` need aiohttp (the extra `client`).
 """
 
-from penstock._gateway.recordings import paced_chunks, redact_chunks
+from penstock._gateway.recordings import paced_chunks
 from penstock._replay import FULL, NATURAL, Pace, answer, paced, play, scripts, wire
 from penstock._replay.wire_encoding import encode_events, error_body, media_type
 from penstock._store.recordings import Recording, RecordingHeader, read_recording, write_recording
+from penstock._stream_redaction import redact_chunks
 from penstock._testing.cassettes import Cassette, CassetteMode, UnrecordedRequest
 from penstock._testing.dialects import Dialect
 from penstock._testing.exchange_log import ExchangeLog, LoggedRequest

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock._gateway.config_tables import RecordTable
-from penstock._gateway.recordings import PlaybackApp, Recorder, paced_chunks, redact_chunks
+from penstock._gateway.recordings import PlaybackApp, Recorder, paced_chunks
 from penstock._redaction import MARK
 from penstock._store.recordings import SUFFIX, Recording, RecordingHeader, is_recording, read_recording, write_recording
+from penstock._stream_redaction import redact_chunks
 from penstock.errors import InputError
 from tests.gateway.loopback_server import serving
 

@@ -173,7 +173,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 def _clients() -> Iterable[re.Pattern[Any]]:
     from penstock._providers.registry import clients
 
-    return [re.compile(text) for row in clients().values() for text in row.headers.values()]
+    rows = clients().values()
+    return [re.compile(text) for row in rows for text in (*row.headers.values(), *filter(None, [row.agents]))]
 
 
 def _tokens() -> Iterable[re.Pattern[Any]]:

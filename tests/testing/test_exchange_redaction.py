@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from penstock._testing.cassette_file import request_fields, response_fields, split_messages
+from penstock._framing.aws_messages import split_messages
+from penstock._testing.cassette_file import request_fields, response_fields
 from penstock._testing.exchange_redaction import ExchangeRedactor, credentials_of
 from penstock._testing.reply_content import decode_answer
 from penstock.testing import (

@@ -16,8 +16,9 @@ import msgspec
 from penstock._bridge import bridge
 from penstock._cli import common_options
 from penstock._detect import guess
-from penstock._gateway.recordings import PlaybackApp, paced_chunks, redact_body, redact_chunks, redact_header
+from penstock._gateway.recordings import PlaybackApp, paced_chunks, redact_body, redact_header
 from penstock._store.recordings import SUFFIX, Recording, RecordingHeader, read_recording, write_recording
+from penstock._stream_redaction import redact_chunks
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:

@@ -8,14 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from penstock._framing.aws_eventstream import (
-    PRELUDE,
-    EventStreamParser,
-    EventStreamWriter,
-    SageMakerParser,
-    SageMakerWriter,
-    prelude_length,
-)
+from penstock._framing.aws_eventstream import EventStreamParser, EventStreamWriter, SageMakerParser, SageMakerWriter
+from penstock._framing.aws_messages import PRELUDE, prelude_length
 from penstock._framing.base import BOM, LIMIT, Frame, Parser, WebSocketParser, WebSocketWriter, Writer
 from penstock._framing.json_frames import JsonArrayParser, JsonArrayWriter, NdjsonParser, NdjsonWriter
 from penstock._framing.sse import GoogleSseWriter, SseParser, SseWriter

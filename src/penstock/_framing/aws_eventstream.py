@@ -7,11 +7,11 @@ library. Payloads are not interpreted, except that the payloads of an inner stre
 from __future__ import annotations
 
 import binascii
-import struct
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock._framing.aws_messages import PRELUDE, prelude_length, write_header, write_message
 from penstock._framing.base import LIMIT, BaseParser, Frame, StatelessWriter, expand_frames
 from penstock._framing.sse import SseParser, SseWriter
 from penstock.errors import FrameTooLarge, FramingError, MissingExtra
@@ -19,19 +19,7 @@ from penstock.errors import FrameTooLarge, FramingError, MissingExtra
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PRELUDE = struct.Struct(">III")
-"""How a message begins: its length, the length of its headers, the checksum of these two."""
-
-_STRING = 7  # the header type of a string
 _CHUNK = b"chunk"  # the event type of `InvokeModel` for all models
-
-
-def prelude_length(prelude: bytes) -> int | None:
-    """Returns the length of the message that begins with these twelve bytes; None if they begin no message."""
-    total, headers, checksum = PRELUDE.unpack(prelude)
-    if binascii.crc32(prelude[:8]) != checksum or total < headers + PRELUDE.size + 4:
-        return None
-    return int(total)
 
 
 class EventStreamParser(BaseParser):
@@ -116,15 +104,7 @@ class EventStreamWriter(StatelessWriter):
 def _write_message(name: bytes, data: bytes) -> bytes:
     kind = b"exception" if name.endswith(b"Exception") else b"event"
     fields = {b":%b-type" % kind: name, b":content-type": b"application/json", b":message-type": kind}
-    headers = b"".join([_write_header(*field) for field in fields.items()])
-    start = struct.pack(">II", PRELUDE.size + len(headers) + len(data) + 4, len(headers))
-    start += struct.pack(">I", binascii.crc32(start))
-    message = start + headers + data
-    return message + struct.pack(">I", binascii.crc32(message))
-
-
-def _write_header(name: bytes, value: bytes) -> bytes:
-    return struct.pack(">B", len(name)) + name + struct.pack(">BH", _STRING, len(value)) + value
+    return write_message(b"".join([write_header(*field) for field in fields.items()]), data)
 
 
 class _Chunk(msgspec.Struct, gc=False):

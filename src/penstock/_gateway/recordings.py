@@ -24,8 +24,9 @@ from penstock._gateway.client_form import ClientForm
 from penstock._gateway.client_stream import can_pass_through
 from penstock._http.header_fields import is_token, response_header
 from penstock._input_limits import NestingError, decode_bounded
-from penstock._redaction import MARK, find_secrets, redact, redact_cut, redact_headers, redact_json
+from penstock._redaction import redact, redact_cut, redact_headers, redact_json
 from penstock._store.recordings import SUFFIX, Recording, RecordingHeader, write_recording
+from penstock._stream_redaction import redact_chunks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -152,37 +153,6 @@ class Recorder:
             if over > 0 or modified < now - self.age:
                 path.unlink(missing_ok=True)
                 over -= size
-
-
-def redact_chunks(
-    chunks: list[tuple[float, bytes]], secrets: Iterable[str] = ()
-) -> tuple[list[tuple[float, bytes]], int]:
-    """Return the chunks with a mark for each secret, and the number of secrets. Chunk boundaries stay."""
-    whole = b"".join(data for _, data in chunks).decode("latin-1")
-    known = [secret.encode("utf-8", "surrogateescape").decode("latin-1") for secret in secrets]
-    spans = find_secrets(whole, known)
-    if not spans:
-        return chunks, 0
-    return list(_remove_spans(chunks, spans)), len(spans)
-
-
-def _remove_spans(chunks: list[tuple[float, bytes]], spans: list[tuple[int, int]]) -> Iterable[tuple[float, bytes]]:
-    """Remove the spans from the chunks in one pass. Spans are sorted and do not touch."""
-    start = number = 0
-    for at, data in chunks:
-        end = start + len(data)
-        pieces: list[bytes] = []
-        position = start
-        while number < len(spans) and spans[number][0] < end:
-            first, last = spans[number]
-            if first >= start:
-                pieces += (data[position - start : first - start], MARK.encode())
-            position = min(last, end)
-            if last > end:
-                break  # it continues in the next chunk
-            number += 1
-        yield at, b"".join([*pieces, data[position - start :]])
-        start = end
 
 
 def redact_header(header: RecordingHeader, secrets: tuple[str, ...] = ()) -> RecordingHeader:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._framing.aws_eventstream import PRELUDE, prelude_length
+from penstock._framing.aws_messages import split_messages
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -121,19 +121,6 @@ def _split_text(text: str) -> list[str]:
     end = "\n\n" if "\n\n" in text else "\n"
     *pieces, last = text.split(end)
     return [*(piece + end for piece in pieces), *([last] if last else ())]
-
-
-def split_messages(data: bytes) -> list[bytes]:
-    """Divides an AWS event stream into its messages. Other data is one piece."""
-    pieces: list[bytes] = []
-    at = 0
-    while len(data) - at >= PRELUDE.size:
-        size = prelude_length(data[at : at + PRELUDE.size])
-        if size is None or at + size > len(data):
-            break
-        pieces.append(data[at : at + size])
-        at += size
-    return [*pieces, *([data[at:]] if at < len(data) else ())]
 
 
 def write_cassette(path: Path, exchanges: list[RecordedExchange]) -> None:

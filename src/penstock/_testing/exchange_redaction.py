@@ -7,9 +7,7 @@ several deltas. JSON that has no secret keeps its bytes.
 
 from __future__ import annotations
 
-import binascii
 import re
-import struct
 from base64 import b64decode, b64encode
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,10 +15,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
-from penstock._framing.aws_eventstream import PRELUDE
+from penstock._framing.aws_messages import CHECKSUM, find_messages, split_messages, write_message
 from penstock._lenient_fields import as_object, get_list
 from penstock._redaction import MARK, find_secrets, is_secret_name, redact, redact_bytes, redact_json
-from penstock._testing.cassette_file import split_messages
+from penstock._stream_redaction import redact_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -98,7 +96,9 @@ class ExchangeRedactor:
     def redact_response(self, data: bytes, content_type: str = "") -> tuple[bytes, int]:
         """Returns a response's body without secrets, and the number of those that were removed."""
         if content_type.startswith("application/vnd.amazon.eventstream"):
-            return self._redact_messages(data)
+            written, hidden = self._redact_messages(data)
+            cleaned = redact_stream(written, self._secrets)
+            return cleaned, hidden or int(cleaned != data)
         segments = list(_split_segments(data))
         hidden = self._redact_segments(segments)
         written = b"".join(segment.write() for segment in segments) if hidden else data
@@ -239,19 +239,16 @@ class _BinaryMessage:
         self._raw = data
         self._headers = b""
         self.payload = b""
-        if len(data) > PRELUDE.size + 4:
-            _, size, _ = PRELUDE.unpack(data[: PRELUDE.size])
-            self._headers = data[PRELUDE.size : PRELUDE.size + size]
-            self.payload = data[PRELUDE.size + size : -4]
+        place = next(find_messages(data), None)
+        if place is not None and place.stop == len(data):
+            self._headers, self.payload = data[place.headers : place.payload], data[place.payload : -CHECKSUM]
         self.segment = _payload_segment(self.payload)
 
     def write(self, payload: bytes) -> bytes:
         """Returns the message with another payload."""
         if not self.payload:
             return self._raw
-        start = struct.pack(">II", PRELUDE.size + len(self._headers) + len(payload) + 4, len(self._headers))
-        message = start + struct.pack(">I", binascii.crc32(start)) + self._headers + payload
-        return message + struct.pack(">I", binascii.crc32(message))
+        return write_message(self._headers, payload)
 
 
 def _payload_segment(payload: bytes) -> _BodySegment | None:
