@@ -69,7 +69,7 @@ def test_an_admin_adds_uses_edits_rotates_and_revokes_a_key(
     page: Page, running: Inspected, problems: list[str]
 ) -> None:
     sign_in(page, running, ROOT)
-    expect(page.get_by_text("Signed in as root, admin")).to_be_visible()
+    expect(page.get_by_text("Signed in with the key root, which has the role admin")).to_be_visible()
     page.get_by_role("button", name="Add a key").focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
@@ -91,7 +91,7 @@ def test_an_admin_adds_uses_edits_rotates_and_revokes_a_key(
     page.get_by_role("button", name="Edit ci").click()
     dialog.get_by_label("Requests a day").fill("-1")
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("expected a number of at least 0")
+    expect(dialog.get_by_role("alert")).to_contain_text("Requests a day: Expected a number of at least 0")
     dialog.get_by_label("Requests a day").fill("7")
     dialog.get_by_role("button", name="Save").click()
     expect(row).to_contain_text("1 of 7 requests a day")
@@ -121,11 +121,11 @@ def test_a_viewer_sees_and_changes_nothing_and_a_user_does_not_get_in(
     expect(page.get_by_role("alert")).to_contain_text("has the role user")
     page.get_by_label("Admin key").fill(SEER)
     page.keyboard.press("Enter")
-    expect(page.get_by_text("you can look, and change nothing")).to_be_visible()
+    expect(page.get_by_text("you can look, and change nothing. To add, edit, test or remove something")).to_be_visible()
     expect(page.get_by_role("table", name="Keys")).to_contain_text("0 of 10 requests a day")
     assert page.locator("main").get_by_role("button").all_inner_texts() == ["Sign out", "Refresh"]
     page.reload()
-    expect(page.get_by_text("Signed in as seer, viewer")).to_be_visible()
+    expect(page.get_by_text("Signed in with the key seer, which has the role viewer")).to_be_visible()
     expect(page.get_by_role("table", name="Keys")).to_contain_text("0 of 10 requests a day")  # it has asked for all
     key_file_of(running).revoke("seer")
     until(lambda: use(running, SEER) == 401)  # the gateway has seen it

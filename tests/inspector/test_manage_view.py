@@ -114,7 +114,7 @@ def test_an_admin_adds_edits_and_removes_a_team(page: Page, running: Inspected, 
     page.get_by_role("button", name="Edit lab").click()
     dialog.get_by_label("Dollars a month").fill("-1")
     dialog.get_by_role("button", name="Save").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("expected a number of at least 0")
+    expect(dialog.get_by_role("alert")).to_contain_text("Dollars a month: Expected a number of at least 0")
     assert serious(page) == []
     dialog.get_by_label("Dollars a month").fill("20")
     dialog.get_by_label("Note").fill("research")

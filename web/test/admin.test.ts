@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { askAll, type KeyRow } from "../src/admin/api.ts";
-import { changes, describeUsage, draftOf, LIMIT_NAMES, localMoment, share } from "../src/admin/limits.ts";
+import { AdminError, askAll, type KeyRow } from "../src/admin/api.ts";
+import { auditFile, describeChange } from "../src/admin/auditWords.ts";
+import { inspectorWords, matchesKey } from "../src/admin/keyWords.ts";
+import { changes, describeUsage, draftOf, LIMIT_NAMES, limitLabel, localMoment, share } from "../src/admin/limits.ts";
+import { problemOf } from "../src/admin/problems.ts";
 
 const ROW: KeyRow = {
   name: "ann",
@@ -9,6 +12,8 @@ const ROW: KeyRow = {
   tenant: "",
   team: "lab",
   role: "user",
+  inspect: "own",
+  inspect_keep: false,
   limits: { day_cost: 20, requests: 0 },
   max_output: 0,
   expires: "2099-01-31T12:00:00Z",
@@ -53,6 +58,60 @@ test("only what was changed is sent, and empty is the default", () => {
     limits: { day_cost: null, week_tokens: 5000 },
   });
   assert.deepEqual(changes({ ...draftOf(null), name: "new", role: "viewer" }, draftOf(null)), { role: "viewer" });
+});
+
+test("what the inspector does with a key is sent if it was changed", () => {
+  const before = draftOf({ ...ROW, inspect_keep: true });
+  assert.deepEqual(changes({ ...before, inspect_keep: false, inspect: "all", tenant: " t " }, before), {
+    inspect_keep: false,
+    inspect: "all",
+    tenant: "t",
+  });
+  assert.deepEqual(inspectorWords(ROW), []);
+  assert.deepEqual(inspectorWords({ inspect: "all", inspect_keep: true }), [
+    "its turns are kept",
+    "sees every key's turns",
+  ]);
+});
+
+test("keys are found by each of their values", () => {
+  const row = { ...ROW, note: "The Build", tenant: "acme" };
+  for (const text of ["", "ANN", "lab build", "acme", "gpt-", " user  o3 "]) assert.ok(matchesKey(row, text), text);
+  for (const text of ["bob", "lab bob", "admin"]) assert.ok(!matchesKey(row, text), text);
+});
+
+test("an error stands at its value, without the value's name in the API", () => {
+  assert.deepEqual(problemOf(new AdminError(400, "limits.day_cost: expected a number", "limits.day_cost")), {
+    field: "limits.day_cost",
+    message: "Expected a number",
+  });
+  assert.deepEqual(problemOf(new TypeError("failed to fetch")), { field: "", message: "The gateway does not answer." });
+});
+
+test("every limit has its label", () => {
+  assert.equal(limitLabel("day_cost"), "Dollars a day");
+  assert.equal(limitLabel("requests"), "Requests a minute");
+  assert.equal(limitLabel("concurrent"), "Requests at once");
+  assert.equal(new Set(LIMIT_NAMES.map(limitLabel)).size, LIMIT_NAMES.length);
+});
+
+test("the audit log says which values were changed", () => {
+  const change = { kind: "key", name: "ci" };
+  const before = { models: ["*"], limits: { day_cost: 5, requests: 1 }, note: "x" };
+  const after = { models: ["a", "b"], limits: { day_cost: 10, requests: 1 }, inspect_keep: true };
+  assert.deepEqual(describeChange({ ...change, before, after }), [
+    "limits.day_cost: 5 → 10",
+    "note: x → –",
+    "inspect_keep: – → true",
+    "models: * → a, b",
+  ]);
+  assert.deepEqual(describeChange({ ...change, after: { note: "x", previous: [{ hash: "h" }] } }), [
+    "note: x",
+    'previous: [{"hash":"h"}]',
+  ]);
+  assert.deepEqual(describeChange({ ...change, before: { note: "x" } }), ["note: x"]);
+  const row = { id: 1, time: 0, actor: "cli:a", action: "key.add", changes: [change] };
+  assert.equal(auditFile([{ ...row, id: 2 }, row]), `${JSON.stringify(row)}\n${JSON.stringify({ ...row, id: 2 })}\n`);
 });
 
 test("a moment survives the form", () => {

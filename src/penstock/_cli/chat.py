@@ -17,7 +17,7 @@ from penstock._cli import INTERRUPTED
 from penstock._cli.chat_commands import complete_line, run_command
 from penstock._cli.chat_input import ChatHistory, QuestionReader
 from penstock._cli.chat_session import FAILED, ChatSession
-from penstock._cli.common_options import load_config, print_message
+from penstock._cli.common_options import load_provider_config, print_message
 from penstock._engines.config import Account, Config
 from penstock.errors import InputError
 
@@ -47,7 +47,7 @@ async def _open_session(options: Namespace) -> ChatSession:
 
 def _load_chat_config(options: Namespace) -> Config:
     """Returns the configuration. In a terminal, packaged streams are played at the pace of a model."""
-    config = load_config(options).engine
+    config = load_provider_config(options).engine
     if not sys.stdout.isatty() or "replay" in config.providers:
         return config
     return replace(config, providers={**config.providers, "replay": Account(settings={"pace": "natural"})})

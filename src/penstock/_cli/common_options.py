@@ -206,6 +206,13 @@ def load_config(options: Namespace) -> GatewayConfig:
     return load_config(options.config, os.environ)
 
 
+def load_provider_config(options: Namespace) -> GatewayConfig:
+    """Reads the same, and the servers that an admin of a gateway has added."""
+    from penstock._gateway.provider_layers import with_own_providers
+
+    return with_own_providers(load_config(options))
+
+
 PROGRAM = "penstock"
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock._cli.common_options import load_config
+from penstock._cli.common_options import load_provider_config
 from penstock._cli.terminal import print_json
 from penstock._client.api import Client
 from penstock._engines.config import choose_engine
@@ -50,7 +50,7 @@ def run_doctor(options: Namespace) -> int:
         data = sys.stdin.buffer.read() if options.error == "-" else Path(options.error).read_bytes()
         _explain_error(_parse_saved_error(data, options.error), as_json=options.json)
         return 0
-    router = Router(load_config(options).engine)
+    router = Router(load_provider_config(options).engine)
     rows = asyncio.run(_check_all(router, offline=options.offline))
     if options.json:
         print_json(rows)

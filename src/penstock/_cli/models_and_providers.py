@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock._cli import terminal
-from penstock._cli.common_options import load_config, print_message
+from penstock._cli.common_options import load_provider_config, print_message
 from penstock._cli.terminal import Column
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import list_configured_providers
@@ -32,7 +32,7 @@ REFRESH = "refresh"
 
 def run_models(options: Namespace) -> int:
     """Prints the models, or refreshes what is known of them."""
-    config = load_config(options)
+    config = load_provider_config(options)
     if options.providers[:1] == [REFRESH]:
         from penstock._cli.models_refresh import refresh_models
 
@@ -146,7 +146,7 @@ _PROVIDER_COLUMNS = (
 
 def run_providers(options: Namespace) -> int:
     """Prints the providers. Never prints a key."""
-    config = load_config(options).engine
+    config = load_provider_config(options).engine
     names = options.names or dict.fromkeys([*providers(), *config.providers])
     chosen = {row.name: row for row in map(config.provider, names)}.values()
     rows = [row for row in chosen if not options.ready or _is_ready(row, LIVE, config)]

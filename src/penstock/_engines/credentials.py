@@ -175,17 +175,30 @@ def address_origin(row: Provider, account: Account, env: Mapping[str, str]) -> s
     A setting inside a host, such as a region, is not filled in: the host is the vendor's whatever the value. A setting
     that is the whole URL is filled in.
     """
-    address = account.base_url or row.base_url
-    whole = _URL_SETTING.match(address)
-    if whole:
-        setting = row.settings.get(whole[1], Setting())
-        value = account.settings.get(whole[1]) or next((env[one] for one in setting.env if env.get(one)), "")
-        address = f"https://{value}" if value and "://" not in value else value or setting.default
+    address = _fill_address(row, account, env)
     if not address.startswith(("https://", "http://")):
         return ""
     parts = urlsplit(address)
     host = parts.netloc.rpartition("@")[2].lower()
     return f"{parts.scheme}://{host.removesuffix(_DEFAULT_PORTS.get(parts.scheme, '/'))}"
+
+
+def shown_address(row: Provider, account: Account, env: Mapping[str, str]) -> str:
+    """Returns a provider's URL as people may see it: without a user name, a password and a query."""
+    origin = address_origin(row, account, env)
+    return origin and origin + urlsplit(_fill_address(row, account, env)).path.rstrip("/")
+
+
+def _fill_address(row: Provider, account: Account, env: Mapping[str, str]) -> str:
+    """Returns a provider's URL. Only a setting at its start, which is the host or the whole URL, is filled in."""
+    address = account.base_url or row.base_url
+    whole = _URL_SETTING.match(address)
+    if not whole:
+        return address
+    setting = row.settings.get(whole[1], Setting())
+    value = account.settings.get(whole[1]) or next((env[one] for one in setting.env if env.get(one)), "")
+    start = f"https://{value}" if value and "://" not in value else value or setting.default
+    return start and start.rstrip("/") + address[whole.end() :]
 
 
 class RequestSigner:

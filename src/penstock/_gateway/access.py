@@ -132,8 +132,8 @@ class Access:
                 401, "auth", f"{reason}; `penstock keys add NAME --admin` makes one", code="invalid_api_key"
             )
         if match.key.role == "user" or (write and match.key.role != "admin"):
-            need = "admin" if write else "viewer or admin"
-            advice = f"`penstock keys edit {match.name} --role admin` gives it"
+            need, least = ("admin", "admin") if write else ("viewer or admin", "viewer")
+            advice = f"`penstock keys edit {match.name} --role {least}` gives it"
             reason = f"the key {match.name!r} has the role {match.key.role}, and this needs {need}; {advice}"
             raise make_refusal(403, "permission", reason, code="role_not_allowed")
         return self._keyed_caller(match, {})

@@ -17,6 +17,8 @@ import msgspec
 from penstock._gateway import admin_records as views
 from penstock._gateway import error_responses
 from penstock._gateway.admin_calls import AdminCall, AdminRoute
+from penstock._gateway.admin_check import CHECK_ROUTES
+from penstock._gateway.admin_own_providers import OWN_PROVIDER_ROUTES
 from penstock._gateway.admin_providers import PROVIDER_ROUTES
 from penstock._gateway.callers import Refusal, make_refusal
 from penstock._gateway.endpoints import query_decimal, query_integer
@@ -45,6 +47,7 @@ MAX_BODY_BYTES = 256 * 1024
 MAX_PAGE = 1_000  # rows
 DAY = 86_400.0
 USAGE_TIMEOUT = 10.0  # seconds for the store of limits
+APPLY_TIMEOUT = 10.0  # seconds for the event loop to use other providers
 _READ_METHODS = frozenset({"GET", "HEAD"})
 _HEADERS: Headers = (
     (b"content-type", b"application/json"),
@@ -91,7 +94,7 @@ class AdminApi:
         route, name = find_route(incoming.method, incoming.path)
         if route.path == f"{PREFIX}/openapi.json":
             return 200, msgspec.json.encode(await asyncio.to_thread(self._describe)), ""
-        if route.method in {"POST", "PATCH"}:
+        if route.method in {"POST", "PUT", "PATCH"}:
             await read_request_body(
                 incoming,
                 receive,
@@ -102,8 +105,6 @@ class AdminApi:
             )
         call = self._read_call(incoming, caller, name)
         result = await asyncio.to_thread(self._handle, route, call)
-        if route.changes_providers:
-            self._services.apply_editor_keys()  # models and circuit breakers of the provider count anew
         body = b"" if result is None else msgspec.json.encode(result)
         return route.status, body, getattr(result, "etag", "")
 
@@ -116,7 +117,8 @@ class AdminApi:
         editor = KeyEditor(store, f"key:{caller.key}", services.config)
         body = incoming.json_body() if incoming.raw else {}
         tag = None if given == "*" else given.strip('"')
-        return AdminCall(services, caller, editor, name, incoming.query, body, tag, self._usage_reader())
+        read_usage, apply = self._usage_reader(), self._providers_applier()
+        return AdminCall(services, caller, editor, name, incoming.query, body, tag, read_usage, apply)
 
     def _usage_reader(self) -> Callable[[Sequence[LimitRule]], list[int]]:
         """Return a function for a thread that asks the store of limits, which belongs to this loop."""
@@ -129,6 +131,15 @@ class AdminApi:
                 raise outage_refusal() from None
 
         return read_usage
+
+    def _providers_applier(self) -> Callable[[], None]:
+        """Return a function for a thread that has this loop use providers as they are now."""
+        loop, watcher = asyncio.get_running_loop(), self._services.own_providers_watcher
+
+        async def apply() -> None:
+            watcher.use()
+
+        return lambda: asyncio.run_coroutine_threadsafe(apply(), loop).result(APPLY_TIMEOUT)
 
     def _handle(self, route: AdminRoute, call: AdminCall) -> Any:
         result = route.handle(call)
@@ -379,6 +390,8 @@ ROUTES = (
         tagged=True,
     ),
     *PROVIDER_ROUTES,
+    *OWN_PROVIDER_ROUTES,
+    *CHECK_ROUTES,
     AdminRoute("GET", "/admin/usage", "Usage by key or team", _show_usage, views.KeyUsageReport, query=_USAGE),
     AdminRoute("GET", "/admin/limits", "What is used of limits now", _show_limits, views.LimitPage, query=_LIMITS),
     AdminRoute(

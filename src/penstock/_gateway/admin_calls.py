@@ -25,6 +25,7 @@ class AdminCall(NamedTuple):
     body: dict[str, Any]
     tag: str | None
     read_usage: Callable[[Sequence[LimitRule]], list[int]]  # what is used of limits
+    apply_providers: Callable[[], None]  # has changed providers and their keys used, before it returns
 
     @property
     def records(self) -> KeyRecords:
@@ -43,5 +44,4 @@ class AdminRoute(NamedTuple):
     status: int = 200
     query: Mapping[str, str] = {}
     tagged: bool = False  # answers with ETag, or takes If-Match
-    changes_providers: bool = False
     owner: bool = False  # also for the owner of a gateway without keys

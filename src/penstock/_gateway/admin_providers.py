@@ -1,53 +1,61 @@
-"""The admin API's routes of providers: their keys (list, store, remove), a test with one request, and the check of the
-configuration.
+"""The admin API's routes of providers: the list, their keys (store, remove), and a test with one request.
+
+`admin_own_providers` has the routes of servers that an admin adds.
 
 Keys are stored where `penstock setup` stores them, and are never sent back: at most their last characters are.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock._client.key_check import send_key_check, with_key
-from penstock._engines.credentials import address_origin, find_stored_key
+from penstock._client.key_check import with_key
+from penstock._engines.credentials import address_origin, find_stored_key, shown_address
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import REPLAY
 from penstock._gateway.admin_calls import AdminCall, AdminRoute
-from penstock._gateway.callers import make_refusal
-from penstock._gateway.endpoints.vscode_providers import explain_check_failure, find_key_source, has_provider_key
-from penstock._gateway.key_editor import KeyEditError
-from penstock._gateway.lifecycle import list_config_problems
+from penstock._gateway.admin_provider_checks import (
+    KEY_REFUSED,
+    UNTESTED,
+    ProviderTest,
+    ProviderTestOptions,
+    send_check,
+)
+from penstock._gateway.endpoints.vscode_providers import find_key_source, has_provider_key
+from penstock._gateway.key_editor import KeyEditError, explain_error, record_tag
+from penstock._gateway.own_provider_checks import check_resolved_host, describe_exposure, likeable_providers
 from penstock._http.header_fields import check_key
 from penstock._providers.registry import COMPATIBLE, providers
 from penstock._redaction import redact
 from penstock._store.key_records import RecordChange
 from penstock._store.provider_keys import ProviderKeys
-from penstock.errors import InputError, PenstockError
+from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock._engines.config import Config
+    from penstock._engines.config import Account
     from penstock._providers.registry import Provider
+    from penstock._store.own_providers import OwnProvider
     from penstock._store.provider_keys import StoredKey
 
 SHOWN_CHARACTERS = 4  # of a key that is stored: enough to tell two keys apart
 MIN_SHOWN_LENGTH = 20  # of a key whose last characters are shown
-MAX_CHECKS = 4  # requests to providers at once
-check_slots: threading.BoundedSemaphore = threading.BoundedSemaphore(MAX_CHECKS)
+Form = TypeVar("Form")
 KeySource: TypeAlias = Literal["stored", "configuration", "environment", "editor", ""]
 
 
 class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
     """A provider. `source`: where its key is; `variable`: in which variable. `ending`: the end of a long key.
 
-    `stored`: a key is stored; `used`: and it is the one that is sent. `origin`: the address that it is sent to.
+    `stored`: a key is stored; `used`: and it is the one that is sent. `origin`: the scheme, host and port that it is
+    sent to; `address`: the whole address of the API. `problem`: what does not work; `warning`: what is not safe.
+
+    `own`: a server that was added here; `base_url`, `like`, `models` and `etag` are its own, and empty for others.
     """
 
     name: str
@@ -62,13 +70,29 @@ class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
     ending: str
     added: str
     origin: str
+    address: str
     problem: str
+    warning: str = ""
+    own: bool = False
+    base_url: str = ""
+    like: str = ""
+    models: tuple[str, ...] = ()
+    etag: str = ""
+
+
+class ProviderName(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider that a server can behave like."""
+
+    name: str
+    title: str
 
 
 class ProviderPage(msgspec.Struct, frozen=True):
-    """All providers, by name."""
+    """All providers, by name. `likes`: what own servers can behave like. `error`: which file is not used, and why."""
 
     data: list[ProviderView]
+    likes: list[ProviderName]
+    error: str
 
 
 class NewProviderKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,47 +106,26 @@ class NewProviderKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return f"NewProviderKey(name={self.name!r})"
 
 
-class ProviderTest(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one request. `kind` names the error. `seconds`: how long it took."""
-
-    ok: bool
-    kind: str
-    message: str
-    seconds: float
-
-
-class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem of the configuration. `setting`: its path in the file; `line`: there, 0 if it is not in the file."""
-
-    setting: str
-    line: int
-    message: str
-
-
-class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The check of the configuration. `error`: why the file as it is now is not used; the last good one is.
-
-    `restart_needed`: settings that have changed and count after a restart.
-    """
-
-    path: str
-    error: str
-    restart_needed: list[str]
-    problems: list[ProblemView]
-
-
 # ── providers ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _list_providers(call: AdminCall) -> ProviderPage:
-    return ProviderPage(list(_provider_views(call)))
+    likes = [ProviderName(name=row.name, title=row.title) for row in likeable_providers()]
+    errors = filter(None, (call.services.own_providers.error, read_stored_keys(call)[1]))
+    return ProviderPage(list(_provider_views(call)), likes, "; ".join(errors))
 
 
 def _provider_views(call: AdminCall) -> Iterator[ProviderView]:
     services = call.services
-    config, stored = services.config.engine, _read_stored(call)
-    for name in sorted({*providers(), *config.providers}):
-        if name in {REPLAY, COMPATIBLE} or not config.has(name):
+    config, stored, own_rows = services.config.engine, read_stored_keys(call)[0], services.own_providers.rows
+    for name in sorted({*providers(), *config.providers, *own_rows}):
+        if name in {REPLAY, COMPATIBLE}:
+            continue
+        own = _describe_own(own_rows[name]) if name in own_rows else {}
+        problem = services.own_providers.problems.get(name, "") or services.editor_keys.problems.get(name, "")
+        if not config.has(name):
+            if own:  # it cannot be used
+                yield _unusable_view(name, own_rows[name], problem, own)
             continue
         row = config.provider(name)
         if row.name != name:  # another name of a provider of the table
@@ -144,8 +147,41 @@ def _provider_views(call: AdminCall) -> Iterator[ProviderView]:
             ending=_ending(key.key) if name in stored else "",
             added=stored[name].added if name in stored else "",
             origin=address_origin(row, account, services.env),
-            problem=key.refusal or services.editor_keys.problems.get(name, ""),
+            address=redact(shown_address(row, account, services.env), services.secrets),
+            problem=problem or key.refusal,
+            **own,
         )
+
+
+def _describe_own(own: OwnProvider) -> dict[str, Any]:
+    return {
+        "own": True,
+        "base_url": own.base_url,
+        "like": own.like,
+        "models": own.models,
+        "etag": record_tag(own),
+        "warning": describe_exposure(own.base_url),
+    }
+
+
+def _unusable_view(name: str, row: OwnProvider, problem: str, own: dict[str, Any]) -> ProviderView:
+    return ProviderView(
+        name=name,
+        title=row.title or name,
+        keys_url="",
+        key_needed=False,
+        has_key=False,
+        source="",
+        variable="",
+        stored=False,
+        used=False,
+        ending="",
+        added="",
+        origin="",
+        address=row.base_url,
+        problem=problem,
+        **own,
+    )
 
 
 def _ending(key: str) -> str:
@@ -156,21 +192,28 @@ def _needs_key(row: Provider) -> bool:
     return not any(one.optional or one.ambient or one.scheme == "none" for one in row.credentials)
 
 
-def _store(call: AdminCall) -> ProviderKeys:
+def open_key_store(call: AdminCall) -> ProviderKeys:
+    """Return the stored keys of providers. Raises if this gateway would not use them."""
     if call.services.env is not LIVE:  # stored keys would not be used
         reason = "this gateway runs inside a program that gives it its variables: it does not use stored keys"
         raise KeyEditError(reason, status=409)
     return ProviderKeys.of(LIVE)
 
 
-def _read_stored(call: AdminCall) -> dict[str, StoredKey]:
-    return _store(call).read() if call.services.env is LIVE else {}
+def read_stored_keys(call: AdminCall) -> tuple[dict[str, StoredKey], str]:
+    """Return which keys are stored, and why that is not known: then none are used."""
+    if call.services.env is not LIVE:
+        return {}, ""
+    try:
+        return open_key_store(call).read(), ""
+    except (InputError, OSError) as error:
+        return {}, str(error)
 
 
 def _find_provider(call: AdminCall, name: str) -> Provider:
     config = call.services.config.engine
     if not config.has(name) or name in {REPLAY, COMPATIBLE}:
-        reason = f"name: there is no provider {name[:100]!r}; a server of your own is added in penstock.toml"
+        reason = f"name: there is no provider {name[:100]!r}; POST /admin/own-providers adds a server of your own"
         raise KeyEditError(reason, status=404, field="name")
     return config.provider(name)
 
@@ -180,40 +223,60 @@ def _actor(call: AdminCall) -> str:
     return f"key:{call.caller.key}" if call.caller.key_hash else call.caller.key
 
 
-def _show_provider(call: AdminCall, name: str) -> ProviderView:
+def show_provider(call: AdminCall, name: str) -> ProviderView:
+    """Return the provider as it is listed."""
     return next(view for view in _provider_views(call) if view.name == name)
 
 
-def _add_provider_key(call: AdminCall) -> ProviderView:
+def read_body(call: AdminCall, form: type[Form]) -> Form:
+    """Return the body of a request. The error names the field."""
     try:
-        given = msgspec.convert(call.body, NewProviderKey)
+        return msgspec.convert(call.body, form)
     except msgspec.ValidationError as error:
-        field = next(
-            (one for one in ("name", "key", "check") if f"`$.{one}`" in str(error) or f"`{one}`" in str(error)), ""
-        )
-        raise KeyEditError(f"{field or 'the body'}: {error}", field=field) from None
-    row, store = _find_provider(call, given.name), _store(call)
-    key = given.key.strip()
-    _check_new_key(row, key)
-    services = call.services
-    account = services.config.engine.account(row.name)
+        path, reason = explain_error(error)
+        field = path.partition("[")[0]
+        known = field in getattr(form, "__struct_fields__", ())
+        raise KeyEditError(f"{field or 'the body'}: {reason}", field=field if known else "") from None
+
+
+def _add_provider_key(call: AdminCall) -> ProviderView:
+    given = read_body(call, NewProviderKey)
+    row, key = _find_provider(call, given.name), given.key.strip()
+    open_key_store(call)
+    check_new_key(row, key)
     if given.check:
-        config = services.upstream.router.config
+        config = call.services.upstream.router.config
         config = replace(config, providers={**config.providers, row.name: with_key(config.account(row.name), key)})
-        result = _send_check(call, row, config, key)
-        if not result.ok:
+        result = send_check(call, row, config, key)
+        if not result.ok and result.kind in KEY_REFUSED:
             raise KeyEditError(f"key: {result.message}", field="key")
+        if not result.ok:
+            settings = " Settings of a provider stand in penstock.toml." if result.kind == "config" else ""
+            raise KeyEditError(f"name: {result.message}{settings} {UNTESTED}", field="name")
+    store_key(call, row, call.services.config.engine.account(row.name), key)
+    call.apply_providers()
+    return show_provider(call, row.name)
+
+
+def store_key(call: AdminCall, row: Provider, account: Account, key: str) -> None:
+    """Store a key for the address of an account, and write the audit log."""
+    store = open_key_store(call)
     before = store.read().get(row.name)
-    stored, _ = store.add(row.name, key, origin=address_origin(row, account, services.env))
+    stored, _ = store.add(row.name, key, origin=address_origin(row, account, call.services.env))
     change = RecordChange(
         "provider", row.name, {"added": before.added} if before is not None else None, {"place": stored.place}
     )
-    call.editor.store.add_audit(actor=_actor(call), action="provider.add-key", changes=(change,))
+    write_audit(call, "provider.add-key", change)
     _wait_for_key(call, row, key)
-    return _show_provider(call, row.name)
 
 
-def _check_new_key(row: Provider, key: str) -> None:
+def write_audit(call: AdminCall, action: str, change: RecordChange) -> None:
+    """Write a row of the audit log."""
+    call.editor.store.add_audit(actor=_actor(call), action=action, changes=(change,))
+
+
+def check_new_key(row: Provider, key: str) -> None:
+    """Raise unless a key can be stored and sent."""
     if row.engine != "native" or row.auth == "none":
         raise KeyEditError(f"name: {row.title} needs no key", field="name", status=409)
     if not key:
@@ -233,51 +296,31 @@ def _wait_for_key(call: AdminCall, row: Provider, key: str) -> None:
 
 def _remove_provider_key(call: AdminCall) -> None:
     row = _find_provider(call, call.name)
-    if not _store(call).remove(row.name):
+    if not remove_key(call, row):
         raise KeyEditError(f"no key of {row.title} is stored here", status=404)
-    change = RecordChange("provider", row.name, {"stored": True}, None)
-    call.editor.store.add_audit(actor=_actor(call), action="provider.remove-key", changes=(change,))
+    call.apply_providers()
+
+
+def remove_key(call: AdminCall, row: Provider) -> bool:
+    """Remove the stored key of a provider, and write the audit log. Return False if there is none."""
+    if not open_key_store(call).remove(row.name):
+        return False
+    write_audit(call, "provider.remove-key", RecordChange("provider", row.name, {"stored": True}, None))
     _wait_for_key(call, row, "")
+    return True
 
 
 def _test_provider(call: AdminCall) -> ProviderTest:
-    row = _find_provider(call, call.name)
-    return _send_check(call, row, call.services.upstream.router.config)
-
-
-def _send_check(call: AdminCall, row: Provider, config: Config, key: str = "") -> ProviderTest:
-    """Sends one request to a provider, and says in words what came of it."""
-    if not check_slots.acquire(blocking=False):
-        message = f"{MAX_CHECKS} providers are being tested: try again"
-        raise make_refusal(503, "overloaded", message, code="busy", retry_after=2.0)
-    began = time.monotonic()
-    secrets = [*filter(None, [key]), *call.services.secrets]
-    try:
-        proof, _ = asyncio.run(send_key_check(row, config, call.services.env))
-        found = {"ok": True, "kind": "", "message": f"{row.title} answers: {proof}."}
-    except PenstockError as error:
-        found = explain_check_failure(error, row.title, lambda text: redact(text, secrets).rstrip(". "))
-    finally:
-        check_slots.release()
-    return msgspec.convert({**found, "seconds": round(time.monotonic() - began, 3)}, ProviderTest)
-
-
-# ── the configuration ─────────────────────────────────────────────────────────────────────────────
-
-
-def _check_config(call: AdminCall) -> ConfigCheck:
-    services = call.services
-    config, status = services.config, services.config_status
-    problems = [
-        ProblemView(setting=".".join(problem.keys), line=line, message=redact(problem.message, services.secrets))
-        for problem, line in list_config_problems(config, services.env)
-    ]
-    return ConfigCheck(
-        path=str(config.path or ""),
-        error=redact(status.error, services.secrets),
-        restart_needed=list(status.restart_needed),
-        problems=problems,
-    )
+    options = read_body(call, ProviderTestOptions)
+    row, config = _find_provider(call, call.name), call.services.upstream.router.config
+    if row.name in call.services.own_providers.rows and row.name not in call.services.file_engine.providers:
+        try:
+            check_resolved_host(config.account(row.name).base_url)
+        except InputError as error:
+            message = str(error).removeprefix("base_url: ")
+            return ProviderTest(ok=False, kind="config", message=f"{message}.", seconds=0.0)
+        row = replace(row, open_models=False)
+    return send_check(call, row, config, ask_model=options.ask_model)
 
 
 PROVIDER_ROUTES = (
@@ -292,7 +335,6 @@ PROVIDER_ROUTES = (
         ProviderView,
         NewProviderKey,
         201,
-        changes_providers=True,
         owner=True,
     ),
     AdminRoute(
@@ -302,7 +344,6 @@ PROVIDER_ROUTES = (
         _remove_provider_key,
         None,
         status=204,
-        changes_providers=True,
         owner=True,
     ),
     AdminRoute(
@@ -311,7 +352,7 @@ PROVIDER_ROUTES = (
         "Send one request to a provider",
         _test_provider,
         ProviderTest,
+        ProviderTestOptions,
         owner=True,
     ),
-    AdminRoute("GET", "/admin/check", "Check the configuration", _check_config, ConfigCheck, owner=True),
 )

@@ -151,24 +151,28 @@ class EditorKeys:
                 result[name] = replace(one, name=name, keys=tuple(keys))
         return result
 
-    def apply(self, config: Config) -> Config:
-        """Return the configuration with what the editor gives. A key for one host is never sent to another."""
+    def apply(self, config: Config, file: Config) -> Config:
+        """Return the configuration with what the editor gives. A key for one host is never sent to another.
+
+        `file`: the part of `config` that is from `penstock.toml`.
+        """
         self.problems = {}
         merged = self.merged()
         if not merged:
             return config
         accounts = dict(config.providers)
         for name, one in merged.items():
-            account = self._account(one, config)
+            account = self._account(one, config, file)
             if account is not None:
                 accounts[name] = account
         return replace(config, providers=accounts)
 
-    def _account(self, one: EditorProvider, config: Config) -> Account | None:
+    def _account(self, one: EditorProvider, config: Config, file: Config) -> Account | None:
         row, base = one.row, config.account(one.name)
         if row is None:
             if one.name in config.providers:
-                self.problems[one.name] = f"penstock.toml has another provider {one.name!r}: rename one of them"
+                where = "penstock.toml" if one.name in file.providers else "the gateway's page Manage"
+                self.problems[one.name] = f"{where} has another provider {one.name!r}: rename one of them"
                 return None
             return one.account(base)
         account = one.account(base)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock._gateway.config import GatewayConfig
-from penstock._gateway.keys import create_key, hash_key
+from penstock._gateway.keys import STARTER_KEY_NAME, VARIABLE, create_key, hash_key
 from penstock._store.key_records import (
     MAX_NAME,
     MAX_PREVIOUS,
@@ -41,6 +41,15 @@ TEAM_FIELDS = frozenset("models limits note".split())
 ORGANISATION_FIELDS = frozenset("models limits".split())
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*+)`)?$", re.DOTALL)
 _UNKNOWN_FIELD = "Object contains unknown field "
+_MISSING_FIELD = "Object missing required field "
+_PLAIN_REASONS = {
+    "expected int, found float": "expected a whole number",
+    "expected int, found str": "expected a whole number, found a text",
+    "expected float, found str": "expected a number, found a text",
+    "expected str, found int": "expected a text, found a number",
+    "expected array, found str": "expected a list, found a text",
+    "invalid RFC3339 encoded datetime": "invalid RFC3339 time; expected one such as 2027-01-31T12:00:00Z",
+}
 _FIELD = re.compile(r"[a-z_]+")
 Patch: TypeAlias = "Mapping[str, Any]"
 Record = TypeVar("Record", Key, Team, Organisation)
@@ -54,7 +63,7 @@ class KeyEditError(InputError):
         self.status, self.field = status, field
 
 
-def record_tag(record: Key | Team | Organisation) -> str:
+def record_tag(record: msgspec.Struct) -> str:
     """Return a value that differs for every content of a record, for the header ETag."""
     return hashlib.sha256(msgspec.json.encode(record)).hexdigest()[:16]
 
@@ -187,6 +196,9 @@ class KeyEditor:
             check_name(name)
         except InputError as error:
             raise KeyEditError(str(error), field="name") from None
+        if kind == "key" and name == STARTER_KEY_NAME:
+            reason = f"{name!r} is the name of the key in {VARIABLE}, which comes with the process; choose another name"
+            raise KeyEditError(reason, status=409, field="name")
         if name in configured:
             reason = f"there is a {kind} {name!r} in {self._config.path} already; choose another name"
             raise KeyEditError(reason, status=409, field="name")
@@ -246,7 +258,7 @@ def patch_record(record: Record, fields: Patch, allowed: frozenset[str]) -> Reco
     try:
         return msgspec.convert(data, type(record))
     except msgspec.ValidationError as error:
-        field, reason = _explain_error(error)
+        field, reason = explain_error(error)
         raise KeyEditError(f"{field}: {reason}" if field else reason, field=field) from None
 
 
@@ -266,17 +278,20 @@ def _merge_limits(before: dict[str, Any] | None, patch: Any) -> Any:
     return {name: amount for name, amount in merged.items() if amount is not None}
 
 
-def _explain_error(error: msgspec.ValidationError) -> tuple[str, str]:
+def explain_error(error: msgspec.ValidationError) -> tuple[str, str]:
     """Return the field that is wrong, and why."""
     match = _AT.match(str(error))
     assert match is not None  # noqa: S101 — it matches any text
     path, reason = match["path"] or "", match["what"]
     if reason.startswith(_UNKNOWN_FIELD):
         return f"{path}.{reason.removeprefix(_UNKNOWN_FIELD).strip('`')}".lstrip("."), "no such field"
+    if reason.startswith(_MISSING_FIELD):
+        return f"{path}.{reason.removeprefix(_MISSING_FIELD).strip('`')}".lstrip("."), "it is missing"
     field, colon, rest = reason.partition(": ")
     if colon and _FIELD.fullmatch(field):  # a record that checks its own values names the field
         path, reason = f"{path}.{field}".lstrip("."), rest
-    return path, (reason[:1].lower() + reason[1:]).replace("`", "").replace(", got ", ", found ")
+    reason = (reason[:1].lower() + reason[1:]).replace("`", "").replace(", got ", ", found ")
+    return path, _PLAIN_REASONS.get(reason, reason)
 
 
 # ── times ─────────────────────────────────────────────────────────────────────────────────────────

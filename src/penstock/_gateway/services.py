@@ -31,6 +31,7 @@ from penstock._gateway.limit_stores import open_limit_store
 from penstock._gateway.limit_usage import LimitGauges, LimitScope, list_scopes
 from penstock._gateway.limits import CallerLimits, LimitSlot
 from penstock._gateway.log_setup import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, TraceLog, log_trace
+from penstock._gateway.provider_layers import OwnProviders, OwnProvidersWatcher, merge_providers
 from penstock._gateway.request_body import ConversionThread
 from penstock._gateway.stored_response_reads import StoredResponseReads
 from penstock._gateway.stream_resume import StreamResume
@@ -83,9 +84,13 @@ class Services:
         self.started_with: GatewayConfig = self.config  # settings that a reload cannot change are compared with these
         delta_templates.enabled = self.config.features.fast_path
         self.env: Mapping[str, str] = live(env)  # read at every use: flags and stored keys may change
-        router = router or Router(engine_config(self.config), env=self.env, engines=_plain_engines(self.config))
         self.editor_keys: EditorKeys = EditorKeys(self.env)
-        self.file_engine: Config = self.config.engine  # of the file, without what an editor adds
+        self.own_providers: OwnProviders = OwnProviders(self.config.data)
+        self.own_providers_watcher: OwnProvidersWatcher = OwnProvidersWatcher(self.own_providers, self.apply_providers)
+        self.file_engine: Config = self.config.engine  # of the file, without what an admin or an editor adds
+        if router is None:
+            self.config = replace(self.config, engine=self._merge_providers())
+            router = Router(engine_config(self.config), env=self.env, engines=_plain_engines(self.config))
         self.config_status: ConfigStatus = ConfigStatus()
         self.config_watcher: ConfigWatcher[Any] | None = None
         self.revision: int = 0  # changes of configuration and keys since the start
@@ -158,6 +163,7 @@ class Services:
     def start(self) -> None:
         """Begin what runs in the background, on the running loop."""
         self.upstream.start()
+        self.own_providers_watcher.start()
         self.limit_gauges.refresh()
 
     async def aclose(self) -> None:
@@ -165,6 +171,7 @@ class Services:
         self.ready = False
         if self.config_watcher is not None:
             self.config_watcher.stop()
+        self.own_providers_watcher.stop()
         self.end_answers()
         await self.background.aclose()
         await self.resume.aclose()
@@ -203,19 +210,25 @@ class Services:
         stores = replace(config.stores, postgres=old.stores.postgres, redis=old.stores.redis)
         self.config = replace(config, journal=old.journal, record=old.record, state=old.state, stores=stores)
         self.file_engine = config.engine
-        self.apply_editor_keys()
+        self.apply_providers()
         self.resume.reload(self.config)
         self.cache.reload(self.config)
         self.estimates.enabled = config.features.estimates
         self._warned_of_trace = False
 
-    def apply_editor_keys(self) -> None:
-        """Use the keys that an editor has handed over, from the next request on. Circuit breakers are closed again."""
-        self.config = replace(self.config, engine=self.editor_keys.apply(self.file_engine))
+    def apply_providers(self) -> None:
+        """Use the providers as an admin or an editor has changed them, from the next request on.
+
+        Lists of models are read anew, and circuit breakers are closed again.
+        """
+        self.config = replace(self.config, engine=self._merge_providers())
         self.upstream.reload(self.config)
         self._secrets = None
         self.metrics.models.clear()
         self.revision += 1
+
+    def _merge_providers(self) -> Config:
+        return merge_providers(self.file_engine, self.own_providers, self.editor_keys)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -296,7 +309,7 @@ class Services:
         """Count and journal a request that was not admitted."""
         status = error_status(fault, protocol)
         self.metrics.count_refusal(status, fault.code or fault.kind)
-        row = refused_row(incoming, protocol, status, fault)
+        row = refused_row(incoming, protocol, status, fault, self.secrets)
         self.telemetry.throttle.write_row(row)
         incoming.log_row(row)
         if self.watch is not None:

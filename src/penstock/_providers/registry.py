@@ -335,6 +335,7 @@ class ClientProfile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     headers: dict[str, str] = {}
+    agents: str = ""  # a pattern: a program with another `User-Agent` is served the same, but has its own name
     models: Literal["openai", "anthropic", "mistral", "gemini", "ollama"] = "openai"  # the shape of the list of models
     whole_calls: bool = False  # a tool call is one chunk
     thinking: bool = False  # reasoning is part of the content of a chat, as in Mistral's API
@@ -360,6 +361,11 @@ def client(headers: Mapping[str, str]) -> ClientProfile:
         if row.headers and all(re.search(pattern, values.get(name, "")) for name, pattern in row.headers.items()):
             return row
     return PLAIN
+
+
+def is_own_agent(agents: str, sent: str) -> bool:
+    """True if a `User-Agent` matches the pattern of a client's own agents."""
+    return re.search(agents, sent) is not None
 
 
 @cache

@@ -58,7 +58,7 @@ class Limit(KeyTable, frozen=True):
             if not 0 <= value < math.inf:  # nan is neither
                 raise ValueError(f"{name}: expected a number of at least 0, found {value:g}")
             if value > most:
-                raise ValueError(f"{name}: expected a number of at most {most:g}, found {value:g}")
+                raise ValueError(f"{name}: expected a number of at most {most:,.0f}, found {value:,.0f}")
 
 
 UNLIMITED = Limit()
@@ -96,7 +96,7 @@ class Key(KeyTable, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_output <= MAX_COUNT:
-            raise ValueError(f"max_output: expected a number of at least 0, found {self.max_output}")
+            raise ValueError(f"max_output: expected a number from 0 to {MAX_COUNT:,}, found {self.max_output:,}")
 
 
 class Team(KeyTable, frozen=True):

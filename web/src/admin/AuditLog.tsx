@@ -1,15 +1,20 @@
 // Who changed what, the newest first.
 import { useState } from "preact/hooks";
+import { save } from "../file/saving.ts";
+import { formatMany } from "../ui/format.ts";
 import { Sheet } from "../ui/Sheet.tsx";
-import { type AuditRow, askAdmin, describe, type Page } from "./api.ts";
+import { type AuditRow, askAdmin, describe, type Page, type RecordChange } from "./api.ts";
+import { auditFile, describeChange } from "./auditWords.ts";
 import { useRows } from "./useRows.ts";
 
 const load = () => askAdmin<Page<AuditRow>>("audit?limit=100");
+const MOST_PAGES = 200; // of a download: 200,000 rows
 
 export function AuditLog() {
   const { rows, error, refresh } = useRows(load);
   const [older, setOlder] = useState<Page<AuditRow> | null>(null);
   const [problem, setProblem] = useState("");
+  const [told, setTold] = useState("");
   const next = (older ?? rows)?.next ?? null;
   const more = async () => {
     try {
@@ -24,40 +29,38 @@ export function AuditLog() {
     setOlder(null);
     refresh();
   };
+  const download = async () => {
+    setTold("Reading…");
+    try {
+      const all = await readAll();
+      save(new Blob([auditFile(all)], { type: "application/jsonl" }), "penstock-audit.jsonl");
+      setTold(`${formatMany(all.length, "row is", "rows are")} downloaded.`);
+      setProblem("");
+    } catch (why) {
+      setTold("");
+      setProblem(describe(why));
+    }
+  };
   return (
     <section aria-label="Audit log" class="admin-pane">
       <div class="admin-tools">
         <button type="button" onClick={again}>
           Refresh
         </button>
+        <button type="button" onClick={() => void download()}>
+          Download
+        </button>
+        <span role="status" class="soft">
+          {told}
+        </span>
       </div>
       {(error || problem) && (
         <p class="admin-error" role="alert">
           {error || problem}
         </p>
       )}
-      {rows && (
-        <Sheet caption="Changes">
-          <thead>
-            <tr>
-              <th scope="col">When</th>
-              <th scope="col">Who</th>
-              <th scope="col">What</th>
-              <th scope="col">Name</th>
-            </tr>
-          </thead>
-          <tbody>
-            {[...rows.data, ...(older?.data ?? [])].map((row) => (
-              <tr key={row.id}>
-                <td>{new Date(row.time * 1000).toLocaleString("en-GB")}</td>
-                <td>{row.actor}</td>
-                <th scope="row">{row.action}</th>
-                <td>{row.changes.map(({ name }) => name).join(", ")}</td>
-              </tr>
-            ))}
-          </tbody>
-        </Sheet>
-      )}
+      {rows && rows.data.length === 0 && <p class="soft">Nothing was changed yet.</p>}
+      {rows && rows.data.length > 0 && <Rows rows={[...rows.data, ...(older?.data ?? [])]} />}
       {rows && next !== null && (
         <button type="button" onClick={more}>
           Show older rows
@@ -65,4 +68,66 @@ export function AuditLog() {
       )}
     </section>
   );
+}
+
+function Rows({ rows }: { rows: AuditRow[] }) {
+  return (
+    <Sheet caption="Changes">
+      <thead>
+        <tr>
+          <th scope="col">When</th>
+          <th scope="col">Who</th>
+          <th scope="col">What</th>
+          <th scope="col">Name</th>
+          <th scope="col">Values</th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={row.id}>
+            <td>{new Date(row.time * 1000).toLocaleString("en-GB")}</td>
+            <td>{row.actor}</td>
+            <th scope="row">{row.action}</th>
+            <td>{row.changes.map(({ name }) => name).join(", ")}</td>
+            <td class="audit-values">
+              {row.changes.map((change) => (
+                <Values key={`${change.kind} ${change.name}`} change={change} />
+              ))}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </Sheet>
+  );
+}
+
+function Values({ change }: { change: RecordChange }) {
+  const [first, ...rest] = describeChange(change);
+  if (first === undefined) return null;
+  if (rest.length === 0) return <span>{first}</span>;
+  return (
+    <details>
+      <summary>
+        {first} <span class="soft">and {rest.length} more</span>
+      </summary>
+      <ul>
+        {rest.map((line) => (
+          <li key={line}>{line}</li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+/** The whole log, the newest row first. */
+async function readAll(): Promise<AuditRow[]> {
+  const rows: AuditRow[] = [];
+  let before = "";
+  for (let page = 0; page < MOST_PAGES; page += 1) {
+    const found = await askAdmin<Page<AuditRow>>(`audit?limit=1000${before}`);
+    rows.push(...found.data);
+    if (found.next === null) return rows;
+    before = `&before=${found.next}`;
+  }
+  throw new Error(`There are more than ${rows.length.toLocaleString("en")} rows: use the admin API.`);
 }

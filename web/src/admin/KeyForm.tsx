@@ -1,10 +1,12 @@
 // Adds or edits a key. An error stands at the value that it is about.
 import { useState } from "preact/hooks";
-import { AdminError, askAdmin, describe, type KeyRow, keyPath, type NewKey, type Role } from "./api.ts";
-import { Dialog } from "./Dialog.tsx";
-import { Labelled, NO_PROBLEM, type Problem, TextField } from "./fields.tsx";
+import { askAdmin, type KeyRow, keyPath, type NewKey, type Role } from "./api.ts";
+import { FormDialog } from "./FormDialog.tsx";
+import { CheckField, Labelled, TextField } from "./fields.tsx";
 import { LimitFields } from "./LimitFields.tsx";
 import { changes, type Draft, draftOf } from "./limits.ts";
+import type { Problem } from "./problems.ts";
+import { useSending } from "./useSending.ts";
 
 interface Props {
   /** The key to edit; null adds one. */
@@ -15,80 +17,65 @@ interface Props {
   onSaved: (saved: KeyRow | NewKey) => void;
 }
 
-const PLACES = new Set(["name", "team", "role", "models", "expires", "max_output", "note"]);
+const FIELDS = new Set(["name", "team", "role", "tenant", "models", "expires", "max_output", "note", "limits"]);
+const NEVER = "Your local time; empty: never. A time that has passed stops the key until you enter a later one.";
 
 export function KeyForm({ row, teams, onClose, onSaved }: Props) {
   const before = draftOf(row);
   const [draft, setDraft] = useState(before);
-  const [problem, setProblem] = useState(NO_PROBLEM);
-  const [busy, setBusy] = useState(false);
   const set = (more: Partial<Draft>) => setDraft({ ...draft, ...more });
-  const send = async (event: SubmitEvent) => {
-    event.preventDefault();
-    if (busy) return;
-    setBusy(true);
-    try {
-      const fields = changes(draft, before);
-      onSaved(
-        row === null
-          ? await askAdmin<NewKey>("keys", "POST", { name: draft.name, ...fields })
-          : await askAdmin<KeyRow>(keyPath(row.name), "PATCH", fields, row.etag),
-      );
-    } catch (error) {
-      setProblem({ field: error instanceof AdminError ? error.field : "", message: describe(error) });
-      setBusy(false);
-    }
-  };
-  const general = problem.message && !PLACES.has(problem.field) && !problem.field.startsWith("limits");
+  const sending = useSending(async () => onSaved(await save(row, draft, before)));
+  const { problem } = sending;
   return (
-    <Dialog title={row ? `Edit ${row.name}` : "Add a key"} onClose={onClose}>
-      <form class="key-form" onSubmit={send} noValidate>
-        {general && (
-          <p class="admin-error" role="alert">
-            {problem.message}
-          </p>
-        )}
-        {row === null && (
-          <TextField label="Name" field="name" value={draft.name} problem={problem} onInput={(name) => set({ name })} />
-        )}
-        <TeamField teams={teams} draft={draft} problem={problem} set={set} />
-        <RoleField draft={draft} problem={problem} set={set} />
-        <TextField
-          label="Models, separated by commas"
-          field="models"
-          value={draft.models}
-          problem={problem}
-          onInput={(models) => set({ models })}
-        />
-        <TextField
-          label="Expires"
-          field="expires"
-          type="datetime-local"
-          value={draft.expires}
-          problem={problem}
-          onInput={(expires) => set({ expires })}
-        />
-        <TextField
-          label="Most tokens of one answer"
-          field="max_output"
-          type="number"
-          value={draft.max_output}
-          problem={problem}
-          onInput={(max_output) => set({ max_output })}
-        />
-        <TextField label="Note" field="note" value={draft.note} problem={problem} onInput={(note) => set({ note })} />
-        <LimitFields limits={draft.limits} problem={problem} onChange={(limits) => set({ limits })} />
-        <div class="dialog-buttons">
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="main" disabled={busy}>
-            {row ? "Save" : "Add"}
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={row ? `Edit ${row.name}` : "Add a key"}
+      sending={sending}
+      fields={FIELDS}
+      button={row ? "Save" : "Add"}
+      incomplete={row === null && !draft.name.trim()}
+      onClose={onClose}
+    >
+      {row === null && (
+        <TextField label="Name" field="name" value={draft.name} problem={problem} onInput={(name) => set({ name })} />
+      )}
+      <TeamField teams={teams} draft={draft} problem={problem} set={set} />
+      <RoleField draft={draft} problem={problem} set={set} />
+      <TextField
+        label="Models, separated by commas"
+        field="models"
+        value={draft.models}
+        hint="Names or patterns such as openai/*; * is every model."
+        problem={problem}
+        onInput={(models) => set({ models })}
+      />
+      <TextField
+        label="Expires"
+        field="expires"
+        type="datetime-local"
+        value={draft.expires}
+        hint={NEVER}
+        problem={problem}
+        onInput={(expires) => set({ expires })}
+      />
+      <TextField
+        label="Most tokens of one answer"
+        field="max_output"
+        type="number"
+        value={draft.max_output}
+        problem={problem}
+        onInput={(max_output) => set({ max_output })}
+      />
+      <TextField label="Note" field="note" value={draft.note} problem={problem} onInput={(note) => set({ note })} />
+      <LimitFields limits={draft.limits} problem={problem} onChange={(limits) => set({ limits })} />
+      <SharedState draft={draft} problem={problem} set={set} />
+    </FormDialog>
   );
+}
+
+function save(row: KeyRow | null, draft: Draft, before: Draft): Promise<KeyRow | NewKey> {
+  const fields = changes(draft, before);
+  if (row) return askAdmin<KeyRow>(keyPath(row.name), "PATCH", fields, row.etag);
+  return askAdmin<NewKey>("keys", "POST", { name: draft.name.trim(), ...fields });
 }
 
 interface FieldProps {
@@ -122,9 +109,38 @@ function RoleField({ draft, problem, set }: FieldProps) {
         <select {...attributes} value={draft.role} onChange={(event) => choose(event.currentTarget.value)}>
           <option value="user">user: uses models</option>
           <option value="viewer">viewer: also sees this page</option>
-          <option value="admin">admin: also changes keys</option>
+          <option value="admin">admin: also changes what is on this page</option>
         </select>
       )}
     </Labelled>
+  );
+}
+
+/** Whose stored answers and turns a key sees, and whether the inspector keeps its own. */
+function SharedState({ draft, problem, set }: FieldProps) {
+  return (
+    <fieldset class="shared-state">
+      <legend>Inspector and stored answers</legend>
+      <CheckField
+        label="Keep this key's turns for the inspector"
+        checked={draft.inspect_keep}
+        hint="With prompts and answers. Without it they are there only while somebody has the inspector open, and five minutes longer."
+        onChange={(inspect_keep) => set({ inspect_keep })}
+      />
+      <CheckField
+        label="May see every key's turns"
+        checked={draft.inspect === "all"}
+        hint="In the inspector, with prompts and answers. Without it the key sees the turns of its own tenant."
+        onChange={(all) => set({ inspect: all ? "all" : "own" })}
+      />
+      <TextField
+        label="Tenant"
+        field="tenant"
+        value={draft.tenant}
+        hint="Keys of one tenant see each other's turns and stored answers. Empty: this key is a tenant of its own."
+        problem={problem}
+        onInput={(tenant) => set({ tenant })}
+      />
+    </fieldset>
   );
 }

@@ -1,9 +1,11 @@
 // All keys: what they may use and have used. An admin adds, edits, rotates and revokes them here.
 import { useState } from "preact/hooks";
+import { formatManyShort } from "../ui/format.ts";
 import { Sheet } from "../ui/Sheet.tsx";
 import { askAll, type KeyRow, type NewKey, type ScopeUsage, type TeamRow } from "./api.ts";
 import { RevokeDialog, RotateDialog } from "./KeyDialogs.tsx";
 import { KeyForm } from "./KeyForm.tsx";
+import { inspectorWords, matchesKey } from "./keyWords.ts";
 import { PaneTools } from "./PaneTools.tsx";
 import { SecretBox } from "./SecretBox.tsx";
 import { UsageCell } from "./UsageCell.tsx";
@@ -18,6 +20,8 @@ async function load() {
   const used = new Map(scopes.filter(({ scope }) => scope === "key").map((one) => [one.name, one.limits]));
   return { keys, teams: teams.map(({ name }) => name), used };
 }
+
+const FEW = 10; // keys that need no search
 
 type Task = { kind: "edit"; row: KeyRow | null } | { kind: "rotate" | "revoke"; row: KeyRow } | null;
 
@@ -72,36 +76,63 @@ interface TableProps {
 }
 
 function KeysTable({ rows, used, edits, onTask }: TableProps) {
-  const heads = ["Key", "Team", "Role", "Models", "Used of its limits", "Expires", "Note"];
+  const heads = ["Key", "Team", "Role", "Models", "Used of its limits", "Inspector", "Expires", "Note"];
+  const [text, setText] = useState("");
+  const shown = rows.filter((row) => matchesKey(row, text));
   return (
-    <Sheet caption="Keys">
-      <thead>
-        <tr>
-          {heads.map((head) => (
-            <th key={head} scope="col">
-              {head}
-            </th>
-          ))}
-          {edits && <th scope="col">Actions</th>}
-        </tr>
-      </thead>
-      <tbody>
-        {rows.map((row) => (
-          <tr key={row.name}>
-            <th scope="row">{row.name}</th>
-            <td>{row.team}</td>
-            <td>{row.role}</td>
-            <td>{row.models.join(", ")}</td>
-            <td>
-              <UsageCell limits={used.get(row.name) ?? []} />
-            </td>
-            <td>{expiry(row)}</td>
-            <td>{row.note}</td>
-            {edits && <td>{row.source === "store" ? <Actions row={row} onTask={onTask} /> : "in penstock.toml"}</td>}
+    <>
+      {rows.length > FEW && (
+        <label class="key-filter">
+          Find a key <input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          <span class="soft" role="status">
+            {text.trim() && `${shown.length} of ${rows.length}`}
+          </span>
+        </label>
+      )}
+      <Sheet caption="Keys">
+        <thead>
+          <tr>
+            {heads.map((head) => (
+              <th key={head} scope="col">
+                {head}
+              </th>
+            ))}
+            {edits && <th scope="col">Actions</th>}
           </tr>
-        ))}
-      </tbody>
-    </Sheet>
+        </thead>
+        <tbody>
+          {shown.map((row) => (
+            <tr key={row.name}>
+              <th scope="row">
+                {row.name} {row.tenant && <span class="soft">tenant {row.tenant}</span>}
+              </th>
+              <td>{row.team}</td>
+              <td>{row.role}</td>
+              <td class="wrapping">{row.models.join(", ")}</td>
+              <td>
+                <UsageCell limits={used.get(row.name) ?? []} />
+                {row.max_output > 0 && <p>{formatManyShort(row.max_output, "token")} of one answer at most</p>}
+              </td>
+              <td class="wrapping">
+                {inspectorWords(row).map((words) => (
+                  <p key={words}>{words}</p>
+                ))}
+              </td>
+              <td class="wrapping">
+                {expiry(row)}
+                {row.previous.map(({ hash, expires }) => (
+                  <p key={hash} class="soft">
+                    an old secret works until {new Date(expires).toLocaleString("en-GB")}
+                  </p>
+                ))}
+              </td>
+              <td class="wrapping">{row.note}</td>
+              {edits && <td>{row.source === "store" ? <Actions row={row} onTask={onTask} /> : "in penstock.toml"}</td>}
+            </tr>
+          ))}
+        </tbody>
+      </Sheet>
+    </>
   );
 }
 

@@ -1,6 +1,6 @@
 // The limits of a key or team as a small table of numbers. Empty is no limit.
-import type { Problem } from "./fields.tsx";
-import { KINDS, limitName, WINDOWS } from "./limits.ts";
+import { KINDS, limitLabel, limitName, WINDOWS } from "./limits.ts";
+import type { Problem } from "./problems.ts";
 
 interface Props {
   limits: Record<string, string>;
@@ -10,12 +10,13 @@ interface Props {
 
 export function LimitFields({ limits, problem, onChange }: Props) {
   const wrong = problem.field.startsWith("limits") ? problem.field.replace(/^limits\.?/, "") : null;
-  const cell = (name: string, label: string) => (
+  const cell = (name: string) => (
     <input
       type="number"
       min="0"
       step="any"
-      aria-label={label}
+      name={`limits.${name}`}
+      aria-label={limitLabel(name)}
       aria-invalid={wrong === name}
       aria-describedby={wrong === name ? "limits-error" : undefined}
       value={limits[name] ?? ""}
@@ -27,6 +28,7 @@ export function LimitFields({ limits, problem, onChange }: Props) {
       <legend>Limits; empty is no limit</legend>
       {wrong !== null && (
         <p class="admin-error" role="alert" id="limits-error">
+          {wrong && `${limitLabel(wrong)}: `}
           {problem.message}
         </p>
       )}
@@ -45,15 +47,15 @@ export function LimitFields({ limits, problem, onChange }: Props) {
           {WINDOWS.map((window) => (
             <tr key={window.label}>
               <th scope="row">{window.label}</th>
-              {KINDS.map(({ name, label }) => {
+              {KINDS.map(({ name }) => {
                 const limit = limitName(window.prefix, name);
-                return <td key={name}>{limit && cell(limit, `${label} ${window.label}`)}</td>;
+                return <td key={name}>{limit && cell(limit)}</td>;
               })}
             </tr>
           ))}
           <tr>
             <th scope="row">at once</th>
-            <td>{cell("concurrent", "Requests at once")}</td>
+            <td>{cell("concurrent")}</td>
             <td />
             <td />
           </tr>

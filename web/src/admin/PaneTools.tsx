@@ -5,19 +5,27 @@ interface Props {
   add: string;
   edits: boolean;
   onAdd: () => void;
+  /** The words of a second such button. */
+  addOther?: string;
+  onAddOther?: () => void;
   onRefresh: () => void;
   told: string;
   error: string;
   reading: boolean;
 }
 
-export function PaneTools({ add, edits, onAdd, onRefresh, told, error, reading }: Props) {
+export function PaneTools({ add, edits, onAdd, addOther, onAddOther, onRefresh, told, error, reading }: Props) {
   return (
     <>
       <div class="admin-tools">
         {edits && (
           <button type="button" class="main" onClick={onAdd}>
             {add}
+          </button>
+        )}
+        {edits && addOther && (
+          <button type="button" onClick={onAddOther}>
+            {addOther}
           </button>
         )}
         <button type="button" onClick={onRefresh}>

@@ -1,19 +1,35 @@
-// Providers and where their keys are. An admin stores, tests and removes keys here; a key is never sent back.
+// Providers and where their keys are. An admin stores, tests and removes keys here, and adds servers of their own; a key
+// is never sent back.
 import { useState } from "preact/hooks";
 import { formatDuration } from "../ui/format.ts";
 import { Sheet } from "../ui/Sheet.tsx";
-import { askAdmin, describe, type ProviderRow, type ProviderTest, providerPath } from "./api.ts";
+import {
+  askAdmin,
+  describe,
+  ownProviderPath,
+  type ProviderList,
+  type ProviderRow,
+  type ProviderTest,
+  providerPath,
+} from "./api.ts";
+import { OwnServerForm } from "./OwnServerForm.tsx";
 import { PaneTools } from "./PaneTools.tsx";
 import { ProviderKeyForm } from "./ProviderKeyForm.tsx";
 import { Question } from "./Question.tsx";
 import { useRows } from "./useRows.ts";
 
-const load = async () => (await askAdmin<{ data: ProviderRow[] }>("providers")).data;
+const load = () => askAdmin<ProviderList>("providers");
 
-type Task = { kind: "add"; name: string } | { kind: "remove"; row: ProviderRow } | null;
+type Task =
+  | { kind: "add"; name: string }
+  | { kind: "remove"; row: ProviderRow }
+  | { kind: "own"; row: ProviderRow | null }
+  | { kind: "remove-own"; row: ProviderRow }
+  | null;
 
 export function ProvidersPane({ edits }: { edits: boolean }) {
-  const { rows, error, refresh } = useRows(load);
+  const { rows: list, error, refresh } = useRows(load);
+  const rows = list?.data ?? null;
   const [task, setTask] = useState<Task>(null);
   const [told, setTold] = useState("");
   const close = () => setTask(null);
@@ -22,13 +38,15 @@ export function ProvidersPane({ edits }: { edits: boolean }) {
     setTold(words);
     refresh();
   };
-  const used = rows?.filter((row) => row.has_key || row.stored || row.source !== "" || row.problem !== "") ?? [];
+  const used = rows?.filter((row) => row.own || row.has_key || row.stored || row.source !== "" || row.problem) ?? [];
   return (
     <section aria-label="Providers" class="admin-pane">
       <PaneTools
         add="Add a key of a provider"
         edits={edits}
         onAdd={() => setTask({ kind: "add", name: "" })}
+        addOther="Add a server of your own"
+        onAddOther={() => setTask({ kind: "own", row: null })}
         onRefresh={refresh}
         told={told}
         error={error}
@@ -37,10 +55,16 @@ export function ProvidersPane({ edits }: { edits: boolean }) {
       {rows && used.length === 0 && (
         <p class="soft">No provider is configured: only packaged streams answer (replay/…).</p>
       )}
+      {list?.error && (
+        <p class="admin-error" role="alert">
+          {list.error}
+        </p>
+      )}
       {used.length > 0 && <ProvidersTable rows={used} edits={edits} onTask={setTask} />}
       <p class="soft">
         Keys are stored on the gateway's machine, in its keyring or in a file that only its owner reads, as{" "}
-        <code>penstock setup</code> does. A server of your own is added in <code>penstock.toml</code>.
+        <code>penstock setup</code> does. A model of a server of your own is asked for by the server's name, a slash and
+        its own name.
       </p>
       {task?.kind === "add" && rows && (
         <ProviderKeyForm
@@ -49,6 +73,28 @@ export function ProvidersPane({ edits }: { edits: boolean }) {
           onClose={close}
           onSaved={(row) => saved(`The key of ${row.title} is stored.`)}
         />
+      )}
+      {task?.kind === "own" && list && (
+        <OwnServerForm
+          row={task.row}
+          likes={list.likes}
+          onClose={close}
+          onSaved={(row) => saved(`${row.title} is ${task.row ? "saved" : "added"}.`)}
+        />
+      )}
+      {task?.kind === "remove-own" && (
+        <Question
+          title={`Remove ${task.row.title}`}
+          button="Remove"
+          onClose={close}
+          run={() => askAdmin<void>(ownProviderPath(task.row.name), "DELETE", undefined, task.row.etag)}
+          onDone={() => saved(`${task.row.title} is removed.`)}
+        >
+          <p>
+            The gateway forgets this server{task.row.stored && " and its key"} at once. Answers that have begun are
+            finished; later requests for its models are refused.
+          </p>
+        </Question>
       )}
       {task?.kind === "remove" && (
         <Question
@@ -84,7 +130,7 @@ function ProvidersTable({ rows, edits, onTask }: TableProps) {
       </thead>
       <tbody>
         {rows.map((row) => (
-          <ProviderLine key={row.name} row={row} edits={edits} onTask={onTask} />
+          <ProviderLine key={`${row.name} ${row.etag}`} row={row} edits={edits} onTask={onTask} />
         ))}
       </tbody>
     </Sheet>
@@ -94,11 +140,11 @@ function ProvidersTable({ rows, edits, onTask }: TableProps) {
 function ProviderLine({ row, edits, onTask }: { row: ProviderRow; edits: boolean; onTask: (task: Task) => void }) {
   const [result, setResult] = useState<ProviderTest | string>("");
   const [busy, setBusy] = useState(false);
-  const test = async () => {
+  const test = async (ask_model: boolean) => {
     setBusy(true);
     setResult("");
     try {
-      setResult(await askAdmin<ProviderTest>(`${providerPath(row.name)}/test`, "POST", {}));
+      setResult(await askAdmin<ProviderTest>(`${providerPath(row.name)}/test`, "POST", { ask_model }));
     } catch (error) {
       setResult(describe(error));
     }
@@ -112,37 +158,64 @@ function ProviderLine({ row, edits, onTask }: { row: ProviderRow; edits: boolean
       <td class="provider-key">
         {keyWords(row)}
         {row.problem && <p class="provider-bad">{row.problem}</p>}
+        {row.warning && <p class="provider-warning">{row.warning}</p>}
         <span role="status">
+          {busy && "Testing…"}
           <Result result={result} />
         </span>
+        {typeof result === "object" && result.model && (
+          <button type="button" disabled={busy} onClick={() => void test(true)}>
+            Ask {result.model}
+          </button>
+        )}
       </td>
-      <td>{row.origin}</td>
+      <td class="provider-address">{row.address}</td>
       {edits && (
         <td>
-          <span class="row-actions">
-            <button type="button" aria-label={`Test ${row.title}`} disabled={busy} onClick={() => void test()}>
-              Test
-            </button>
-            <button
-              type="button"
-              aria-label={`${row.stored ? "Replace" : "Add"} key of ${row.title}`}
-              onClick={() => onTask({ kind: "add", name: row.name })}
-            >
-              {row.stored ? "Replace key" : "Add key"}
-            </button>
-            {row.stored && (
-              <button
-                type="button"
-                aria-label={`Remove key of ${row.title}`}
-                onClick={() => onTask({ kind: "remove", row })}
-              >
-                Remove key
-              </button>
-            )}
-          </span>
+          <Actions row={row} busy={busy} onTest={() => void test(false)} onTask={onTask} />
         </td>
       )}
     </tr>
+  );
+}
+
+interface ActionsProps {
+  row: ProviderRow;
+  busy: boolean;
+  onTest: () => void;
+  onTask: (task: Task) => void;
+}
+
+function Actions({ row, busy, onTest, onTask }: ActionsProps) {
+  return (
+    <span class="row-actions">
+      <button type="button" aria-label={`Test ${row.title}`} disabled={busy} onClick={() => onTest()}>
+        Test
+      </button>
+      {row.own ? (
+        <button type="button" aria-label={`Edit ${row.title}`} onClick={() => onTask({ kind: "own", row })}>
+          Edit
+        </button>
+      ) : (
+        <button
+          type="button"
+          aria-label={`${row.stored ? "Replace" : "Add"} key of ${row.title}`}
+          onClick={() => onTask({ kind: "add", name: row.name })}
+        >
+          {row.stored ? "Replace key" : "Add key"}
+        </button>
+      )}
+      {row.stored && (
+        <button type="button" aria-label={`Remove key of ${row.title}`} onClick={() => onTask({ kind: "remove", row })}>
+          Remove key
+        </button>
+      )}
+      {row.own && (
+        <button type="button" aria-label={`Remove ${row.title}`} onClick={() => onTask({ kind: "remove-own", row })}>
+          Remove
+        </button>
+      )}
+    </span>
   );
 }
 
@@ -164,10 +237,17 @@ const SOURCES = {
 };
 
 /** Where the key is, and how a stored one ends. */
-export function keyWords({ source, variable, has_key, key_needed, stored, used, ending, added }: ProviderRow): string {
-  if (!has_key) return key_needed ? "none: it needs one" : "needs none";
+export function keyWords(row: ProviderRow): string {
+  const { source, variable, has_key, stored, used, ending, added } = row;
+  if (!has_key) return missingKeyWords(row);
   const end = stored && ending ? ` …${ending}` : "";
   if (used) return `stored${end}${added ? `, ${added}` : ""}`;
   const where = variable ? `in the variable ${variable}` : SOURCES[source];
   return stored ? `${where}; the stored one${end} is not used` : where;
+}
+
+/** Whether a key is missing: nobody knows that of an own server. */
+function missingKeyWords({ key_needed, own }: ProviderRow): string {
+  if (own) return "none";
+  return key_needed ? "none: it needs one" : "needs none";
 }

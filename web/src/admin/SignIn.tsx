@@ -1,10 +1,12 @@
 // Asks for a key with the role admin or viewer. It stays in this tab.
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { signIn, signInError } from "./api.ts";
 
 export function SignIn() {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.focus(), []);
   const send = async (event: SubmitEvent) => {
     event.preventDefault();
     if (!text.trim() || busy) return;
@@ -16,8 +18,9 @@ export function SignIn() {
     <form class="key-question" onSubmit={send} aria-labelledby="sign-in-title">
       <h1 id="sign-in-title">Sign in to manage keys, teams and providers</h1>
       <p>
-        With a gateway key that has the role admin or viewer. It stays in this tab and is forgotten when you sign out or
-        close the tab. The first one is made where the gateway runs: <code>penstock keys add NAME --admin</code>
+        With a gateway key that has the role viewer (to look) or admin (to change things too). It stays in this tab and
+        is forgotten when you sign out or close the tab. The first one is made where the gateway runs:{" "}
+        <code>penstock keys add NAME --admin</code>
       </p>
       {signInError.value && (
         <p class="admin-error" role="alert" id="sign-in-error">
@@ -27,6 +30,7 @@ export function SignIn() {
       <label>
         Admin key
         <input
+          ref={input}
           type="password"
           autocomplete="off"
           spellcheck={false}

@@ -1,10 +1,11 @@
 // Adds or edits a team, or edits the organisation: models and limits. An error stands at the value that it is about.
 import { useState } from "preact/hooks";
-import { AdminError, askAdmin, describe, type Organisation, type TeamRow, teamPath } from "./api.ts";
-import { Dialog } from "./Dialog.tsx";
-import { NO_PROBLEM, TextField } from "./fields.tsx";
+import { askAdmin, type Organisation, type TeamRow, teamPath } from "./api.ts";
+import { FormDialog } from "./FormDialog.tsx";
+import { TextField } from "./fields.tsx";
 import { LimitFields } from "./LimitFields.tsx";
 import { type TeamDraft, teamChanges, teamDraftOf } from "./limits.ts";
+import { useSending } from "./useSending.ts";
 
 export type TeamTask =
   | { kind: "add" }
@@ -18,59 +19,42 @@ interface Props {
   onSaved: (words: string) => void;
 }
 
-const PLACES = new Set(["name", "models", "note"]);
+const FIELDS = new Set(["name", "models", "note", "limits"]);
 
 export function TeamForm({ task, onClose, onSaved }: Props) {
   const before = teamDraftOf(task.kind === "add" ? null : task.row);
   const [draft, setDraft] = useState(before);
-  const [problem, setProblem] = useState(NO_PROBLEM);
-  const [busy, setBusy] = useState(false);
   const set = (more: Partial<TeamDraft>) => setDraft({ ...draft, ...more });
-  const send = async (event: SubmitEvent) => {
-    event.preventDefault();
-    if (busy) return;
-    setBusy(true);
-    try {
-      await save(task, draft, before);
-      onSaved(`${task.kind === "organisation" ? "The organisation" : draft.name} is saved.`);
-    } catch (error) {
-      setProblem({ field: error instanceof AdminError ? error.field : "", message: describe(error) });
-      setBusy(false);
-    }
-  };
-  const general = problem.message && !PLACES.has(problem.field) && !problem.field.startsWith("limits");
+  const sending = useSending(async () => {
+    await save(task, draft, before);
+    onSaved(`${task.kind === "organisation" ? "The organisation" : draft.name.trim()} is saved.`);
+  });
+  const { problem } = sending;
   return (
-    <Dialog title={titleOf(task)} onClose={onClose}>
-      <form class="key-form" onSubmit={send} noValidate>
-        {general && (
-          <p class="admin-error" role="alert">
-            {problem.message}
-          </p>
-        )}
-        {task.kind === "add" && (
-          <TextField label="Name" field="name" value={draft.name} problem={problem} onInput={(name) => set({ name })} />
-        )}
-        <TextField
-          label="Models, separated by commas"
-          field="models"
-          value={draft.models}
-          problem={problem}
-          onInput={(models) => set({ models })}
-        />
-        {task.kind !== "organisation" && (
-          <TextField label="Note" field="note" value={draft.note} problem={problem} onInput={(note) => set({ note })} />
-        )}
-        <LimitFields limits={draft.limits} problem={problem} onChange={(limits) => set({ limits })} />
-        <div class="dialog-buttons">
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="main" disabled={busy}>
-            {task.kind === "add" ? "Add" : "Save"}
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={titleOf(task)}
+      sending={sending}
+      fields={FIELDS}
+      button={task.kind === "add" ? "Add" : "Save"}
+      incomplete={task.kind === "add" && !draft.name.trim()}
+      onClose={onClose}
+    >
+      {task.kind === "add" && (
+        <TextField label="Name" field="name" value={draft.name} problem={problem} onInput={(name) => set({ name })} />
+      )}
+      <TextField
+        label="Models, separated by commas"
+        field="models"
+        value={draft.models}
+        hint="Names or patterns such as openai/*; * is every model."
+        problem={problem}
+        onInput={(models) => set({ models })}
+      />
+      {task.kind !== "organisation" && (
+        <TextField label="Note" field="note" value={draft.note} problem={problem} onInput={(note) => set({ note })} />
+      )}
+      <LimitFields limits={draft.limits} problem={problem} onChange={(limits) => set({ limits })} />
+    </FormDialog>
   );
 }
 
@@ -81,7 +65,7 @@ function titleOf(task: Props["task"]): string {
 
 async function save(task: Props["task"], draft: TeamDraft, before: TeamDraft): Promise<void> {
   const fields = teamChanges(draft, before);
-  if (task.kind === "add") await askAdmin("teams", "POST", { name: draft.name, ...fields });
+  if (task.kind === "add") await askAdmin("teams", "POST", { name: draft.name.trim(), ...fields });
   else if (task.kind === "edit") await askAdmin(teamPath(task.row.name), "PATCH", fields, task.row.etag);
   else await askAdmin("organisation", "PATCH", fields, task.row.etag);
 }

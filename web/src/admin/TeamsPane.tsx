@@ -84,7 +84,7 @@ function TeamsTable({ teams, scopes, organisation, edits, onTask }: TableProps) 
         <tr>
           <th scope="row">The whole organisation</th>
           <td class="figure" />
-          <td>{organisation.models.join(", ")}</td>
+          <td class="wrapping">{organisation.models.join(", ")}</td>
           <td>
             <UsageCell limits={limits("organisation", "")} />
           </td>
@@ -109,11 +109,11 @@ function TeamsTable({ teams, scopes, organisation, edits, onTask }: TableProps) 
           <tr key={team.name}>
             <th scope="row">{team.name}</th>
             <td class="figure">{team.keys}</td>
-            <td>{team.models.join(", ")}</td>
+            <td class="wrapping">{team.models.join(", ")}</td>
             <td>
               <UsageCell limits={limits("team", team.name)} />
             </td>
-            <td>{team.note}</td>
+            <td class="wrapping">{team.note}</td>
             {edits && <td>{team.source === "store" ? <Actions team={team} onTask={onTask} /> : "in penstock.toml"}</td>}
           </tr>
         ))}

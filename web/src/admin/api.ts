@@ -21,6 +21,10 @@ export interface KeyRow {
   tenant: string;
   team: string;
   role: Role;
+  /** Whose turns it sees in the inspector: those of its tenant, or all. */
+  inspect: "own" | "all";
+  /** The inspector keeps its turns. */
+  inspect_keep: boolean;
   limits: Limits | null;
   max_output: number;
   expires: string | null;
@@ -66,8 +70,26 @@ export interface ProviderRow {
   used: boolean;
   ending: string;
   added: string;
+  /** The scheme, host and port that the key is sent to. */
   origin: string;
+  /** The whole address of the API. */
+  address: string;
   problem: string;
+  /** What is not safe. */
+  warning: string;
+  /** A server that was added here; the fields below are empty for others. */
+  own: boolean;
+  base_url: string;
+  like: string;
+  models: string[];
+  etag: string;
+}
+
+/** The list of providers. `likes`: what a server can behave like. `error`: which file is not used, and why. */
+export interface ProviderList {
+  data: ProviderRow[];
+  likes: { name: string; title: string }[];
+  error: string;
 }
 
 export interface ProviderTest {
@@ -75,6 +97,8 @@ export interface ProviderTest {
   kind: string;
   message: string;
   seconds: number;
+  /** The model that can be asked, if the kind is `no-list`. */
+  model: string;
 }
 
 export interface ConfigCheck {
@@ -104,7 +128,31 @@ export interface AuditRow {
   time: number;
   actor: string;
   action: string;
-  changes: { kind: string; name: string }[];
+  changes: RecordChange[];
+}
+
+/** A changed record: none before if it is new, none after if it was removed. */
+export interface RecordChange {
+  kind: string;
+  name: string;
+  before?: Record<string, unknown>;
+  after?: Record<string, unknown>;
+}
+
+/** What keys or teams have used in a period. */
+export interface UsageReport {
+  data: UsageRow[];
+}
+
+export interface UsageRow {
+  name: string;
+  requests: number;
+  refused: number;
+  faults: number;
+  input: number;
+  output: number;
+  cost: number;
+  unpriced: number;
 }
 
 export interface Page<T> {
@@ -165,7 +213,12 @@ export async function signIn(candidate: string, tell = true): Promise<void> {
     caller.value = found;
   } catch (error) {
     store("");
-    signInError.value = tell ? describe(error) : "";
+    const noRole = error instanceof AdminError && error.status === 403;
+    signInError.value = tell
+      ? describe(error)
+      : noRole
+        ? `You use this page with a key that may not manage: ${error.message}`
+        : "";
     caller.value = null;
   }
 }
@@ -187,6 +240,7 @@ export async function askAdmin<T>(path: string, method = "GET", body?: unknown, 
   if (response.ok) return (response.status === 204 ? undefined : await response.json()) as T;
   const found = await refusal(response);
   if (response.status === 401 && caller.value) signOut("The key is not valid any more. Sign in again.");
+  if (response.status === 403 && caller.value && path !== "me") void resume(); // the role may be another one now
   throw found;
 }
 
@@ -229,6 +283,11 @@ export function teamPath(name: string): string {
 /** The path of one provider. */
 export function providerPath(name: string): string {
   return `providers/${encodeURIComponent(name)}`;
+}
+
+/** The path of one server that was added here. */
+export function ownProviderPath(name: string): string {
+  return `own-providers/${encodeURIComponent(name)}`;
 }
 
 /** The path of one key. */

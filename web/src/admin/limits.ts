@@ -21,6 +21,15 @@ export function limitName(prefix: string, kind: string): string {
   return prefix === "" && kind === "cost" ? "" : prefix + kind;
 }
 
+/** `day_cost` → `Dollars a day`. */
+export function limitLabel(name: string): string {
+  for (const { prefix, label } of WINDOWS) {
+    const kind = KINDS.find((one) => limitName(prefix, one.name) === name);
+    if (kind) return `${kind.label} ${label}`;
+  }
+  return name === "concurrent" ? "Requests at once" : name;
+}
+
 /** All names, in the order of the form. */
 export const LIMIT_NAMES = [
   ...WINDOWS.flatMap(({ prefix }) => KINDS.map(({ name }) => limitName(prefix, name)).filter((name) => name !== "")),
@@ -46,6 +55,11 @@ export interface Draft {
   name: string;
   team: string;
   role: Role;
+  tenant: string;
+  /** The inspector keeps its turns. */
+  inspect_keep: boolean;
+  /** Whose turns it sees in the inspector. */
+  inspect: "own" | "all";
   models: string;
   expires: string;
   max_output: string;
@@ -64,6 +78,9 @@ export function draftOf(row: KeyRow | null): Draft {
     name: row?.name ?? "",
     team: row?.team ?? "",
     role: row?.role ?? "user",
+    tenant: row?.tenant ?? "",
+    inspect_keep: row?.inspect_keep ?? false,
+    inspect: row?.inspect ?? "own",
     models: (row?.models ?? ["*"]).join(", "),
     expires: row?.expires ? localMoment(new Date(row.expires)) : "",
     max_output: row?.max_output ? `${row.max_output}` : "",
@@ -86,6 +103,9 @@ export function changes(draft: Draft, before: Draft): Record<string, unknown> {
   };
   add("team", draft.team || null);
   add("role", draft.role);
+  add("tenant", draft.tenant.trim() || null);
+  add("inspect_keep", draft.inspect_keep);
+  add("inspect", draft.inspect);
   add("models", splitModels(draft.models));
   add("expires", draft.expires ? new Date(draft.expires).toISOString() : null);
   add("max_output", numberOf(draft.max_output));

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock._cli.common_options import load_config
+from penstock._cli.common_options import load_provider_config
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def run_setup(options: Namespace) -> int:
         return provider_key.list_keys(as_json=options.json)
     if options.remove:
         return provider_key.remove_key(options.remove, as_json=options.json)
-    config = load_config(options)
+    config = load_provider_config(options)
     if options.agent:
         from penstock._cli.setup.agent_setup import set_up_agent
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock._gateway.stream_resume import FollowedStream
     from penstock._lenient_fields import Object
 
+RESPONSES = "responses"  # the protocol whose requests may go on from a response, and its operation
 PREVIOUS_ID = "previous_response_id"
 UNFINISHED = frozenset({"queued", "in_progress"})
 
@@ -55,7 +56,7 @@ def responses_error(message: str, *, code: str = "", param: str = "", status: in
     """Return an error of the Responses API."""
     kind: FaultKind = "not-found" if status == 404 else "invalid"  # noqa: PLR2004
     return StreamFault(
-        Fault(kind, message, status=status, code=code, extra={"responses": {PARAM: param}} if param else None)
+        Fault(kind, message, status=status, code=code, extra={RESPONSES: {PARAM: param}} if param else None)
     )
 
 
@@ -152,7 +153,7 @@ def _provider_may_know(incoming: IncomingRequest, body: Object) -> bool:
     try:
         model = lenient.get_text(body, "model") or services.catalogue.default_model
         targets = resolve_targets(model, services.upstream.router.config, services.env)
-        return all(find_endpoint(target, "responses")[1].protocol == "responses" for target in targets)
+        return all(find_endpoint(target, RESPONSES)[1].protocol == RESPONSES for target in targets)
     except PenstockError:
         return False
 
@@ -350,9 +351,9 @@ def _format_input_item(item: Any, name: str) -> Object:
 
 async def _replay_response(response: Object) -> AsyncIterator[bytes]:
     """Encode a stored response as a stream."""
-    decode = protocols.decoder("responses")
+    decode = protocols.decoder(RESPONSES)
     events = [*decode.feed([(b"", _encode(response))]), *decode.finish()]
-    pipe = encoding("responses", {"id": response["id"], "model": response["model"]})
+    pipe = encoding(RESPONSES, {"id": response["id"], "model": response["model"]})
     for chunk in (*pipe.feed(events), *pipe.finish()):
         yield chunk
 

@@ -91,7 +91,7 @@ async def put_keys(services: Services, incoming: IncomingRequest) -> bytes:
     if body.providers:  # the first request to a provider needs it, and the import takes a third of a second
         await asyncio.to_thread(import_module, "aiohttp")
     if services.editor_keys.set_window(body.window, body.providers):
-        services.apply_editor_keys()
+        services.apply_providers()
     return _encode({"problems": services.editor_keys.problems, **_revision(services)})
 
 
@@ -99,7 +99,7 @@ async def delete_keys(services: Services, incoming: IncomingRequest) -> bytes:
     """`DELETE /vscode/keys?window=ID`: forget a window."""
     _admit_owner(services, incoming)
     if services.editor_keys.remove(incoming.query.get("window", "")):
-        services.apply_editor_keys()
+        services.apply_providers()
     return _encode(_revision(services))
 
 
@@ -173,7 +173,8 @@ def has_provider_key(services: Services, row: Provider) -> bool:
     if account.configured_keys(services.env):
         return True
     stated = account.variables or account.key_file  # then no other variable is used
-    return bool(find_stored_key(row, account, services.env).key or (not stated and row.key(services.env)))
+    in_variable = not stated and any(services.env.get(name) for name in row.env)
+    return in_variable or bool(find_stored_key(row, account, services.env).key)
 
 
 def _describe_setting(name: str, setting: Setting) -> dict[str, Any]:

@@ -1,0 +1,319 @@
+"""The admin API's routes of servers that an admin adds: add, replace and remove one.
+
+A server is kept in `own-providers.json`, its key where all keys of providers are. A key is bound to the origin of the
+address that it was given for: a server whose address changes has no key until one is given again.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock._client.key_check import with_key
+from penstock._engines.config import Config
+from penstock._engines.credentials import address_origin
+from penstock._engines.environ import LIVE
+from penstock._gateway.admin_calls import AdminRoute
+from penstock._gateway.admin_provider_checks import KEY_REFUSED, NO_LIST_KIND, UNTESTED, send_check
+from penstock._gateway.admin_providers import (
+    ProviderView,
+    check_new_key,
+    open_key_store,
+    read_body,
+    read_stored_keys,
+    remove_key,
+    show_provider,
+    store_key,
+    write_audit,
+)
+from penstock._gateway.key_editor import KeyEditError, record_tag
+from penstock._gateway.own_provider_checks import (
+    check_own_name,
+    check_own_provider,
+    check_resolved_host,
+    own_account,
+)
+from penstock._providers.registry import COMPATIBLE
+from penstock._store.key_records import RecordChange
+from penstock._store.own_providers import OwnProvider
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from penstock._gateway.admin_calls import AdminCall
+    from penstock._providers.registry import Provider
+    from penstock._store.own_providers import OwnProvidersFile, Rows
+
+_FIELDS = frozenset({"name", "base_url", "like", "title", "models", "key"})
+
+
+class OwnProviderFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server of your own: all that it has. `like`: the provider that it behaves like.
+
+    `models`: in place of the list that it gives. `key`: empty keeps the one that is stored, unless the address is
+    another one. `check`: one request is sent first, and nothing is stored if it fails.
+    """
+
+    base_url: str
+    like: str = COMPATIBLE
+    title: str = ""
+    models: tuple[str, ...] = ()
+    key: str = ""
+    check: bool = True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(base_url={self.base_url!r})"
+
+
+class NewOwnProvider(OwnProviderFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server to add. Its models are asked for as `name/model`."""
+
+    name: str
+
+
+def _add_own(call: AdminCall) -> ProviderView:
+    given = read_body(call, NewOwnProvider)
+    file, name = _open_file(call), given.name
+    own = _read_server(name, given, added=time.strftime("%Y-%m-%d", time.gmtime()), is_new=True)
+    _check_free(call, name, _read(file))
+    _check_before_storing(call, name, own, given)
+
+    def edit(rows: Rows) -> dict[str, OwnProvider]:
+        _check_free(call, name, rows)
+        return {**rows, name: own}
+
+    _change(file, edit)
+    try:
+        if given.key.strip():
+            store_key(call, _row_of(name, own), own_account(own), given.key.strip())
+    except BaseException:
+        file.change(lambda rows: {other: row for other, row in rows.items() if other != name})
+        raise
+    write_audit(call, "provider.add", RecordChange("provider", name, None, msgspec.to_builtins(own)))
+    return _use(call, name)
+
+
+def _replace_own(call: AdminCall) -> ProviderView:
+    given = read_body(call, OwnProviderFields)
+    file, name = _open_file(call), call.name
+    before = _find_own(call, _read(file))
+    if name in call.services.file_engine.providers:
+        raise KeyEditError(f"penstock.toml has a provider {name!r}, which goes first: remove this one", status=409)
+    own = _read_server(name, given, added=before.added)
+    _check_before_storing(call, name, own, given)
+
+    def edit(rows: Rows) -> dict[str, OwnProvider]:
+        _find_own(call, rows)
+        return {**rows, name: own}
+
+    changed = _change(file, edit)
+    try:
+        if given.key.strip():
+            store_key(call, _row_of(name, own), own_account(own), given.key.strip())
+        elif _origin_of(call, name, own) != _origin_of(call, name, before):
+            _remove_stored_key(call, name, before)
+    except BaseException:
+        file.change(lambda rows: {**rows, name: changed[name]})
+        raise
+    values: list[dict[str, Any]] = [msgspec.to_builtins(changed[name]), msgspec.to_builtins(own)]
+    write_audit(call, "provider.edit", RecordChange("provider", name, *values))
+    return _use(call, name)
+
+
+def _remove_own(call: AdminCall) -> None:
+    name = call.name
+
+    def edit(rows: Rows) -> dict[str, OwnProvider]:
+        _find_own(call, rows)
+        return {other: row for other, row in rows.items() if other != name}
+
+    before = _change(_open_file(call), edit)[name]
+    write_audit(call, "provider.remove", RecordChange("provider", name, msgspec.to_builtins(before), None))
+    _remove_stored_key(call, name, before)
+    call.services.own_providers.refresh()
+    call.apply_providers()
+
+
+# ── checks ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _open_file(call: AdminCall) -> OwnProvidersFile:
+    file = call.services.own_providers.file
+    if file is None:
+        reason = "this gateway has no data folder, so it keeps no servers: add this one to its configuration"
+        raise KeyEditError(reason, status=409)
+    return file
+
+
+def _read_server(name: str, given: OwnProviderFields, *, added: str, is_new: bool = False) -> OwnProvider:
+    """Return the server of a body, or raise what is wrong with it."""
+    url = given.base_url.strip()
+    scheme, colon, rest = url.partition("://")
+    own = OwnProvider(
+        base_url=f"{scheme.lower()}{colon}{rest.rstrip('/')}",
+        like=given.like,
+        title=given.title.strip(),
+        models=tuple(dict.fromkeys(given.models)),
+        added=added,
+    )
+    try:
+        if is_new:
+            check_own_name(name)
+        check_own_provider(name, own)
+    except InputError as error:
+        raise _name_field(error) from None
+    return own
+
+
+def _name_field(error: InputError) -> KeyEditError:
+    field = str(error).partition(":")[0]
+    return KeyEditError(str(error), field=field if field in _FIELDS else "")
+
+
+def _check_free(call: AdminCall, name: str, rows: Rows) -> None:
+    """Raise if another provider of this gateway has the name."""
+    services, reason = call.services, ""
+    if name in services.file_engine.providers:
+        reason = f"penstock.toml has a provider {name!r} already: choose another name, or change it there"
+    elif name in rows:
+        reason = f"there is a server {name!r} already: choose another name, or change that one"
+    elif name in services.editor_keys.merged():
+        reason = f"an editor that uses this gateway has a provider {name!r}: choose another name"
+    if reason:
+        raise KeyEditError(f"name: {reason}", status=409, field="name")
+
+
+def _find_own(call: AdminCall, rows: Rows) -> OwnProvider:
+    """Return the server of the path. Raises if there is none, or if the caller has seen another content."""
+    own = rows.get(call.name)
+    if own is None:
+        raise KeyEditError(f"no server {call.name[:100]!r} was added here", status=404)
+    if call.tag is not None and call.tag != record_tag(own):
+        reason = f"the server {call.name!r} was changed by somebody else meanwhile; read it again"
+        raise KeyEditError(reason, status=412)
+    return own
+
+
+def _check_before_storing(call: AdminCall, name: str, own: OwnProvider, given: OwnProviderFields) -> None:
+    """Raise if the address or the key may not be used, or if the server does not answer."""
+    row, key = _row_of(name, own), given.key.strip()
+    if key:
+        open_key_store(call)
+        check_new_key(row, key)
+    try:
+        check_resolved_host(own.base_url)
+    except InputError as error:
+        raise _name_field(error) from None
+    import_module("aiohttp")  # the first request to a provider needs it, and the import takes a third of a second
+    if given.check:
+        _send_test(call, row, own, key)
+
+
+def _send_test(call: AdminCall, row: Provider, own: OwnProvider, key: str) -> None:
+    account = with_key(own_account(own), key) if key else own_account(own)
+    config = call.services.upstream.router.config
+    config = replace(config, providers={**config.providers, row.name: account})
+    result = send_check(call, replace(row, open_models=False), config, key)
+    if result.ok:
+        return
+    if result.kind == NO_LIST_KIND:
+        raise KeyEditError(f"models: {result.message}", field="models")
+    if result.kind not in KEY_REFUSED:
+        advice = f"Check that its API begins at this address. {UNTESTED}"
+        raise KeyEditError(f"base_url: {result.message} {advice}", field="base_url")
+    why = result.message if key else f"{row.title} asks for a key: give one, or check the one that is stored"
+    raise KeyEditError(f"key: {why}", field="key")
+
+
+def _row_of(name: str, own: OwnProvider) -> Provider:
+    return Config(providers={name: own_account(own)}).provider(name)
+
+
+# ── changes ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read(file: OwnProvidersFile) -> dict[str, OwnProvider]:
+    with _file_errors(file, "read"):
+        return file.read()
+
+
+def _change(file: OwnProvidersFile, edit: Callable[[Rows], Rows]) -> dict[str, OwnProvider]:
+    with _file_errors(file, "written"):
+        return file.change(edit)
+
+
+@contextmanager
+def _file_errors(file: OwnProvidersFile, what: str) -> Generator[None]:
+    """Raise what is wrong with the file, or with its size, as a conflict."""
+    try:
+        yield
+    except OSError as error:
+        raise KeyEditError(f"{file.path} cannot be {what}: {error.strerror or error}", status=409) from error
+    except KeyEditError:
+        raise
+    except InputError as error:
+        raise KeyEditError(str(error), status=409) from None
+
+
+def _use(call: AdminCall, name: str) -> ProviderView:
+    """Have this process use the servers as they are now, and return one of them as it is listed."""
+    call.services.own_providers.refresh()
+    call.apply_providers()
+    return show_provider(call, name)
+
+
+def _origin_of(call: AdminCall, name: str, own: OwnProvider) -> str:
+    return address_origin(_row_of(name, own), own_account(own), call.services.env)
+
+
+def _remove_stored_key(call: AdminCall, name: str, own: OwnProvider) -> None:
+    """Remove the key of a server, if one is stored for its address and `penstock.toml` does not use it."""
+    services = call.services
+    if services.env is not LIVE:
+        return
+    stored, file = read_stored_keys(call)[0].get(name), services.file_engine
+    if stored is None or stored.origin != _origin_of(call, name, own):
+        return
+    if name in file.providers and address_origin(file.provider(name), file.account(name), LIVE) == stored.origin:
+        return
+    remove_key(call, _row_of(name, own))
+
+
+OWN_PROVIDER_ROUTES = (
+    AdminRoute(
+        "POST",
+        "/admin/own-providers",
+        "Add a server of your own. Its key is never shown again",
+        _add_own,
+        ProviderView,
+        NewOwnProvider,
+        201,
+        owner=True,
+    ),
+    AdminRoute(
+        "PUT",
+        "/admin/own-providers/{name}",
+        "Replace a server of your own",
+        _replace_own,
+        ProviderView,
+        OwnProviderFields,
+        tagged=True,
+        owner=True,
+    ),
+    AdminRoute(
+        "DELETE",
+        "/admin/own-providers/{name}",
+        "Remove a server of your own, and its stored key",
+        _remove_own,
+        None,
+        status=204,
+        tagged=True,
+        owner=True,
+    ),
+)

@@ -1,0 +1,649 @@
+"""Servers that an admin adds: asked, listed, bound to their keys, seen by every process, and never metadata services."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import stat
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from penstock._cli import main
+from penstock._engines.config import Account
+from penstock._engines.environ import LIVE
+from penstock._gateway.app import App
+from penstock._gateway.config import GatewayConfig, Key, Serve
+from penstock._gateway.editor_keys import EditorProvider
+from penstock._gateway.keys import hash_key
+from penstock._gateway.own_provider_checks import check_resolved_host, describe_exposure, likeable_providers
+from penstock._store.own_providers import MAX_OWN_MODELS, MAX_OWN_PROVIDERS, OwnProvider, OwnProvidersFile
+from penstock._store.provider_keys import ProviderKeys
+from penstock.errors import InputError
+from penstock.testing import Reply, scripted
+from tests.gateway import process
+from tests.gateway.gateway_thread import Running, answer, config
+from tests.gateway.openresponses import until
+from tests.gateway.test_admin_api import ROOT, SEER, USER, Admin, bearer
+from tests.gateway.test_keys import key_file
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+    from penstock.testing import ReceivedRequest, Upstream
+
+pytestmark = [pytest.mark.slow, pytest.mark.row("V6")]
+GOOD, BAD = "planted-good-0123456789abcdef", "planted-bad-0123456789abcdef"
+PATH = "/admin/own-providers"
+
+
+def lab(seen: ReceivedRequest) -> Reply:
+    """At /lab a server that has two models for those with the good key; /open needs none; /bare has no list."""
+    place = seen.path.split("/")[1]
+    if place == "lab" and seen.headers.get("authorization") != f"Bearer {GOOD}":
+        return Reply.error("openai-chat", 401, "wrong key")
+    if seen.path.endswith("/models"):
+        if place == "bare":
+            return Reply.error("openai-chat", 404, "no such page")
+        return Reply.body({"object": "list", "data": [{"id": "tide-1"}, {"id": "tide-2"}]})
+    return answer(seen)
+
+
+class Lab(Admin):
+    """An admin of a gateway, and the server to add."""
+
+    def __init__(self, running: Running, up: Upstream) -> None:
+        super().__init__(running)
+        self.up = up
+
+    def body(self, **more: Any) -> dict[str, Any]:
+        return {"name": "lab", "base_url": f"{self.up.url}/open/v1", **more}
+
+    def add(self, status: int = 201, **more: Any) -> Any:
+        return self.ask("POST", PATH, status=status, json=self.body(**more))
+
+    def row(self, name: str = "lab") -> dict[str, Any]:
+        rows: list[dict[str, Any]] = self.ask("GET", "/admin/providers")["data"]
+        nothing: dict[str, Any] = {}
+        return next((row for row in rows if row["name"] == name), nothing)
+
+    def models(self) -> set[str]:
+        rows = self.http.get("/v1/models").json()["data"]
+        return {row["id"] for row in rows if row["id"].startswith("lab/")}
+
+    def chat(self, model: str = "lab/tide-1") -> int:
+        body = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+        return self.http.post("/v1/chat/completions", json=body).status_code
+
+    def sent_keys(self) -> set[str]:
+        """The keys that reached the server since the last call."""
+        found = {seen.headers.get("authorization", "").removeprefix("Bearer ") for seen in self.up.requests}
+        self.up.requests.clear()
+        return found
+
+
+def configured(data: Path, up: Upstream, **accounts: Account) -> GatewayConfig:
+    made = config(up.url, serve=Serve(pace=0.0), data=data)
+    return replace(made, engine=replace(made.engine, providers={**made.engine.providers, **accounts}))
+
+
+def add_keys(data: Path) -> None:
+    keys = key_file(data)
+    keys.add("root", Key(hash=hash_key(ROOT), role="admin"))
+    keys.add("seer", Key(hash=hash_key(SEER), role="viewer"))
+    keys.add("user", Key(hash=hash_key(USER)))
+
+
+@contextmanager
+def running_lab(data: Path, up: Upstream, env: Any = LIVE, **accounts: Account) -> Generator[Lab]:
+    with Running(App(configured(data, up, **accounts), env=env)) as running:
+        client = Lab(running, up)
+        try:
+            yield client
+        finally:
+            client.http.close()
+
+
+@pytest.fixture
+def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    add_keys(tmp_path)
+    with scripted(lab) as up:
+        yield up
+
+
+@pytest.fixture
+def admin(tmp_path: Path, up: Upstream) -> Iterator[Lab]:
+    with running_lab(tmp_path, up) as client:
+        yield client
+
+
+# ── add, use, change, remove ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_server_is_added_used_tested_and_removed(admin: Lab, tmp_path: Path) -> None:
+    made = admin.add(title="The Lab", base_url=f"{admin.up.url}/lab/v1/", like="vllm", key=f" {GOOD}\n")
+    assert (made["own"], made["title"], made["like"], made["models"]) == (True, "The Lab", "vllm", [])
+    assert made["base_url"] == f"{admin.up.url}/lab/v1"
+    assert (made["stored"], made["used"], made["ending"], made["problem"]) == (True, True, "cdef", "")
+    assert made["origin"] == admin.up.url
+    assert made == admin.row()
+    assert admin.models() == {"lab/tide-1", "lab/tide-2"}
+    assert admin.chat() == 200
+    assert admin.sent_keys() == {GOOD}
+    assert admin.ask("POST", "/admin/providers/lab/test")["message"] == "The Lab answers: 2 models."
+    file = tmp_path / "own-providers.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    admin.ask("DELETE", f"{PATH}/lab", status=204)
+    assert (admin.row(), admin.models()) == ({}, set())
+    assert admin.chat() in {400, 404}
+    assert "lab" not in json.loads((tmp_path / "provider-keys.json").read_text())
+    admin.ask("DELETE", f"{PATH}/lab", status=404)
+    everything = json.dumps(made) + file.read_text() + (tmp_path / "keys.json.audit").read_text()
+    assert GOOD[:12] not in everything
+
+
+def test_changes_are_in_the_audit_log(admin: Lab) -> None:
+    admin.add(key=GOOD)
+    body = {"base_url": f"{admin.up.url}/open/v1", "title": "New", "models": ["tide-9"]}
+    admin.ask("PUT", f"{PATH}/lab", json=body)
+    admin.ask("DELETE", f"{PATH}/lab", status=204)
+    rows = admin.ask("GET", "/admin/audit?limit=5")["data"]
+    assert [row["action"] for row in rows] == [
+        "provider.remove-key", "provider.remove", "provider.edit", "provider.add", "provider.add-key",
+    ]  # fmt: skip
+    assert {row["actor"] for row in rows} == {"key:root"}
+    (added,), (edited,), (removed,) = (rows[place]["changes"] for place in (3, 2, 1))
+    assert ("before" in added, edited["before"], "after" in removed) == (False, added["after"], False)
+    assert edited["after"] == removed["before"]
+    assert (edited["after"]["title"], edited["after"]["models"]) == ("New", ["tide-9"])
+    assert GOOD[:12] not in json.dumps(rows)
+
+
+def test_only_the_models_that_are_named_are_listed(admin: Lab) -> None:
+    made = admin.add(models=["tide-7", "tide-7", "deep/tide"])
+    assert made["models"] == ["tide-7", "deep/tide"]
+    assert admin.models() == {"lab/tide-7", "lab/deep/tide"}
+    admin.ask("PUT", f"{PATH}/lab", json={"base_url": made["base_url"]})
+    assert admin.models() == {"lab/tide-1", "lab/tide-2"}
+
+
+def test_a_server_speaks_the_protocol_of_the_one_it_is_like(admin: Lab) -> None:
+    admin.add(base_url=f"{admin.up.url}/anthropic", like="anthropic", models=["text"], check=False)
+    admin.sent_keys()
+    assert admin.chat("lab/text") == 200
+    admin.ask("PUT", f"{PATH}/lab", json={"base_url": f"{admin.up.url}/openai-chat", "models": ["text"]})
+    assert admin.chat("lab/text") == 200
+
+
+def test_a_server_without_a_list_answers_with_a_model_that_is_named(admin: Lab) -> None:
+    url = f"{admin.up.url}/bare/v1"
+    for like in ("openai-compatible", "anthropic"):
+        refused = admin.add(400, base_url=url, like=like)["error"]
+        assert refused["field"] == "models"
+        assert "gives no list of models (404). If the address is right, name one of its models" in refused["message"]
+    made = admin.add(base_url=url, models=["text"])
+    assert made["models"] == ["text"]
+    assert admin.ask("POST", "/admin/providers/lab/test")["message"].endswith("answers: text answered.")
+
+
+def test_no_model_is_asked_for_a_test_that_does_not_want_it(admin: Lab) -> None:
+    admin.add(base_url=f"{admin.up.url}/bare/v1", models=["text"])
+    admin.up.requests.clear()
+    tested = admin.ask("POST", "/admin/providers/lab/test", json={"ask_model": False})
+    assert (tested["ok"], tested["kind"], tested["model"]) == (False, "no-list", "text")
+    assert "lists no models (404). To test it, ask text for an answer of at most 16 tokens" in tested["message"]
+    assert [seen.path for seen in admin.up.requests] == ["/bare/v1/models"]
+    assert admin.ask("POST", "/admin/providers/lab/test", json={"ask_model": True})["ok"]
+    admin.ask("POST", "/admin/providers/lab/test", status=400, json={"ask_model": "no"})
+
+
+def test_a_server_without_a_list_and_a_model_says_what_to_do(admin: Lab) -> None:
+    admin.add(base_url=f"{admin.up.url}/bare/v1", like="anthropic", check=False)
+    tested = admin.ask("POST", "/admin/providers/lab/test")
+    assert (tested["ok"], tested["kind"], tested["model"]) == (False, "no-list", "")
+    assert "name one of its models" in tested["message"]
+
+
+def test_the_whole_address_is_listed_without_its_secrets(tmp_path: Path, up: Upstream) -> None:
+    accounts = {
+        "deep": Account(base_url="https://Example.com:443/a/b/v1/"),
+        "odd": Account(base_url="https://ann:secret-word@example.com/v1?token=secret-word"),
+    }
+    with running_lab(tmp_path, up, **accounts) as admin:
+        assert admin.row("deep")["address"] == "https://example.com/a/b/v1"
+        assert admin.row("odd")["address"] == "https://example.com/v1"
+        assert admin.row("openai")["address"] == "https://api.openai.com/v1"
+        assert admin.row("azure")["address"].startswith("https://{resource}.")
+        admin.add()
+        assert admin.row("lab")["address"] == f"{up.url}/open/v1"
+
+
+def test_two_people_at_once(admin: Lab) -> None:
+    made = admin.add()
+    body = {"base_url": made["base_url"], "title": "mine"}
+    stale = {"if-match": f'"{made["etag"]}"'}
+    changed = admin.ask("PUT", f"{PATH}/lab", json={**body, "title": "theirs"}, headers=stale)
+    assert changed["etag"] != made["etag"]
+    admin.ask("PUT", f"{PATH}/lab", status=412, json=body, headers=stale)
+    admin.ask("DELETE", f"{PATH}/lab", status=412, headers=stale)
+    assert admin.row()["title"] == "theirs"
+    admin.ask("DELETE", f"{PATH}/lab", status=204, headers={"if-match": f'"{changed["etag"]}"'})
+    admin.ask("PUT", f"{PATH}/lab", status=404, json=body)
+
+
+def test_a_turn_that_runs_is_finished_when_its_server_is_removed(tmp_path: Path, up: Upstream) -> None:
+    go = threading.Event()
+
+    def held(seen: ReceivedRequest) -> Reply:
+        if seen.body:
+            assert go.wait(30)
+        return lab(seen)
+
+    up.script(held)
+    with running_lab(tmp_path, up) as admin:
+        admin.add(key=GOOD)
+        statuses: list[int] = []
+        turn = threading.Thread(target=lambda: statuses.append(admin.chat("lab/text")))
+        turn.start()
+        until(lambda: any(seen.body for seen in up.requests))
+        admin.ask("DELETE", f"{PATH}/lab", status=204)
+        go.set()
+        turn.join(30)
+        assert statuses == [200]
+        assert admin.chat("lab/text") in {400, 404}
+
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_key_is_never_sent_to_another_address(admin: Lab) -> None:
+    with scripted(lab) as other:
+        admin.add(key=GOOD)
+        moved = admin.ask("PUT", f"{PATH}/lab", json={"base_url": f"{other.url}/open/v1"})
+        assert (moved["origin"], moved["stored"], moved["has_key"]) == (other.url, False, False)
+        assert admin.chat() == 200
+        assert {seen.headers.get("authorization", "") for seen in other.requests} == {""}
+        back = admin.ask("PUT", f"{PATH}/lab", json={"base_url": f"{admin.up.url}/open/v1"})
+        assert not back["has_key"]  # it was removed with the address
+
+
+def test_a_stored_key_for_another_address_is_not_used_by_a_server_of_its_name(admin: Lab, tmp_path: Path) -> None:
+    row = {"lab": {"place": "file", "id": "1", "key": BAD, "origin": "https://elsewhere.example"}}
+    (tmp_path / "provider-keys.json").write_text(json.dumps(row))
+    admin.add()
+    until(lambda: "is for https://elsewhere.example, so it is not sent to" in admin.row()["problem"])
+    assert (admin.row()["has_key"], admin.row()["stored"]) == (False, True)
+    assert admin.chat() == 200
+    assert BAD not in admin.sent_keys()
+    admin.ask("DELETE", f"{PATH}/lab", status=204)
+    assert "lab" in json.loads((tmp_path / "provider-keys.json").read_text())  # it is not this server's
+
+
+def test_the_stored_key_stays_with_the_address(admin: Lab) -> None:
+    admin.add(base_url=f"{admin.up.url}/lab/v1", key=GOOD)
+    changed = admin.ask("PUT", f"{PATH}/lab", json={"base_url": f"{admin.up.url}/lab/v2", "title": "New"})
+    assert (changed["used"], changed["title"]) == (True, "New")
+    admin.ask("DELETE", "/admin/providers/lab", status=204)  # the key alone
+    left = admin.row()
+    assert (left["own"], left["has_key"]) == (True, False)
+    error = admin.ask("PUT", f"{PATH}/lab", status=400, json={"base_url": f"{admin.up.url}/lab/v1"})["error"]
+    assert (error["field"], error["message"]) == (
+        "key",
+        "key: lab asks for a key: give one, or check the one that is stored",
+    )
+    assert admin.ask("POST", "/admin/providers", status=201, json={"name": "lab", "key": GOOD})["used"]
+
+
+def test_nothing_is_stored_if_the_server_does_not_answer_or_refuses(admin: Lab, tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        for field, more in (("base_url", {"base_url": nobody}),
+                            ("key", {"base_url": f"{admin.up.url}/lab/v1", "key": BAD})):  # fmt: skip
+            error = admin.add(400, **more)["error"]
+            assert error["field"] == field
+            assert BAD not in error["message"]
+        assert not (tmp_path / "own-providers.json").exists()
+        assert not (tmp_path / "provider-keys.json").exists()
+        made = admin.add(base_url=nobody, check=False)
+        tested = admin.ask("POST", "/admin/providers/lab/test")
+    assert (made["own"], tested["ok"]) == (True, False)
+
+
+def test_a_key_that_cannot_be_stored_leaves_no_server(admin: Lab, tmp_path: Path) -> None:
+    (tmp_path / "provider-keys.json").write_text("damaged")
+    error = admin.add(400, key=GOOD)["error"]
+    assert "provider-keys.json" in error["message"]
+    assert OwnProvidersFile(tmp_path).read() == {}
+    admin.add()
+    before = OwnProvidersFile(tmp_path).read()
+    body = {"base_url": f"{admin.up.url}/open/v2", "key": GOOD}
+    assert "provider-keys.json" in admin.ask("PUT", f"{PATH}/lab", status=400, json=body)["error"]["message"]
+    assert "provider-keys.json" in admin.ask("GET", "/admin/providers")["error"]
+    assert OwnProvidersFile(tmp_path).read() == before
+    admin.ask("DELETE", f"{PATH}/lab", status=204)
+
+
+# ── values ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "field", "words"),
+    [
+        ({"name": "Lab"}, 400, "name", "expected 1 to 64 lower-case letters"),
+        ({"name": "../lab"}, 400, "name", "expected 1 to 64"), ({"name": "a" * 65}, 400, "name", "expected 1 to 64"),
+        ({"name": "openai"}, 400, "name", "is OpenAI, which penstock knows: choose another name"),
+        ({"name": "vertex"}, 400, "name", "which penstock knows"), ({"name": "replay"}, 400, "name", "penstock knows"),
+        ({"name": "ollama"}, 400, "name", "penstock knows"),
+        ({"name": "anthropic-2", "like": "nobody"}, 400, "like", "no provider"),
+        ({"like": "bedrock"}, 400, "like", "Amazon Bedrock needs more settings: add such a server in penstock.toml"),
+        ({"like": "replay"}, 400, "like", "needs more settings"), ({"like": 7}, 400, "like", "expected a text, found a number"),
+        ({"base_url": ""}, 400, "base_url", "does not begin with http"),
+        ({"base_url": "ftp://host/v1"}, 400, "base_url", "does not begin with http"),
+        ({"base_url": "file:///etc/passwd"}, 400, "base_url", "does not begin with http"),
+        ({"base_url": "http://user:pw@host/v1"}, 400, "base_url", "user name or password; leave them out"),
+        ({"base_url": "http://host/v1?key=k"}, 400, "base_url", "has a query"),
+        ({"base_url": "http://host/v1#a"}, 400, "base_url", "fragment"),
+        ({"base_url": "http://host/{region}"}, 400, "base_url", "setting in braces"),
+        ({"base_url": "http://"}, 400, "base_url", "no valid host"),
+        ({"base_url": "http://ho st/"}, 400, "base_url", "space"),
+        ({"base_url": "http://host:99999/"}, 400, "base_url", "port"),
+        ({"base_url": "http://a\nb/"}, 400, "base_url", "line break"),
+        ({"base_url": f"http://host/{'v' * 2_000}"}, 400, "base_url", "at most 2000 characters"),
+        ({"title": "a\nb"}, 400, "title", "line break"), ({"title": "t" * 101}, 400, "title", "too long"),
+        ({"models": ["a", " b"]}, 400, "models", "begins or ends with a space"),
+        ({"models": [""]}, 400, "models", "is empty"), ({"models": "a"}, 400, "models", "expected a list, found a text"),
+        ({"models": [str(one) for one in range(MAX_OWN_MODELS + 1)]}, 400, "models", "at most 500, found 501"),
+        ({"key": "a\nb"}, 400, "key", "line break"), ({"x": 1}, 400, "", "x: no such field"),
+        ({"check": "no"}, 400, "check", "expected bool"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_named(admin: Lab, more: dict[str, Any], status: int, field: str, words: str) -> None:
+    error = admin.add(status, **more)["error"]
+    assert (error["field"], words in error["message"]) == (field, True), error
+    assert not admin.up.requests
+    assert admin.row() == {}
+
+
+REFUSED = """http://169.254.169.254/latest http://169.254.0.1 http://[fe80::1]/v1 http://[fe80::1%25eth0]/v1
+http://2852039166/ http://0xa9fea9fe/ http://0251.0376.0251.0376/ http://169.254.43518/ http://169.16689662/
+http://[::ffff:169.254.169.254]/ http://[::ffff:a9fe:a9fe]/ http://[64:ff9b::a9fe:a9fe]/ http://[2002:a9fe:a9fe::1]/
+http://[fd00:ec2::254]/ http://100.100.100.200/ http://168.63.129.16/ http://192.0.0.192/ http://0.0.0.0:8000/
+http://[::]:8000/ http://224.0.0.1/ http://metadata.google.internal/ http://METADATA.google.internal./
+http://metadata/ http://metadata.goog/ http://x.metadata.google.internal/ http://instance-data/
+http://instance-data.ec2.internal/ http://169.254.169%2e254/ http://①69.254.169.254/ http://169。254。169。254/""".split()
+
+
+@pytest.mark.parametrize("url", REFUSED)
+def test_metadata_services_and_link_local_addresses_are_refused(admin: Lab, url: str) -> None:
+    error = admin.add(400, base_url=url, check=False)["error"]
+    assert error["field"] == "base_url"
+    assert admin.row() == {}
+
+
+def test_a_name_that_leads_to_a_refused_address_is_refused(admin: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = socket.getaddrinfo
+    leads = {"value": "169.254.169.254"}
+
+    def resolve(host: Any, port: Any, *more: Any, **named: Any) -> Any:
+        return known(leads["value"] if host == "rebound.example" else host, port, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    for address in ("169.254.169.254", "fe80::1", "::ffff:169.254.169.254"):
+        leads["value"] = address
+        with pytest.raises(InputError, match=r"base_url: rebound\.example leads to .* link-local"):
+            check_resolved_host("http://rebound.example/v1")
+    error = admin.add(400, base_url="http://rebound.example/v1", check=False)["error"]
+    assert (error["field"], "leads to" in error["message"]) == ("base_url", True)
+    leads["value"] = "127.0.0.1"
+    admin.add(base_url="http://rebound.example:1/v1", check=False)
+    leads["value"] = "169.254.169.254"  # the name means something else now
+    tested = admin.ask("POST", "/admin/providers/lab/test")
+    assert (tested["ok"], tested["kind"]) == (False, "config")
+    assert tested["message"].startswith("rebound.example leads to 169.254.169.254, which is link-local")
+
+
+@pytest.mark.parametrize(
+    ("url", "exposed"),
+    [
+        ("http://8.8.8.8/v1", True), ("http://llm.example.com/v1", True), ("https://llm.example.com/v1", False),
+        ("http://127.0.0.1:8000", False), ("http://[::1]:8000", False), ("http://10.1.2.3", False),
+        ("http://192.168.0.7", False), ("http://gpu-box:8000", False), ("http://gpu.local", False),
+        ("http://a.localhost", False), ("http://[fd00::1]", False), ("http://vllm.prod.internal", False),
+    ],
+)  # fmt: skip
+def test_an_unencrypted_way_through_the_internet_is_pointed_out(url: str, exposed: bool) -> None:
+    assert ("unencrypted" in describe_exposure(url)) is exposed
+
+
+def test_the_warning_is_in_the_answer_and_in_the_list(admin: Lab) -> None:
+    made = admin.add(base_url="http://8.8.8.8:1/v1", key=GOOD, check=False)
+    assert "unencrypted" in made["warning"]
+    assert admin.row()["warning"] == made["warning"]
+
+
+def test_the_list_says_what_a_server_can_be_like(admin: Lab) -> None:
+    likes = admin.ask("GET", "/admin/providers")["likes"]
+    assert {"openai-compatible", "anthropic", "gemini", "ollama", "vllm"} <= {row["name"] for row in likes}
+    for number, row in enumerate(likeable_providers()):  # all of them can be stored
+        made = admin.add(name=f"lab-{number}", like=row.name, check=False)
+        assert (made["like"], made["problem"]) == (row.name, "")
+
+
+def test_as_many_as_are_kept(admin: Lab, tmp_path: Path) -> None:
+    row = OwnProvider(base_url="http://127.0.0.1:1", like="vllm")
+    OwnProvidersFile(tmp_path).change(lambda _: {f"lab-{number}": row for number in range(MAX_OWN_PROVIDERS)})
+    assert f"at most {MAX_OWN_PROVIDERS} servers" in admin.add(409)["error"]["message"]
+
+
+# ── who may ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_roles_and_pages_of_other_sites(admin: Lab) -> None:
+    admin.add()
+    asks = (("POST", PATH, admin.body(name="two")), ("PUT", f"{PATH}/lab", {"base_url": admin.up.url}),
+            ("DELETE", f"{PATH}/lab", None))  # fmt: skip
+    for method, path, body in asks:
+        for key, status in ((SEER, 403), (USER, 403), ("", 401)):
+            headers = bearer(key) if key else {"authorization": ""}
+            assert admin.http.request(method, path, headers=headers, json=body).status_code == status
+        for headers in ({"origin": "http://evil.example"}, {"origin": "http://127.0.0.1:1"},
+                        {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"},
+                        {"host": "evil.example"}):  # fmt: skip
+            assert admin.http.request(method, path, headers=headers, json=body).status_code == 403
+    rows = admin.http.get("/admin/providers", headers=bearer(SEER)).json()["data"]
+    assert [row["name"] for row in rows if row["own"]] == ["lab"]
+
+
+def test_the_owner_of_a_gateway_without_keys_adds_a_server(tmp_path: Path) -> None:
+    with scripted(lab) as up, process.gateway(tmp_path) as server:
+        body = {"name": "lab", "base_url": f"{up.url}/lab/v1", "key": GOOD}
+        with httpx.Client(base_url=server.base, timeout=30) as http:
+            assert http.post(PATH, json=body).status_code == 401
+            made = http.post(PATH, json=body, headers=server.session)
+            assert made.status_code == 201, made.text
+            models = [row["id"] for row in http.get("/v1/models").json()["data"]]
+            assert "lab/tide-1" in models
+            (row, *_) = http.get("/admin/audit", headers=server.session).json()["data"]
+            assert (row["actor"], row["action"]) == ("session", "provider.add")
+
+
+# ── other layers ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_provider_of_the_file_goes_first(tmp_path: Path, up: Upstream, caplog: pytest.LogCaptureFixture) -> None:
+    with running_lab(tmp_path, up) as admin:
+        admin.add(key=GOOD)
+    file = Account(base_url=f"{up.url}/open/file", models=("tide-7",))
+    with caplog.at_level(logging.WARNING), running_lab(tmp_path, up, lab=file) as admin:
+        row = admin.row()
+        assert (row["own"], row["base_url"], row["used"]) == (True, f"{up.url}/open/v1", True)
+        assert row["problem"].startswith("not used: penstock.toml has a provider 'lab', which goes first")
+        assert admin.models() == {"lab/tide-7"}
+        found = admin.ask("GET", "/admin/check")["problems"]
+        assert [one["setting"] for one in found if "lab: not used" in one["message"]] == ["own-providers.json"]
+        assert admin.add(409)["error"]["message"].startswith("name: penstock.toml has a provider 'lab' already")
+        admin.ask("PUT", f"{PATH}/lab", status=409, json={"base_url": up.url})
+        admin.running.call(_reload(admin))
+        admin.ask("DELETE", f"{PATH}/lab", status=204)
+        row = admin.row()
+        assert (row["own"], row["problem"], row["stored"]) == (False, "", True)  # the file's provider uses the key
+        assert admin.models() == {"lab/tide-7"}
+    assert len([one for one in caplog.records if "the server lab, which was added" in one.getMessage()]) == 1
+
+
+async def _reload(admin: Lab) -> None:
+    services = admin.running.app.services
+    services.reload(replace(services.config, engine=services.file_engine))
+
+
+def test_a_reload_of_the_file_keeps_and_hides_servers(admin: Lab, tmp_path: Path) -> None:
+    admin.add()
+    admin.running.call(_reload(admin))
+    assert admin.models() == {"lab/tide-1", "lab/tide-2"}
+    services = admin.running.app.services
+    hiding = configured(tmp_path, admin.up, lab=Account(base_url=f"{admin.up.url}/open/file", models=("tide-7",)))
+
+    async def reload(made: GatewayConfig) -> None:
+        services.reload(made)
+
+    admin.running.call(reload(hiding))
+    assert (admin.models(), bool(admin.row()["problem"])) == ({"lab/tide-7"}, True)
+    admin.running.call(reload(configured(tmp_path, admin.up)))
+    assert (admin.models(), admin.row()["problem"]) == ({"lab/tide-1", "lab/tide-2"}, "")
+
+
+def test_an_editors_server_of_the_same_name_is_not_used(admin: Lab) -> None:
+    admin.add()
+    services = admin.running.app.services
+
+    async def hand_over() -> dict[str, str]:
+        services.editor_keys.set_window("w", (EditorProvider(name="lab", base_url="http://127.0.0.1:1", keys=(BAD,)),))
+        services.apply_providers()
+        return services.editor_keys.problems
+
+    assert admin.running.call(hand_over()) == {
+        "lab": "the gateway's page Manage has another provider 'lab': rename one of them"
+    }
+    assert admin.chat() == 200
+    assert BAD not in admin.sent_keys()
+
+
+# ── several processes, restarts and damaged files ─────────────────────────────────────────────────
+
+
+def test_a_restart_keeps_it_and_another_gateway_sees_it(tmp_path: Path, up: Upstream) -> None:
+    with running_lab(tmp_path, up) as first, running_lab(tmp_path, up) as second:
+        assert second.models() == set()
+        first.add(base_url=f"{up.url}/lab/v1", key=GOOD)
+        until(lambda: second.models() == {"lab/tide-1", "lab/tide-2"})
+        assert second.row() == first.row()
+        assert second.chat() == 200
+        second.ask("PUT", f"{PATH}/lab", json={"base_url": f"{up.url}/lab/v1", "models": ["tide-2"]})
+        until(lambda: first.models() == {"lab/tide-2"})
+    with running_lab(tmp_path, up) as third:
+        assert third.models() == {"lab/tide-2"}
+        assert third.chat("lab/tide-2") == 200
+        third.ask("DELETE", f"{PATH}/lab", status=204)
+    with running_lab(tmp_path, up) as fourth:
+        assert fourth.row() == {}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need a system that can fork")
+def test_all_workers_use_it(tmp_path: Path) -> None:
+    with scripted(lab) as up, process.gateway(tmp_path, "", "--workers", "2") as server:
+        body = {"name": "lab", "base_url": f"{up.url}/lab/v1", "key": GOOD}
+        httpx.post(f"{server.base}{PATH}", json=body, headers=server.session, timeout=30).raise_for_status()
+
+        def listed() -> bool:
+            rows = httpx.get(f"{server.base}/v1/models", timeout=30).json()["data"]
+            return "lab/tide-1" in {row["id"] for row in rows}
+
+        until(lambda: all(listed() for _ in range(12)))
+        httpx.delete(f"{server.base}{PATH}/lab", headers=server.session, timeout=30).raise_for_status()
+        until(lambda: not any(listed() for _ in range(12)))
+
+
+def test_a_damaged_file_stops_nothing_and_is_said_once(
+    tmp_path: Path, up: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "own-providers.json"
+    with caplog.at_level(logging.WARNING), running_lab(tmp_path, up) as admin:
+        admin.add()
+        whole = file.read_text()
+        file.write_text("{")
+        until(lambda: admin.ask("GET", "/admin/providers")["error"] != "")
+        assert admin.models() == {"lab/tide-1", "lab/tide-2"}  # as it was read last
+        assert str(file) in admin.ask("GET", "/admin/check")["problems"][-1]["message"]
+        for refused in (admin.add(409, name="two"), admin.ask("DELETE", f"{PATH}/lab", status=409)):
+            assert "repair it, or delete it" in refused["error"]["message"]
+        assert file.read_text() == "{"
+        assert [str(file) in one.getMessage() for one in caplog.records if "were added" in one.getMessage()] == [True]
+        file.write_text(whole)
+        until(lambda: admin.ask("GET", "/admin/providers")["error"] == "")
+    file.write_text("{")
+    with running_lab(tmp_path, up) as admin:  # a start with a damaged file
+        assert admin.row() == {}
+        assert admin.chat("openai-chat/text") == 200
+
+
+def test_one_wrong_server_of_the_file_does_not_hide_the_others(tmp_path: Path, up: Upstream) -> None:
+    good = OwnProvider(base_url=f"{up.url}/open/v1", like="openai-compatible")
+    rows = {
+        "lab": good,
+        "meta": replace(good, base_url="http://169.254.169.254"),
+        "odd": replace(good, like="nobody"),
+        "Upper": good,
+    }
+    OwnProvidersFile(tmp_path).change(lambda _: rows)
+    with running_lab(tmp_path, up) as admin:
+        assert admin.models() == {"lab/tide-1", "lab/tide-2"}
+        for name, words in (("meta", "link-local"), ("odd", "'nobody'"), ("Upper", "lower-case")):
+            row = admin.row(name)
+            assert (row["own"], row["problem"].startswith("not used: "), words in row["problem"]) == (True, True, True)
+            assert admin.chat(f"{name}/x") in {400, 404}
+            admin.ask("DELETE", f"{PATH}/{name}", status=204)
+        assert admin.models() == {"lab/tide-1", "lab/tide-2"}
+
+
+def test_a_file_that_cannot_be_written_is_named(admin: Lab, tmp_path: Path) -> None:
+    (tmp_path / "own-providers.json.lock").mkdir()
+    error = admin.add(409)["error"]
+    assert error["message"].startswith(f"{tmp_path / 'own-providers.json'} cannot be written: ")
+
+
+def test_a_gateway_without_a_data_folder_or_stored_keys(tmp_path: Path, up: Upstream) -> None:
+    with running_lab(tmp_path, up, env={}) as admin:
+        assert "does not use stored keys" in admin.add(409, key=GOOD)["error"]["message"]
+        assert admin.add()["own"]
+        assert admin.chat() == 200
+        admin.ask("DELETE", f"{PATH}/lab", status=204)
+    made = replace(configured(tmp_path, up), data=None, access=replace(configured(tmp_path, up).access,
+                   keys_file=str(tmp_path / "keys.json")))  # fmt: skip
+    with Running(App(made, env=LIVE)) as running:
+        client = Lab(running, up)
+        assert "has no data folder" in client.add(409)["error"]["message"]
+        client.http.close()
+
+
+def test_commands_know_it(tmp_path: Path, up: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {"lab": OwnProvider(base_url=f"{up.url}/lab/v1", like="vllm", title="The Lab")}
+    OwnProvidersFile(tmp_path).change(lambda _: rows)
+    assert main(["providers", "lab", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["title"], row["base_url"]) == ("lab", "The Lab", f"{up.url}/lab/v1")
+    config = tmp_path / "penstock.toml"
+    config.write_text("[aliases]\nfast = 'lab/tide-1'\n")
+    assert main(["serve", "--check", "--config", str(config)]) == 0
+    with running_lab(tmp_path, up) as admin:  # the key of `penstock setup` is the gateway's too
+        ProviderKeys.of(LIVE).add("lab", GOOD, origin=up.url, keyring=False)
+        until(lambda: admin.chat("lab/text") == 200)
+        assert admin.row()["used"]

@@ -1,0 +1,140 @@
+// Adds or edits a server of one's own: its address, what it behaves like, its key and its models.
+import { useState } from "preact/hooks";
+import { askAdmin, ownProviderPath, type ProviderList, type ProviderRow } from "./api.ts";
+import { FormDialog } from "./FormDialog.tsx";
+import { CheckField, Labelled, TextField } from "./fields.tsx";
+import { isExposed, type ServerDraft, sameOrigin, serverBody, serverDraftOf } from "./ownServer.ts";
+import type { Problem } from "./problems.ts";
+import { useSending } from "./useSending.ts";
+
+interface Props {
+  /** The server to edit; null: a new one. */
+  row: ProviderRow | null;
+  likes: ProviderList["likes"];
+  onClose: () => void;
+  onSaved: (row: ProviderRow) => void;
+}
+
+const FIELDS = new Set(["name", "base_url", "like", "title", "key", "models"]);
+const TEST =
+  "It asks for the server's list of models. If there is none, it asks the first model that is named above for an answer of at most 16 tokens.";
+
+export function OwnServerForm({ row, likes, onClose, onSaved }: Props) {
+  const [draft, setDraft] = useState(() => serverDraftOf(row));
+  const [check, setCheck] = useState(true);
+  const set = (more: Partial<ServerDraft>) => setDraft({ ...draft, ...more });
+  const sending = useSending(async () => onSaved(await save(row, draft, check)));
+  const { problem, busy } = sending;
+  return (
+    <FormDialog
+      title={row ? `Edit ${row.title}` : "Add a server of your own"}
+      sending={sending}
+      fields={FIELDS}
+      button={busy ? (check ? "Testing…" : "Saving…") : row ? "Save" : "Add"}
+      incomplete={!draft.name.trim() || !draft.base_url.trim()}
+      onClose={onClose}
+    >
+      <ServerFields row={row} likes={likes} draft={draft} problem={problem} set={set} />
+      <CheckField
+        label="Test it with one request before it is stored"
+        checked={check}
+        hint={TEST}
+        onChange={setCheck}
+      />
+    </FormDialog>
+  );
+}
+
+interface FieldsProps {
+  row: ProviderRow | null;
+  likes: ProviderList["likes"];
+  draft: ServerDraft;
+  problem: Problem;
+  set: (more: Partial<ServerDraft>) => void;
+}
+
+function ServerFields({ row, likes, draft, problem, set }: FieldsProps) {
+  return (
+    <>
+      {!row && (
+        <TextField
+          problem={problem}
+          label="Name"
+          field="name"
+          value={draft.name}
+          hint={`Its models are asked for as ${draft.name.trim() || "name"}/model.`}
+          onInput={(name) => set({ name })}
+        />
+      )}
+      <TextField
+        problem={problem}
+        label="Address"
+        field="base_url"
+        value={draft.base_url}
+        hint="Where its API begins: http:// or https://, the host and port, often /v1"
+        onInput={(base_url) => set({ base_url })}
+      />
+      <Labelled problem={problem} label="Behaves like" field="like">
+        {(attributes) => (
+          <select {...attributes} value={draft.like} onChange={(event) => set({ like: event.currentTarget.value })}>
+            {likes.map((one) => (
+              <option key={one.name} value={one.name}>
+                {one.title}
+              </option>
+            ))}
+          </select>
+        )}
+      </Labelled>
+      <TextField
+        problem={problem}
+        label="Title (optional)"
+        field="title"
+        value={draft.title}
+        onInput={(title) => set({ title })}
+      />
+      <TextField
+        problem={problem}
+        label="Key (optional)"
+        field="key"
+        type="password"
+        value={draft.key}
+        hint={keyHint(row, draft)}
+        onInput={(key) => set({ key })}
+      />
+      {isExposed(draft.base_url) && (
+        <p class="provider-warning" role="status">
+          The address begins with http://: the key and all prompts and answers are sent unencrypted.
+        </p>
+      )}
+      <Labelled
+        problem={problem}
+        label="Models, one per line (optional)"
+        field="models"
+        hint="Empty: those that the server lists. A server without a list needs them."
+      >
+        {(attributes) => (
+          <textarea
+            {...attributes}
+            rows={3}
+            spellcheck={false}
+            value={draft.models}
+            onInput={(event) => set({ models: event.currentTarget.value })}
+          />
+        )}
+      </Labelled>
+    </>
+  );
+}
+
+function save(row: ProviderRow | null, draft: ServerDraft, check: boolean): Promise<ProviderRow> {
+  const body = serverBody(draft, row === null, check);
+  if (row) return askAdmin<ProviderRow>(ownProviderPath(row.name), "PUT", body, row.etag);
+  return askAdmin<ProviderRow>("own-providers", "POST", body);
+}
+
+/** What becomes of a key that is stored. */
+function keyHint(row: ProviderRow | null, draft: ServerDraft): string {
+  if (!row?.stored) return "";
+  if (sameOrigin(draft.base_url, row.base_url)) return "Empty: the stored one stays.";
+  return `The stored one is for ${row.origin} only, and is removed. If this server needs a key, enter it.`;
+}

@@ -1,0 +1,56 @@
+// A server of one's own, as the form has it and as the admin API takes it.
+import type { ProviderRow } from "./api.ts";
+
+export interface ServerDraft {
+  name: string;
+  base_url: string;
+  like: string;
+  title: string;
+  key: string;
+  /** One model per line. */
+  models: string;
+}
+
+const ANY = "openai-compatible";
+
+/** The draft of a server that is there, or of a new one. */
+export function serverDraftOf(row: ProviderRow | null): ServerDraft {
+  if (!row) return { name: "", base_url: "", like: ANY, title: "", key: "", models: "" };
+  const title = row.title === row.name ? "" : row.title;
+  return { name: row.name, base_url: row.base_url, like: row.like, title, key: "", models: row.models.join("\n") };
+}
+
+/** The body of the request that stores a draft; the name is a part of it only if it is new. */
+export function serverBody(draft: ServerDraft, isNew: boolean, check: boolean): Record<string, unknown> {
+  const { name, base_url, like, title, key } = draft;
+  const models = draft.models
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);
+  return { ...(isNew ? { name: name.trim() } : {}), base_url, like, title, key, models, check };
+}
+
+/** Whether two addresses have the same scheme, host and port: a stored key is for these. */
+export function sameOrigin(one: string, other: string): boolean {
+  const first = parse(one);
+  return first !== null && first.origin === parse(other)?.origin;
+}
+
+function parse(address: string): URL | null {
+  try {
+    return new URL(address.trim());
+  } catch {
+    return null;
+  }
+}
+
+const PRIVATE = [/^\[/, /^[^.]+$/, /^127\./, /^10\./, /^192\.168\./, /^172\.(1[6-9]|2\d|3[01])\./];
+const PRIVATE_NAMES = [".local", ".localhost", ".lan", ".internal", ".home.arpa"];
+
+/** Whether an address is reached without encryption, through a network that is not known to be private. */
+export function isExposed(address: string): boolean {
+  const url = parse(address);
+  if (url?.protocol !== "http:") return false;
+  const { hostname } = url;
+  return !PRIVATE.some((form) => form.test(hostname)) && !PRIVATE_NAMES.some((end) => hostname.endsWith(end));
+}

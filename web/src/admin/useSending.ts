@@ -1,0 +1,37 @@
+// Sends a form: once at a time, with nothing that was typed and cannot be read. What is wrong gets the focus.
+import type { RefObject } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { findUnreadable, NO_PROBLEM, type Problem, problemOf } from "./problems.ts";
+
+interface Sending {
+  form: RefObject<HTMLFormElement | null>;
+  problem: Problem;
+  busy: boolean;
+  submit: (event: SubmitEvent) => Promise<void>;
+}
+
+export function useSending(send: () => Promise<void>): Sending {
+  const form = useRef<HTMLFormElement>(null);
+  const [problem, setProblem] = useState(NO_PROBLEM);
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    if (!problem.message) return;
+    const wrong = form.current?.querySelector<HTMLElement>('[aria-invalid="true"]');
+    (wrong ?? form.current?.querySelector<HTMLElement>(".admin-error"))?.focus();
+  }, [problem]);
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    if (busy) return;
+    const unreadable = form.current && findUnreadable(form.current);
+    if (unreadable) return setProblem(unreadable);
+    setBusy(true);
+    setProblem(NO_PROBLEM);
+    try {
+      await send();
+    } catch (error) {
+      setProblem(problemOf(error));
+      setBusy(false);
+    }
+  };
+  return { form, problem, busy, submit };
+}
