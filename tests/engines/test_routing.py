@@ -73,7 +73,7 @@ def test_the_next_provider_is_asked_and_the_record_says_why(caplog: pytest.LogCa
 
     with caplog.at_level("INFO", logger="penstock.routing"):
         run(scene)
-    assert "fallback: anthropic is next" in caplog.text
+    assert "fallback: claude-x at anthropic is next" in caplog.text
     assert [one.what for one in seen if one.what == "fallback"]
 
 

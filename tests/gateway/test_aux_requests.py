@@ -210,6 +210,6 @@ def test_a_row_of_somebody_unknown_says_nothing_of_him() -> None:
     from penstock._gateway.journal import refused_row
 
     visit = IncomingRequest({"method": "POST", "path": "/v1/messages", "headers": [(b"x-api-key", b"sk-secret-000")]})
-    row = refused_row(visit, "anthropic", 401, Fault("auth", "no gateway key was sent"))
+    row = refused_row(visit, "anthropic", 401, Fault("auth", "no gateway key was sent"), ())
     assert (row.key, row.tenant, row.asked) == ("", "", "")
     assert "sk-secret" not in repr(row)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SCRIPT = play("tools", id="one", model="m", created=7)
+NOTHING_SENT = 499  # the client left before the first byte
 NOTICED = 5.0  # seconds; how much sooner it is, is measured in benchmarks
 
 
@@ -46,11 +47,12 @@ def knock(base: str, client: str, model: str, *, stream: bool) -> socket.socket:
     return made
 
 
-def left(running: Running, seen: ReceivedRequest) -> None:
-    """The upstream has noticed, and nothing is left of the turn."""
+def left(running: Running, seen: ReceivedRequest) -> int:
+    """The upstream has noticed, and nothing is left of the turn. Return the HTTP status in the journal."""
     until(running, lambda: seen.disconnected.is_set() and settled(running))
     row = running.rows()[0]
     assert (row.status, row.fault) == ("cancelled", "cancelled")
+    return int(row.http)
 
 
 def asked(running: Running, up: Upstream, before: int) -> ReceivedRequest:
@@ -67,9 +69,12 @@ def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running
         up.script(Reply.of(upstream, SCRIPT).stall(after=place))
         with knock(running.url, "openai-chat", f"{upstream}/tools", stream=True) as rude:
             seen = asked(running, up, before)
-            if place > len(b"".join(encode_events(upstream, SCRIPT)[:3])):
-                assert rude.recv(10)  # after the first token
-        left(running, seen)
+            has_token = place > len(b"".join(encode_events(upstream, SCRIPT)[:3]))
+            if has_token:
+                assert rude.recv(10)
+        status = left(running, seen)
+        if place == 0 or has_token:
+            assert status == (200 if has_token else NOTHING_SENT)
 
 
 @pytest.mark.row("G1", "I8")
@@ -80,7 +85,7 @@ def test_a_client_that_leaves_before_its_whole_answer(both: tuple[Running, Upstr
     up.script(Reply.of("openai-chat", SCRIPT, stream=False).delayed(20))
     with knock(running.url, client, "openai-chat/text", stream=False):
         seen = asked(running, up, before)
-    left(running, seen)
+    assert left(running, seen) == NOTHING_SENT
 
 
 def test_a_client_that_leaves_while_asking_is_tried_again() -> None:
@@ -94,6 +99,7 @@ def test_a_client_that_leaves_while_asking_is_tried_again() -> None:
             asked(running, up, 0)
         until(running, lambda: settled(running) and services.limits.open == 0)
         assert len(up.requests) == 1
+        assert running.rows()[0].http == NOTHING_SENT
 
 
 def _long(count: int) -> list[Any]:

@@ -90,6 +90,52 @@ def test_a_client_is_known_by_its_headers(headers: dict[str, str], name: str) ->
     assert client(headers).name == name
 
 
+AGENTS = {
+    "codex": ["codex_exec", "codex_cli_rs", "Codex Desktop"],
+    "claude-code": ["claude-cli/2.1.325 (external, cli)"],
+    "copilot-cli": ["copilot/1.0", "copilot-cli/0.4 (linux)"],
+    "gemini-cli": ["GeminiCLI/0.9 (linux; x64)", "GeminiCLI-a2a/0.9"],
+    "mistral-sdk": ["mistral-client-python/3.7.0", "mistralai/1.0"],
+    "ollama-client": ["ollama-python/0.6", "ollama/0.12"],
+    "ai-sdk-anthropic": ["ai-sdk-anthropic/4.0", "ai-sdk/anthropic/3.0"],
+    "ai-sdk-mistral": ["ai-sdk-mistral/4.0"],
+    "ai-sdk-openai": ["ai-sdk/openai/3.0"],
+    "ai-sdk": ["ai-sdk/google/2.0", "ai-sdk-openai-compatible/3.0"],
+    "langchain": ["langchain/1.0", "langchain-openai/1.0", "langchainjs-openai/1.0"],
+    "openai-node": ["OpenAI/JS 6.1"],
+    "openai-python": ["OpenAI/Python 3.49.0", "AsyncOpenAI/Python 3.49.0", "AsyncAzureOpenAI/Python 3"],
+}
+"""What the programs call themselves: in `originator` for Codex, else in `User-Agent`."""
+
+
+def _named(name: str, agent: str) -> str:
+    return client({"originator" if name == "codex" else "user-agent": agent}).name
+
+
+def test_every_pattern_has_examples() -> None:
+    known_by_name = {name for name, row in clients().items() if {"user-agent", "originator"} & row.headers.keys()}
+    assert known_by_name == AGENTS.keys()
+
+
+@pytest.mark.parametrize(("name", "agent"), [(name, agent) for name, agents in AGENTS.items() for agent in agents])
+def test_a_client_is_known_by_a_whole_word(name: str, agent: str) -> None:
+    """The name of another program may have that of a client in it."""
+    assert _named(name, agent) == name
+    for other in (f"my{agent}", f"gen{agent}", f"some-{agent}"):
+        assert _named(name, other) == "", other
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "google-genai-sdk/1 gl-python", "google-genai-sdk/1.2 gl-python/3.12", "Ollamac/1", "GeminiCLIent/2", "mistralaint/1",
+        "langchained/1", "OpenAI/Pythonic 1", "OpenAI/JSON 1", "copilot-clip/1", "mistral-clients/1",
+    ],
+)  # fmt: skip
+def test_a_longer_name_is_another_program(agent: str) -> None:
+    assert client({"user-agent": agent}).name == ""
+
+
 def test_what_clients_need_is_told_in_fields() -> None:
     assert clients()["mistral-sdk"].whole_calls
     assert clients()["claude-code"].models == "anthropic"

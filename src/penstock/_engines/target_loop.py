@@ -132,8 +132,9 @@ class TargetLoop:
                     if call.route is None or not call.route.pooled or not may_fall_back:
                         raise
                     raise self._summarize(call.route, record, error) from None
-                following = targets[number].provider.name
-                self._record(record, "fallback", error.kind, f"{following} is next: {error}", target)
+                following = targets[number]
+                why = f"{following.model} at {following.provider.name} is next: {error}"
+                self._record(record, "fallback", error.kind, why, target)
                 failed = [*error.attempts, _without_frames(error)]
         raise AssertionError  # the last target returned or raised
 

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from penstock._engines.failure_policy import may_be_charged
+from penstock._gateway.client_names import name_client
 from penstock._gateway.config import GatewayConfig, data_path
 from penstock._redaction import redact, redact_cut
 from penstock._store.journal import JournalEntry, JournalRows, JournalStore
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 FILE = "journal.sqlite"
 DAY = 86_400.0
 _MAX_LENGTH = 500  # characters of a text column
-_MAX_AGENT_LENGTH = 200  # characters
 _CUT_LENGTH = _MAX_LENGTH - 40  # leaves room for the note about the cut
 _GATEWAY_ID = re.compile("[0-9a-f]{32}")  # as `IncomingRequest` creates them
 log = logging.getLogger("penstock.journal")
@@ -281,25 +281,27 @@ class AuxRequest:
         )
 
 
-def refused_row(incoming: IncomingRequest, protocol: str, http: int, fault: Fault) -> JournalEntry:
+def refused_row(
+    incoming: IncomingRequest, protocol: str, http: int, fault: Fault, secrets: tuple[str, ...]
+) -> JournalEntry:
     """Return the journal row of a request that was not admitted."""
     more: dict[str, Any] = {"status": "refused", "fault": fault.kind, "fault_message": fault.message}
-    return JournalEntry(protocol=protocol, http=http, **more, **request_columns(incoming))
+    return JournalEntry(protocol=protocol, http=http, **more, **request_columns(incoming, secrets))
 
 
-def request_columns(incoming: IncomingRequest) -> dict[str, Any]:
+def request_columns(incoming: IncomingRequest, secrets: tuple[str, ...] | None = None) -> dict[str, Any]:
     """Return the columns of a row that describe the client's request. A request that was not admitted has no caller."""
     duration, caller = time.monotonic() - incoming.started, incoming.caller
+    client, agent = name_client(incoming, secrets)
     columns: dict[str, Any] = {
         "time": time.time() - duration,
         "duration": duration,
-        "client": incoming.client.name,
+        "client": client,
+        "agent": agent,
         "route": incoming.path,
         "request_id": incoming.id,
         "bytes_in": len(incoming.raw),
     }
-    if not incoming.client.name:
-        columns["agent"] = incoming.headers.get("user-agent", "")[:_MAX_AGENT_LENGTH]
     if caller is not None:
         columns["key"], columns["tenant"], columns["team"] = caller.key, caller.tenant, caller.team
     return columns

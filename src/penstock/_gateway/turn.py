@@ -385,5 +385,15 @@ class ActiveTurn:
             cost = 0.0 if self.is_hit else prices.dollars(reply.provider, reply.model, used, self.price_factor)
             fields |= reply_columns(reply, used, cost, self.first_content, limits)
         return Row(
-            tee=self.passthrough, http=self.status, bytes_out=self.out.body_size, malformed=self.malformed, **fields
+            tee=self.passthrough,
+            http=self._client_status(),
+            bytes_out=self.out.body_size,
+            malformed=self.malformed,
+            **fields,
         )
+
+    def _client_status(self) -> int:
+        """Return the HTTP status of the answer. A client that left before any of it was sent has got none: 499."""
+        if self.fault is None or self.out.started:
+            return self.status
+        return error_responses.STATUSES[self.fault.kind]

@@ -17,11 +17,13 @@ import msgspec
 from penstock._gateway.metrics import Metrics, MetricsSnapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 PUBLISH_INTERVAL = 0.25  # seconds
 _KEPT_GAUGES = frozenset({"access_log_lost", "journal_lost"})  # they only grow: kept when their worker has ended
 _ENDED = "ended"
+_STARTED = "started"  # its time of change is when the gateway was started
 _PREFIX = "worker-"
 log = logging.getLogger("penstock.workers")
 
@@ -61,6 +63,22 @@ class WorkerFolder:
             ended.numbers.add(_decode_numbers(files[name]))
         return ended.numbers
 
+    def mark_start(self) -> None:
+        """Called by the parent only: the gateway starts."""
+        (self._folder / _STARTED).touch()
+
+    def read_start(self) -> float:
+        """Return when the gateway was started; 0 if nobody has marked it."""
+        try:
+            return (self._folder / _STARTED).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def list_numbers(self) -> list[int]:
+        """Return the numbers of all workers that run."""
+        names = os.listdir(self._folder) if self._folder.exists() else []  # noqa: PTH208 — as above
+        return [int(name.removeprefix(_PREFIX)) for name in names if name.startswith(_PREFIX)]
+
     def end_worker(self, number: int, *, restarted: bool) -> None:
         """Called by the parent only: a worker has ended, so its numbers move to `ended`."""
         name, ended = f"{_PREFIX}{number}", self._read_ended()
@@ -93,7 +111,9 @@ class WorkerMetrics:
     """Publishes the numbers of this worker, and adds those of the others to a page of metrics."""
 
     def __init__(self, folder: Path, number: int, metrics: Metrics) -> None:
-        self._folder, self._number, self._metrics = WorkerFolder(folder), number, metrics
+        self.path, self.number = folder, number
+        self.on_publish: list[Callable[[], None]] = []  # called every `PUBLISH_INTERVAL`, on the loop
+        self._folder, self._metrics = WorkerFolder(folder), metrics
         self._last = b""
         self._timer: asyncio.TimerHandle | None = None
         metrics.add_gauge("workers", lambda: 1.0)
@@ -104,6 +124,8 @@ class WorkerMetrics:
         """Publish from now on, on the running loop."""
         self.publish()
         self._timer = asyncio.get_running_loop().call_later(PUBLISH_INTERVAL, self.start)
+        for call in self.on_publish:
+            call()
 
     def close(self) -> None:
         """Publish for the last time."""
@@ -117,7 +139,7 @@ class WorkerMetrics:
         if data == self._last:
             return
         try:
-            self._folder.write(self._number, data)
+            self._folder.write(self.number, data)
             self._last = data
         except OSError as error:
             log.error("the numbers of this worker cannot be shared: %s", error)  # noqa: TRY400 — a stack would not help
@@ -127,5 +149,13 @@ class WorkerMetrics:
         self.publish(own)
         total = MetricsSnapshot()
         total.add(own)
-        total.add(self._folder.read_others(self._number))
+        total.add(self._folder.read_others(self.number))
         return total
+
+    def read_start(self) -> float:
+        """Return when the gateway was started, which may be earlier than this worker; 0 if that is unknown."""
+        return self._folder.read_start()
+
+    def list_numbers(self) -> list[int]:
+        """Return the numbers of all workers that run."""
+        return self._folder.list_numbers()

@@ -114,6 +114,7 @@ class Supervisor:
             raise InputError("--workers needs a system that can fork; this one cannot: start several gateways instead")
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-workers-"))
         self._shared = WorkerFolder(self._folder)
+        self._shared.mark_start()
         self._selector = selectors.DefaultSelector()
         try:
             with self._signals() as self._wake:

@@ -42,7 +42,7 @@ class TurnFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     time: float
     key: str = ""
-    client: str = ""
+    client: str = ""  # the program: a known client, or the product in its User-Agent
     route: str = ""
     protocol: str = ""  # the client's
     upstream: str = ""  # the provider's protocol
@@ -157,7 +157,8 @@ class JournalRows:
 
     slice_number = "CAST(time / ? AS INTEGER)"  # SQLite cuts
     in_list = "IN (SELECT value FROM json_each(?))"  # after a column; the value is a JSON array of texts
-    # The values: the first row's id, a byte for each row from it on, and the id before it. Empty: not in this database.
+    all_ids = "SELECT json_group_array(request_id), json_group_array(id) FROM turns"  # as two JSON arrays
+    # The values: the first row's id, a byte for each row from it on, and the id before it.
     marked_rows = "(+id >= ? AND substr(?, id - ?, 1) = x'01')"
 
     def __init__(self, location: str) -> None:

@@ -112,16 +112,16 @@ class JournalHistory:
 
     def among(self, ids: Collection[str]) -> SqlCondition:
         """Returns the condition that a turn, of those that are written, has one of these request ids."""
-        marked = self._mark_rows(ids) if len(ids) >= MANY_IDS and self._rows.marked_rows else None
+        marked = self._mark_rows(ids) if len(ids) >= MANY_IDS else None
         if marked is not None:
             return marked
         return SqlCondition(f"request_id {self._rows.in_list}", (json.dumps([*ids]),))
 
     def _mark_rows(self, ids: Collection[str]) -> SqlCondition | None:
         """Returns the same without a list of ids, which each query would sort again; None if it is too large."""
-        texts = self._rows.read("SELECT json_group_array(request_id), json_group_array(id) FROM turns")[0]
-        names = msgspec.json.decode(texts[0], type=list[str | None])
-        numbers = msgspec.json.decode(texts[1], type=list[int])
+        texts = self._rows.read(self._rows.all_ids)[0]
+        names = msgspec.json.decode(texts[0] or "[]", type=list[str | None])
+        numbers = msgspec.json.decode(texts[1] or "[]", type=list[int])
         wanted = frozenset(ids)
         rows = [number for name, number in zip(names, numbers, strict=True) if name in wanted]
         first = min(rows, default=0)

@@ -50,7 +50,8 @@ class PostgresJournal(JournalRows):
 
     slice_number = "CAST(floor(time / ?) AS BIGINT)"
     in_list = "IN (SELECT jsonb_array_elements_text(CAST(? AS jsonb)))"
-    marked_rows = ""
+    marked_rows = "(id >= ? AND substr(?, CAST(least(id - ?, 2147483647) AS INTEGER), 1) = '\\x01'::bytea)"
+    all_ids = "SELECT CAST(json_agg(request_id) AS TEXT), CAST(json_agg(id) AS TEXT) FROM turns"
 
     def __init__(
         self,

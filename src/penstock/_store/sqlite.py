@@ -75,6 +75,12 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(Path(os.path.realpath(path)).as_uri() + "?mode=ro", uri=True, timeout=LOCK_TIMEOUT)
 
 
+def remove_database(path: Path) -> None:
+    """Removes a file that is no database, its WAL first: a WAL without its file would be read into the next one."""
+    for suffix in ("-wal", "-shm", ""):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+
+
 def _create_private(path: str) -> None:
     """Creates the file for its owner only, if it is missing. SQLite gives its other files the same permissions.
 
@@ -116,6 +122,11 @@ def error_code(error: BaseException) -> int:
 def is_damaged(error: BaseException) -> bool:
     """True if an SQLite error says that the file is damaged."""
     return error_code(error) in _DAMAGED
+
+
+def is_locked(error: BaseException) -> bool:
+    """True if an error says that another process holds a lock of the file."""
+    return isinstance(error, LockedDatabaseError | TimeoutError) or error_code(error) in _CONTENDED
 
 
 def repair_hint(path: Path) -> str:

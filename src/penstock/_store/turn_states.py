@@ -22,6 +22,15 @@ TURN_STATES: dict[str, str] = {
     "refused": "status = 'refused'",
 }
 """Each state of a finished turn, as a condition on its row of the journal."""
+FIRST_SERVER_ERROR = 500
+_GOOD_REASONS = ("stop", "calls", "pause", "other")
+SHOWN_STATES: dict[str, str] = {
+    **{reason: f"({TURN_STATES['finish']} AND finish = '{reason}')" for reason in _GOOD_REASONS},
+    **{reason: f"(status = 'finish' AND finish = '{reason}')" for reason in WARNING_REASONS},
+    "malformed": f"({TURN_STATES['warning']} AND NOT coalesce(finish IN {WARNING_REASONS!r}, FALSE))",
+    "failed": f"(status = 'refused' AND coalesce(http, 0) >= {FIRST_SERVER_ERROR})",
+}
+"""What the list shows instead of a state if it knows more, as a condition on a row: `shown_state` returns it."""
 _NAMES = """client agent asked provider model engine route protocol upstream key operation finish fault fault_message
     tools request_id upstream_id""".split()
 _read_names: Callable[[Any], tuple[str, ...]] = attrgetter(*_NAMES)
@@ -39,6 +48,13 @@ def turn_warning(turn: Any) -> str:
 def turn_state(turn: Any) -> str:
     """Returns the state of a row of the journal: a key of `TURN_STATES`."""
     return "warning" if turn.status == "finish" and turn_warning(turn) else str(turn.status)
+
+
+def shown_state(turn: Any) -> str:
+    """Returns what the list shows of a row of the journal if that says more than its state; else empty."""
+    if turn.status == "finish":
+        return turn_warning(turn) or str(turn.finish)
+    return "failed" if turn.status == "refused" and turn.http >= FIRST_SERVER_ERROR else ""
 
 
 def join_names(turn: Any) -> str:

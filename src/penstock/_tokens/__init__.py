@@ -130,6 +130,16 @@ def build_breakdown(
     return Breakdown(family, lines, total)
 
 
+def share_count(found: Breakdown, actual: int) -> Breakdown:
+    """Returns the breakdown of a prompt that the provider counted: its lines share that count."""
+    lines: list[BreakdownLine] = []
+    for line, tokens in zip(found.lines, _apportion([line.share for line in found.lines], actual), strict=True):
+        low, high = min(line.estimate.low, tokens), max(line.estimate.high, tokens)
+        estimate = msgspec.structs.replace(line.estimate, tokens=tokens, low=low, high=high)
+        lines.append(msgspec.structs.replace(line, estimate=estimate))
+    return Breakdown(found.family, lines, Estimate(actual, "actual", 1.0, actual, actual))
+
+
 def _apportion(amounts: Sequence[float], total: int) -> list[int]:
     """Returns integers in proportion to the amounts that add up to the total: the largest remainders are rounded up."""
     whole = sum(amounts)
