@@ -5,7 +5,8 @@ them: names, words, numbers, a rare word, all turns; first pages with counts, an
 the whole process, which a busy machine changes little.
 
 `python -m benchmarks.turn_search --kept`: a file of kept turns has the texts of the same 100,000 turns. Searches look
-through both, and must find the turns that were written; exit 1 if the median of one of them is above the limit.
+through both, and must find the turns that were written; exit 1 if the median of one of them is above the limit, warm
+or right after a new turn.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from benchmarks.kept_search import BATCH, SESSION, make_turns
 from benchmarks.timing import Section, table
 from penstock._gateway.config import JournalTable
 from penstock._gateway.config_tables import InspectorTable
-from penstock._store.kept_turns import FILE, KeptTurnRow, KeptTurnStore
+from penstock._store.kept_turns import FILE, KeptTurnStore
 from tests.inspector.conftest import inspected
 from tests.inspector.journal_history import seed
 
@@ -128,6 +129,7 @@ def report_kept(turns: int = TURNS, tries: int = KEPT_TRIES) -> Section:
     """The figures of searches that look through kept texts too, and the limits that are broken."""
     rows: list[list[str]] = []
     broken: list[str] = []
+    new = make_turns(SESSION)[-1]  # a long turn, with the words of all turns
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         searches = seed_kept(folder, turns)
@@ -146,18 +148,18 @@ def report_kept(turns: int = TURNS, tries: int = KEPT_TRIES) -> Section:
                 expected = search.ids[search.page * PAGE :][:PAGE]
                 warm = [_time_page(client, values, expected) for _ in range(tries)]
                 after: list[float] = []
-                for number in range(tries):  # each new turn makes earlier results of the file useless
-                    store.write_turns([KeptTurnRow(f"new{number}", "", time.time(), b"", [])])
+                for number in range(tries):  # each new turn changes the result of the file
+                    store.write_turns([replace(new, id=f"{search.name}{number}", time=time.time())])
                     after.append(_time_page(client, values, expected))
                 figures = [statistics.median(warm), max(warm), statistics.median(after), max(after)]
                 rows.append([search.name, *(f"{figure:.0f}" for figure in figures), f"{len(search.ids):,}"])
-                if figures[0] > LIMIT:
-                    broken.append(f"{search.name}: {figures[0]:.0f} ms, at most {LIMIT}")
+                if max(figures[0], figures[2]) > LIMIT:
+                    broken.append(f"{search.name}: {figures[0]:.0f} and {figures[2]:.0f} ms, at most {LIMIT}")
     head = ["search", "ms, median", "longest", "after a new turn, median", "longest", "found"]
     text = f"""## Searches of the inspector's list in kept texts
 
 {turns:,} turns in the journal and in the file of kept turns, by HTTP, pages of {PAGE} rows, warm, {tries} of each. The
-limit of each median is {LIMIT} ms. `python -m benchmarks.turn_search --kept`.
+limit of each median is {LIMIT} ms, also right after a new turn. `python -m benchmarks.turn_search --kept`.
 
 {table(head, rows)}"""
     return Section(text, broken)

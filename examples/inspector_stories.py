@@ -10,10 +10,15 @@ Start the gateway, run this, and open the address that it prints. No key, no net
 
 import json
 import sys
+import threading
+import urllib.error
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 GATEWAY = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:4480"
+LAB_PORT = int(sys.argv[2]) if len(sys.argv) > 2 else 4481  # of the provider `lab`, in examples/inspector_stories.toml
+JSON = {"content-type": "application/json", "user-agent": "stories/1.0"}
 SHELL = {
     "name": "shell",
     "description": "Runs a command.",
@@ -21,13 +26,49 @@ SHELL = {
 }
 
 
+class Lab(BaseHTTPRequestHandler):
+    """The provider `lab`. It refuses thinking without a signature, as Anthropic does; else packaged streams answer."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        refusal = find_unsigned(json.loads(body)["messages"])
+        if refusal:
+            error = {"type": "error", "error": {"type": "invalid_request_error", "message": refusal}}
+            self.write(400, json.dumps(error).encode())
+            return
+        with urllib.request.urlopen(urllib.request.Request(f"{GATEWAY}/v1/messages", body, JSON)) as response:  # noqa: S310
+            self.write(response.status, response.read())
+
+    def write(self, status: int, body: bytes) -> None:
+        """Send a response."""
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing: the addresses of the stories are all that is printed."""
+
+
+def find_unsigned(messages: list[Any]) -> str:
+    """Return what Anthropic says of thinking without a signature; empty if there is none."""
+    for place, message in enumerate(messages):
+        for number, part in enumerate(message["content"] if isinstance(message["content"], list) else []):
+            if part["type"] == "thinking" and not part.get("signature"):
+                return f"messages.{place}.content.{number}: Invalid `signature` in `thinking` block"
+    return ""
+
+
 def ask(model: str, messages: list[Any], **more: object) -> tuple[list[Any], str]:
-    """Send a request of the Messages API. Returns the content of the answer and the id of the turn."""
+    """Send a request of the Messages API. Returns the content of the answer (empty if refused) and the turn's id."""
     body = {"model": model, "max_tokens": 4000, "tools": [SHELL], "messages": messages, **more}
-    headers = {"content-type": "application/json", "user-agent": "stories/1.0"}
-    request = urllib.request.Request(f"{GATEWAY}/v1/messages", json.dumps(body).encode(), headers)  # noqa: S310
-    with urllib.request.urlopen(request) as response:  # noqa: S310
-        return json.load(response)["content"], response.headers["x-request-id"]
+    request = urllib.request.Request(f"{GATEWAY}/v1/messages", json.dumps(body).encode(), JSON)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request) as response:  # noqa: S310
+            return json.load(response)["content"], response.headers["x-request-id"]
+    except urllib.error.HTTPError as error:  # the provider has refused it
+        return [], error.headers["x-request-id"]
 
 
 def use_tool(messages: list[Any], content: list[Any], result: str) -> None:
@@ -38,7 +79,7 @@ def use_tool(messages: list[Any], content: list[Any], result: str) -> None:
 
 
 def lose_a_signature() -> list[str]:
-    """A client that keeps the text of the model's thinking, but not its signature."""
+    """A client that keeps the text of the model's thinking, but not its signature. The provider refuses the request."""
     ids: list[str] = []
     for signed in ({"signature": "c2lnbmVkIGJ5IHRoZSBtb2RlbA=="}, {}):
         thinking = {"type": "thinking", "thinking": "The level is in a file.", **signed}
@@ -82,6 +123,8 @@ def miss_the_cache() -> list[str]:
 
 
 if __name__ == "__main__":
+    lab = ThreadingHTTPServer(("127.0.0.1", LAB_PORT), Lab)
+    threading.Thread(target=lab.serve_forever, daemon=True).start()
     print("a lost signature", f"{GATEWAY}/#/turn/{lose_a_signature()[-1]}?view=request&tab=upstream", sep="\n  ")
     print("a loop", f"{GATEWAY}/#/runs/{repeat_a_call()[0]}", sep="\n  ")
     print("a cache that misses", f"{GATEWAY}/#/turn/{miss_the_cache()[-1]}?view=request&tab=prompt", sep="\n  ")

@@ -40,6 +40,7 @@ def test_postgres_keeps_its_data_over_a_restart() -> None:
             assert client.execute("SELECT level FROM gauge").fetchall() == [(3.5,)]
 
 
+@pytest.mark.slow
 def test_nginx_answers() -> None:
     with closing(NginxServer([1], more="return 200 'here';")) as server:
         server.start()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DAY = 86_400.0
+BATCH = 10_000  # turns that wait to be written, at most
 CLIENTS = {"claude-code": "anthropic", "openai-python": "openai-chat", "vscode": "vscode", "ai-sdk": "uistream"}
 KEYS = ("anna", "ben", "ci")
 METHODS = ("actual", "hybrid", "hybrid", "hybrid", "estimated", "estimated")
@@ -42,12 +43,14 @@ def seed(path: Path, turns: int = 2400, *, until: float | None = None, days: flo
     random, now = Random(number), until or time.time()
     rows = JournalStore(path, time.time, age=365 * DAY, size=2**30)
     factors = dict.fromkeys(MODELS, 1.0)
-    for when in sorted(_time(random, now, days) for _ in range(turns)):
+    for place, when in enumerate(sorted(_time(random, now, days) for _ in range(turns)), 1):
         kind = random.choices(MODELS, [model.share for model in MODELS])[0]
         factors[kind] += 0.04 * (kind.counts - factors[kind])
         rows.add(_turn(random, when, kind, factors[kind]))
-    rows.flush()
+        if place % BATCH == 0:  # a flush of all of them at once does not wait as long as a busy machine needs
+            rows.flush()
     rows.close()
+    assert rows.lost == 0
 
 
 def _time(random: Random, now: float, days: float) -> float:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.inspector.conftest import Inspected
     from tests.inspector.event_feed import Reader
 
+LIMIT = 60.0  # seconds that a test may take before it opens the gate
 SSE = {"content-type": "text/event-stream"}
 TEXT: list[ev.AnyEvent] = [
     ev.Start(id="1", model="m"), ev.TextStart(0), *(ev.TextDelta(0, f"word{n} ") for n in range(40)), ev.TextEnd(0),
@@ -26,9 +27,9 @@ TEXT: list[ev.AnyEvent] = [
 
 
 class Gate:
-    """An upstream that says its first words, and the rest when it is told to."""
+    """An upstream that says its first words, and the rest when it is told to. `silent`: nothing before that."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, silent: bool = False) -> None:
         data = b"".join(Reply.of("openai-chat", TEXT).chunks)
         cut = data.rindex(b"\n\n", 0, data.index(b"word20")) + 2
         self.open = gate = threading.Event()
@@ -36,11 +37,13 @@ class Gate:
         class Answer(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["content-length"]))
+                if silent:
+                    gate.wait(LIMIT)
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream")
                 self.end_headers()
                 self.wfile.write(data[:cut])
-                gate.wait(20)
+                gate.wait(LIMIT)
                 self.wfile.write(data[cut:])
 
             def log_message(self, *_: object) -> None: ...
@@ -59,9 +62,9 @@ class Gate:
 
 
 @contextmanager
-def waiting() -> Iterator[tuple[Inspected, Gate]]:
+def waiting(*, silent: bool = False) -> Iterator[tuple[Inspected, Gate]]:
     """A gateway before a gate."""
-    with Gate() as gate, inspected(at=gate.url) as running:
+    with Gate(silent=silent) as gate, inspected(at=gate.url) as running:
         yield running, gate
 
 

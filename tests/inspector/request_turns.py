@@ -28,7 +28,7 @@ LOCKED = {"error": {"message": f"Incorrect API key provided: {UPSTREAM_KEY}", "c
 THINKING: dict[str, Any] = {
     "top_k": 5, "thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 4000,
 }  # fmt: skip
-TIMEOUTS = {"timeouts": {"first_byte": 0.4}}
+PATIENT = {"timeouts": {"first_byte": 2.0}}  # a busy machine answers within it, and `stuck` does not
 ALIASES: dict[str, Any] = {
     "either": ["openai-chat/broken", "anthropic/text"],
     "nobody": ["openai-chat/broken", "anthropic/locked"],
@@ -43,7 +43,7 @@ def failing(seen: ReceivedRequest) -> Reply:
     if model == "locked":
         return Reply.body(LOCKED, status=401)
     if model == "stuck":
-        return Reply.body({}).delayed(3.0)
+        return Reply.body({}).delayed(20.0)
     if model == "faulty":  # an error inside a stream, before any content
         data = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"too hot"}}\n\n'
         return Reply((data,), headers={"content-type": "text/event-stream"})
@@ -54,7 +54,7 @@ def failing(seen: ReceivedRequest) -> Reply:
 def failing_gateway(*, retries: int = 0, at: str = "", **more: Any) -> Generator[Inspected]:
     """A gateway before such an upstream, or before another (`at`)."""
     with scripted(failing) as up:
-        made = config(at or up.url, serve=Serve(pace=0.0), options=TIMEOUTS, **more)
+        made = config(at or up.url, serve=Serve(pace=0.0), **{"options": PATIENT, **more})
         made = replace(made, engine=replace(made.engine, aliases={**made.engine.aliases, **ALIASES}, retries=retries))
         app: Any = OwnInspector(App(made, env={}))
         with Inspected(app) as running:

@@ -19,7 +19,7 @@ from tests.inspector.sample_turns import wired
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Locator, Page, Request
+    from playwright.sync_api import Locator, Page, Request, Route
 
     from tests.inspector.conftest import Inspected
 
@@ -188,6 +188,38 @@ def test_the_editor_completes_and_checks(opened: Page, gateway: Inspected) -> No
     opened.keyboard.type(',\n"temperature": "hot"')
     expect(opened.locator(".cm-lintRange-error")).to_have_text('"hot"')
     assert serious(opened) == []
+
+
+@pytest.mark.row("V3")
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_long_request_is_whole_in_the_editor_and_short_while_that_is_loaded(
+    opened: Page, gateway: Inspected, problems: list[str], loads: bool
+) -> None:
+    """A text box with a megabyte would take seconds to be laid out."""
+    turn = ask(gateway, messages=[{"role": "user", "content": f"{'wide water ' * 10_000}the end"}])
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    opened.route("**/assets/editor-*.js", hold)
+    opened.goto(f"{gateway.url}/#/send/{turn}")
+    box = opened.get_by_label("The request's body")
+    expect(box).to_have_attribute("readonly", "")
+    assert len(box.input_value()) == 20_000
+    expect(opened.locator(".json-editor")).to_contain_text("The editor is loading")
+    (route,) = held
+    if loads:
+        route.continue_()
+        expect(editor(opened)).to_contain_text("wide water")
+    else:
+        route.abort()
+        expect(opened.locator(".json-editor")).to_contain_text("The editor could not be loaded")
+        assert "the end" in box.input_value()
+        problems[:] = [problem for problem in problems if "editor-" not in problem]
+    with opened.expect_request(posts_to("/v1/chat/completions")) as posted:
+        opened.get_by_role("button", name="Send", exact=True).click()
+    assert "the end" in str(posted.value.post_data)
 
 
 def test_a_refused_request_stays_in_the_editor(opened: Page, gateway: Inspected, problems: list[str]) -> None:

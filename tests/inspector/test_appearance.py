@@ -101,6 +101,7 @@ def test_axe_finds_nothing_serious_in_any_view(watched: Page, theme: Literal["da
         watched.evaluate("location.hash = '#/streams'")
         show(watched, view)
         found[view] = serious(watched)
+    show(watched, "streams")  # the last view may have the focus in a field, where "?" is a character
     watched.keyboard.press("?")
     watched.get_by_role("dialog", name="Keys").wait_for()
     found["help"] = serious(watched)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from playwright.sync_api import expect
 
 from penstock._gateway.config import JournalTable, Key
-from penstock._gateway.config_tables import RecordTable
+from penstock._gateway.config_tables import InspectorTable, RecordTable
 from penstock._gateway.keys import hash_key
 from penstock._inspector.live_capture import MAX_REQUEST_BYTES
+from penstock._inspector.request_breakdown import break_down
+from penstock._tokens.estimate import HybridTokenEstimator
 from penstock.testing import Reply
 from tests.gateway.client_requests import ASKING, WORDS, ask, get, post
 from tests.inspector.appearances import THEMES
@@ -163,7 +167,7 @@ def test_a_turn_that_nobody_watched_says_why_there_is_nothing() -> None:
         assert response.status_code == 200
         gateway.inspector.services.journal.flush()
         found = breakdown(gateway, response.headers["x-request-id"])
-        assert "the text of the request is not kept" in found["lost"]
+        assert "keeps no turns without keys, and nobody watched" in found["lost"]
         assert (found["lines"], found["actual"] > 0) == ([], True)
         assert get(f"{gateway.url}/inspector/turns/nobody/breakdown").status_code == 404
 
@@ -191,6 +195,44 @@ def test_a_prompt_that_its_provider_counted_is_actual_by_the_estimator_of_its_te
             assert sum(line["tokens"] for line in found["lines"]) == 40
 
 
+@pytest.mark.row("T2", "V1")
+@pytest.mark.parametrize("words", ["How high is the water?", "password: hunter2planted, how high is the water?"])
+def test_a_kept_prompt_that_lost_a_secret_has_its_count_after_a_restart(tmp_path: Path, words: str) -> None:
+    """The text on disk is not the one that was counted, but the turn's row has the count."""
+    options: dict[str, Any] = {
+        "inspector": InspectorTable(keep=True),
+        "data": tmp_path,
+        "journal": JournalTable(path=str(tmp_path / "journal.sqlite")),
+    }
+    body = {"model": "openai-chat/gpt-4o", "messages": [{"role": "user", "content": words}]}
+    reply = Reply.of("openai-chat", COUNTED, stream=False)
+    with inspected(reply, **options) as gateway:
+        name = send(gateway, body, "/v1/chat/completions")
+        gateway.inspector.services.estimates.flush()
+        gateway.inspector.watch.disk.flush()
+    with inspected(reply, **options) as again:
+        assert name not in again.inspector.watch.captures
+        found = breakdown(again, name)
+    assert (found["method"], found["tokens"], found["actual"]) == ("actual", 40, 40)
+    assert sum(line["tokens"] for line in found["lines"]) == 40
+    assert all(line["low"] <= line["tokens"] <= line["high"] for line in found["lines"])
+
+
+@pytest.mark.row("T2")
+@pytest.mark.parametrize(
+    "more", [{"previous_response_id": "resp_elsewhere"}, {"tools": [{"type": "web_search"}]}], ids=["stored", "tools"]
+)
+def test_a_count_of_more_than_the_request_shows_is_not_divided(more: dict[str, Any]) -> None:
+    row: Any = SimpleNamespace(model="gpt-4o", provider="openai", input=1_000)
+    text = json.dumps({"model": "gpt-4o", "input": "How high is the water?", **more})
+    source: Any = SimpleNamespace(
+        row=row, request=text, request_cut=False, request_protocol="responses", model="", provider="", secrets=()
+    )
+    found = break_down(source, HybridTokenEstimator())
+    assert (found.method, found.actual) == ("estimated", 1_000)
+    assert found.tokens < 500
+
+
 @pytest.mark.row("G3")
 def test_a_recording_has_its_request(tmp_path: Path) -> None:
     with inspected(wired, record=RecordTable(path=str(tmp_path))) as gateway:
@@ -207,7 +249,7 @@ def test_a_recording_has_its_request(tmp_path: Path) -> None:
             assert found["lost"] == ""
             assert [line["kind"] for line in found["lines"]] == kinds
         bare = post(f"{gateway.url}/inspector/breakdown", content=STREAM).json()
-        assert "not kept" in bare["lost"]
+        assert bare["lost"] == "the file has no request"
 
 
 # ── the page ──────────────────────────────────────────────────────────────────────────────────────

@@ -126,7 +126,7 @@ def test_a_fallback_has_each_attempt_with_its_decisions(gateway: Inspected) -> N
     first, second = attempts_of(gateway, "either")
     assert (first.provider, first.status, second.provider, second.status) == ("openai-chat", 500, "anthropic", 200)
     assert [one.what for one in first.decisions] == ["give-up", "fallback"]
-    assert "anthropic is next" in first.decisions[-1].why
+    assert "text at anthropic is next" in first.decisions[-1].why
     assert [one.what for one in second.reasons] == ["route"]
     assert [one.what for one in second.decisions] == ["open"]
     assert first.timing.end is not None

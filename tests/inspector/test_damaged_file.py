@@ -1,8 +1,12 @@
-"""A damaged file of kept turns: the list and turns in memory stay usable, and what is missing says why."""
+"""A damaged file of kept turns: the list and turns in memory stay usable, and what is missing says why.
+
+Deleting all turns mends it.
+"""
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -11,7 +15,9 @@ import pytest
 from penstock._gateway.config import JournalTable, Key
 from penstock._gateway.config_tables import InspectorTable
 from penstock._inspector import memory_index
-from penstock._store.kept_turns import FILE
+from penstock._store.kept_turns import FILE, KeptTurnRow, KeptTurnStore
+from penstock._store.kept_turns_index import WORDS, TextPiece
+from penstock._store.sqlite import remove_database
 from tests.gateway.client_requests import get, post
 from tests.inspector.conftest import inspected
 from tests.inspector.event_feed import Reader, bearer, ended
@@ -82,10 +88,55 @@ def test_a_damaged_file_hides_its_turns_and_nothing_else(tmp_path: Path, spoil: 
         trace = get(f"{base}/turns/{old[0]}").json()
         assert trace["lost"].startswith("it is not in memory, and the file of kept turns cannot be read")
         assert FILE in get(f"{base}/keeping").json()["disk"]["problem"]
-        deleted = httpx.delete(f"{base}/turns")
-        assert deleted.status_code == 503
-        assert f"remove {FILE}" in deleted.json()["error"]["message"]
-        assert get(f"{base}/turns/{new}").json()["frames"] == []
+        assert httpx.delete(f"{base}/turns").status_code == 200
+        for name in (old[0], new):
+            assert get(f"{base}/turns/{name}").json()["frames"] == []
+        assert "deleted" in get(f"{base}/turns/{new}").json()["lost"]
+        state = get(f"{base}/keeping").json()["disk"]
+        assert ("problem" in state, state["turns"]) == (False, 0)
+        raw = b"".join(path.read_bytes() for path in tmp_path.glob(f"{FILE}*"))
+        assert b"zebra" not in raw
+        kept = _send(gateway, "zebra at last")
+        gateway.inspector.watch.disk.flush()
+        assert gateway.inspector.watch.text_index.find_turns("zebra", None) == {kept}
+        gateway.inspector.watch.clear()
+        assert get(f"{base}/turns/{kept}").json()["frames"], "it is kept on disk"
+
+
+@pytest.mark.row("V1")
+def test_a_damaged_turn_can_be_deleted_alone(tmp_path: Path) -> None:
+    """Nobody knows its words any more, but they leave the index; those of others are still found."""
+    store = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0)
+    rows = [
+        KeptTurnRow(name, "", time.time(), b"", [[TextPiece(f"{name} zebra".encode(), WORDS)]])
+        for name in ("damaged", "whole")
+    ]
+    store.write_turns(rows)
+    database = sqlite3.connect(tmp_path / FILE)
+    database.execute("UPDATE texts SET body = x'00' WHERE number = 1")
+    database.commit()
+    assert store.delete_turns({"damaged"}) == {"damaged": ""}
+    assert store.find_turns("zebra", None) == {"whole"}
+    database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, word_index, row)")
+    assert [row[0] for row in database.execute("SELECT term FROM temp.terms")] == ["whole", "zebra"]
+    database.close()
+    store.close()
+
+
+@pytest.mark.row("V1")
+def test_a_file_that_was_removed_is_made_anew(tmp_path: Path) -> None:
+    """By another worker, because it was damaged, or by hand while the gateway runs."""
+    with inspected(**_options(tmp_path)) as gateway:
+        old, watch = _send(gateway, "zebra"), gateway.inspector.watch
+        watch.disk.flush()
+        assert watch.disk.holds(old)
+        remove_database(tmp_path / FILE)
+        assert not watch.disk.holds(old)
+        new = _send(gateway, "zebra")
+        watch.disk.flush()
+        assert watch.disk.holds(new)
+        assert watch.disk.find_turns("zebra", None) == {new}
+        assert "problem" not in get(f"{gateway.url}/inspector/keeping").json()["disk"]
 
 
 @pytest.mark.row("V1")

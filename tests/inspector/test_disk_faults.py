@@ -17,6 +17,7 @@ from penstock._gateway.config_tables import InspectorTable
 from penstock._inspector import disk_ring, turn_keeper
 from penstock._inspector.session_token import open_session_token
 from penstock._inspector.turn_keeper import TurnKeeper
+from penstock._store import settled_clock
 from penstock._store.kept_turns import FILE, KeptTurnStore
 from penstock._store.recordings import RecordingHeader, write_recording
 from tests.gateway.client_requests import ask, get, post
@@ -199,9 +200,10 @@ def test_an_unexpected_error_does_not_end_the_thread(gateway: Inspected, tmp_pat
 def test_old_turns_go_also_while_none_can_be_written(
     gateway: Inspected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> Any:
+    def fail(*_: object, **__: object) -> Any:
         raise sqlite3.OperationalError("database or disk is full")
 
+    monkeypatch.setattr(settled_clock, "SETTLE", 0.0)
     keeping = Keeping(gateway, tmp_path / FILE)
     old = keeping.add()
     monkeypatch.setattr("penstock._store.kept_turns_index.TextIndex.add_turn", fail)

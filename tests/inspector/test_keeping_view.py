@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
 from penstock._gateway.config_tables import InspectorTable
-from penstock._inspector.keeping_policy import KeepingPolicy
+from penstock._gateway.worker_metrics import WorkerMetrics
+from penstock._inspector import worker_deletions
 from penstock._store.kept_turns import FILE
 from tests.gateway.client_requests import ask
 from tests.inspector.axe import serious
-from tests.inspector.conftest import inspected
+from tests.inspector.conftest import Inspected, inspected
 from tests.inspector.event_feed import ended
 
 if TYPE_CHECKING:
@@ -65,25 +68,44 @@ def test_turns_are_kept_on_disk_paused_and_deleted(
     problems[:] = [problem for problem in problems if "404" not in problem]  # what was deleted has no request
 
 
-def test_why_nothing_was_deleted_is_said(
+def test_why_turns_were_not_deleted_is_said(
     tmp_path: Path, page: Page, problems: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KeepingPolicy, "has_other_workers", True)  # one of several processes refuses to delete
-    with inspected(data=tmp_path) as gateway:
+    """Another program holds the lock of the file."""
+    monkeypatch.setattr("penstock._store.sqlite.LOCK_TIMEOUT", 0.1)
+    with inspected(data=tmp_path, inspector=InspectorTable(keep=True)) as gateway:
         name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
         ended(gateway, name)
-        page.goto(f"{gateway.url}/#/turn/{name}")
-        page.get_by_role("button", name="Delete", exact=True).click()
-        page.get_by_role("button", name="Delete now").click()
-        expect(page.get_by_role("alert")).to_contain_text("nothing was deleted")
-        page.goto(f"{gateway.url}/#/streams")
-        page.get_by_role("button", name="The newest turns are kept in memory").click()
-        dialog = page.get_by_role("dialog", name="What is kept")
-        dialog.get_by_role("button", name="Delete all …").click()
-        dialog.get_by_role("button", name="Delete all now").click()
-        expect(dialog.get_by_role("alert")).to_contain_text("nothing was deleted")
-        assert name in gateway.inspector.watch.captures
-    problems[:] = [problem for problem in problems if "409" not in problem]
+        gateway.inspector.watch.disk.flush()
+        with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            _expect_deletion_says(gateway, page, name, "not from disk")
+        assert gateway.inspector.watch.disk.holds(name)
+    problems[:] = [problem for problem in problems if "503" not in problem]
+
+
+def test_a_worker_that_does_not_answer_is_said(tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_deletions, "WAIT", 0.1)
+    with inspected(data=tmp_path / "data") as gateway:
+        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
+        ended(gateway, name)
+        WorkerMetrics(tmp_path, 0, gateway.app.services.metrics)
+        (tmp_path / "worker-1").touch()  # a process that is stuck
+        _expect_deletion_says(gateway, page, name, "It deletes its turns before it shows any of them again.")
+        assert not gateway.inspector.watch.captures
+
+
+def _expect_deletion_says(gateway: Inspected, page: Page, name: str, text: str) -> None:
+    page.goto(f"{gateway.url}/#/turn/{name}")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Delete now").click()
+    expect(page.get_by_role("alert")).to_contain_text(text)
+    page.goto(f"{gateway.url}/#/streams")
+    page.locator(".keeping-open").click()
+    dialog = page.get_by_role("dialog", name="What is kept")
+    dialog.get_by_role("button", name="Delete all …").click()
+    dialog.get_by_role("button", name="Delete all now").click()
+    expect(dialog.get_by_role("alert")).to_contain_text(text)
 
 
 def test_a_file_that_cannot_be_used_is_said_on_the_page(tmp_path: Path, page: Page) -> None:

@@ -75,3 +75,16 @@ def test_the_gateways_own_refusal_asks_for_the_key(page: Page, problems: list[st
         page.get_by_role("button", name="Open").click()
         expect(page.locator(".streams-foot .live")).to_have_text("live")
         problems.clear()
+
+
+@pytest.mark.row("V3")
+def test_an_empty_list_says_that_a_key_sees_only_its_own(page: Page) -> None:
+    with inspected(
+        keys={"anna": Key(hash=hash_key(KEY)), "root": Key(hash=hash_key(KEY + "x"), inspect="all")}
+    ) as running:
+        page.goto(f"{running.url}/#key={KEY}&to=streams")
+        expect(page.get_by_role("heading", name="None of this key's requests yet")).to_be_visible()
+        expect(page.get_by_text("sees only the requests of its own tenant")).to_be_visible()
+        page.goto("about:blank")
+        page.goto(f"{running.url}/#key={KEY}x&to=streams")
+        expect(page.get_by_role("heading", name="No requests yet", exact=True)).to_be_visible()

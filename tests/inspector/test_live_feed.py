@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,6 +58,22 @@ def test_a_turn_is_seen_from_its_beginning_to_its_end() -> None:
         assert found["rate"] is None or found["rate"] < 1000
         assert found["decisions"]
         assert reader.named("turns")[0]["first"] is True
+
+
+@pytest.mark.row("V5")
+def test_a_turn_that_waits_is_named_as_it_is_when_it_has_ended() -> None:
+    with waiting(silent=True) as (gateway, gate), watching(gateway.url) as reader:
+        asking = threading.Thread(target=ask, args=(gateway.url, "anthropic", "openai-chat/text"))
+        asking.start()
+        (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["provider"]])
+        assert (row["state"], row["provider"], row["model"], row["asked"]) == (
+            "open", "openai-chat", "text", "openai-chat/text"
+        )  # fmt: skip
+        assert row["decisions"]
+        gate.open.set()
+        found = over(reader, row["id"])
+        asking.join(20)
+        assert (found["provider"], found["model"]) == ("openai-chat", "text")
 
 
 @pytest.mark.row("G3")

@@ -62,7 +62,8 @@ def test_a_turn_that_was_refused_is_kept_with_its_request(body: bytes, status: i
         assert (row["state"], row["held"]) == ("refused", True)
         trace = trace_of(gateway, row["id"])
         assert trace["request"] == body.decode()
-        assert trace["lost"] == "no provider has answered: there are no frames"
+        answered = "the provider openai-chat answered 401: there are no frames"
+        assert trace["lost"] == (answered if status == 401 else "the gateway refused it: no provider was asked")
         (output,) = trace["outputs"]
         assert json.loads(output["data"])["error"]["message"] == reply.json()["error"]["message"]
 
@@ -84,7 +85,7 @@ def test_a_recorded_turn_that_was_refused_opens_with_its_facts(tmp_path: Path, k
         gateway.app.services.recorder.close()
         trace = trace_of(gateway, name)
         assert (trace["row"]["state"], trace["row"]["http"], trace["frames"]) == ("refused", 401, [])
-        assert trace["lost"] == "no provider has answered: there are no frames"
+        assert trace["lost"] == "nothing of an answer was recorded: there are no frames"
         (listed,) = get(f"{gateway.url}/inspector/recordings").json()["recordings"]
         assert get(f"{gateway.url}/inspector/recordings/{listed['name']}").status_code == 200
 

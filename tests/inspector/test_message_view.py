@@ -137,7 +137,7 @@ def test_a_refusal_a_cut_call_and_a_fault_are_told_apart(show_message: Callable[
     expect(message.get_by_role("region", name="Refusal")).to_contain_text("I will not.")
     expect(message.get_by_role("region", name="Call of write_log")).to_contain_text("cut: must not be run")
     fault = message.get_by_role("alert")
-    expect(fault).to_contain_text("The provider is overloaded")
+    expect(fault).to_contain_text("The server is overloaded")
     expect(fault).to_contain_text("status 529 · try again in 3 s")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from penstock._diagnostics import Diagnostic
@@ -167,15 +168,37 @@ def test_another_keys_request_is_not_shown() -> None:
         reader.until(lambda: reader.named("turns"))
         name = ask_messages(gateway, "openai-chat/broken", headers["anna"])
         path = f"{gateway.url}/inspector/turns/{name}/request"
-        kept = {who: get(path, headers=headers[who]).json()["kept"] for who in secrets}
-    assert kept == {"owner": True, "anna": True, "bert": False}
+        status = {who: get(path, headers=headers[who]).status_code for who in secrets}
+    assert status == {"owner": 200, "anna": 200, "bert": 404}
 
 
-def test_a_turn_that_is_not_kept_says_so() -> None:
+def test_a_turn_that_does_not_exist_says_so() -> None:
     with failing_gateway() as gateway:
-        found = get(f"{gateway.url}/inspector/turns/{'0' * 32}/request").json()
-        assert (found["kept"], found["client"], found["attempts"]) == (False, None, [])
-        assert found["canonical_error"] == "the request of this turn is not kept"
+        found = get(f"{gateway.url}/inspector/turns/{'0' * 32}/request")
+        assert found.status_code == 404
+        assert found.json()["error"]["message"].startswith("there is no turn '0000")
+
+
+@pytest.mark.row("V1", "V2")
+def test_a_turn_that_was_deleted_says_so_in_each_view_of_its_request() -> None:
+    with failing_gateway() as gateway:
+        name = ask_messages(gateway, "openai-chat/text")
+        place = f"{gateway.url}/inspector/turns/{name}"
+        assert httpx.delete(place, timeout=20, trust_env=False).status_code == 200
+        gateway.inspector.services.journal.flush()
+        found, trace, copied = view(gateway, name), get(place).json(), get(f"{place}/copy?as=curl")
+        counted = get(f"{place}/breakdown").json()
+    why = "it was deleted on the inspector's page: there is only its row in the journal"
+    assert (found["kept"], found["canonical_error"], trace["request_lost"], counted["lost"]) == (False, why, why, why)
+    assert (copied.status_code, copied.json()["error"]) == (404, {"message": why, "code": "request_not_kept"})
+
+
+@pytest.mark.row("V2")
+def test_a_request_without_a_body_says_so(gateway: Inspected) -> None:
+    name = str(post(f"{gateway.url}/v1/messages", content=b"").headers["x-request-id"])
+    ended(gateway, name)
+    trace = get(f"{gateway.url}/inspector/turns/{name}").json()
+    assert trace["request_lost"] == "no body of the request was read, or it was empty"
 
 
 PLACES: list[tuple[Diagnostic, Any, list[str]]] = [

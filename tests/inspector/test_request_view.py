@@ -129,6 +129,20 @@ def test_losses_are_explained_and_marked_in_place(
     expect(page.get_by_role("region", name="Chosen value")).to_contain_text("left out: top_k")
 
 
+@pytest.mark.row("V2", "V5")
+def test_losses_are_whole_on_a_phone(page: Page, gateway: Inspected, shot: Callable[[Page, str], None]) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_request(page, gateway, ask_messages(gateway, "openai-chat/text", system="Be brief.", **THINKING), "upstream")
+    expect(page.locator(".loss")).to_have_count(2)
+    shot(page, "check-losses-phone")
+    cut = """(boxes) => boxes.filter((box) => {
+        const around = box.closest(".request-pane").getBoundingClientRect();
+        return box.getBoundingClientRect().right > around.right || box.scrollWidth > box.clientWidth
+            || box.scrollHeight > box.clientHeight;
+    }).length"""
+    assert page.locator(".losses, .loss").evaluate_all(cut) == 0
+
+
 @pytest.mark.row("V2")
 def test_neighbours_are_compared(page: Page, gateway: Inspected, shot: Callable[[Page, str], None]) -> None:
     page.set_viewport_size({"width": 1400, "height": 860})
@@ -172,7 +186,7 @@ def test_a_fallback_shows_each_try_with_its_decision_and_times(
     page.set_viewport_size({"width": 1400, "height": 860})
     open_request(page, gateway, ask_messages(gateway, "either"), "tries")
     first, second = (page.get_by_role("listitem", name=f"Try {number}") for number in (1, 2))
-    expect(first).to_contain_text("anthropic is next")
+    expect(first).to_contain_text("text at anthropic is next")
     expect(first.get_by_role("region", name="What was decided then")).to_contain_text("fallback")
     expect(second).to_contain_text("status 200")
     for one in (first, second):
@@ -278,7 +292,7 @@ def test_the_prompt_as_a_conversation(page: Page, gateway: Inspected, shot: Call
     expect(messages).to_have_count(5)
     system = messages.first
     expect(system).to_contain_text("1. system")
-    expect(system).to_contain_text("cache point: the prompt is cached up to here")
+    expect(system).to_contain_text("cache point of the client (5m): it asks for a cache up to here")
     expect(system.locator(".token-count")).to_contain_text(re.compile(r"\d+ tokens, <?\d+% of the window"))
     system.get_by_role("button", name="Show all of it (2.6 kB)").click()
     system.get_by_role("button", name="Fold").click()

@@ -12,12 +12,13 @@ from playwright.sync_api import expect
 from penstock._gateway.config import Key
 from penstock._gateway.config_tables import InspectorTable
 from penstock._gateway.keys import hash_key
-from penstock._inspector import session_reader
+from penstock._inspector import session_findings, session_reader
 from tests.inspector.agent_runs import NO_ESTIMATES, Agent, plays_agent, set_times
 from tests.inspector.appearances import THEMES
 from tests.inspector.axe import serious
 from tests.inspector.conftest import Inspected, inspected
 from tests.inspector.event_feed import bearer, ended, watching
+from tests.inspector.paused_upstream import going, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,8 +85,8 @@ def test_one_session(
     table = page.get_by_role("table", name="Turns of the session")
     gaps = table.locator("tr.gap-line")
     expect(gaps).to_have_text([
-        re.compile(r"read_file, 1\.00 s"), re.compile(r"bash, read_file, 95\.0 s together.*stall"),
-        re.compile(r"edit, 1\.00 s"), re.compile(r"bash, 2\.00 s"),
+        re.compile(r"running read_file, 1\.00 s"), re.compile(r"running bash, read_file, 95\.0 s together.*stall"),
+        re.compile(r"running edit, 1\.00 s"), re.compile(r"running bash, 2\.00 s"),
     ])  # fmt: skip
     turns = table.locator("tr:has(th[scope=row])")
     expect(turns).to_have_count(5)
@@ -98,7 +99,10 @@ def test_one_session(
     assert widths[0][1] == pytest.approx(3 * widths[0][0], rel=0.1)  # a quarter is spent on the first token
     expect(page.get_by_role("region", name="Context").locator("canvas")).to_have_count(1)
     expect(page.get_by_role("region", name="Context")).to_contain_text("of the model's window of 200.0k")
-    assert page.locator(".overview rect.mark-stall").count() == 2
+    marked = page.locator(".overview g:has(rect.mark-stall) rect[class^=part]").evaluate_all(
+        "all => all.map(one => one.getAttribute('class'))"
+    )
+    assert marked == ["part-tools", "part-waiting", "part-streaming"]
     assert serious(page) == []
     shot(page, "inspector-run")
     findings.nth(1).get_by_role("link").click()
@@ -142,8 +146,51 @@ def test_a_turn_knows_its_session(agents: tuple[Inspected, dict[str, list[str]]]
 def test_the_user_is_named_in_a_gap(agents: tuple[Inspected, dict[str, list[str]]], page: Page) -> None:
     running, ids = agents
     page.goto(f"{running.url}/#/runs/{ids['chat'][1]}")  # any of its turns names the session
-    expect(page.locator("tr.gap-line")).to_have_text("the user, 5 min 0 s")
+    expect(page.locator("tr.gap-line")).to_have_text("waiting for the user, 5 min 0 s")
     expect(page.get_by_role("list", name="Stalls and loops")).to_have_count(0)
+
+
+def test_waiting_for_the_client_is_not_drawn_as_tools(page: Page) -> None:
+    """It has its own colour and its own words; what is not known is not counted as nothing."""
+    with inspected(plays_agent, features=NO_ESTIMATES) as running, watching(running.url):
+        agent = Agent(running, LONG, {"user-agent": "my-agent/1.4.2 (linux)"})
+        agent.step()
+        agent.add_user_message("FAIL")
+        agent.step()
+        agent.step()
+        ended(running, agent.ids[-1])
+        set_times(running, agent.ids, [(0, 3), (1, 2), (9, 2)], time.time() - 60)
+        page.goto(f"{running.url}/#/runs")
+        line = page.get_by_role("table", name="Sessions").get_by_role("row").nth(1)
+        expect(line).to_contain_text("my-agent")
+        expect(line).to_contain_text("≥ $0.00")
+        page.goto(f"{running.url}/#/runs/{agent.ids[0]}")
+        expect(page.locator(".runs-head")).to_contain_text("my-agent · claude-sonnet-4-5")
+        gaps = page.locator("tr.gap-line")
+        expect(gaps).to_have_text(["running read_file, 1.00 s", "waiting for the client, 9.00 s"])
+        tools, client = (gaps.nth(place).locator(".bar-part") for place in (0, 1))
+        look = "one => getComputedStyle(one).background"
+        assert tools.evaluate(look) != client.evaluate(look)
+        assert "gradient" in client.evaluate(look)
+        legend = page.locator(".overview-legend li")
+        expect(legend).to_have_text([
+            "waiting for the first token", "streaming", "running tools", "waiting for the client",
+        ])  # fmt: skip
+        totals = [texts(row)[-1] for row in page.locator("tr:has(th[scope=row])").all()]
+        assert [total[0] for total in totals] == ["$", "≥", "≥"]
+        expect(page.locator(".figures")).to_contain_text("at least: not known of 2 turns")
+        assert serious(page) == []
+
+
+def test_a_stall_of_a_running_turn_is_shown_while_it_lasts(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_findings, "SILENT_SECONDS", 0.5)
+    with waiting() as (running, gate), watching(running.url) as reader, going(running, gate, reader) as row:
+        page.goto(f"{running.url}/#/runs/{row['id']}")
+        stall = page.get_by_role("list", name="Stalls and loops")
+        expect(stall).to_contain_text("no bytes have come for")
+        first = stall.inner_text()
+        expect(stall).not_to_have_text(first)  # nothing has happened since, and still it is told anew
+        expect(stall).to_contain_text("no bytes have come for")
 
 
 def test_new_turns_appear(page: Page) -> None:
@@ -184,6 +231,10 @@ def test_at_a_phones_width(agents: tuple[Inspected, dict[str, list[str]]], page:
             page.goto(f"{running.url}/{address}")
             page.get_by_role("table").first.wait_for()
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert page.locator(".scrolling").evaluate("one => one.scrollWidth <= one.clientWidth")
+            if address == "#/runs":  # nothing of a session is beside the screen
+                right = "all => Math.max(...all.map(one => one.getBoundingClientRect().right))"
+                assert page.locator(".runs-list :is(td, th):visible").evaluate_all(right) <= width
             assert serious(page) == []
 
 

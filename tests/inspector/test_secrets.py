@@ -30,15 +30,33 @@ pytestmark = pytest.mark.slow
 OWNER = "pk-penstock-owner0123456789"
 HALVES = "planted-in-two-halves"
 LOOKS, ESCAPED = "sk-planted0123456789abcdef", "sk-escaped0123456789abcdef"
+# Values that only the names before them tell. Words such as `horse` are not said anywhere else.
+PASSWORD, ACCESS_KEY, LOGIN, PHRASE = (
+    "hunter2-planted",
+    "wJalrXUtn/K7MDENG+planted",
+    "plainpw-planted",
+    'horse "staple"',
+)
+NAMED = (PASSWORD, ACCESS_KEY, LOGIN, "wJalrXUtn", "hunter2", "plainpw", "staple")
+EXPORTS = f"export AWS_SECRET_ACCESS_KEY={ACCESS_KEY}\npsql postgres://admin:{LOGIN}@db/x # shibboleth"
+METADATA = {"metadata": {"password": PASSWORD}}
+CALL = {"command": "login", "password": PASSWORD, "nested": json.dumps({"passphrase": PHRASE})}
 
 
 def tells(seen: ReceivedRequest) -> Reply:
     """Says every secret it can: the key it was sent, what looks like one, one behind an escape, one in two deltas."""
     key = seen.headers["authorization"]
     words = [f"you sent {key} ", f"also {LOOKS} ", f"\n{ESCAPED}\n", HALVES[:9], HALVES[9:], ' "quoted" ']
+    words += [f"{EXPORTS}\n", f'config = {{"api_key": "{PASSWORD}"}}']
+    given = json.dumps(CALL)
+    call: list[ev.AnyEvent] = [
+        ev.CallStart(1, "call-1", "login"),
+        ev.CallDelta(1, given),
+        ev.CallEnd(1, "call-1", "login", given),
+    ]
     events: list[ev.AnyEvent] = [
-        ev.Start(id="1", model="m"), ev.TextStart(0), *(ev.TextDelta(0, word) for word in words), ev.TextEnd(0),
-        ev.Usage(input=3, output=2), ev.Finish("stop"),
+        ev.Start(id="1", model="m"), ev.TextStart(0), *(ev.TextDelta(0, word) for word in words), ev.TextEnd(0), *call,
+        ev.Usage(input=3, output=2), ev.Finish("calls"),
     ]  # fmt: skip
     return Reply.of("openai-chat", events)
 
@@ -55,7 +73,8 @@ def test_no_answer_holds_a_secret(tmp_path: Path) -> None:
         body = {
             "model": "openai-chat/text",
             "stream": True,
-            "messages": [{"role": "user", "content": f'a {LOOKS} he said "no"\n'}],
+            "messages": [{"role": "user", "content": f'a {LOOKS} he said "no"\n{EXPORTS}\n'}, *_calling()],
+            **METADATA,
         }
         name = post(f"{gateway.url}/v1/messages", json={**body, "max_tokens": 9}, headers=headers).headers[
             "x-request-id"
@@ -67,11 +86,14 @@ def test_no_answer_holds_a_secret(tmp_path: Path) -> None:
             follower.until(lambda: follower.over)
         answers |= {"live": json.dumps(reader.events), "follow": json.dumps(follower.events)}
         for place, text in answers.items():
-            for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, "he said"):
+            for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, "he said", *NAMED):
                 assert secret not in text, f"{secret} is in {place}"
         for place in ("turn", f"turns/{name}/request", "copy as curl"):
             assert MARK in answers[place], place
         assert "you sent" in answers["turn"]
+        _check_request(answers[f"turns/{name}/request"])
+        for tape in tmp_path.iterdir():
+            assert not [secret for secret in NAMED if secret in tape.read_text()]
 
 
 @pytest.mark.row("V1")
@@ -86,8 +108,8 @@ def test_no_kept_turn_holds_a_secret(tmp_path: Path) -> None:
         "journal": JournalTable(path=str(tmp_path / "journal.sqlite")),
         "record": RecordTable(path=str(tmp_path / "record")),
     }
-    said = [{"role": "user", "content": f'a {LOOKS} he said "no"\n and {HALVES}'}]
-    body = {"model": "openai-chat/text", "stream": True, "messages": said, "max_tokens": 9}
+    said = [{"role": "user", "content": f'a {LOOKS} he said "no"\n and {HALVES}\n{EXPORTS}\n'}, *_calling()]
+    body = {"model": "openai-chat/text", "stream": True, "messages": said, "max_tokens": 9, **METADATA}
     with inspected(tells, **options) as gateway:
         headers = {**bearer(OWNER), "x-custom": LOOKS}
         name = post(f"{gateway.url}/v1/messages", json=body, headers=headers).headers["x-request-id"]
@@ -97,10 +119,12 @@ def test_no_kept_turn_holds_a_secret(tmp_path: Path) -> None:
         answers = _all_answers(again.url, name)
         index = again.inspector.watch.text_index
         assert index.find_turns("you sent", None) == {name}
-        for secret in (LOOKS, ESCAPED, OWNER, HALVES):
+        assert index.find_turns("shibboleth", None) == {name}
+        for secret in (LOOKS, ESCAPED, OWNER, HALVES, *NAMED):
             assert index.find_turns(secret, None) == set(), secret
     file = b"".join(path.read_bytes() for path in tmp_path.glob("turns.sqlite*")).decode("latin-1")
-    for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, "he said"):
+    _check_request(answers[f"turns/{name}/request"])
+    for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, "he said", *NAMED):
         assert secret not in file, secret
         for place, text in answers.items():
             assert secret not in text, f"{secret} is in {place}"
@@ -110,7 +134,8 @@ def test_no_kept_turn_holds_a_secret(tmp_path: Path) -> None:
 def test_the_search_in_memory_finds_no_secret() -> None:
     """Without a file. Words of the request and of the answer are found."""
     body = {"model": "openai-chat/text", "stream": True, "max_tokens": 9}
-    said = [{"role": "user", "content": f'watershed {LOOKS} he said "no"\n and {HALVES}'}]
+    said = [{"role": "user", "content": f'watershed {LOOKS} he said "no"\n and {HALVES}\n{EXPORTS}\n'}, *_calling()]
+    body |= METADATA
     env = {"MY_API_KEY": HALVES, "HUE_SECRET": 'he said "no"\n', "OWNER_KEY": OWNER}
     keys = {"owner": Key(env="OWNER_KEY", inspect="all", inspect_keep=True)}
     with inspected(tells, env=env, keys=keys) as gateway:
@@ -121,9 +146,9 @@ def test_the_search_in_memory_finds_no_secret() -> None:
         ended(gateway, name)
         keeping = httpx.get(f"{gateway.url}/inspector/keeping", headers=bearer(OWNER), timeout=20).json()
         assert not keeping["disk"]["on"]
-        for word in ("watershed", "you sent"):
+        for word in ("watershed", "you sent", "shibboleth"):
             assert _found_by(gateway.url, word) == [name], word
-        for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, 'he said "no"', "he said"):
+        for secret in ("sk-up-000000", LOOKS, ESCAPED, OWNER, HALVES, "he said no", "he said", *NAMED):
             assert _found_by(gateway.url, secret) == [], secret
 
 
@@ -146,10 +171,31 @@ def test_a_key_that_was_passed_on_is_not_shown() -> None:
             assert theirs not in said
 
 
+def _calling() -> list[dict[str, Any]]:
+    """A call of an earlier turn, in the form of Anthropic, and its result."""
+    use = {"type": "tool_use", "id": "call-0", "name": "login", "input": CALL}
+    result = {"type": "tool_result", "tool_use_id": "call-0", "content": f'{{"client_secret": "{PASSWORD}"}}'}
+    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+
+
+def _check_request(view: str) -> None:
+    """The request without its secrets is valid JSON: it can be sent again."""
+    found = json.loads(view)
+    for text in (found["client"]["body"], *(one["attempt"]["body"] for one in found["attempts"])):
+        assert isinstance(json.loads(text), dict)
+    body = json.loads(found["client"]["body"])
+    assert body["metadata"] == {"password": MARK}
+    given = body["messages"][1]["content"][0]["input"]
+    assert {**given, "nested": json.loads(given["nested"])} == {
+        "command": "login", "password": MARK, "nested": {"passphrase": MARK},
+    }  # fmt: skip
+
+
 def _found_by(base: str, text: str) -> list[str]:
     """The turns that a search for a text finds."""
     query = {"q": json.dumps(text)}
     found = httpx.get(f"{base}/inspector/turns", params=query, headers=bearer(OWNER), timeout=20).json()
+    assert "rows" in found, (text, found)
     return [row["id"] for row in found["rows"]]
 
 

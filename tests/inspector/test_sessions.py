@@ -13,7 +13,9 @@ from penstock._gateway.config_tables import InspectorTable
 from penstock._gateway.keys import hash_key
 from penstock._inspector import session_findings as sf
 from penstock._inspector import session_reader, turn_sessions
-from penstock._inspector.turn_sessions import CallDigest, ResultDigest
+from penstock._inspector.session_digests import CallDigest, ResultDigest
+from penstock._inspector.session_messages import digest_calls
+from penstock.request import Call
 from tests.gateway.client_requests import get
 from tests.inspector.agent_runs import NO_ESTIMATES, Agent, plays_agent, set_times
 from tests.inspector.conftest import inspected
@@ -118,6 +120,22 @@ def test_a_loop_is_found(watched: tuple[Inspected, Reader]) -> None:
     (loop,) = session(running, turns[0])["findings"]
     assert loop["words"].startswith("bash and edit were called in turn, 3 times with the same arguments")
     assert [one["loops"] for one in sessions(running)] == [1, 1]
+
+
+def test_a_loop_is_found_however_the_arguments_are_written() -> None:
+    """The order of the fields and the spaces between them do not matter; what is in a string does."""
+    texts = [
+        '{"a":1,"b":[1,{"c":2,"d":3}]}',
+        '{ "b": [1, {"d": 3, "c": 2}],\n "a": 1 }',
+        '{"a":1,"b":[1,{"d":3,"c":2}]}',
+    ]
+    same = digest_calls([Call(id=f"c{at}", name="bash", json=text) for at, text in enumerate(texts)])
+    assert len({call.digest for call in same}) == 1
+    (loop,) = sf.find_loops([(call.id, call) for call in same], {})
+    assert loop.words == "bash was called 3 times in a row with the same arguments"
+    others = ['{"a":"x y"}', '{"a":"x  y"}', '{"a":["x y"]}', '{"a": broken', "{}", ""]
+    told_apart = digest_calls([Call(id="c", name="bash", json=text) for text in others])
+    assert len({call.digest for call in told_apart}) == 5  # no arguments are the same as an empty object
 
 
 def test_a_stall_is_found(watched: tuple[Inspected, Reader]) -> None:
@@ -247,6 +265,26 @@ def test_the_words_of_a_loop_say_whether_results_differ() -> None:
     assert loop.words == "a was called 3 times in a row with the same arguments; the results differ"
 
 
+@pytest.mark.parametrize(
+    ("sequence", "known", "said"),
+    [
+        ("aaaa", "111-", "; the results so far were the same each time"),
+        ("aaaa", "11-1", "; the results so far were the same each time"),
+        ("aaaa", "112-", "; the results differ"), ("aaaa", "1---", ""), ("aaaa", "----", ""),
+        ("ababab", "12121-", "; the results so far were the same each time"),
+        ("ababab", "-2121-", "; the results so far were the same each time"),
+        ("ababab", "1-121-", ""), ("ababab", "12131-", "; the results differ"),
+        ("ababab", "121212", "; the results were the same each time"),
+    ],
+)  # fmt: skip
+def test_a_loop_compares_the_results_that_are_known(sequence: str, known: str, said: str) -> None:
+    """The last call of a loop has no result while its turn runs, or if the client gave up."""
+    ids = {f"c{at}": sign for at, sign in enumerate(known) if sign != "-"}
+    results = {one: ResultDigest(one, sign.encode(), failed=False) for one, sign in ids.items()}
+    (loop,) = sf.find_loops(calls(sequence), results)
+    assert loop.words.partition(" with the same arguments")[2] == said
+
+
 def timed(id: str, duration: float, gap: float | None = 1.0, silence: float = 0.0) -> sf.TimedTurn:
     return sf.TimedTurn(id, duration, gap, "bash", silence, 2.0)
 
@@ -258,6 +296,16 @@ def test_stalls_need_others_to_compare_with() -> None:
     assert sf.find_stalls([*usual, timed("x", 47.0, 47.0)]) == []
     (slow,) = sf.find_stalls([*usual, timed("x", 130.0, None)])
     assert (slow.where, slow.words) == ("turn", "the turn took 2 min 10 s: 11 times the usual 12.0 s")
+
+
+def test_a_turn_that_runs_has_not_taken_its_time_yet() -> None:
+    usual = [timed(str(number), 3.0) for number in range(4)]
+    (slow,) = sf.find_stalls([*usual, timed("x", 40.0)._replace(running=True)])
+    assert slow.words == "the turn has run for 40.0 s: 13 times the usual 3.0 s"
+    (silent,) = sf.find_stalls(
+        [timed("a", 30.0, silence=11.0)._replace(running=True, silent_now=True, silent_from=0.0)]
+    )
+    assert silent.words == "no bytes have come for 11.0 s"
 
 
 def test_a_stream_without_bytes_is_a_stall() -> None:

@@ -11,19 +11,28 @@ from playwright.sync_api import expect
 
 from penstock._inspector.stream_traces import source_from_file
 from penstock._replay import wire
+from tests.gateway.client_requests import post
 from tests.inspector import sample_streams
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
+from tests.inspector.exported_page import exported_traces
 from tests.inspector.tab_store import wait_until_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from playwright.sync_api import FilePayload, Page
 
     from tests.inspector.conftest import Inspected
 
 STREAM = b"".join(sample_streams.interleaved())
+SECRET = "sk-proj-Zx81hQmT4vWcYbN2kR7dJ0fL"
+ASKED: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 9,
+    "messages": [{"role": "user", "content": f"My key is {SECRET} — why?"}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +95,55 @@ def test_several_files_and_a_har_file_stay_over_a_reload(page: Page, gateway: In
     page.get_by_role("heading", name="See what a stream holds").wait_for()
     page.reload()
     page.get_by_role("heading", name="See what a stream holds").wait_for()
+
+
+# ── the request of a file ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+@pytest.mark.row("V3", "V6")
+def test_the_request_of_a_har_file_shows_no_secret_and_is_in_the_download(
+    page: Page, gateway: Inspected, tmp_path: Path
+) -> None:
+    page.goto(f"{gateway.url}/#/file")
+    entry = {
+        "request": {"method": "POST", "url": "https://api.test/v1/messages", "postData": {"text": json.dumps(ASKED)}},
+        "response": {"content": {"mimeType": "text/event-stream", "text": STREAM.decode()}},
+    }
+    har = json.dumps({"log": {"entries": [entry]}}).encode()
+    file: FilePayload = {"name": "session.har", "mimeType": "application/json", "buffer": har}
+    page.get_by_label("A recorded stream").set_input_files([file])
+    expect(page.locator(".turn-head h1")).to_have_text("api.test/v1/messages")
+    _expect_request(page)
+    page.get_by_role("button", name="Download").click()
+    with page.expect_download() as started:
+        page.get_by_role("dialog", name="Download").get_by_role("button", name="Download").click()
+    place = tmp_path / "saved.html"
+    started.value.save_as(place)
+    assert SECRET not in json.dumps(exported_traces(place.read_bytes()))
+    page.goto(place.as_uri())
+    _expect_request(page)
+
+
+def _expect_request(page: Page) -> None:
+    page.get_by_role("tab", name="Request").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("My key is [secret] — why?")
+    assert SECRET not in page.content()
+    page.get_by_role("tab", name="Tokens").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("input tokens")
+
+
+@pytest.mark.slow
+@pytest.mark.row("V3", "V6")
+def test_the_file_routes_take_a_request_before_the_file(gateway: Inspected) -> None:
+    request = json.dumps(ASKED, ensure_ascii=False).encode()
+    url, body = f"{gateway.url}/inspector", request + STREAM
+    trace = post(f"{url}/trace?request_bytes={len(request)}", content=body).json()
+    assert json.loads(trace["request"])["messages"][0]["content"] == "My key is [secret] — why?"
+    assert trace["events"] == post(f"{url}/trace", content=STREAM).json()["events"]
+    found = post(f"{url}/breakdown?request_bytes={len(request)}", content=body).json()
+    assert (found["lost"], found["model"]) == ("", "m")
+    for wrong in ("-1", "x", str(len(body) + 1)):
+        assert post(f"{url}/trace?request_bytes={wrong}", content=body).status_code == 400
+    empty = post(f"{url}/trace?request_bytes={len(request)}", content=request)
+    assert "there is nothing in it" in empty.json()["error"]["message"]

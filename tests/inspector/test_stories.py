@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from playwright.sync_api import expect
 
+from penstock._inspector.session_token import HEADER
+from tests.gateway.client_requests import get
 from tests.support.servers import free_port
 
 if TYPE_CHECKING:
@@ -35,8 +37,8 @@ class Stories(NamedTuple):
 
 @pytest.fixture(scope="module")
 def stories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stories]:
-    folder, port = tmp_path_factory.mktemp("stories"), free_port()
-    config = (EXAMPLES / "inspector_stories.toml").read_text().replace(":4480", f":{port}")
+    folder, port, lab = tmp_path_factory.mktemp("stories"), free_port(), free_port()
+    config = (EXAMPLES / "inspector_stories.toml").read_text().replace(":4481", f":{lab}")
     (folder / "stories.toml").write_text(config)
     command = [sys.executable, "-m", "penstock", "serve", "--port", str(port), "--config", str(folder / "stories.toml")]
     env = {**os.environ, "PENSTOCK_DATA": str(folder / "data")}
@@ -44,7 +46,7 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stories]:
         try:
             assert gateway.stderr is not None
             link = next(found[1] for line in gateway.stderr if (found := LINK.search(line)))
-            script = [sys.executable, str(EXAMPLES / "inspector_stories.py"), f"http://127.0.0.1:{port}"]
+            script = [sys.executable, str(EXAMPLES / "inspector_stories.py"), f"http://127.0.0.1:{port}", str(lab)]
             said = subprocess.run(script, capture_output=True, text=True, check=True).stdout
             yield Stories(link, *re.findall(r"http://\S+", said))
         finally:
@@ -64,9 +66,18 @@ def test_a_lost_signature(session: Page, stories: Stories, shot: Callable[[Page,
     upstream = session.get_by_role("tree")
     expect(upstream.locator('[data-place="/messages/1/content/0/signature"]')).to_contain_text('""')
     shot(session, "inspector-story-signature")
+    session.get_by_role("tab", name="Tries").click()
+    expect(session.get_by_role("tabpanel")).to_contain_text(
+        "messages.1.content.0: Invalid `signature` in `thinking` block"
+    )
     session.get_by_role("tab", name="Client request").click()
     expect(session.get_by_role("tree").locator('[data-place="/messages/1/content/0/thinking"]')).to_be_visible()
     expect(session.get_by_role("tree").locator('[data-place="/messages/1/content/0/signature"]')).to_have_count(0)
+
+    base, _, token = stories.inspector.partition("/#session=")
+    rows = get(f"{base}/inspector/turns", headers={HEADER: token}).json()["rows"]
+    states = [(row["state"], row["http"]) for row in rows if row["provider"] == "lab"]
+    assert states == [("refused", 400), ("finish", 200)], "the request with its signature is answered"
 
 
 def test_a_loop_of_an_agent(session: Page, stories: Stories, shot: Callable[[Page, str], None]) -> None:

@@ -167,7 +167,8 @@ def test_a_refusal_is_shown_as_the_client_saw_it() -> None:
         assert trace["row"]["state"] == "refused"
         assert [row["data"] for row in trace["outputs"]] == [reply.text]
         assert trace["frames"] == []
-        assert "no provider has answered" in trace["lost"]
+        assert trace["lost"] == "the provider openai-chat answered 401: there are no frames"
+        assert trace["fault_by"] == "provider"
 
 
 def test_what_a_client_is_told_before_its_answer_is_shown() -> None:
@@ -263,3 +264,10 @@ def test_every_consumer_has_an_encoder() -> None:
     from penstock._inspector.stream_traces import CONSUMERS
 
     assert set(CONSUMERS) == {name for name in protocols.MODULES if protocols.protocol(name).encoder}
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 secret was"), (2, "2 secrets were"), (1200, "1,200 secrets were")])
+def test_secrets_that_were_taken_out_are_counted(count: int, words: str) -> None:
+    from penstock._inspector.stream_traces import count_taken_secrets
+
+    assert count_taken_secrets(count) == f"{words} taken out of it"

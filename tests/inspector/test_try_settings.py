@@ -29,6 +29,7 @@ PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9
 TOOLS: list[dict[str, Any]] = [
     {"name": "level", "description": "The level of a gauge", "parameters": {"type": "object", "properties": {}}}
 ]
+SCHEMA = {"type": "object", "properties": {"level": {"type": "number"}}}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_settings_reach_the_provider_in_every_protocol(
     opened.get_by_text("Settings: system prompt").click()
     for label, value in (
         ("System prompt", "Be brief."), ("Tools, as JSON", json.dumps(TOOLS)), ("Temperature", "0.25"),
-        ("JSON schema of the answer", '{"type": "object"}'), ("Max output tokens", "321"),
+        ("JSON schema of the answer", json.dumps(SCHEMA)), ("Max output tokens", "321"),
     ):  # fmt: skip
         opened.get_by_label(label).fill(value)
     assert serious(opened) == []
@@ -69,6 +70,7 @@ def test_settings_reach_the_provider_in_every_protocol(
         assert sent["messages"][-1]["content"] == f"Question {count}"
         assert sent["temperature"] == 0.25
         assert sent["tools"][0]["function"]["name"] == "level"
+        assert sent["response_format"]["json_schema"]["schema"] == SCHEMA, protocol
         assert 321 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
 
 

@@ -136,7 +136,7 @@ def test_the_help_says_which_keys_there_are(streams: Page) -> None:
     expect(help_).to_be_visible()
     streams.keyboard.press("Escape")
     expect(help_).to_be_hidden()
-    streams.keyboard.press("3")
+    streams.keyboard.press("4")
     expect(streams).to_have_url(re.compile("#/usage$"))
 
 

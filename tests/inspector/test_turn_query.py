@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock._inspector.query_completion import STATE_HELP
 from penstock._inspector.turn_query import (
     MAX_QUERY_CHARACTERS,
     MAX_QUERY_TERMS,
@@ -17,10 +18,12 @@ from penstock._inspector.turn_query import (
     parse_query,
     split_query,
 )
+from penstock._inspector.turn_query_hints import find_hints
 from penstock._inspector.turn_query_terms import HAS_VALUES, QUERY_FIELDS, STATE_VALUES
 from penstock._store.journal import JournalEntry, JournalStore
 from penstock._store.journal_queries import JournalHistory
 from penstock._store.sqlite import IN_MEMORY
+from penstock._store.turn_states import SHOWN_STATES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,6 +57,17 @@ def matches(query: str, running: str = "", **more: Any) -> bool:
         ("state:warning", {"finish": "length"}),
         ("state:warning", {"finish": "stop", "malformed": 3}),
         ("state:finish", {"finish": "stop"}),
+        ("state:stop", {"finish": "stop"}),
+        ("state:calls", {"finish": "calls"}),
+        ("state:length", {"finish": "length", "malformed": 1}),
+        ("state:refusal", {"finish": "refusal"}),
+        ("state:Filter", {"finish": "filter"}),
+        ("state:malformed", {"finish": "stop", "malformed": 1}),
+        ("state:malformed", {"malformed": 1}),
+        ("state:failed", {"status": "refused", "http": 502}),
+        ("state:refused", {"status": "refused", "http": 502}),
+        ("state:stop,length", {"finish": "length"}),
+        ("-state:stop", {"finish": "length"}),
         ("tool:bash", {"tools": "read\nbash_20250124"}),
         ("tool=bash", {"tools": "read\nbash"}),
         ("cost>0.1", {"cost": 0.2}),
@@ -100,6 +114,11 @@ def test_a_query_finds_a_turn(query: str, facts: dict[str, Any]) -> None:
         ("state:finish", {"finish": "length"}),
         ("state:finish", {"finish": "refusal"}),
         ("state:finish", {"finish": "filter"}),
+        ("state:stop", {"finish": "stop", "malformed": 1}),
+        ("state:malformed", {"finish": "length", "malformed": 1}),
+        ("state:length", {"status": "fault", "finish": "length"}),
+        ("state:failed", {"status": "refused", "http": 429}),
+        ("state:failed", {"status": "fault", "http": 502}),
         ("state:running", {"finish": "stop"}),
         ("cost>0.1", {"cost": None}),
         ("-client:curl", {"client": "curl"}),
@@ -122,6 +141,11 @@ def test_turns_that_run_have_their_own_states() -> None:
     assert matches("state:waiting", "open")
     assert matches("state:streaming", "streaming")
     assert not matches("state:finish", "streaming")
+    assert not matches("state:stop", "streaming", finish="stop")
+
+
+def test_all_states_are_explained_in_completion() -> None:
+    assert STATE_HELP.keys() == STATE_VALUES.keys() | SHOWN_STATES.keys()
 
 
 @pytest.mark.row("V1")
@@ -129,7 +153,15 @@ def test_turns_that_run_have_their_own_states() -> None:
     ("query", "position", "length", "fix"),
     [
         ("ok modl:opus", 3, 4, "did you mean model?"),
-        ("zzzzz:1", 0, 5, "? shows all fields"),
+        ("zzzzz:1", 0, 5, "there is no field 'zzzzz': the button ? shows all fields. Quotes search for the words."),
+        ("foo:1", 0, 3, "did you mean tool? Quotes"),
+        ("output>1 inpt>1", 9, 4, "did you mean input"),
+        (":", 0, 1, "write a field before :, such as model:opus"),
+        ("a >", 2, 1, "write a field before >"),
+        ("a - b", 2, 1, "write after - what to leave out"),
+        ("model: opus", 0, 6, "model needs a value"),
+        ('say"hi"', 3, 1, "put a space before this one"),
+        ('words"', 5, 1, "put a space before this one"),
         ("-model:", 1, 6, "for example model:opus"),
         ("cost>lots", 5, 4, "expected dollars, such as 0.1"),
         ("ttft>2x", 5, 2, "expected a time, such as 2, 500ms or 1m"),
@@ -155,10 +187,64 @@ def test_an_error_says_where_and_how_to_fix_it(query: str, position: int, length
     assert (raised.value.position, raised.value.length) == (position, length)
 
 
+@pytest.mark.row("V1")
+@pytest.mark.parametrize(
+    ("query", "position", "length", "hint"),
+    [
+        ("-la", 0, 3, '-la leaves out requests with la. To search for la, write "-la" in quotes.'),
+        ("ls --all", 3, 5, 'To search for all, write "--all" in quotes.'),
+        ("cats OR dogs", 5, 2, "OR is searched as a word"),
+        ("cats AND dogs", 5, 3, "Leave it out"),
+        ("NOT dogs", 0, 3, "To leave out requests with a word, write - before it."),
+        ("do*", 0, 3, "prompts and answers are searched for whole words"),
+        ("model:gpt*", 0, 10, "model:gpt finds a part of a name"),
+        ("cats ???", 5, 3, "has no letter and no digit"),
+        ('":"', 0, 3, "has no letter and no digit"),
+        ("model!=gpt", 0, 10, "-model:opus for all others"),
+        ("(cost>1", 0, 7, "cost:0.1 for a value of a field"),
+        ("'exact words'", 0, 6, 'Only " quotes words'),
+    ],
+)
+def test_a_hint_says_what_may_surprise(query: str, position: int, length: int, hint: str) -> None:
+    assert read_error(query) is None
+    (found,) = find_hints(query)
+    assert hint in found.message
+    assert (found.position, found.length) == (position, length)
+
+
+def test_a_time_of_day_has_a_hint_that_can_be_searched() -> None:
+    for clock, full in {"12:30": "12:30", "9:05": "09:05", "9:30:15": "09:30:15"}.items():
+        (found,) = find_hints(f"opus {clock}")
+        assert found.message.endswith(f"since:2026-11-17T{full}.")
+        assert parse_query(found.message.rpartition(" ")[2].rstrip("."), NOW).terms
+
+
+@pytest.mark.parametrize("query", ["model:m1 or model:m2", "model:m1 and state:fault", "-model:m1 Or cost>1"])
+def test_a_small_connective_between_fields_has_a_hint(query: str) -> None:
+    (found,) = find_hints(query)
+    word = query.split()[1]
+    assert found.message.startswith(f"{word} is searched as a word")
+    assert (found.position, found.length) == (query.index(word), len(word))
+
+
+@pytest.mark.parametrize("query", ["this or that", "model:m1 or words", "or model:m1", 'model:m1 "or" model:m2'])
+def test_a_small_connective_among_words_is_a_word(query: str) -> None:
+    assert find_hints(query) == []
+
+
+@pytest.mark.parametrize(
+    "query", ["", "pumps", '"-la"', "OR", '"a OR b"', "-model:opus", '-"la"', "model:opus cost>0.1", "it's", "日本"]
+)
+def test_plain_queries_have_no_hints(query: str) -> None:
+    assert find_hints(query) == []
+
+
 @given(st.text(max_size=80) | st.text("model:stae-\"'><=,. 0159kms_%$\\", max_size=60))
 def test_any_text_is_a_query_or_an_error_within_it(text: str) -> None:
     for part in split_query(text):
         assert text[part.start : part.start + part.length].strip()
+    for hint in find_hints(text):
+        assert 0 <= hint.position < hint.position + hint.length <= len(text)
     error = read_error(text)
     if error is not None:
         assert 0 <= error.position < len(text)
@@ -198,7 +284,9 @@ TERMS = st.one_of(
         st.sampled_from("0 1 0.1 10 1000 429".split()),
     ).map("".join),
     st.tuples(st.sampled_from(NAMES), st.sampled_from(":="), WORDS.filter(bool)).map("".join),
-    st.sampled_from([f"state:{name}" for name in STATE_VALUES] + [f"has:{name}" for name in HAS_VALUES]),
+    st.sampled_from(
+        [f"state:{name}" for name in (*STATE_VALUES, *SHOWN_STATES)] + [f"has:{name}" for name in HAS_VALUES]
+    ),
     st.sampled_from(["since:1h", "until:1h", "since:2h", 'model=""', 'key=""']),
     WORDS.filter(bool),
     WORDS.filter(bool).map(lambda word: f'"{word}"'),
@@ -252,6 +340,7 @@ def test_old_rows_are_found_by_their_names(history: tuple[JournalStore, JournalH
         "-has:notes": 1,
         "notes:0": 1,
         "state:finish": 1,
+        "-state:stop,failed,malformed,length": 1,
         "cost<1": 0,
     }.items():
         condition = parse_query(text, NOW).to_sql({}, asked.among)

@@ -62,6 +62,8 @@ def stage() -> Iterator[Inspected]:
         ("state:fault", ["broken"]),
         ("state:broken", ["broken", "limited", "overloaded"]),
         ("state:warning", ["refusal", "length"]),
+        ("state:length", ["length"]),
+        ("state:failed", ["overloaded"]),
         ("fault:rate-limit", ["limited"]),
         ("provider:anthropic", ["broken", "limited", "overloaded"]),
         ("http:429", ["limited"]),
@@ -161,7 +163,7 @@ def test_a_burst_has_no_rate(stage: Inspected) -> None:
 
 
 @pytest.mark.finding("INS-15")
-def test_an_unknown_client_has_its_user_agent() -> None:
+def test_an_unknown_client_has_the_name_in_its_user_agent() -> None:
     with inspected() as running:
         body = {"model": "replay/text", "messages": [{"role": "user", "content": "hi"}]}
         url = f"{running.url}/v1/chat/completions"
@@ -169,7 +171,7 @@ def test_an_unknown_client_has_its_user_agent() -> None:
             url, json=body, headers={"user-agent": "my-script/3 (sk-ant-api03-" + "x" * 90 + ")"}, trust_env=False
         )
         (row,) = found(running, "client:my-script")["rows"]
-        assert row["client"] == ""
+        assert row["client"] == "my-script"
         assert row["agent"].startswith("my-script/3 (")
         assert "sk-ant-api03-xxx" not in json.dumps(row)
 
@@ -232,13 +234,20 @@ def test_fields_and_values_are_completed(stage: Inspected) -> None:
     models = completed(stage, "model:need")
     assert (models["start"], [option["text"] for option in models["options"]]) == (6, ["needle", "openai-chat/needle"])
     assert models["error"] is None
-    states = completed(stage, "state:fault,ref")
-    assert (states["start"], [option["text"] for option in states["options"]]) == (12, ["refused"])
+    states = completed(stage, "state:fault,refu")
+    assert (states["start"], [option["text"] for option in states["options"]]) == (12, ["refused", "refusal"])
     tools = completed(stage, "tool:")
     assert tools["options"]
     assert tools["error"]["message"] == "tool needs a value, for example tool:bash"
     assert completed(stage, '"words in quotes')["options"] == []
     assert [option["text"] for option in completed(stage, "-has:note x", 9)["options"]] == ["notes"]
+
+
+@pytest.mark.row("V1")
+@pytest.mark.parametrize("state", ["length", "odd", "fault model:x"])
+def test_the_list_is_only_narrowed_to_states_that_are_counted(stage: Inspected, state: str) -> None:
+    answer = httpx.get(f"{stage.url}/inspector/turns", params={"state": state})
+    assert (answer.status_code, "expected" in answer.text) == (400, True)
 
 
 @pytest.mark.finding("INS-15")

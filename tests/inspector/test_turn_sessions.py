@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock._inspector import session_compaction
 from penstock._inspector import turn_sessions as ts
+from penstock._inspector.session_digests import AnswerDigest, MessageDigest
 from penstock._inspector.session_messages import (
     MessageDigester,
-    opening_lines,
+    edge_lines,
     read_answer,
-    read_messages,
+    read_request,
     session_title,
 )
+from penstock._inspector.session_turns import SessionScope, SessionTurn
 from penstock._inspector.stream_traces import TraceSource
 from penstock.testing import Reply
 from tests.inspector.paused_upstream import TEXT
 
-SCOPE = ts.SessionScope("local", "", "claude-code")
+if TYPE_CHECKING:
+    from penstock.request import Message
+
+SCOPE = SessionScope("local", "", "claude-code")
 pytestmark = pytest.mark.row("V4")
 
 
@@ -30,9 +36,9 @@ def digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def message(text: str) -> ts.MessageDigest:
+def message(text: str) -> MessageDigest:
     """`A…` is an answer of the model, everything else is the client's."""
-    return ts.MessageDigest(digest(text), text.startswith("A"), 100)
+    return MessageDigest(digest(text), text.startswith("A"), 100)
 
 
 class Talk:
@@ -41,13 +47,13 @@ class Talk:
     def __init__(self) -> None:
         self.index, self.now = ts.SessionIndex(), 1_000.0
 
-    def turn(self, *texts: str, scope: ts.SessionScope = SCOPE, seconds: float | None = 1.0, at: float | None = None,
-             failed: bool = False, answer: str = "", opening: str = "") -> ts.SessionTurn:  # fmt: skip
+    def turn(self, *texts: str, scope: SessionScope = SCOPE, seconds: float | None = 1.0, at: float | None = None,
+             failed: bool = False, answer: str = "", opening: str = "") -> SessionTurn:  # fmt: skip
         began = self.now if at is None else at
         ended = None if seconds is None else began + seconds
-        made = ts.SessionTurn(
+        made = SessionTurn(
             f"t{len(self.index.turns)}", scope, began, ended, failed, tuple(map(message, texts)),
-            read_answer=lambda: ts.AnswerDigest(digest(answer), frozenset(map(digest, answer.splitlines()))),
+            read_answer=lambda: AnswerDigest(digest(answer), frozenset(map(digest, answer.splitlines()))),
             read_lines=lambda: frozenset(map(digest, opening.splitlines())),
         )  # fmt: skip
         self.index.add_turn(made)
@@ -60,7 +66,7 @@ def talk() -> Talk:
     return Talk()
 
 
-def links(*turns: ts.SessionTurn) -> list[tuple[str, str, int]]:
+def links(*turns: SessionTurn) -> list[tuple[str, str, int]]:
     return [(turn.session, turn.link, turn.shared) for turn in turns]
 
 
@@ -177,8 +183,41 @@ def test_compaction_by_a_summary(talk: Talk) -> None:
     assert links(new) == [("t0", "compact", 0)]
     assert links(talk.turn("continued", "A1", "R1")) == [("t0", "continue", 1)]
     assert talk.turn("another", opening="This is continued.").link == "start"
-    late = talk.turn("late", opening=summary, at=talk.now + ts.COMPACTION_SECONDS)
+    late = talk.turn("late", opening=summary, at=talk.now + session_compaction.COMPACTION_SECONDS)
     assert late.link == "start"
+
+
+def test_compaction_that_keeps_only_the_newest_answer(talk: Talk) -> None:
+    """No request has had this answer: it is that of the session's last turn."""
+    other = talk.turn("V1", "A8", "V2", "A9", "V3", answer="A10")
+    texts = ["U1"]
+    for number in range(1, 5):
+        talk.turn(*texts, answer=f"A{number}")
+        texts += [f"A{number}", f"U{number + 1}"]
+    last = talk.turn(*texts, answer="A5")
+    kept = talk.turn("summary", "A5", "U6")
+    assert links(kept) == [(last.session, "compact", 0)]
+    assert other.session != last.session
+    assert talk.turn("summary", "A6", "U7").link == "start"  # nobody has given this answer
+
+
+def test_a_short_answer_does_not_identify_a_session(talk: Talk) -> None:
+    talk.turn("U1", "A1", "U2", "A2", "U3", answer="A3")
+    short = message("A3")._replace(characters=2)
+    made = SessionTurn("x", SCOPE, talk.now, messages=(message("summary"), short, message("U4")))
+    talk.index.add_turn(made)
+    assert made.link == "start"
+
+
+@pytest.mark.parametrize("tail", [("A3", "U4", "A4", "U5"), ("A4", "U5"), ("A5", "U6")])
+def test_the_first_message_and_the_last_ones_may_stay(talk: Talk, tail: tuple[str, ...]) -> None:
+    """The client has written the summary between them itself."""
+    texts = ["U1"]
+    for number in range(1, 6):
+        talk.turn(*texts, answer=f"A{number}")
+        texts += [f"A{number}", f"U{number + 1}"]
+    assert links(talk.turn("U1", "summary", *tail)) == [("t0", "compact", 1)]
+    assert talk.turn("U1", "A1", "U2b").link == "edit"  # the user goes back
 
 
 def test_turns_without_messages_are_alone(talk: Talk) -> None:
@@ -203,8 +242,8 @@ def test_memory_is_bounded(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ts, "MAX_CHAINED_MESSAGES", 8)
     texts = ["U0"]
     for number in range(200):
-        talk.index.add_turn(ts.SessionTurn(f"s{number}", SCOPE, number, number, messages=(message(f"U{number}x"),)))
-        talk.index.add_turn(ts.SessionTurn(f"l{number}", SCOPE, number, number, messages=tuple(map(message, texts))))
+        talk.index.add_turn(SessionTurn(f"s{number}", SCOPE, number, number, messages=(message(f"U{number}x"),)))
+        talk.index.add_turn(SessionTurn(f"l{number}", SCOPE, number, number, messages=tuple(map(message, texts))))
         texts += [f"A{number}", f"U{number}"]
     index = talk.index
     assert (len(index.sessions), len(index.turns)) == (10, 30)
@@ -250,6 +289,11 @@ def test_every_turn_is_in_one_session_and_shares_what_it_says(all_texts: list[li
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
+
+def read_messages(body: bytes, protocol: str, *, cut: bool = False) -> list[Message]:
+    return read_request(body, protocol, cut=cut).messages
+
+
 CALL = {"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls -l"}}
 
 
@@ -281,7 +325,7 @@ def test_a_cut_request_has_its_first_messages() -> None:
     part = read_messages(body[: len(body) * 2 // 3], "anthropic", cut=True)
     assert 25 < len(part) < len(whole)
     assert part == whole[: len(part)]
-    assert read_messages(body[:20], "anthropic", cut=True) == []
+    assert read_request(body[:20], "anthropic", cut=True).messages == []
     assert read_messages(b"[1]", "anthropic") == read_messages(b"", "anthropic") == []
 
 
@@ -306,7 +350,27 @@ def test_the_answer_is_recognised_in_the_next_request() -> None:
     messages = read_messages(body, "anthropic")
     answer = read_answer(source)
     assert answer.digest == MessageDigester().digest_messages(messages)[1].digest
-    assert opening_lines(messages) & answer.lines
-    assert read_answer(TraceSource("openai-chat", [])) == ts.AnswerDigest(
+    assert edge_lines(messages) & answer.lines
+    assert read_answer(TraceSource("openai-chat", [])) == AnswerDigest(
         read_answer(TraceSource("openai-chat", [])).digest
     )
+
+
+SUMMARY = "The user wants a parser: its tests are in tests/parser, and two of them fail."
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        SUMMARY, f"Summary: {SUMMARY}", f"Continued. Summary of what was said: {SUMMARY}", f"<summary>{SUMMARY}</summary>",
+        f"Here it is:\n<summary>  {SUMMARY} </summary>", f'Summary: "{SUMMARY}"',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("answer", [SUMMARY, f"<summary>{SUMMARY}</summary>", f"Of course.\n{SUMMARY}\nIs it right?"])
+def test_a_summary_is_found_in_what_the_client_puts_around_it(answer: str, opening: str) -> None:
+    def lines(text: str) -> frozenset[bytes]:
+        return edge_lines(read_messages(anthropic({"role": "user", "content": text}), "anthropic"))
+
+    assert lines(opening) & lines(answer)
+    assert not lines(opening.replace("parser", "lexer")) & lines(answer)
+    assert len(lines(("a: <b>" * 30_000) + SUMMARY)) <= 5  # of one line

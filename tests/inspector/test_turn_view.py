@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
 
+from penstock import events as ev
+from penstock.testing import Reply
 from tests.inspector import sample_streams
 from tests.inspector.conftest import inspected
 from tests.inspector.sample_turns import send, send_named, sending, wired
@@ -184,6 +187,52 @@ def test_interleaved_calls_are_lanes_side_by_side(opened: Page) -> None:
         assert not opened.evaluate(BAR, [row, shares["level"] - 0.03]), "and neither had begun"
     parts = opened.locator(".cell.events .part").all_inner_texts()
     assert "5 6 5 6 5 6" in " ".join(parts)
+
+
+@pytest.mark.row("V5")
+@pytest.mark.finding("INS-19")
+@pytest.mark.parametrize("axis", ["time", "order"])
+@pytest.mark.parametrize("width", [1280, 700, 390])
+def test_the_ticks_of_the_axis_have_different_labels_side_by_side(opened: Page, axis: str, width: int) -> None:
+    """The turn took some milliseconds, and its first frames are close together."""
+    opened.set_viewport_size({"width": width, "height": 800})
+    opened.get_by_role("button", name=axis, exact=True).click()
+    expect(opened.locator(".axis-unit")).to_have_text("seconds" if axis == "time" else "frames")
+    ticks = opened.locator(".axis-strip .tick")
+    expect(ticks.nth(1)).to_be_attached()
+    labels = ticks.all_inner_texts()
+    assert len(set(labels)) == len(labels)
+    if axis == "time":
+        assert labels[0] == "0"
+        assert all(re.fullmatch(r"[\d.]+ m?s", label) for label in labels[1:])
+    else:
+        numbers = [int(label) for label in labels]
+        assert (numbers[0], numbers) == (1, sorted(numbers))
+    boxes = [tick.bounding_box() for tick in ticks.all()]
+    edges = [(box["x"], box["x"] + box["width"]) for box in boxes if box is not None]
+    assert len(edges) == len(labels)
+    assert all(end <= start for (_, end), (start, _) in pairwise(edges)), edges
+
+
+@pytest.mark.row("V5")
+@pytest.mark.finding("INS-19")
+def test_lanes_of_the_same_kind_have_different_names(page: Page) -> None:
+    """By their number and how they begin; a call by its name, and its arguments are in the title."""
+    texts: list[Any] = [
+        one
+        for index, text in ((0, "First I look"), (2, "Then I answer"))
+        for one in (ev.TextStart(index), ev.TextDelta(index, text), ev.TextEnd(index))
+    ]
+    call: list[Any] = [
+        ev.CallStart(1, id="a", name="bash"),
+        ev.CallDelta(1, '{"command": "ls"}'),
+        ev.CallEnd(1, "a", "bash", '{"command": "ls"}'),
+    ]
+    events = [ev.Start(id="1", model="m"), *texts[:3], *call, *texts[3:], ev.Finish("calls")]
+    with inspected(Reply.of("anthropic", events)) as stage:
+        open_turn(page, stage, "anthropic/text")
+        parts = page.get_by_role("list", name="Parts").get_by_role("button")
+        assert parts.all_inner_texts() == ["turn", "text 1 First I look", "bash", "text 2 Then I answer"]
 
 
 # ── consumers ─────────────────────────────────────────────────────────────────────────────────────

@@ -10,8 +10,8 @@ import msgspec
 from penstock._gateway.callers import make_refusal
 from penstock._inspector.api_router import ApiResponse, encode_public, encode_redacted, redact_json_text
 from penstock._inspector.copied_commands import CopiedRequest, write_command
-from penstock._inspector.request_breakdown import CUT, NOT_KEPT
 from penstock._inspector.request_conversion import convert_body, parse_request_body
+from penstock._inspector.stream_traces import NO_REQUEST
 from penstock._redaction import MARK, is_secret_name
 from penstock.errors import InputError
 
@@ -55,7 +55,7 @@ class ActRoutes:
     def _copy(self, incoming: IncomingRequest) -> ApiResponse:
         source, headers = self._find_request(incoming)
         if not source.request or source.request_cut or source.row is None:
-            raise make_refusal(404, "not-found", CUT if source.request else NOT_KEPT, code="request_not_kept")
+            raise make_refusal(404, "not-found", source.request_lost or NO_REQUEST, code="request_not_kept")
         secrets = [*self._services.secrets, *source.secrets]
         row, query = source.row, incoming.query
         forwarded = self._services.config.access.keys == "forward" and not row.key

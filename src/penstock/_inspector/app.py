@@ -58,6 +58,7 @@ class Inspector:
         sessions = self.sessions = SessionRoutes(self.services, self.watch, work)
         listing = TurnListRoutes(self.services, self.watch, work, RowBounds(self.session_token))
         keeping = KeepingRoutes(self.services, self.watch, work)
+        requests = RequestRoutes(self.services, self.watch, work, sessions.reader, turns.find_request)
         act = ActRoutes(self.services, work, turns.find_request)
         self._listing: asyncio.Task[list[ModelEntry]] | None = None
         routes: dict[tuple[str, str], Route] = {
@@ -70,7 +71,7 @@ class Inspector:
             ("GET", "turns/*/follow"): turns.follow,
             ("GET", "turns/*/export"): turns.export,
             ("GET", "turns/*/breakdown"): turns.breakdown,
-            ("GET", "turns/*/request"): RequestRoutes(self.services, self.watch, work, sessions.reader).request,
+            ("GET", "turns/*/request"): requests.request,
             ("GET", "turns/*/copy"): act.copy,
             ("GET", "turns/*/headers"): act.headers,
             ("GET", "turns/*/frames/*"): partial(turns.text, "frame"),
@@ -99,6 +100,7 @@ class Inspector:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and self._is_inspector_path(scope):
+            self.watch.deletions.apply_new()  # so that no turn is shown that another worker has deleted
             await self._router(scope, receive, send)
         else:
             await self.app(scope, receive, send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from penstock._inspector.keeping_policy import KeepingPolicy
 from penstock._inspector.live_capture import begin_capture
 from penstock._inspector.memory_index import MemoryTextIndex
 from penstock._inspector.turn_listeners import TurnListener
+from penstock._inspector.worker_deletions import DeletedTurns, WorkerDeletions
 from penstock.request import Request
 
 if TYPE_CHECKING:
@@ -52,10 +54,11 @@ class LiveCaptures:
         self._services = services
         self._loop: Any = None
         self.listeners: set[TurnListener] = set()
-        self.disk: DiskRing = DiskRing(services, self._on_disk_removal)
+        self.disk: DiskRing = DiskRing(services, self._on_disk_removal, self.policy.unwritten)
         self._memory_index = MemoryTextIndex(lambda: list(self.captures.values()), lambda: services.secrets)
         self.text_index: TextSearch = KeptTurnSearch(self._memory_index, self.disk)
         self.on_deletion: list[Callable[[], None]] = [self._memory_index.forget_turns]  # who else has texts of turns
+        self.deletions: WorkerDeletions = WorkerDeletions(services, self)
         self._timer: asyncio.TimerHandle | None = None
         services.watch = self
 
@@ -91,32 +94,55 @@ class LiveCaptures:
             if capture.finished and not capture.keeps:
                 self.forget_capture(capture, "unwatched")
 
-    def clear(self, ids: Collection[str] | None = None, tenant: str | None = None) -> int:
-        """Deletes the captures of finished turns, all or by their ids, of one tenant or all. Returns their number."""
+    def clear(self) -> None:
+        """Deletes the captures of all finished turns."""
+        self.delete_captures(None, None)
+
+    def delete_captures(self, ids: Collection[str] | None, tenant: str | None, until: float = math.inf) -> set[str]:
+        """Deletes the captures of finished turns, all or by their ids, of one tenant or all. Returns their ids.
+
+        Those that ended after `until`, by the monotonic clock, stay.
+        """
         self.measure_ended()
         found = [
             one
             for one in self.captures.values()
-            if one.finished and (ids is None or one.id in ids) and tenant in {None, one.tenant}
+            if one.finished
+            and (ids is None or one.id in ids)
+            and tenant in {None, one.tenant}
+            and one.end_time() <= until
         ]
         for capture in found:
             self.forget_capture(capture, "deleted")
-        return len(found)
+        return {one.id for one in found}
 
-    async def delete_turns(self, ids: Collection[str] | None, tenant: str | None) -> int:
-        """Deletes the content of finished turns in memory and on disk, and of the index. Returns their number.
+    async def delete_turns(self, ids: Collection[str] | None, tenant: str | None) -> DeletedTurns:
+        """Deletes the content of finished turns in memory and on disk, and of the index; in other workers, too.
 
         Raises OSError if the file cannot be changed.
         """
-        names = {one.id for one in self.captures.values() if tenant in {None, one.tenant}}
-        count = self.clear(ids, tenant)
+        deleted = self.delete_captures(ids, tenant)
         try:
+            elsewhere = await self.deletions.delete_elsewhere(ids, tenant)  # first: they may be writing some
             stored = await asyncio.to_thread(self.disk.delete_turns, ids, tenant)
         finally:
             await asyncio.to_thread(self._forget_texts)
         for name, owner in stored.items():
             self._on_removal(name, owner, "deleted")
-        return count + len(stored.keys() - names)
+        for name in elsewhere.ids - stored.keys():
+            self.policy.forget(name, "deleted")
+        return DeletedTurns({*deleted, *elsewhere.ids, *stored}, elsewhere.pending)
+
+    def delete_written(self, ids: Collection[str]) -> None:
+        """Deletes what was written of turns while they were deleted in memory, and their words.
+
+        Raises OSError if the file cannot be changed. Not for the event loop.
+        """
+        try:
+            if ids:
+                self.disk.delete_turns(ids, None)
+        finally:
+            self._forget_texts()
 
     def _forget_texts(self) -> None:
         for forget in self.on_deletion:
@@ -305,10 +331,11 @@ class LiveCaptures:
 
     def explain_loss(self, entry: JournalEntry) -> str:
         """Returns why the content of a turn is not kept. May look for a file."""
-        table = self._services.config.inspector
+        table, is_disk_used = self._services.config.inspector, self.disk.is_used()
+        loss = self.disk.find_loss(entry.request_id) if is_disk_used else None
         if (self.disk.problem or self.disk.damage) and entry.request_id not in self.policy.forgotten:
             return f"{_DAMAGED}: there is only its row in the journal"
-        reason = self.policy.explain(entry, disk=table.size, days=table.days, is_disk_used=self.disk.is_used())
+        reason = self.policy.explain(entry, disk=table.size, days=table.days, is_disk_used=is_disk_used, loss=loss)
         return f"{reason}: there is only its row in the journal"
 
     def row(self, id: str, entry: JournalEntry | None) -> schemas.TurnRow | None:

@@ -14,6 +14,7 @@ from penstock._diagnostics import Diagnostic
 from penstock._engines.attempt_trace import AttemptTrace, begin_trace
 from penstock._engines.engine_interface import Decision, DecisionLog
 from penstock._gateway.endpoints import IncomingRequest
+from penstock._inspector.turn_endings import LastAttempt
 from penstock._redaction import MARK, cut_bytes, is_secret_name, redact, redact_bytes, redact_headers
 
 if TYPE_CHECKING:
@@ -172,6 +173,15 @@ class RequestCapture(msgspec.Struct, eq=False):
         return list(last[0].diagnostics) if last else []
 
     @property
+    def last_attempt(self) -> LastAttempt | None:
+        """How the last attempt went so far; None if there is none."""
+        last = self._traces[-1:]  # another thread may clear the list
+        if not last:
+            return None
+        one = last[0]
+        return LastAttempt(one.provider, one.status, one.error[0], one.engine, one.body is not None)
+
+    @property
     def attempts(self) -> list[CapturedAttempt]:
         """The attempts at providers so far, without secrets."""
         traces, decisions, known = list(self._traces), list(self._decisions), self.known_secrets()
@@ -185,6 +195,12 @@ class RequestCapture(msgspec.Struct, eq=False):
             made.append(self._attempt(trace, [*reasons, *late], after, known))
             reasons = following
         return made
+
+    @property
+    def error_bodies(self) -> list[str]:
+        """What providers answered to attempts that failed, without secrets."""
+        known, traces = self.known_secrets(), list(self._traces)
+        return [_text(trace.error_body, (*known, *trace.secrets)) for trace in traces if trace.error_body]
 
     def _attempt(
         self, trace: AttemptTrace, reasons: list[Decision], decisions: list[Decision],

@@ -17,6 +17,7 @@ from penstock._store.kept_turns import FILE, FILE_ERRORS
 from penstock._store.sqlite import IN_MEMORY
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Collection
     from pathlib import Path
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from penstock._inspector.turn_keeper import KeepableTurn
     from penstock._store.kept_turns import KeptTurnStore
     from penstock._store.kept_turns_index import TextSearch
+    from penstock._store.kept_turns_losses import KnownLoss, Loss
 
 T = TypeVar("T")
 _UNREADABLE = "{path}: kept turns cannot be read: {error}"
@@ -37,10 +39,12 @@ log = logging.getLogger("penstock.inspector")
 
 
 class DiskRing:
-    """The file of kept turns, which is opened when it is needed. `on_forget`: as in `TurnKeeper`."""
+    """The file of kept turns, which is opened when it is needed. `on_forget`, `losses`: as in `TurnKeeper`."""
 
-    def __init__(self, services: Services, on_forget: Callable[[str, str, Forgotten], None]) -> None:
-        self._services, self._on_forget = services, on_forget
+    def __init__(
+        self, services: Services, on_forget: Callable[[str, str, Forgotten], None], losses: deque[Loss]
+    ) -> None:
+        self._services, self._on_forget, self._losses = services, on_forget, losses
         self.path: Path | None = None
         path = data_path("", services.config.data, FILE)
         if path != IN_MEMORY:
@@ -88,6 +92,7 @@ class DiskRing:
                     days=table.days,
                     secrets=lambda: self._services.secrets,
                     on_forget=self._on_forget,
+                    losses=self._losses,
                 )
             return self._keeper
 
@@ -128,9 +133,17 @@ class DiskRing:
         """True if a turn is in the file."""
         return self._read(lambda store: store.holds(id), False)  # noqa: FBT003 — the result
 
+    def find_loss(self, id: str) -> KnownLoss | None:
+        """Returns what the file tells of a turn that it has no more, or never had; None without a file."""
+        return self._read(lambda store: store.find_loss(id), None)
+
     def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
         return self._read(lambda store: store.find_turns(phrase, tenant), ())
+
+    def find_cut_turns(self, tenant: str | None) -> Collection[str]:
+        """Returns the ids of turns that are kept only in part: other words of them are not found."""
+        return self._read(lambda store: store.find_cut_turns(tenant), ())
 
     def delete_turns(self, ids: Collection[str] | None, tenant: str | None) -> dict[str, str]:
         """Deletes turns by their ids, or all. Returns the tenants of those that were in the file.
@@ -139,9 +152,12 @@ class DiskRing:
         """
         keeper = self._open_existing()
         try:
-            return keeper.delete_turns(ids, tenant) if keeper is not None else {}
+            deleted = keeper.delete_turns(ids, tenant) if keeper is not None else {}
         except FILE_ERRORS as error:
             raise OSError(_NOT_DELETED.format(problem=error, name=FILE)) from error
+        if ids is None and tenant is None:  # a damaged file is empty now
+            self.damage = ""
+        return deleted
 
     def flush(self) -> None:
         """Waits until all turns are written."""
@@ -150,6 +166,8 @@ class DiskRing:
 
     def close(self) -> None:
         """Writes what waits. Nothing is kept or read from then on."""
+        if self._losses and self.is_used():  # reasons, though no turn was written
+            self._open()
         with self._lock:
             keeper, self._keeper, self._closed = self._keeper, None, True
         if keeper is not None:
@@ -182,3 +200,7 @@ class KeptTurnSearch:
     def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
         return {*self._memory.find_turns(phrase, tenant), *self._disk.find_turns(phrase, tenant)}
+
+    def find_cut_turns(self, tenant: str | None) -> Collection[str]:
+        """Returns the ids of turns that are kept only in part: other words of them are not found."""
+        return {*self._memory.find_cut_turns(tenant), *self._disk.find_cut_turns(tenant)}

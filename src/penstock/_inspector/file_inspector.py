@@ -167,7 +167,11 @@ def _new_estimator(_: str = "") -> HybridTokenEstimator:
 
 
 class FileRoutes:
-    """The routes of uploaded streams. `estimator(tenant)` counts requests."""
+    """The routes of uploaded streams. `estimator(tenant)` counts requests.
+
+    The query of an upload: `name` and `protocol` of the file; `request_bytes`: so many bytes at the beginning of the
+    body are the request that the file answers.
+    """
 
     def __init__(
         self,
@@ -195,10 +199,13 @@ class FileRoutes:
     ) -> ApiResponse:
         raw, query = incoming.raw, incoming.query
         name, protocol = query.get("name", "")[:MAX_NAME], query.get("protocol", "")
-        return await self._work.run(lambda: respond(self._read_file(raw, name, protocol), query), len(raw))
+        size = query_integer(query, "request_bytes", 0, most=len(raw))
+        request, file = raw[:size], raw[size:]
+        return await self._work.run(lambda: respond(self._read_file(file, name, protocol, request), query), len(raw))
 
-    def _read_file(self, raw: bytes, name: str, protocol: str) -> TraceSource:
+    def _read_file(self, raw: bytes, name: str, protocol: str, request: bytes) -> TraceSource:
         source = source_from_file(raw, name, protocol)
+        source.request = source.request or request.decode("utf-8", "replace")
         source.secrets = tuple(self._secrets())
         return source
 

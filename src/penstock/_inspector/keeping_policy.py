@@ -1,5 +1,7 @@
 """Decides whose turns are kept, remembers what was forgotten, and says why a turn has no content.
 
+Reasons are remembered in memory, and written to the file of kept turns, if there is one.
+
 On a gateway that only this machine can reach, and that has no team keys, all turns are kept. With team keys only those
 of keys that opt in (`inspect_keep`). The key that a gateway was started with is not a team key.
 """
@@ -7,16 +9,19 @@ of keys that opt in (`inspect_keep`). The key that a gateway was started with is
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock._gateway.callers import is_loopback
+from penstock._gateway.worker_metrics import WorkerMetrics
+from penstock._store.kept_turns_losses import DELETED, Loss
 
 if TYPE_CHECKING:
     from penstock._gateway.callers import Caller
     from penstock._gateway.config import GatewayConfig
     from penstock._gateway.services import Services
     from penstock._store.journal import JournalEntry
+    from penstock._store.kept_turns_losses import KnownLoss
 
 MAX_FORGOTTEN = 20_000  # turns whose reason is remembered, the newest
 Forgotten: TypeAlias = Literal[
@@ -37,11 +42,13 @@ _RESTARTED = "the gateway was restarted since, and turns were kept in memory onl
 _RESTARTED_WITH_DISK = (
     "the gateway was restarted since; it was in memory only, or it was deleted, or newer turns took its place on disk"
 )
+_RESTARTED_NOT_ON_DISK = "the gateway was restarted since, and it was not written to disk"
 _OTHER_WORKER = "another worker of this gateway may have it in memory (open it again, or keep turns on disk)"
 _OTHER_WORKER_WITH_DISK = (
     "another worker of this gateway may have it in memory (open it again), or it was deleted, or newer turns took its "
     "place on disk"
 )
+_WRITTEN = frozenset({"disk-age", "disk-full"})  # the file remembers these by itself
 _KEY_OPTED_OUT = (
     "turns of the key {key!r} are not kept, and nobody watched: `penstock keys edit {key} --inspect-keep on` keeps them"
 )
@@ -58,6 +65,7 @@ class KeepingPolicy:
         self._config: GatewayConfig | None = None
         self._keys_version, self._keeps_all = -1, False
         self.forgotten: OrderedDict[str, Forgotten] = OrderedDict()
+        self.unwritten: deque[Loss] = deque(maxlen=MAX_FORGOTTEN)  # reasons that are not in the file yet
 
     def keeps(self, caller: Caller) -> bool:
         """True if the turns of a caller are kept whether or not somebody watches. Called for every turn."""
@@ -83,10 +91,12 @@ class KeepingPolicy:
 
     def forget(self, id: str, reason: Forgotten) -> None:
         """Remembers why a turn has no content any more. A deletion stays the reason."""
-        if self.forgotten.get(id) == "deleted":
+        if self.forgotten.get(id) == DELETED:
             return
         self.forgotten[id] = reason
         self.forgotten.move_to_end(id)
+        if reason not in _WRITTEN:
+            self.unwritten.append(Loss(id, reason))
         if len(self.forgotten) > MAX_FORGOTTEN:
             self.forgotten.popitem(last=False)
 
@@ -95,20 +105,43 @@ class KeepingPolicy:
         """True if this process is one of several, each with a memory of its own."""
         return self._services.metrics.shared is not None
 
-    def explain(self, entry: JournalEntry, *, disk: int, days: float, is_disk_used: bool) -> str:
-        """Returns why a turn has no content. `disk`, `days`: the bounds of what is kept on disk."""
-        reason, is_older = self.forgotten.get(entry.request_id), entry.time < self.started
+    def _read_start(self) -> float:
+        """Returns when the gateway was started. One of several workers may have been started later."""
+        shared = self._services.metrics.shared
+        return shared.read_start() if isinstance(shared, WorkerMetrics) else self.started
+
+    def explain(
+        self, entry: JournalEntry, *, disk: int, days: float, is_disk_used: bool, loss: KnownLoss | None = None
+    ) -> str:
+        """Returns why a turn has no content.
+
+        `disk`, `days`: the bounds of what is kept on disk. `loss`: what the file tells of the turn.
+        """
+        is_older = entry.time < self.started
+        reason = self.forgotten.get(entry.request_id) or _reason_of(loss)
         if reason is None and is_older and is_disk_used and entry.time < time.time() - days * 86_400.0:
             reason = "disk-age"
         if reason is not None:
             return REASONS[reason].format(memory=self._memory, minutes=f"{self._minutes:g}", disk=disk >> 20, days=days)
-        has_others = self.has_other_workers
-        if is_older and not has_others:  # one of several workers may have been started later than the gateway
-            return _RESTARTED_WITH_DISK if is_disk_used else _RESTARTED
+        if entry.time < self._read_start():
+            return _explain_restart(entry, loss, is_disk_used=is_disk_used)
         if not self.keeps_all:
             match = self._services.access.ring.find_name(entry.key)
             if match is None or not match.key.inspect_keep:
                 return _KEY_OPTED_OUT.format(key=entry.key) if self._services.access.keyed else _PUBLIC
-        if has_others:
+        if self.has_other_workers:
             return _OTHER_WORKER_WITH_DISK if is_disk_used else _OTHER_WORKER
         return REASONS["memory"].format(memory=self._memory)
+
+
+def _reason_of(loss: KnownLoss | None) -> Forgotten | None:
+    """Returns the reason that the file tells; None if it tells none that is known here."""
+    return next((one for one in REASONS if loss is not None and one == loss.reason), None)
+
+
+def _explain_restart(entry: JournalEntry, loss: KnownLoss | None, *, is_disk_used: bool) -> str:
+    if not is_disk_used:
+        return _RESTARTED
+    # The file has the reasons of all turns that it had since a time. Of older ones it may have forgotten them.
+    is_complete = loss is not None and entry.time >= loss.since
+    return _RESTARTED_NOT_ON_DISK if is_complete else _RESTARTED_WITH_DISK

@@ -13,7 +13,6 @@ from penstock._gateway.callers import make_refusal
 from penstock._inspector import capture_ring
 from penstock._inspector.api_router import ApiResponse, encode_redacted
 from penstock._inspector.journal_access import visible_tenant
-from penstock._store.kept_turns import FILE
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
     from penstock._inspector.file_inspector import WorkerSlots
 
 _SEVERAL = "this gateway has several processes, which do not share the switch: set inspector.keep in penstock.toml"
-_SEVERAL_MEMORIES = (
-    "this gateway has several processes, and each has turns in its own memory: nothing was deleted. Start it with one "
-    f"worker, and delete then; or stop it, and remove {FILE}, {FILE}-wal and {FILE}-shm of the data folder"
-)
 _NO_FOLDER = "this gateway has no data folder, so nothing can be kept on disk"
 _NOT_ALL = "this key sees the turns of its own tenant only; who sees all turns may switch"
 
@@ -72,7 +67,8 @@ class KeepingRoutes:
             change = msgspec.json.decode(incoming.raw, type=KeepingChange)
         except msgspec.MsgspecError as error:
             raise InputError(f"the body is not a change: {error}") from None
-        self._refuse_several(_SEVERAL)
+        if self._captures.policy.has_other_workers:
+            raise make_refusal(409, "invalid", _SEVERAL, code="several_processes")
         if change.disk and self._captures.disk.path is None:
             raise make_refusal(409, "invalid", _NO_FOLDER, code="no_data_folder")
         if change.disk is not None:
@@ -82,28 +78,20 @@ class KeepingRoutes:
         return await self.state(incoming)
 
     async def delete_all(self, incoming: IncomingRequest) -> ApiResponse:
-        """`DELETE /inspector/turns`: forgets the content of all finished turns that the caller sees.
-
-        One of several processes refuses it.
-        """
+        """`DELETE /inspector/turns`: forgets the content of all finished turns that the caller sees."""
         return await self._delete(None, incoming)
 
     async def delete_one(self, incoming: IncomingRequest) -> ApiResponse:
         """`DELETE /inspector/turns/ID`: forgets the content of one."""
         return await self._delete({incoming.params["one"]}, incoming)
 
-    def _refuse_several(self, message: str) -> None:
-        """Refuses what one of several processes cannot do for all."""
-        if self._captures.policy.has_other_workers:
-            raise make_refusal(409, "invalid", message, code="several_processes")
-
     async def _delete(self, ids: set[str] | None, incoming: IncomingRequest) -> ApiResponse:
         tenant = visible_tenant(incoming)
-        self._refuse_several(_SEVERAL_MEMORIES)
         try:
-            count = await self._captures.delete_turns(ids, tenant)
+            deleted = await self._captures.delete_turns(ids, tenant)
         except OSError as error:
             raise make_refusal(503, "server", str(error), code="file_unusable") from None
-        if ids is not None and not count:
+        if ids is not None and not deleted.ids and not deleted.pending:
             raise make_refusal(404, "not-found", "the content of this turn is not kept here, or the turn still runs")
-        return ApiResponse(encode_redacted({"deleted": count}))
+        pending = {"pending": deleted.pending} if deleted.pending else {}
+        return ApiResponse(encode_redacted({"deleted": len(deleted.ids), **pending}))

@@ -17,7 +17,8 @@ from penstock._gateway.client_form import ClientForm
 from penstock._inspector import schemas
 from penstock._inspector.captured_attempts import CapturedAttempt
 from penstock._inspector.client_encoding import turn_request_of
-from penstock._inspector.stream_traces import TraceSource
+from penstock._inspector.stream_traces import TraceSource, count_taken_secrets, format_title
+from penstock._inspector.turn_endings import LastAttempt, explain_no_frames, find_fault_party
 from penstock._messages.context_trimming import Cleared
 from penstock._store.journal import JournalEntry
 from penstock._transforms.stop_sequences import StopAtSequences
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
 
     from penstock._gateway.endpoints import TurnRequest
 
-NO_ANSWER = "no provider has answered: there are no frames"
 LOST_REST = "only the beginning is here: an answer is kept up to {most} MB"
 EVENTS_NOTE = "the engine {engine!r} hands out events, not bytes: the frames here are those events as lines"
 _CHANGED_NOTE = "the answer was changed on its way by {stage}, which is not kept: what the client got may differ"
-_SECRETS_NOTE = "{count} secrets were taken out of it before it was kept"
+_SECRETS_NOTE = "{taken} before it was kept"
 
 
 class KeptNames(msgspec.Struct, frozen=True):
@@ -101,6 +101,11 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.protocol or self.client.protocol
 
     @property
+    def error_bodies(self) -> list[str]:
+        """What providers answered to attempts that failed."""
+        return [attempt.error_body for attempt in self.attempts if attempt.error_body]
+
+    @property
     def request_protocol(self) -> str:
         """The protocol of the client's request."""
         return self.source or self.client.protocol
@@ -112,19 +117,20 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
     def to_source(self) -> TraceSource:
         """Returns the source of the turn's trace."""
         events = "" if self.raw else EVENTS_NOTE.format(engine=self.engine)
-        secrets = _SECRETS_NOTE.format(count=self.hidden) if self.hidden else ""
+        secrets = _SECRETS_NOTE.format(taken=count_taken_secrets(self.hidden)) if self.hidden else ""
         return TraceSource(
             protocol=self.answer_protocol,
             chunks=self.chunks,
             framing=self.framing,
-            title=f"{self.client.model} · {self.client.protocol}",
+            title=format_title(self.client.model, self.client.protocol),
             consumer=self.client.protocol,
             request=self.request.decode("utf-8", "replace"),
             request_protocol=self.client.protocol,
             request_cut=self.request_cut,
             tenant=self.tenant,
             row=self.to_row(),
-            lost=LOST_REST.format(most=self.most) if self.cut else "" if self.engine else NO_ANSWER,
+            lost=self._explain_loss(),
+            fault_by=find_fault_party(self.fault, self._last_attempt()),
             note="; ".join(filter(None, (events, self.note, secrets))),
             make_transforms=self._make_transforms,
             client_stages=lambda: make_client_stages(self, turn_request_of(self.client), passthrough=self.passthrough),
@@ -132,6 +138,17 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
             client_left=self.client_left,
             notices=self.notices,
         )
+
+    def _last_attempt(self) -> LastAttempt | None:
+        if not self.attempts:
+            return None
+        last = self.attempts[-1]
+        return LastAttempt(last.provider, last.status, last.error, last.engine, last.sent)
+
+    def _explain_loss(self) -> str:
+        if self.cut:
+            return LOST_REST.format(most=self.most)
+        return "" if self.engine else explain_no_frames(self.fault, self._last_attempt(), finished=True)
 
     def _make_transforms(self) -> tuple[Any, ...]:
         made: list[Any] = []

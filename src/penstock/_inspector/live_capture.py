@@ -21,23 +21,25 @@ from penstock._inspector.chunk_log import ChunkLog, make_empty_log
 from penstock._inspector.kept_turn import (
     EVENTS_NOTE,
     LOST_REST,
-    NO_ANSWER,
     KeptTurn,
     keep_transforms,
     make_client_stages,
 )
-from penstock._inspector.stream_traces import TraceSource
+from penstock._inspector.stream_traces import TraceSource, format_title
+from penstock._inspector.turn_endings import explain_no_frames, find_fault_party
 from penstock._redaction import cut_bytes
 from penstock.request import Request
 
 if TYPE_CHECKING:
     import asyncio
 
+    from penstock._engines.engine_interface import DecisionLog, UpstreamRequest
     from penstock._engines.reply import ModelReply
     from penstock._gateway.endpoints import IncomingRequest, TurnRequest
     from penstock._gateway.turn import ActiveTurn
     from penstock._inspector.disk_ring import DiskRing
     from penstock._inspector.keeping_policy import Forgotten, KeepingPolicy
+    from penstock._inspector.turn_endings import FaultParty
     from penstock._inspector.turn_listeners import TurnListener
     from penstock._store.journal import JournalEntry
 
@@ -120,6 +122,12 @@ class TurnCapture(RequestCapture, eq=False, kw_only=True):
         self._measure()
 
     # ── called by the turn ──────────────────────────────────────────────────────────────────────────
+
+    def on_attempt(self, upstream: UpstreamRequest, record: DecisionLog) -> None:
+        """A request is built. The list names its provider and model."""
+        RequestCapture.on_attempt(self, upstream, record)
+        if self._store.listeners:
+            self._store.on_change(self)
 
     def on_reply(self, reply: ModelReply) -> None:
         """The answer begins."""
@@ -246,6 +254,11 @@ class TurnCapture(RequestCapture, eq=False, kw_only=True):
         """True if the client disconnected before the end."""
         return self.fault is not None and self.fault.kind == "cancelled"
 
+    @property
+    def fault_by(self) -> FaultParty:
+        """Who made the error of a finished turn."""
+        return find_fault_party(self.fault, self.last_attempt)
+
     def to_row(self) -> schemas.TurnRow:
         """Returns the row of the list. Any thread may call it: `entry` is set before `turn` is reset."""
         turn, held = self.turn, not self.dropped
@@ -322,7 +335,7 @@ class TurnCapture(RequestCapture, eq=False, kw_only=True):
             protocol=self.answer_protocol,
             chunks=self.chunks_from(0),
             framing=self.framing,
-            title=f"{request.request.model} · {request.protocol}",
+            title=format_title(request.request.model, request.protocol),
             consumer=request.protocol,
             request=self.request.decode("utf-8", "replace"),
             request_protocol=request.protocol,
@@ -335,16 +348,17 @@ class TurnCapture(RequestCapture, eq=False, kw_only=True):
             client_stages=lambda: make_client_stages(self, request, passthrough=passthrough),
             end=self.fault,
             client_left=self.client_left,
+            fault_by=self.fault_by,
             secrets=self.known_secrets(),
             notices=self.notices,
         )
 
     def _lost_reason(self) -> str:
         if self.dropped:
-            return _DROPPED
+            return _DROPPED if self.finished else f"it still runs; {_DROPPED}"
         if self.cut:
             return LOST_REST.format(most=MAX_TURN_BYTES >> 20)
-        return "" if self.engine else NO_ANSWER
+        return "" if self.engine else explain_no_frames(self.fault, self.last_attempt, finished=self.finished)
 
 
 def begin_capture(

@@ -7,9 +7,9 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from penstock._inspector.request_pieces import split_request
-from penstock._inspector.turn_texts import answer_piece
+from penstock._inspector.turn_texts import clean_answer_piece
 from penstock._redaction import redact_bytes
-from penstock._store.kept_turns_index import WORDS, TextIndex, TextPiece
+from penstock._store.kept_turns_index import TextIndex, TextPiece
 from penstock._store.sqlite import connect
 
 if TYPE_CHECKING:
@@ -21,11 +21,12 @@ log = logging.getLogger("penstock.inspector")
 
 
 class IndexedTurn(Protocol):
-    """A turn in memory. `entry` is its row of the journal, once it is finished."""
+    """A turn in memory. `entry`: its row of the journal, once it is finished. `cut`: its answer has more."""
 
     id: str
     entry: JournalEntry | None
     request: bytes
+    request_cut: bool
     dropped: bool
     framing: str
 
@@ -40,6 +41,12 @@ class IndexedTurn(Protocol):
 
     @property
     def finished(self) -> bool: ...
+
+    @property
+    def cut(self) -> bool: ...
+
+    @property
+    def error_bodies(self) -> list[str]: ...
 
     @property
     def answer_protocol(self) -> str: ...
@@ -62,6 +69,11 @@ class MemoryTextIndex:
             index = self._update()
             return index.find_turns(phrase, tenant)
 
+    def find_cut_turns(self, tenant: str | None) -> Collection[str]:
+        """Returns the ids of turns that are kept only in part: other words of them are not found."""
+        with self._lock:
+            return self._update().find_cut_turns(tenant)
+
     def forget_turns(self) -> None:
         """Removes turns that are no longer in memory."""
         with self._lock:
@@ -79,12 +91,13 @@ class MemoryTextIndex:
             finished = capture.finished  # read before its chunks
             if self._states.get(capture.id) is not finished:
                 secrets = (*known, capture.secret) if capture.secret else known
+                cut = capture.request_cut or capture.cut
                 try:
                     texts = _list_texts(capture, secrets)
                 except Exception:  # one turn that cannot be read must not hide all others
                     log.exception("the words of the turn %s cannot be searched", capture.id)
-                    texts = []
-                self._index.add_turn(capture.id, capture.tenant, capture.time, [texts])
+                    texts, cut = [], True
+                self._index.add_turn(capture.id, capture.tenant, capture.time, [texts], cut=cut)
                 self._states[capture.id] = finished
         return self._index
 
@@ -97,12 +110,9 @@ class MemoryTextIndex:
 
 def _list_texts(capture: IndexedTurn, secrets: tuple[str, ...]) -> list[TextPiece]:
     """Returns the texts of a turn, without secrets. The answer is indexed once it is complete."""
-    texts = [TextPiece(redact_bytes(piece, secrets)) for piece in split_request(capture.request).pieces]
-    entry = capture.entry
-    if entry is not None:
-        more = [entry.fault_message] if entry.fault_message else []
-        chunks = [chunk for _, chunk in capture.chunks_from(0)]
-        answer = answer_piece(capture.answer_protocol, capture.framing, chunks, more)
+    texts = [TextPiece(piece) for piece in split_request(redact_bytes(capture.request, secrets)).pieces]
+    if capture.entry is not None:
+        answer = clean_answer_piece(capture, [chunk for _, chunk in capture.chunks_from(0)], secrets)
         if answer is not None:
-            texts.append(TextPiece(redact_bytes(answer.body, secrets), WORDS))
+            texts.append(answer)
     return texts

@@ -23,6 +23,15 @@ STATE_HELP = {
     "refused": "got no answer",
     "cancelled": "the client left",
     "broken": "fault or refused",
+    "stop": "ended well: the answer is complete",
+    "calls": "ended well: with tool calls",
+    "pause": "ended well: the provider paused",
+    "other": "ended well: for another reason",
+    "length": "cut: it reached the limit of its length",
+    "filter": "the provider filtered the answer",
+    "refusal": "the model refused to answer",
+    "malformed": "ended well, but frames could not be read",
+    "failed": "refused with a status from 500 on",
 }
 HAS_HELP = {
     "notes": "losses, repairs and other findings",

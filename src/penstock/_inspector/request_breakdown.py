@@ -12,7 +12,9 @@ from penstock._gateway.token_estimates import find_uncertain_parts
 from penstock._inspector.schemas import PromptBreakdown, PromptLine
 from penstock._inspector.short_texts import shorten_text
 from penstock._lenient_json import parse_lenient
+from penstock._tokens import share_count
 from penstock._tokens.conversation import read_conversation
+from penstock._tokens.hidden_additions import has_hidden_context
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
@@ -23,10 +25,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 1_000  # further messages are one line
 MAX_LABEL = 80  # characters of a message's beginning
-NOT_KEPT = (
-    "the text of the request is not kept: it is there for turns whose content is kept, "
-    "and for recorded turns (record.path in penstock.toml)"
-)
+NO_REQUEST = "the file has no request"
 CUT = "the request is too long: only its beginning is kept, and a part cannot be counted as the whole"
 
 
@@ -37,7 +36,7 @@ def break_down(source: TraceSource, estimator: HybridTokenEstimator) -> PromptBr
     if row is not None:
         result.model, result.provider, result.actual = row.model, row.provider, row.input
     if not source.request or source.request_cut:
-        result.lost = CUT if source.request else NOT_KEPT
+        result.lost = CUT if source.request else source.request_lost or NO_REQUEST
         return result
     try:
         request = _read_request(source)
@@ -48,11 +47,21 @@ def break_down(source: TraceSource, estimator: HybridTokenEstimator) -> PromptBr
     found = estimator.breakdown(request, result.model, result.provider)
     result.family = found.family
     result.uncertain = {str(kind): count for kind, count in find_uncertain_parts(request).items()}
+    if result.actual and found.total.method != "actual" and _shows_whole_prompt(request):
+        found = share_count(found, result.actual)
     total: Estimate = found.total
     result.tokens, result.low, result.high = total.tokens, total.low, total.high
     result.method, result.confidence = total.method, total.confidence
     result.lines = _limit_lines([_prompt_line(line, request.messages, source.secrets) for line in found.lines])
     return result
+
+
+def _shows_whole_prompt(request: Request) -> bool:
+    """False if the provider's count may be of more than the request: of what is on a server, or tools that ran there.
+
+    The count of this very turn is better than one found by the text, which may have lost its secrets.
+    """
+    return not has_hidden_context(request) and all(tool.kind != "provider" for tool in request.tools)
 
 
 def _read_request(source: TraceSource) -> Request:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from penstock._inspector.api_router import ApiResponse, encode_redacted
 from penstock._inspector.journal_access import visible_tenant
 from penstock._inspector.request_view import (
-    NOT_KEPT,
     RequestView,
     compare_requests,
     read_canonical,
@@ -17,6 +16,8 @@ from penstock._inspector.request_view import (
 from penstock._providers.models import model as facts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._inspector.capture_ring import LiveCaptures
@@ -25,28 +26,47 @@ if TYPE_CHECKING:
     from penstock._inspector.live_capture import TurnCapture
     from penstock._inspector.schemas import TurnRow
     from penstock._inspector.session_reader import SessionReader
+    from penstock._inspector.stream_traces import TraceSource
+
+RECORDED = "only a recording of this turn is there: the tab Request of the answer has what was recorded"
 
 
 class RequestRoutes:
-    """The routes of requests. A caller sees the turns of its own tenant, or all."""
+    """The routes of requests. A caller sees the turns of its own tenant, or all.
 
-    def __init__(self, services: Services, captures: LiveCaptures, work: WorkerSlots, sessions: SessionReader) -> None:
+    `find_request` returns a turn that the caller may see, also one whose content is not kept.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        captures: LiveCaptures,
+        work: WorkerSlots,
+        sessions: SessionReader,
+        find_request: Callable[[IncomingRequest], tuple[TraceSource, dict[str, str]]],
+    ) -> None:
         self._services, self._captures, self._work, self._sessions = services, captures, work, sessions
+        self._find_request = find_request
 
     async def request(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/turns/ID/request`. With `bodies=none`: only the attempts and the losses."""
-        id = incoming.params["one"]  # noqa: A001
+        return await self._work.run(lambda: self._response(incoming))
+
+    def _response(self, incoming: IncomingRequest) -> ApiResponse:
         tenant = visible_tenant(incoming)
         bodies = incoming.query.get("bodies", "all") != "none"
-        return await self._work.run(lambda: self._response(id, tenant, bodies=bodies))
-
-    def _response(self, id: str, tenant: str | None, *, bodies: bool) -> ApiResponse:
-        turn = self._captures.find_turn(id, tenant)
+        turn = self._captures.find_turn(incoming.params["one"], tenant)
         if turn is None:
-            return ApiResponse(encode_redacted(RequestView(kept=False, canonical_error=NOT_KEPT)))
+            why = self._explain_loss(incoming)
+            return ApiResponse(encode_redacted(RequestView(kept=False, canonical_error=why), self._services.secrets))
         secrets = [*self._services.secrets, *turn.known_secrets()]
         view = self._view(turn, tenant) if bodies else without_bodies(turn)
         return ApiResponse(encode_redacted(view, secrets))
+
+    def _explain_loss(self, incoming: IncomingRequest) -> str:
+        """Returns why the request of a turn is not kept. A turn that is not there is a 404."""
+        source, _ = self._find_request(incoming)
+        return source.request_lost if source.gone else RECORDED
 
     def _view(self, turn: TurnCapture | KeptTurn, tenant: str | None) -> RequestView:
         row, protocol = turn.to_row(), turn.request_protocol

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from penstock._inspector.captured_attempts import CapturedAttempt
 from penstock._inspector.loss_places import find_places, loss_kind
+from penstock._inspector.stream_traces import NO_REQUEST
 from penstock._lenient_json import parse_lenient
 from penstock._redaction import redact_range
 from penstock._tokens.conversation import read_conversation
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from penstock._diagnostics import Diagnostic
     from penstock._lenient_fields import Object
 
-NOT_KEPT = "the request of this turn is not kept"
 DIFFERENCE_LEAD, DIFFERENCE_LENGTH = 20, 20  # characters that are quoted before and after the first difference
 CUT = "the request is too long: only its beginning is kept, and a part cannot be read as the whole"
 
@@ -136,7 +136,7 @@ def without_bodies(turn: KeptRequest) -> RequestView:
 def read_canonical(turn: KeptRequest, protocol: str) -> tuple[Request | None, str]:
     """Returns the canonical form of a turn's request, or why there is none."""
     if not turn.request:
-        return None, NOT_KEPT
+        return None, NO_REQUEST
     if turn.request_cut:
         return None, CUT
     body = _parse_body(turn.request)

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from penstock import events as ev
+from penstock._gateway.client_names import name_client
+from penstock._gateway.turn_columns import refusal_columns
+from penstock._inspector.turn_endings import FaultParty
 from penstock._redaction import redact, redact_range
 from penstock._store.journal import JournalEntry, TurnFacts
 from penstock._store.turn_states import turn_warning
@@ -68,7 +71,10 @@ class MarkRow(msgspec.Struct, gc=False):
 
 
 class TraceUpdate(msgspec.Struct):
-    """What is new in a trace. `progress`: the share of the bytes that are traced so far, if more are waiting."""
+    """What is new in a trace. `progress`: the share of the bytes that are traced so far, if more are waiting.
+
+    `fault_by`: who made the error that ended the turn; empty if there is none, or that is not known.
+    """
 
     frames: list[FrameRow]
     events: list[EventRow]
@@ -76,10 +82,14 @@ class TraceUpdate(msgspec.Struct):
     marks: list[MarkRow]
     done: bool
     progress: float = 1.0
+    fault_by: FaultParty = ""
 
 
 class Trace(TraceUpdate, kw_only=True, omit_defaults=True):
-    """A turn or a file as one consumer sees it. `lost`: what is missing, and why."""
+    """A turn or a file as one consumer sees it.
+
+    `lost`: what is missing, and why. `request_lost`: why the request is not there as a whole.
+    """
 
     version: int = 0
     row: TurnRow | None
@@ -89,6 +99,7 @@ class Trace(TraceUpdate, kw_only=True, omit_defaults=True):
     consumers: list[str]
     timed: bool
     request: str
+    request_lost: str = ""
     lost: str = ""
     note: str = ""
     same: str = ""  # in an export: the consumer whose trace has the frames and events
@@ -262,18 +273,21 @@ def row_from_journal(turn: JournalEntry, *, held: bool) -> TurnRow:
 def row_from_turn(turn: ActiveTurn, time: float, *, held: bool) -> TurnRow:
     """Returns the row of a running turn that began at this time."""
     incoming, requested, reply = turn.incoming, turn.turn_request, turn.reply
-    usage = reply.usage if reply is not None else None
+    client, agent = name_client(incoming)
+    usage, record = (reply.usage, reply.record) if reply is not None else (None, turn.decisions)
     known: dict[str, Any] = {name: getattr(reply, name, "") for name in ("model", "provider", "engine")}
+    if reply is None:  # the one that is asked, as in the row of a turn that nobody answered
+        known |= {name: value for name, value in refusal_columns(record, ()).items() if name in known}
     known |= {name: getattr(usage, name, None) for name in ("input", "output", "cached", "reasoning")}
     return TurnRow(
         id=incoming.id,
         time=time,
-        client=incoming.client.name,
-        agent="" if incoming.client.name else redact(incoming.headers.get("user-agent", "")[:200]),
+        client=client,
+        agent=agent,
         route=incoming.path,
         key=incoming.caller.key,
         asked=requested.request.model if requested else "",
-        decisions=reply.record.lines() if reply is not None else [],
+        decisions=record.lines() if record is not None else [],
         protocol=requested.protocol if requested else turn.endpoint.protocol,
         upstream=reply.protocol if reply is not None else "",
         operation=requested.operation if requested else "",

@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock._inspector.turn_sessions import CallDigest, ResultDigest
+    from penstock._inspector.session_digests import CallDigest, ResultDigest
 
 STALL_SECONDS = 10.0  # shorter ones are not marked
 STALL_FACTOR = 4.0  # times the median of the session
@@ -23,6 +23,7 @@ COMPARED = 4  # turns or gaps that a median needs
 MIN_REPEATS = 3  # of one call
 MIN_ROUNDS = 2  # of several calls in turn
 MAX_PERIOD = 4  # calls in turn
+MIN_COMPARED = 2  # results of each call, to say that they were the same
 MAX_FINDINGS = 200  # of one session
 _MINUTES_FROM = 100  # seconds
 
@@ -40,7 +41,7 @@ class SessionFinding(msgspec.Struct):
 class TimedTurn(NamedTuple):
     """The times of a turn in seconds. `gap`: before it, while tools ran; None if the user was asked meanwhile.
 
-    `silence`: the longest time without bytes in its stream, after `silent_from`.
+    `silence`: the longest time without bytes in its stream, after `silent_from`. `silent_now`: it has not ended.
     """
 
     id: str
@@ -49,11 +50,13 @@ class TimedTurn(NamedTuple):
     tools: str
     silence: float
     silent_from: float
+    running: bool = False
+    silent_now: bool = False
 
 
 def find_stalls(turns: Sequence[TimedTurn]) -> list[SessionFinding]:
     """Returns the stalls of a session's turns."""
-    usual_duration = _usual_time([turn.duration for turn in turns])
+    usual_duration = _usual_time([turn.duration for turn in turns if not turn.running])
     usual_gap = _usual_time([turn.gap for turn in turns if turn.gap is not None])
     found: list[SessionFinding] = []
     for turn in turns:
@@ -62,10 +65,13 @@ def find_stalls(turns: Sequence[TimedTurn]) -> list[SessionFinding]:
             words = f"{who} {_compare_times(turn.gap, usual_gap, 'the usual gap of')}"
             found.append(SessionFinding("stall", "gap", turn.id, words, [turn.id]))
         if turn.silence >= SILENT_SECONDS:
-            words = f"no bytes came for {_seconds(turn.silence)}, from {_seconds(turn.silent_from)} after the beginning"
+            came = "no bytes have come" if turn.silent_now else "no bytes came"
+            words = f"{came} for {_seconds(turn.silence)}"
+            words += f", from {_seconds(turn.silent_from)} after the beginning" if turn.silent_from else ""
             found.append(SessionFinding("stall", "stream", turn.id, words, [turn.id]))
         elif _is_stall(turn.duration, usual_duration):
-            words = f"the turn took {_compare_times(turn.duration, usual_duration, 'the usual')}"
+            took = "has run for" if turn.running else "took"
+            words = f"the turn {took} {_compare_times(turn.duration, usual_duration, 'the usual')}"
             found.append(SessionFinding("stall", "turn", turn.id, words, [turn.id]))
     return found[:MAX_FINDINGS]
 
@@ -129,10 +135,17 @@ def _describe_loop(
     how = f"{repeats} times in a row" if period == 1 else f"in turn, {repeats} times"
     verb = "was" if len({call.name for _, call in calls[:period]}) == 1 else "were"
     words = f"{names} {verb} called {how} with the same arguments"
-    answers = [results[call.id].digest for _, call in calls if call.id in results]
-    by_place = [{*answers[place::period]} for place in range(period)]
-    if len(answers) == len(calls):
-        same = all(len(one) == 1 for one in by_place)
-        words += "; the results were the same each time" if same else "; the results differ"
+    words += _compare_results([call.id for _, call in calls], period, results)
     turns = list(dict.fromkeys(turn for turn, _ in calls))
     return SessionFinding("loop", "calls", turns[-1], words, turns)
+
+
+def _compare_results(ids: Sequence[str], period: int, results: Mapping[str, ResultDigest]) -> str:
+    """Says whether the results that are known were the same. The last calls have none yet, or never get one."""
+    known = [[results[one].digest for one in ids[place::period] if one in results] for place in range(period)]
+    if any(len({*digests}) > 1 for digests in known):
+        return "; the results differ"
+    if any(len(digests) < MIN_COMPARED for digests in known):
+        return ""
+    every = sum(map(len, known)) == len(ids)
+    return "; the results were the same each time" if every else "; the results so far were the same each time"

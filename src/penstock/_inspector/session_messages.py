@@ -9,21 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
 
 from penstock._fold import Fold
+from penstock._gateway.endpoints.stored_responses import PREVIOUS_ID, RESPONSES, expand_compactions
+from penstock._input_limits import NestingError, decode_bounded
+from penstock._inspector.session_digests import AnswerDigest, CallDigest, MessageDigest, ResultDigest
 from penstock._inspector.short_texts import shorten_text
 from penstock._inspector.stream_traces import read_trace
-from penstock._inspector.turn_sessions import (
-    MAX_CHAINED_MESSAGES,
-    AnswerDigest,
-    CallDigest,
-    MessageDigest,
-    ResultDigest,
-)
+from penstock._inspector.turn_sessions import MAX_CHAINED_MESSAGES
 from penstock._lenient_json import parse_lenient
 from penstock._tokens.conversation import read_conversation
-from penstock._tokens.count_cache import digest_bytes, digest_message, digest_reply, encode_stable
+from penstock._tokens.count_cache import digest_bytes, digest_message, encode_stable
 from penstock.errors import PenstockError
 from penstock.request import Call, Message, Result, Text
 
@@ -37,26 +37,49 @@ MAX_PREVIEW = 120  # characters of a call's arguments
 MAX_TITLE = 160  # characters of the user's first words
 MAX_LINES = 2_000  # lines of the first messages that are searched for a summary
 MIN_LINE = 32  # characters of a line that counts
-OPENING_MESSAGES = 3  # that a summary may be in
+EDGE_MESSAGES = 3  # at the beginning and at the end, that a summary may be in
+MAX_FRAME, MAX_FRAMES = 160, 4  # characters of what a client puts around a summary, and places where it may end
+_FRAME_START = re.compile(r"[:>\"\u201c]\s*+(?![\s\"<\u201c])")
+_FRAME_END = re.compile(r"[\"\u201d]?(?:(?<!\s)\s*+</[a-zA-Z][\w-]{0,40}>)?\Z")
 _LIST = re.compile(rb'"(messages|input|contents)"\s*:\s*\[')
+_RESPONSE_ID = re.compile(rb'"id"\s*:\s*"([^"\\]{1,200})"')
+_ID_CHUNKS, _ID_BYTES = 4, 8192  # of an answer, which the id is in
 _SEPARATORS = ", \t\r\n"
 _TAGGED = re.compile(r"<[a-zA-Z][^<>]*>")
+_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 _decoder = json.JSONDecoder(strict=False)
 
 
-def read_messages(request: bytes, protocol: str, *, cut: bool = False) -> list[Message]:
-    """Returns the messages of a request's body, without system messages. Empty if it cannot be read.
+class RequestMessages(NamedTuple):
+    """What the grouping needs of a request. `messages` are without system messages, which `frame` is the digest of.
+
+    `response`: the id of the response that the request goes on from, if it leaves the conversation out.
+    """
+
+    messages: list[Message]
+    frame: bytes = b""
+    response: str = ""
+
+
+def read_request(request: bytes, protocol: str, *, cut: bool = False) -> RequestMessages:
+    """Reads a request's body. No messages if it cannot be read.
 
     `cut`: only the beginning of the body is there; the messages in it are complete up to the last.
     """
-    body = _parse_beginning(request) if cut else parse_lenient(request)
-    if not isinstance(body, dict):
-        return []
+    parsed = _parse_beginning(request) if cut else parse_lenient(request)
+    if not isinstance(parsed, dict):
+        return RequestMessages([])
+    body = cast("Object", parsed)
+    named = body.get(PREVIOUS_ID) if protocol == RESPONSES else None
+    if protocol == RESPONSES and isinstance(body.get("input"), list):
+        body = {**body, "input": expand_compactions(body["input"])}
     try:
-        found = read_conversation(cast("Object", body), protocol=protocol).request.messages
+        found = read_conversation(body, protocol=protocol).request.messages
     except PenstockError:
-        return []
-    return [message for message in found if message.role != "system"][:MAX_CHAINED_MESSAGES]
+        return RequestMessages([])
+    system = [digest_message(message) for message in found if message.role == "system"]
+    messages = [message for message in found if message.role != "system"][:MAX_CHAINED_MESSAGES]
+    return RequestMessages(messages, digest_bytes(b"".join(system)), named if isinstance(named, str) else "")
 
 
 def _parse_beginning(request: bytes) -> dict[str, Any] | None:
@@ -92,7 +115,7 @@ class MessageDigester:
 
     def _digest(self, message: Message, secrets: tuple[str, ...]) -> MessageDigest:
         answer = message.role == "assistant"
-        digest = digest_reply(message.parts) if answer else digest_message(message)
+        digest = digest_answer(message.parts) if answer else digest_message(message)
         key = digest + b"a" if answer else digest
         found = self._known.get(key)
         if found is not None and [call.id for call in found.calls] == [
@@ -101,18 +124,39 @@ class MessageDigester:
             self._known.move_to_end(key)
             return found
         made = self._known[key] = MessageDigest(
-            digest, answer, _count_characters(message), digest_calls(message.parts, secrets), tuple(_results(message))
+            digest,
+            answer,
+            _count_characters(message.parts),
+            digest_calls(message.parts, secrets),
+            tuple(_results(message)),
         )
         if len(self._known) > self._size:
             self._known.popitem(last=False)
         return made
 
 
+def digest_answer(parts: Iterable[Any]) -> bytes:
+    """Returns the digest of an answer's text and calls, to find it in the next request.
+
+    Clients give calls other ids, and write their arguments with other spaces and the fields in another order.
+    """
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    calls = [(part.name, _read_arguments(part.json)) for part in parts if isinstance(part, Call)]
+    return digest_bytes(encode_stable(("".join(texts).strip(), calls), _encode_sorted))
+
+
+def _read_arguments(text: str) -> Any:
+    try:
+        return decode_bounded(text or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, NestingError):
+        return text
+
+
 def digest_calls(parts: Iterable[Any], secrets: Iterable[str] = ()) -> tuple[CallDigest, ...]:
     """Returns the calls that the client runs, without secrets."""
     known = tuple(secrets)
     return tuple(
-        CallDigest(part.id, part.name, digest_reply([part]), shorten_text(part.json, MAX_PREVIEW, known))
+        CallDigest(part.id, part.name, digest_answer([part]), shorten_text(part.json, MAX_PREVIEW, known))
         for part in parts
         if isinstance(part, Call) and part.by == "client"
     )
@@ -124,8 +168,8 @@ def _results(message: Message) -> Iterator[ResultDigest]:
             yield ResultDigest(part.call, digest_bytes(encode_stable(part.content)), part.failed)
 
 
-def _count_characters(message: Message) -> int:
-    texts = (part.text if isinstance(part, Text) else part.name + part.json for part in message.parts
+def _count_characters(parts: Iterable[Any]) -> int:
+    texts = (part.text if isinstance(part, Text) else part.name + part.json for part in parts
              if isinstance(part, Text | Call))  # fmt: skip
     return sum(map(len, texts))
 
@@ -133,8 +177,15 @@ def _count_characters(message: Message) -> int:
 def read_answer(source: TraceSource) -> AnswerDigest:
     """Decodes the answer of a turn."""
     parts = answer_parts(source)
+    calls = digest_calls(parts, source.secrets)
     text = "\n".join(part.text for part in parts if isinstance(part, Text))
-    return AnswerDigest(digest_reply(parts), frozenset(_line_digests([text])), digest_calls(parts, source.secrets))
+    return AnswerDigest(digest_answer(parts), frozenset(_line_digests([text])), calls, _count_characters(parts))
+
+
+def read_response_id(chunks: list[tuple[float | None, bytes]]) -> str:
+    """Returns the id in an answer of the Responses API; empty if none is at its beginning."""
+    found = _RESPONSE_ID.search(b"".join(chunk for _, chunk in chunks[:_ID_CHUNKS])[:_ID_BYTES])
+    return found[1].decode("ascii", "replace") if found is not None else ""
 
 
 def answer_parts(source: TraceSource) -> list[Any]:
@@ -146,14 +197,11 @@ def answer_parts(source: TraceSource) -> list[Any]:
     return fold.whole_turn().parts if fold.turns else []
 
 
-def opening_lines(messages: list[Message]) -> frozenset[bytes]:
-    """Returns the digests of the lines of a conversation's first messages."""
+def edge_lines(messages: list[Message]) -> frozenset[bytes]:
+    """Returns the digests of the lines of a conversation's first and last messages: one may be a summary."""
+    edges = messages if len(messages) <= 2 * EDGE_MESSAGES else messages[:EDGE_MESSAGES] + messages[-EDGE_MESSAGES:]
     texts = (
-        part.text
-        for message in messages[:OPENING_MESSAGES]
-        if message.role == "user"
-        for part in message.parts
-        if isinstance(part, Text)
+        part.text for message in edges if message.role == "user" for part in message.parts if isinstance(part, Text)
     )
     return frozenset(_line_digests(texts))
 
@@ -161,7 +209,20 @@ def opening_lines(messages: list[Message]) -> frozenset[bytes]:
 def _line_digests(texts: Iterable[str]) -> Iterator[bytes]:
     lines = (line.strip() for text in texts for line in text.splitlines())
     for line, _ in zip((line for line in lines if len(line) >= MIN_LINE), range(MAX_LINES), strict=False):
-        yield digest_bytes(line.encode("utf-8", "surrogatepass"))
+        for words in _without_frame(line):
+            yield digest_bytes(words.encode("utf-8", "surrogatepass"))
+
+
+def _without_frame(line: str) -> set[str]:
+    """Returns a line, and what is left of it without words, a tag or a quote that a client has put around it.
+
+    "Summary: " is such words, "<summary>" such a tag.
+    """
+    end = _FRAME_END.search(line, max(0, len(line) - MAX_FRAME))
+    inner = line[: end.start()] if end is not None else line
+    starts = [found.end() for found in islice(_FRAME_START.finditer(line, 0, MAX_FRAME), MAX_FRAMES)]
+    rests = {inner[start:] for start in (0, *starts)}
+    return {line} | {rest for rest in rests if len(rest) >= MIN_LINE}
 
 
 def session_title(messages: list[Message], secrets: Iterable[str] = ()) -> str:

@@ -10,32 +10,31 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock._gateway.client_names import product_name
+from penstock._gateway.endpoints.stored_responses import RESPONSES
+from penstock._inspector.kept_turn import KeptTurn
+from penstock._inspector.session_digests import AnswerDigest, CallDigest
 from penstock._inspector.session_messages import (
     MessageDigester,
-    opening_lines,
+    edge_lines,
     read_answer,
-    read_messages,
+    read_request,
+    read_response_id,
     session_title,
 )
 from penstock._inspector.session_reports import SessionFacts
-from penstock._inspector.turn_sessions import (
-    AnswerDigest,
-    CallDigest,
-    SessionIndex,
-    SessionScope,
-    SessionTurn,
-    TurnSession,
-)
+from penstock._inspector.session_turns import SessionScope, SessionTurn, TurnSession
+from penstock._inspector.turn_sessions import SessionIndex
+from penstock._store.key_value import ID_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock._inspector.capture_ring import LiveCaptures
-    from penstock._inspector.kept_turn import KeptTurn
     from penstock._inspector.live_capture import TurnCapture
     from penstock._inspector.schemas import TurnRow
 
-OPERATIONS = frozenset({"", "chat"})  # that are part of a conversation
+OPERATIONS = frozenset({"", "chat", RESPONSES})  # that are part of a conversation
 MAX_DISK_TURNS = 300  # the newest of the file: each must be read once
 
 
@@ -59,6 +58,7 @@ class SessionReader:
         captures.on_deletion.append(self.forget_deleted)
         self._last: dict[str, tuple[CallDigest, ...]] = {}  # turn → its calls, once they were decoded
         self._on_disk: dict[str, _DiskTurn] = {}  # turns that are only on disk, and were read
+        self._responses: dict[tuple[str, str], str] = {}  # tenant and the provider's id of a response → turn
         self._grouped: set[str] = set()  # turns that were given to the index, which may have forgotten them since
 
     def forget_deleted(self) -> None:
@@ -142,11 +142,14 @@ class SessionReader:
             if name not in self._grouped:
                 fresh += self._read_turn(capture, capture.time)
             elif known is not None and known.ended is None:
-                _update_end(known, capture)
+                self._update_end(known, capture)
         for name in stored:
             if name not in self._on_disk:
                 fresh += self._read_from_disk(name)
         for turn in sorted(fresh, key=lambda one: one.time):
+            if turn.named:
+                own = turn.named.removeprefix(ID_PREFIX)  # if it is not the provider's
+                turn.named = self._responses.get((turn.scope.tenant, turn.named), own)
             self._index.add_turn(turn)
 
     def _forget(self, gone: set[str]) -> None:
@@ -158,6 +161,7 @@ class SessionReader:
         self._grouped -= gone
         if gone:
             self._digester.clear()
+            self._responses = {response: turn for response, turn in self._responses.items() if turn not in gone}
 
     def _read_from_disk(self, name: str) -> list[SessionTurn]:
         """Reads a turn that is only on disk. If it was in memory before, its session is known."""
@@ -177,19 +181,31 @@ class SessionReader:
         self._grouped.add(turn.id)
         if row.operation not in OPERATIONS:
             return []
-        messages = read_messages(turn.request, turn.request_protocol, cut=turn.request_cut)
-        secrets = turn.known_secrets()
+        protocol, secrets = turn.request_protocol, turn.known_secrets()
+        messages, frame, response = read_request(turn.request, protocol, cut=turn.request_cut)
         self.titles[turn.id] = session_title(messages, secrets)
         made = SessionTurn(
             id=turn.id,
-            scope=SessionScope(turn.tenant, row.key, row.client),
+            scope=SessionScope(turn.tenant, row.key, row.client or product_name(row.agent)),
             time=began,
             messages=self._digester.digest_messages(messages, secrets),
+            protocol=protocol,
+            frame=frame,
+            named=response,
             read_answer=partial(self._read_answer, turn.id),
             read_lines=partial(self._read_lines, turn.id),
         )
-        _update_end(made, turn)
+        self._update_end(made, turn)
         return [made]
+
+    def _update_end(self, turn: SessionTurn, found: TurnCapture | KeptTurn) -> None:
+        if not found.finished:
+            return
+        row = found.to_row()
+        turn.ended, turn.failed = turn.time + (row.duration or 0.0), row.state != "finish"
+        if found.answer_protocol == RESPONSES:  # else the client got the gateway's id
+            response = read_response_id(found.chunks if isinstance(found, KeptTurn) else found.chunks_from(0))
+            self._responses[turn.scope.tenant, response] = turn.id
 
     def _read_answer(self, id: str) -> AnswerDigest:
         turn = self._captures.find_turn(id, None)
@@ -199,20 +215,17 @@ class SessionReader:
         turn = self._captures.find_turn(id, None)
         if turn is None:
             return frozenset()
-        return opening_lines(read_messages(turn.request, turn.request_protocol, cut=turn.request_cut))
-
-
-def _update_end(turn: SessionTurn, found: TurnCapture | KeptTurn) -> None:
-    if found.finished:
-        row = found.to_row()
-        turn.ended, turn.failed = turn.time + (row.duration or 0.0), row.state != "finish"
+        return edge_lines(read_request(turn.request, turn.request_protocol, cut=turn.request_cut).messages)
 
 
 def _longest_silence(capture: TurnCapture) -> tuple[float, float]:
-    """Returns the longest time without bytes after the first, and when it began; in seconds."""
+    """Returns the longest time without bytes after the first, and when it began; in seconds.
+
+    A stream that runs and has no byte yet is silent from its beginning on.
+    """
     times = [at for at, _ in capture.chunks_from(0) if at is not None]
-    if not capture.finished and times:
-        times.append(capture.elapsed)
+    if not capture.finished and (times or capture.turn_request.request.stream):
+        times = [*(times or [0.0]), capture.elapsed]
     return _find_silence(times)
 
 

@@ -5,23 +5,31 @@ Slow for long sessions: not for the event loop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from penstock._inspector.schemas import TurnRow
 from penstock._inspector.session_findings import SessionFinding, TimedTurn, find_loops, find_stalls
-from penstock._inspector.turn_sessions import CallDigest, ResultDigest, SessionTurn, TurnLink, TurnSession
+from penstock._inspector.session_turns import SessionTurn, TurnLink, TurnSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from penstock._inspector.session_digests import CallDigest, ResultDigest
+
+T = TypeVar("T", int, float)
 GapKind: TypeAlias = Literal["tools", "user", "client"]
+"""Whom a session waited for: the tools that the client ran, the user, or the client, which sent again or compacted."""
 _TOOLS_SHOWN = 3
+_JUST_NOW = 2.0  # seconds
 
 
 class SessionRow(msgspec.Struct, kw_only=True):
-    """A session in the list. Sums are of the turns that are known; `unpriced`: turns whose cost is not."""
+    """A session in the list. Sums are of the turns that are known, and None if nothing is.
+
+    `unpriced`: finished turns whose cost is not known. `uncounted`: those whose tokens are not.
+    """
 
     id: str
     client: str
@@ -33,11 +41,12 @@ class SessionRow(msgspec.Struct, kw_only=True):
     running: bool
     turns: int
     faults: int
-    input: int
-    output: int
-    cached: int
+    input: int | None
+    output: int | None
+    cached: int | None
     cost: float | None
     unpriced: int
+    uncounted: int
     stalls: int
     loops: int
     forked_from: str
@@ -111,6 +120,8 @@ def report_session(session: TurnSession, facts: SessionFacts, now: float) -> Ses
             _join_names(step.gap.calls) if step.gap is not None else "",
             step.silence,
             step.silent_from,
+            running=step.row.duration is None,
+            silent_now=step.row.duration is None and _is_silent_until(step, now),
         )
         for step in steps
     ]
@@ -129,7 +140,8 @@ def _steps(
     for number, turn in enumerate(turns):
         row = facts.rows[turn.id]
         silence, silent_from = facts.silences(turn.id)
-        before = [_session_call(call, results) for call in calls.get(turn.previous, ())] if number else []
+        last = turns[number - 1].id if number else ""
+        before = [_session_call(call, results) for call in calls.get(last, ())]
         yield SessionStep(
             row=row,
             link=turn.link,
@@ -145,10 +157,16 @@ def _steps(
         ended = turn.ended if turn.ended is not None else turn.time
 
 
+def _is_silent_until(step: SessionStep, now: float) -> bool:
+    """True if the longest time without bytes lasts until now."""
+    return step.row.time + step.silent_from + step.silence > now - _JUST_NOW
+
+
 def _gap(turn: SessionTurn, ended: float, calls: list[SessionCall]) -> TurnGap:
     seconds = max(0.0, turn.time - ended)
-    answered = any(message.results for message in turn.new_messages)
-    if answered and turn.link == "continue":
+    if turn.link == "continue" and any(message.results for message in turn.new_messages):
+        return TurnGap(seconds, "tools", calls)
+    if turn.link == "edit" and calls and turn.messages[-1].results:  # it has shortened older messages, too
         return TurnGap(seconds, "tools", calls)
     return TurnGap(seconds, "client" if turn.link in ("retry", "compact") else "user", [])
 
@@ -178,7 +196,6 @@ def _session_row(
     now: float,
 ) -> SessionRow:
     rows = [step.row for step in steps]
-    costs = [row.cost for row in rows if row.cost is not None]
     return SessionRow(
         id=session.id,
         client=session.scope.client,
@@ -190,15 +207,22 @@ def _session_row(
         running=any(row.duration is None for row in rows),
         turns=len(rows),
         faults=sum(row.state in ("fault", "refused") for row in rows),
-        input=sum(row.input or 0 for row in rows),
-        output=sum(row.output or 0 for row in rows),
-        cached=sum(row.cached or 0 for row in rows),
-        cost=sum(costs) if costs else None,
+        input=_sum_known(row.input for row in rows),
+        output=_sum_known(row.output for row in rows),
+        cached=_sum_known(row.cached for row in rows),
+        cost=_sum_known(row.cost for row in rows),
         unpriced=sum(row.cost is None and row.duration is not None for row in rows),
+        uncounted=sum(None in {row.input, row.output} and row.duration is not None for row in rows),
         stalls=sum(finding.kind == "stall" for finding in findings),
         loops=sum(finding.kind == "loop" for finding in findings),
         forked_from=session.forked_from,
     )
+
+
+def _sum_known(amounts: Iterable[T | None]) -> T | None:
+    """Returns the sum of what is known; None if nothing is."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known[1:], start=known[0]) if known else None
 
 
 def _duration(row: TurnRow, now: float) -> float:

@@ -35,13 +35,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock._inspector.schemas import TurnRow
+    from penstock._inspector.turn_endings import FaultParty
 
 CONSUMERS = ("openai-chat", "responses", "anthropic", "gemini", "uistream", "vscode", "completions", "aisdk", "events")
 DEFAULT = "openai-chat"  # the consumer of a file whose own protocol no client speaks
+CUT = "the request is too long: only its beginning is kept"
+NO_REQUEST = "no body of the request was read, or it was empty"
 _HEAD = b"HTTP/"
-_NO_BYTES = "no provider has answered: there are no frames"
+_NO_BYTES = "nothing of an answer was recorded: there are no frames"
 _ENCODED_ANEW = "what the client got is encoded anew from the recording: it may differ in ids, times and pings"
-_COPIED = "row title protocol consumers request lost note".split()  # from the source to its trace
+_COPIED = "row title protocol consumers request request_lost lost note".split()  # from the source to its trace
+
+
+def format_title(model: str, protocol: str) -> str:
+    """Returns the title of a turn: the model that was asked for, and the client's protocol."""
+    return f"{model or 'no model'} · {protocol}"
 
 
 @dataclass
@@ -51,7 +59,8 @@ class TraceSource:
     `end`: how the stream ended, if known; `client_left`: the client disconnected before the end. `lost`: what is
     missing; `note`: another remark. `secrets`: values that must not be shown, in addition to the common ones.
     `request_protocol`: the protocol of `request`, if known; `request_cut`: only the beginning of it is there.
-    `model` and `provider` answered, if there is no `row`.
+    `model` and `provider` answered, if there is no `row`. `fault_by`: who made the error `end`. `gone`: the content of
+    the turn is not kept, and `lost` says why.
     """
 
     protocol: str
@@ -72,8 +81,19 @@ class TraceSource:
     client_stages: Callable[[], tuple[Pipe, Verbatim | None]] | None = None
     end: Fault | None = None
     client_left: bool = False
+    fault_by: FaultParty = ""
+    gone: bool = False
     secrets: tuple[str, ...] = ()
     notices: tuple[bytes, ...] = ()  # payloads that the client got before the answer
+
+    @property
+    def request_lost(self) -> str:
+        """Why the request of a turn is not here as a whole; empty if it is."""
+        if self.request:
+            return CUT if self.request_cut else ""
+        if self.row is None:
+            return ""
+        return self.lost if self.gone else NO_REQUEST
 
     @property
     def consumers(self) -> list[str]:
@@ -132,6 +152,7 @@ class TraceReader:
 
     def take_update(self, *, done: bool = False) -> schemas.TraceUpdate:
         update = self._formatter.take_update(done=done)
+        update.fault_by = self.source.fault_by
         if done and self.source.client_left and self.source.end is not None:
             update.marks.append(schemas.MarkRow("warning", self.source.end.kind, self.source.end.message))
         return update
@@ -156,6 +177,11 @@ def read_trace(source: TraceSource, consumer: str = "") -> TraceReader:
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────
 
 
+def count_taken_secrets(count: int) -> str:
+    """Says how many secrets were taken out of an answer or a recording."""
+    return f"{count:,} {'secret was' if count == 1 else 'secrets were'} taken out of it"
+
+
 def source_from_file(data: bytes, name: str = "", protocol: str = "") -> TraceSource:
     """Returns a saved stream, a recording or bare bytes; its protocol is detected."""
     if not data.strip():
@@ -170,7 +196,7 @@ def source_from_file(data: bytes, name: str = "", protocol: str = "") -> TraceSo
 def source_from_recording(recording: recordings.Recording, name: str = "", protocol: str = "") -> TraceSource:
     """Returns a recording of the gateway or of `penstock record`. `protocol`: if the recording does not name one."""
     header, data = recording.header, recording.data
-    hidden = f"{header.hidden} secrets were taken out of it ({MARK})" if header.hidden else ""
+    hidden = f"{count_taken_secrets(header.hidden)} ({MARK})" if header.hidden else ""
     who = " ".join(filter(None, (header.provider, header.model)))
     lost = "the recording was cut at its bound" if header.cut else "" if data else _NO_BYTES
     source = TraceSource(

@@ -175,6 +175,7 @@ class TurnFollower:
         self._reader.feed(page)
         if finished and len(page) == len(chunks):
             self._source.end, self._source.client_left = self._capture.fault, self._capture.client_left
+            self._source.fault_by = self._capture.fault_by
             self._reader.finish()
             self.done = True
 

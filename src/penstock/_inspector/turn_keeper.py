@@ -12,33 +12,36 @@ import threading
 import time
 import zlib
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock._gateway.recordings import redact_chunks
 from penstock._inspector.api_router import encode_redacted
 from penstock._inspector.kept_turn import KeptTurn
 from penstock._inspector.request_pieces import join_request, split_request
-from penstock._inspector.turn_texts import answer_piece
-from penstock._redaction import redact_bytes
+from penstock._inspector.turn_texts import clean_answer_piece
+from penstock._redaction import MARK, redact_bytes
 from penstock._store.kept_turns import FILE_ERRORS, KeptTurnRow, KeptTurnStore
-from penstock._store.kept_turns_index import JSON, STORED, WORDS, TextPiece
+from penstock._store.kept_turns_index import JSON, STORED, TextPiece
+from penstock._store.sqlite import DamagedDatabaseError, remove_database
+from penstock._stream_redaction import redact_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
     from penstock._inspector.keeping_policy import Forgotten
+    from penstock._store.kept_turns_losses import Loss
 
 MAX_WAITING = 500  # turns that wait to be written
-BATCH = 20  # turns in a transaction
+BATCH, BATCH_BYTES = 20, 4 * 2**20  # turns in a transaction; a larger turn has its own
 IDLE_SHARE, BUSY_SHARE = 0.2, 0.02  # of the time that the thread may use
 BUSY = 0.4  # of a core that the rest of the gateway uses: then it is busy
-MAX_PAUSE = 5.0  # seconds between two transactions
+MAX_PAUSE = 5.0  # seconds between two looks at how busy the gateway is
 CLOSE_TIMEOUT = 5.0  # seconds
-TRIM_INTERVAL = 600.0  # seconds between two looks for turns that are too old
+TRIM_INTERVAL = 60.0  # seconds between two looks for turns that are too old, and for reasons to write
 OPEN_INTERVAL = 30.0  # seconds between two attempts to open a file that could not be opened
 OPEN_TIMEOUT = 15.0  # seconds that a reader waits for the file to be opened
 log = logging.getLogger("penstock.inspector")
@@ -50,6 +53,7 @@ class KeepableTurn(Protocol):
     id: str
     on_disk: bool
     dropped: bool
+    size: int
 
     @property
     def tenant(self) -> str: ...
@@ -77,18 +81,41 @@ class CpuUse:
         return (used_now - used_then) / max(now - then, 1e-6)
 
 
+class WorkPace:
+    """How long to pause after work, so that it takes its share of the time only."""
+
+    def __init__(self, others: CpuUse) -> None:
+        self.used: float = 0.0  # seconds of work without a pause yet
+        self._others = others
+
+    def next_pause(self) -> float:
+        """Returns the seconds to pause before the next look; 0 if there were pauses enough."""
+        share = BUSY_SHARE if self._others.measure() > BUSY else IDLE_SHARE
+        rest = 1 / share - 1
+        pause = min(self.used * rest, MAX_PAUSE)
+        self.used = self.used - pause / rest if pause == MAX_PAUSE else 0.0
+        return pause
+
+
 class TurnKeeper:
-    """Writes turns to a file. `on_forget` hears of turns that are gone: id, tenant, reason."""
+    """Writes turns to a file. `on_forget` hears of turns that are gone: id, tenant, reason.
+
+    `losses`: other turns that are gone, which others append. They are written with the next turns, or after
+    `TRIM_INTERVAL`.
+    """
 
     def __init__(
         self, path: Path, *, size: int, days: float, secrets: Callable[[], Iterable[str]],
-        on_forget: Callable[[str, str, Forgotten], None],
+        on_forget: Callable[[str, str, Forgotten], None], losses: deque[Loss] | None = None,
     ) -> None:  # fmt: skip
         self.path: Path = path
         self.open_problem: str = ""  # why the file cannot be opened
         self.problem: str = ""  # why the last turns could not be written, or old ones not deleted
         self._size, self._age = size, days * 86_400.0
         self._store: KeptTurnStore | None = None
+        self._open_lock = threading.Lock()
+        self._is_damaged = False  # so the file cannot be opened
+        self._losses: deque[Loss] = deque() if losses is None else losses
         self._tried = threading.Event()  # to open the file
         self._next_try = 0.0
         self._secrets, self._on_forget = secrets, on_forget
@@ -101,6 +128,9 @@ class TurnKeeper:
     def find_store(self) -> KeptTurnStore | None:
         """Returns the file; None if it cannot be opened. Waits until that was tried: not for the event loop."""
         self._tried.wait(OPEN_TIMEOUT)
+        store = self._store
+        if store is not None and store.is_replaced:  # by another process, which has emptied it
+            self._open()
         return self._store
 
     @property
@@ -150,45 +180,93 @@ class TurnKeeper:
             self._waiting.extend(left)
             self._condition.wait_for(lambda: not self._busy, CLOSE_TIMEOUT)  # the batch that is being written
         store = self.find_store()
+        if store is None and self._is_damaged and ids is None and tenant is None:
+            self._replace_damaged()
+            return {}
         if store is None:
             raise OSError(self.open_problem)
-        return store.delete_turns(ids, tenant)
+        deleted = store.delete_turns(ids, tenant)
+        if ids is None and tenant is None:  # a damaged file is empty now
+            self.problem = ""
+        return deleted
+
+    def _replace_damaged(self) -> None:
+        """Removes a file that cannot be opened, because it is damaged. The next turns make a new one."""
+        with self._open_lock:
+            log.warning("%s is removed: it is damaged", self.path)
+            remove_database(self.path)
+            self._is_damaged, self._next_try = False, 0.0
+        self._open()
 
     # ── in the thread ─────────────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
         self._open()
-        pause, last = 0.0, CpuUse()
+        pace = WorkPace(CpuUse())
         while True:
             with self._condition:
                 self._busy = False
                 self._condition.notify_all()
-                self._condition.wait_for(lambda: self._closing or self._flushing, pause)
+                self._pause(pace)
                 self._condition.wait_for(lambda: self._waiting or self._closing, TRIM_INTERVAL)
                 if self._closing and not self._waiting:
-                    return
-                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                    break
+                batch = self._take_batch()
                 self._busy = True
             began = time.thread_time()
             self._write_batch(batch)
-            used = time.thread_time() - began
-            share = BUSY_SHARE if last.measure() > BUSY else IDLE_SHARE
-            pause = min(used * (1 / share - 1), MAX_PAUSE)
+            pace.used = time.thread_time() - began
+        with suppress(*FILE_ERRORS):
+            self._write_losses()
+
+    def _pause(self, pace: WorkPace) -> None:
+        while (pause := pace.next_pause()) > 0:
+            if self._condition.wait_for(lambda: self._closing or self._flushing, pause):
+                return
+
+    def _take_batch(self) -> list[KeepableTurn]:
+        """Takes the turns of the next transaction, so few that it is short: others wait for the lock of the file."""
+        batch: list[KeepableTurn] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH:
+            size += self._waiting[0].size
+            if batch and size > BATCH_BYTES:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
 
     def _open(self) -> None:
-        """Opens the file, if it is time to try."""
-        if self._store is not None or time.monotonic() < self._next_try:
-            return
+        """Opens the file, if it is time to try, or if the one that is open was replaced."""
+        with self._open_lock:
+            if self._store is not None and self._store.is_replaced:
+                self._store.close()
+                self._store = None
+            if self._store is None and time.monotonic() >= self._next_try:
+                self._try_to_open()
+
+    def _try_to_open(self) -> None:
         self._next_try = time.monotonic() + OPEN_INTERVAL
         try:
             self._store = KeptTurnStore(self.path, size=self._size, age=self._age)
-            self.open_problem = ""
+            self.open_problem, self._next_try = "", 0.0
         except Exception as error:  # noqa: BLE001 — the thread tries again
             if not self.open_problem:
                 log.error("turns cannot be kept on disk: %s", error)  # noqa: TRY400 — the message says all
             self.open_problem = f"turns cannot be kept on disk: {error}"
+            self._is_damaged = isinstance(error, DamagedDatabaseError)
         finally:
             self._tried.set()
+
+    def _write_losses(self) -> None:
+        """Writes the reasons of turns that are gone. They stay in the queue if that fails."""
+        if not self._losses or self._store is None:
+            return
+        losses = [self._losses.popleft() for _ in range(len(self._losses))]  # others append meanwhile
+        try:
+            self._store.write_losses(losses)
+        except BaseException:
+            self._losses.extendleft(reversed(losses))
+            raise
 
     def _write_batch(self, batch: list[KeepableTurn]) -> None:
         """Writes turns, and deletes old ones. Nothing that fails ends the thread."""
@@ -197,6 +275,7 @@ class TurnKeeper:
             self._open()
             if self._store is not None:
                 self._write(self._store, batch, left)
+                self._write_losses()
         except FILE_ERRORS as error:
             self._report(f"the file cannot be written: {error}")
             if self._store is not None:
@@ -261,6 +340,7 @@ class _Body(msgspec.Struct, array_like=True):
     notices: list[bytes]
 
 
+_MARK = MARK.encode()
 _encode_body = msgspec.msgpack.Encoder().encode
 _decode_body = msgspec.msgpack.Decoder(_Body).decode
 _decode_facts = msgspec.json.Decoder(KeptTurn).decode
@@ -268,21 +348,20 @@ _decode_facts = msgspec.json.Decoder(KeptTurn).decode
 
 def encode_turn(turn: KeptTurn, secrets: tuple[str, ...]) -> KeptTurnRow:
     """Returns the form of a turn in the file, without secrets."""
-    template, pieces = split_request(turn.request)
-    clean = [redact_bytes(piece, secrets) for piece in pieces]
-    templates, request = [redact_bytes(template, secrets)], [TextPiece(piece, JSON) for piece in clean]
+    cleaned = redact_bytes(turn.request, secrets)  # before it is split: the name of a secret is not in its piece
+    template, pieces = split_request(cleaned)
+    templates, request = [template], [TextPiece(piece, JSON) for piece in pieces]
     chunks, hidden = redact_chunks([(at or 0.0, chunk) for at, chunk in turn.chunks], secrets)
     data = [chunk for _, chunk in chunks]
-    more = [turn.entry.fault_message, *(attempt.error_body for attempt in turn.attempts)]
-    answer = answer_piece(turn.answer_protocol, turn.framing, data, [text for text in more if text])
-    if answer is not None:  # secrets that were spelled in several frames are whole here
-        request.append(TextPiece(redact_bytes(answer.body, secrets), WORDS))
+    answer = clean_answer_piece(turn, data, secrets, is_redacted=True)
+    if answer is not None:
+        request.append(answer)
     paths = [request]
     for attempt in turn.attempts:
         split = split_request(redact_bytes(attempt.body.encode("utf-8", "replace"), secrets))
         templates.append(split.template)
         paths.append([TextPiece(piece, STORED) for piece in split.pieces])
-    hidden += sum(one != other for one, other in zip(pieces, clean, strict=True))
+    hidden += max(cleaned.count(_MARK) - turn.request.count(_MARK), 0)
     facts = replace(
         turn, request=b"", chunks=[], notices=(), attempts=[replace(one, body="") for one in turn.attempts],
         hidden=hidden, pieces=len(pieces),
@@ -294,7 +373,8 @@ def encode_turn(turn: KeptTurn, secrets: tuple[str, ...]) -> KeptTurnRow:
         data,
         [redact_bytes(notice, secrets) for notice in turn.notices],
     )
-    return KeptTurnRow(turn.id, turn.tenant, turn.entry.time, zlib.compress(_encode_body(body), 6), paths)
+    packed, cut = zlib.compress(_encode_body(body), 6), turn.request_cut or turn.cut
+    return KeptTurnRow(turn.id, turn.tenant, turn.entry.time, packed, paths, cut)
 
 
 def decode_turn(data: bytes, paths: list[list[TextPiece]]) -> KeptTurn:

@@ -16,10 +16,11 @@ from penstock._inspector import schemas
 from penstock._inspector.api_router import ApiResponse, encode_redacted
 from penstock._inspector.journal_access import read_journal, visible_tenant
 from penstock._inspector.live_feed import ClosableStream, LiveFeed
-from penstock._inspector.query_completion import Completion, complete_query, find_problem
+from penstock._inspector.query_completion import Completion, QueryProblem, complete_query, find_problem
 from penstock._inspector.stream_traces import RecordingFolder, file_stamps
 from penstock._inspector.turn_preview import TurnPreview, TurnPreviews
 from penstock._inspector.turn_query import MAX_QUERY_CHARACTERS, QueryError, TurnQuery, parse_query
+from penstock._inspector.turn_query_hints import find_hints
 from penstock._inspector.turn_query_terms import STATE_VALUES
 from penstock._store.journal_queries import JournalHistory, SortColumn, TurnCounts, count_rows
 from penstock.errors import InputError
@@ -62,16 +63,18 @@ class TurnListRoutes:
     async def turns(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/turns`: a page of finished turns that match a query, and how many there are.
 
-        Pages with the same `upto` fit together while new turns come. `state` narrows the list, but not the counts by
-        state.
+        The first page also says what may surprise in the query (`hints`), and of how many turns only a part could be
+        searched (`partial`). Pages with the same `upto` fit together while new turns come. `state` narrows the list,
+        but not the counts by state.
         """
         tenant, values = visible_tenant(incoming), incoming.query
         try:
             query = parse_query(values.get("q", ""), time.time())
-            states = parse_query(f"state:{values['state']}", 0.0) if values.get("state") else TurnQuery()
+            states = _read_states(values.get("state", ""))
         except QueryError as error:
             return _query_error(error)
         page: dict[str, Any] = {
+            "hints": find_hints(values.get("q", "")),
             "states": states,
             "upto": self._read_bound(incoming, "upto"),
             "offset": query_integer(values, "offset", 0),
@@ -86,6 +89,7 @@ class TurnListRoutes:
         query: TurnQuery,
         tenant: str | None,
         *,
+        hints: list[QueryProblem],
         states: TurnQuery,
         upto: int,
         offset: int,
@@ -113,10 +117,21 @@ class TurnListRoutes:
                 whole = offset == 0 and len(rows) < limit and not states.terms
                 counts = count_rows(rows) if whole else history.count(condition, tenant=tenant, upto=last)
                 page |= _count_fields(counts, states)
+                page |= {"partial": self._count_partial(query, states, tenant, history, last), "hints": hints}
             return page
 
         empty: dict[str, Any] = {"rows": [], "upto": 0, "offset": 0, **_count_fields(TurnCounts(), states)}
-        return read_journal(self._services, read) or empty
+        return read_journal(self._services, read) or {**empty, "partial": 0, "hints": hints}
+
+    def _count_partial(
+        self, query: TurnQuery, states: TurnQuery, tenant: str | None, history: JournalHistory, upto: int
+    ) -> int:
+        """Returns how many turns the words of a query were looked for in, though only a part of each is kept."""
+        cut = self._captures.text_index.find_cut_turns(tenant) if query.phrases else ()
+        if not cut:
+            return 0
+        condition = query.without_phrases().to_sql({}, history.among).also(states.to_sql({}, history.among))
+        return history.count(condition.also(history.among(cut)), tenant=tenant, upto=upto).total
 
     def _read_bound(self, incoming: IncomingRequest, name: str) -> int:
         """Returns a row number that an earlier answer gave; 0 without one."""
@@ -248,6 +263,14 @@ def _query_error(error: QueryError) -> ApiResponse:
     where = {"position": error.position, "length": error.length}
     body = {"error": {"message": str(error), "code": "query", **where}}
     return ApiResponse(encode_redacted(body), status=400)
+
+
+def _read_states(text: str) -> TurnQuery:
+    """Returns the query for states that the list is narrowed to. Only what is counted by state can be."""
+    states = parse_query(f"state:{text}", 0.0) if text else TurnQuery()
+    if any(value not in STATE_VALUES for term in states.terms for value in term.values):
+        raise InputError(f"state: expected some of {', '.join(STATE_VALUES)}; found {text[:40]!r}")
+    return states
 
 
 def _count_fields(counts: TurnCounts, states: TurnQuery) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from penstock._inspector.turn_query_terms import (
 )
 from penstock._inspector.turn_query_values import parse_moment
 from penstock._store.journal_queries import SqlCondition
+from penstock._store.turn_states import SHOWN_STATES
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 MAX_QUERY_CHARACTERS = 1000
 MAX_QUERY_TERMS = 30
 _OPERATORS = (">=", "<=", ":", "=", ">", "<")
+_SIGNS = frozenset("-:=<>")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz_")
 
 
@@ -56,6 +58,10 @@ class TurnQuery(msgspec.Struct, frozen=True):
     def phrases(self) -> list[str]:
         """Bare words and quoted phrases: to be looked up among the texts of kept turns."""
         return [term.values[0] for term in self.terms if isinstance(term, PhraseTerm)]
+
+    def without_phrases(self) -> TurnQuery:
+        """Returns the query without terms that look into texts."""
+        return TurnQuery(tuple(term for term in self.terms if not isinstance(term, PhraseTerm)))
 
     def to_sql(
         self, found: Mapping[str, Collection[str]], among: Callable[[Collection[str]], SqlCondition]
@@ -155,9 +161,7 @@ def _read_term(part: QueryPart, now: float) -> QueryTerm:
     field = QUERY_FIELDS.get(part.field)
     at = part.start + part.excluded
     if field is None:
-        close = get_close_matches(part.field, QUERY_FIELDS, 1)
-        hint = f"did you mean {close[0]}?" if close else "? shows all fields"
-        raise QueryError(f"there is no field {part.field!r}: {hint} Quotes search for the words.", at, len(part.field))
+        raise QueryError(_describe_unknown(part.field), at, len(part.field))
     example = f"{part.field}:{field.example}"
     if not part.value and not (part.quoted and part.operator == "="):
         raise QueryError(f"{part.field} needs a value, for example {example}", at, part.length - part.excluded)
@@ -176,16 +180,37 @@ def _read_term(part: QueryPart, now: float) -> QueryTerm:
     return make(values, part.excluded, part.field, part.operator, known)
 
 
+def _describe_unknown(name: str) -> str:
+    close = get_close_matches(name, QUERY_FIELDS, 3) or get_close_matches(name, QUERY_FIELDS, 1, 0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else "the button ? shows all fields."
+    return f"there is no field {name!r}: {hint} Quotes search for the words."
+
+
 def _read_phrase(part: QueryPart) -> QueryTerm:
+    if not part.quoted:
+        _check_signs(part)
     value = " ".join(part.value.split()) if part.quoted else part.value
     if not value:
         raise QueryError("the quotes are empty: write words between them", part.value_at, 2)
     return PhraseTerm((value,), part.excluded)
 
 
+def _check_signs(part: QueryPart) -> None:
+    """Raises `QueryError` for a word that is a sign of the language alone, or has a quote in it."""
+    quote = part.value.find('"')
+    if quote >= 0:
+        message = "a quote begins a term or follows a field: put a space before this one, or remove it"
+        raise QueryError(message, part.value_at + quote, 1)
+    if _SIGNS.issuperset(part.value):
+        sign = part.value[:10]
+        fix = f"after {sign} what to leave out, such as -client:curl"
+        fix = fix if sign.startswith("-") else f"a field before {sign}, such as model:opus"
+        raise QueryError(f"write {fix}; to search for the sign, put it in quotes", part.start, part.length)
+
+
 def _read_word(part: QueryPart, value: str) -> str:
-    known = STATE_VALUES if part.field == "state" else HAS_VALUES
-    aliases = {"finished": "finish", "open": "waiting", "failed": "refused", "error": "broken", "warnings": "warning"}
+    known = (*STATE_VALUES, *SHOWN_STATES) if part.field == "state" else tuple(HAS_VALUES)
+    aliases = {"finished": "finish", "open": "waiting", "error": "broken", "warnings": "warning"}
     word = value.lower()
     word = aliases.get(word, word) if part.field == "state" else word
     if word not in known:

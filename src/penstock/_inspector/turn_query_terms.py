@@ -11,7 +11,7 @@ import msgspec
 
 from penstock._inspector.turn_query_values import parse_amount, parse_dollars, parse_seconds
 from penstock._store.journal_queries import MODEL_NAME, SqlCondition, escape_like
-from penstock._store.turn_states import TURN_STATES, join_names, turn_state
+from penstock._store.turn_states import SHOWN_STATES, TURN_STATES, join_names, shown_state, turn_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -139,14 +139,20 @@ class PhraseTerm(QueryTerm, frozen=True):
 
 
 class StateTerm(QueryTerm, frozen=True):
-    """`state:fault`. Turns that run are not in the journal."""
+    """`state:fault`, or what the list shows as the state: `state:length`. Turns that run are not in the journal."""
 
     def _value_sql(self, place: int, found: FoundTurns, among: IdCondition) -> SqlCondition:
-        wanted = [TURN_STATES[state] for state in STATE_VALUES[self.values[place]] if state in TURN_STATES]
+        value = self.values[place]
+        if value in SHOWN_STATES:
+            return SqlCondition(SHOWN_STATES[value])
+        wanted = [TURN_STATES[state] for state in STATE_VALUES[value] if state in TURN_STATES]
         return SqlCondition(f"({' OR '.join(wanted) or 'FALSE'})")
 
     def _value_matches(self, place: int, turn: JournalEntry, running: str, found: FoundTurns) -> bool:
-        return (running or turn_state(turn)) in STATE_VALUES[self.values[place]]
+        value = self.values[place]
+        if value in SHOWN_STATES:
+            return not running and shown_state(turn) == value
+        return (running or turn_state(turn)) in STATE_VALUES[value]
 
 
 class HasTerm(QueryTerm, frozen=True):

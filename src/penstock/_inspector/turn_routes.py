@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from penstock._gateway.callers import make_refusal
@@ -16,7 +17,8 @@ from penstock._http.response_writer import EventStream
 from penstock._inspector import schemas, trace_pages, usage_series
 from penstock._inspector.api_router import ApiResponse, encode_redacted
 from penstock._inspector.journal_access import read_journal, visible_tenant
-from penstock._inspector.stream_traces import RecordingFolder, TraceSource
+from penstock._inspector.kept_turn import KeptTurn
+from penstock._inspector.stream_traces import RecordingFolder, TraceSource, format_title
 from penstock._store.journal_queries import JournalHistory, UsageGroup
 from penstock.errors import InputError
 
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from penstock._gateway.services import Services
     from penstock._inspector.capture_ring import LiveCaptures
     from penstock._inspector.file_inspector import FileRoutes, WorkerSlots
-    from penstock._inspector.kept_turn import KeptTurn
     from penstock._inspector.live_capture import TurnCapture
+    from penstock._store.journal import JournalEntry
 
 T = TypeVar("T")
 DAY = 86_400.0
@@ -94,22 +96,30 @@ class TurnRoutes:
         id, tenant = incoming.params["one"], visible_tenant(incoming)  # noqa: A001
         turn = self._find_turn(incoming)
         if turn is not None:
+            if isinstance(turn, KeptTurn):  # its row may have got an estimate since it was written
+                turn.entry = self._find_entry(id, tenant) or turn.entry
             return turn.to_source()
         capture = self._captures.get(id, tenant)
         entry = capture.entry if capture is not None else None
-        entry = entry or self._query(lambda history: history.find(id, tenant))
+        entry = entry or self._find_entry(id, tenant)
+        if entry is None and capture is not None:  # it still runs, and was dropped
+            return replace(capture.to_source(), gone=True, client_left=True)
         if entry is None:
             raise make_refusal(404, "not-found", f"there is no turn {id[:100]!r} here, or none that this key may see")
         protocol = entry.upstream or entry.protocol or "events"
         source = self._folder.find_turn(entry.request_id, entry.time, protocol)
         if source is None:
-            source = TraceSource(protocol, [], lost=self._captures.explain_loss(entry), client_left=True)
+            source = TraceSource(protocol, [], lost=self._captures.explain_loss(entry), client_left=True, gone=True)
         source.row = schemas.row_from_journal(entry, held=bool(source.chunks))
-        source.title = f"{entry.asked or entry.model} · {entry.protocol}"
+        source.title = format_title(entry.asked or entry.model, entry.protocol)
         source.request_protocol, source.tenant = entry.protocol, entry.tenant
         if source.consumer not in source.consumers or entry.protocol in source.consumers:
             source.consumer = entry.protocol or source.consumer
         return source
+
+    def _find_entry(self, id: str, tenant: str | None) -> JournalEntry | None:
+        """Returns the row of a turn in the journal."""
+        return self._query(lambda history: history.find(id, tenant))
 
     # ── recordings ────────────────────────────────────────────────────────────────────────────────
 

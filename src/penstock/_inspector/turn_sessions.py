@@ -10,131 +10,30 @@ Five things make it harder:
 - An edited message, or one that the client takes away, leaves a shorter common prefix. It counts if an answer of the
   model is in it: two sessions may begin with the same words, but get different answers.
 - A client that compacts the conversation begins again with a summary. It is recognised by answers that it keeps, or by
-  lines of the summary, which is the answer of an earlier turn.
+  lines of the summary, which is the answer of an earlier turn (`session_compaction.py`).
 - Subagents run at the same time and may share the beginning of a conversation. A turn never joins a session that is
   busy with another turn: it begins its own session, with a reference to the other.
-- Equal first messages ("hello") at different times are different sessions, unless the earlier turn failed.
+- Equal first messages ("hello") at different times are different sessions, unless the earlier turn failed, and this
+  one has the same system message and the same protocol: an agent asks for a title with the user's first words, too.
+- A request may name the response that it goes on from, and leave the conversation out. It gets the messages of that
+  turn, so that it is compared like any other.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from hashlib import blake2b
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-import msgspec
+from penstock._inspector.session_compaction import MIN_DISTINCT_CHARACTERS, find_compacted, is_compacted
+from penstock._inspector.session_digests import MessageDigest
+from penstock._inspector.session_turns import SessionScope, SessionTurn, TurnLink, TurnSession
 
 MAX_SESSIONS = 1_000  # the ones that were extended least recently are forgotten first
 MAX_GROUPED_TURNS = 5_000  # of all sessions
 MAX_CHAINED_MESSAGES = 5_000  # of one turn; further ones are ignored
-MAX_COMPARED_SESSIONS = 20  # whose answers are searched for the summary that a turn begins with
 RETRY_SECONDS = 600.0  # after a failed first turn: later, equal words are a new session
-COMPACTION_SECONDS = 3_600.0  # after a session's last turn: later, a summary is not looked for
-OVERLAP_SECONDS = 0.25  # a client may send its next turn before the gateway has written the end of the last
-MIN_DISTINCT_CHARACTERS = 40  # of an answer that identifies a session by itself
 _SIZE = 16  # bytes of a digest
-
-TurnLink: TypeAlias = Literal["start", "continue", "retry", "edit", "compact", "fork"]
-"""How a turn belongs to its session: it begins it, goes on, sends the same again, changes earlier messages, replaces
-them by a summary; or it begins a session that shares messages with one that was busy."""
-
-
-class SessionScope(NamedTuple):
-    """Whose turns may be in one session."""
-
-    tenant: str
-    key: str
-    client: str
-
-
-class CallDigest(NamedTuple):
-    """A tool call: its id, the tool, the digest of name and arguments, and how the arguments begin."""
-
-    id: str
-    name: str
-    digest: bytes
-    preview: str
-
-
-class ResultDigest(NamedTuple):
-    """The result of a call."""
-
-    call: str
-    digest: bytes
-    failed: bool
-
-
-class MessageDigest(NamedTuple):
-    """What is remembered of a message. `answer`: the model wrote it. `characters`: of its text and calls."""
-
-    digest: bytes
-    answer: bool = False
-    characters: int = 0
-    calls: tuple[CallDigest, ...] = ()
-    results: tuple[ResultDigest, ...] = ()
-
-
-class AnswerDigest(NamedTuple):
-    """The digest of a turn's answer, as that of the message that the next turn sends back; and those of its lines."""
-
-    digest: bytes = b""
-    lines: frozenset[bytes] = frozenset()
-    calls: tuple[CallDigest, ...] = ()
-
-
-def _no_answer() -> AnswerDigest:
-    return AnswerDigest()
-
-
-class SessionTurn(msgspec.Struct, eq=False):
-    """A turn as the grouping sees it. `ended` is None while it runs. `add_turn` sets the fields below the functions.
-
-    `read_answer` and `read_lines` are only called where messages do not suffice: the answer must be decoded for it.
-    `read_lines` returns the digests of the lines of the turn's first messages.
-    """
-
-    id: str
-    scope: SessionScope
-    time: float
-    ended: float | None = None
-    failed: bool = False
-    messages: tuple[MessageDigest, ...] = ()
-    read_answer: Callable[[], AnswerDigest] = _no_answer
-    read_lines: Callable[[], frozenset[bytes]] = frozenset
-    session: str = ""
-    previous: str = ""  # the turn that it goes on from
-    link: TurnLink = "start"
-    shared: int = 0  # messages that it shares with the previous turn
-    digest: bytes = b""  # of all its messages
-
-    def is_running_at(self, time: float) -> bool:
-        """True if the turn began before that time, and ended after it."""
-        return self.time <= time and (self.ended is None or self.ended > time + OVERLAP_SECONDS)
-
-    @property
-    def new_messages(self) -> tuple[MessageDigest, ...]:
-        """The messages that the previous turn did not have."""
-        return self.messages[self.shared :]
-
-
-class TurnSession(msgspec.Struct, eq=False):
-    """A session: its turns in the order in which they began. Its id is that of its first turn."""
-
-    id: str
-    scope: SessionScope
-    turns: list[SessionTurn] = []
-    forked_from: str = ""  # the session that it shares messages with
-    prefixes: dict[bytes, str] = {}  # → the last turn that has it
-    answers: dict[bytes, str] = {}  # the same
-
-    @property
-    def last(self) -> SessionTurn:
-        return self.turns[-1]
-
-    def is_busy_at(self, time: float, *, except_for: str = "") -> bool:
-        """True if one of its turns runs at that time."""
-        return any(turn.is_running_at(time) for turn in self.turns if turn.id != except_for)
 
 
 class _Match(NamedTuple):
@@ -161,10 +60,14 @@ class SessionIndex:
 
     def add_turn(self, turn: SessionTurn) -> TurnSession:
         """Adds a turn to its session, or begins a session."""
-        turn.messages = turn.messages[:MAX_CHAINED_MESSAGES]
+        named = self._find_named(turn)
+        before = (*named.messages, _answer_message(named)) if named is not None else ()
+        turn.messages = (*before, *turn.messages)[:MAX_CHAINED_MESSAGES]
         prefixes = chain_digests(turn)
         turn.digest = prefixes[-1] if prefixes else b""
-        match = self._match_prefix(turn, prefixes) or self._match_answers(turn) or self._match_summary(turn)
+        match = self._match_named(turn, named) if named is not None else self._match_messages(turn, prefixes)
+        if match is not None and match.link == "edit" and is_compacted(turn, match.session.last, match.shared):
+            match = match._replace(link="compact")
         if match is None or match.link == "fork":
             session = TurnSession(turn.id, turn.scope, forked_from=match.session.id if match is not None else "")
             self.sessions[turn.id] = session
@@ -187,6 +90,25 @@ class SessionIndex:
 
     # ── matching ──────────────────────────────────────────────────────────────────────────────────
 
+    def _find_named(self, turn: SessionTurn) -> SessionTurn | None:
+        """Returns the turn whose response the request names, if it is known and of the same client and key."""
+        named = self.turns.get(turn.named)
+        return named if named is not None and named.scope == turn.scope else None
+
+    def _match_named(self, turn: SessionTurn, named: SessionTurn) -> _Match:
+        """The turn goes on from a turn that it names, or sends again what went on from there."""
+        earlier = [self.turns[one] for one in self._requests.get(turn.digest, ())]
+        again = self._match_same_request(turn, earlier, has_answer=True)
+        if again is not None:
+            return again
+        session, shared = self.sessions[named.session], min(len(named.messages), len(turn.messages))
+        if session.is_busy_at(turn.time, except_for=named.id):
+            return _Match(session, named, shared, "fork")
+        return _Match(session, named, shared, "continue" if session.last is named else "edit")
+
+    def _match_messages(self, turn: SessionTurn, prefixes: list[bytes]) -> _Match | None:
+        return self._match_prefix(turn, prefixes) or self._match_answers(turn) or self._match_summary(turn)
+
     def _match_prefix(self, turn: SessionTurn, prefixes: list[bytes]) -> _Match | None:
         """Returns the session that shares the longest prefix."""
         first_answer = next((at for at, message in enumerate(turn.messages) if message.answer), len(turn.messages))
@@ -195,6 +117,8 @@ class SessionIndex:
             earlier = [self.turns[one] for one in self._requests.get(prefix, ())]
             if shared == len(prefixes):
                 match = self._match_same_request(turn, earlier, has_answer=has_answer)
+                if match is not None and match.link == "retry" and not match.previous.failed:
+                    match = self._match_waiting(turn, prefixes, match.previous) or match
             elif earlier:
                 match = self._match_request(turn, earlier, shared)
             else:
@@ -214,23 +138,48 @@ class SessionIndex:
                     return _Match(session, one, len(turn.messages), "fork")
                 continue
             recent = turn.time - (one.ended or one.time) <= RETRY_SECONDS
-            if has_answer or (one.failed and recent and session.last is one):
+            alike = (one.protocol, one.frame) == (turn.protocol, turn.frame)
+            if has_answer or (one.failed and recent and alike and session.last is one):
                 return _Match(session, one, len(turn.messages), "retry")
         return None
 
-    def _match_request(self, turn: SessionTurn, earlier: list[SessionTurn], shared: int) -> _Match:
-        """The turn goes on from the request of an earlier one: from the one whose answer it has, else the latest."""
+    def _match_waiting(self, turn: SessionTurn, prefixes: list[bytes], same: SessionTurn) -> _Match | None:
+        """The turn is as one that has succeeded: a program that runs again, if a session waits for exactly this turn.
+
+        That session has begun after the other turn, or speaks the protocol of this one while the other does not.
+        """
+        is_like_same = (same.protocol, same.frame) == (turn.protocol, turn.frame)
+        for shared in range(len(prefixes) - 1, 0, -1):
+            for one in (self.turns[id] for id in reversed(self._requests.get(prefixes[shared - 1], ()))):  # noqa: A001
+                if is_like_same and one.time <= same.time:
+                    break
+                session, alike = self.sessions[one.session], (one.protocol, one.frame) == (turn.protocol, turn.frame)
+                if alike and session.last is one and one.has_answer(turn.messages[shared]):
+                    busy = session.is_busy_at(turn.time, except_for=one.id)
+                    return None if busy else _Match(session, one, shared, "continue")
+        return None
+
+    def _match_request(self, turn: SessionTurn, earlier: list[SessionTurn], shared: int) -> _Match | None:
+        """The turn goes on from the request of an earlier one: from the one whose answer it has, else the latest.
+
+        An agent may go on with another protocol. Then it has the answer; else another program has begun alike.
+        """
         following = turn.messages[shared]
+        others = any(one.protocol != turn.protocol for one in earlier)
 
-        def rank(one: SessionTurn) -> tuple[bool, bool, bool, float]:
-            session = self.sessions[one.session]
-            busy = session.is_busy_at(turn.time, except_for=one.id if following.answer else "")
-            answered = len(earlier) > 1 and following.answer and one.read_answer().digest == following.digest
-            return (not busy, answered, session.last is one, one.time)
+        def is_busy(one: SessionTurn) -> bool:
+            return self.sessions[one.session].is_busy_at(turn.time, except_for=one.id if following.answer else "")
 
-        best = max(earlier, key=rank)
+        answered = {one.id for one in earlier if (len(earlier) > 1 or others) and one.has_answer(following)}
+        possible = [one for one in earlier if one.id in answered or one.protocol == turn.protocol]
+        if not possible:
+            return None
+        best = max(possible, key=lambda one: (
+            one.id in answered, not is_busy(one), one.protocol == turn.protocol, one.frame == turn.frame,
+            self.sessions[one.session].last is one, one.time,
+        ))  # fmt: skip
         session = self.sessions[best.session]
-        if not rank(best)[0]:
+        if is_busy(best):
             return _Match(session, best, shared, "fork")
         return _Match(session, best, shared, "continue" if session.last is best else "edit")
 
@@ -253,25 +202,9 @@ class SessionIndex:
         return None
 
     def _match_summary(self, turn: SessionTurn) -> _Match | None:
-        """The turn begins with lines of an earlier answer: a summary that the client asked for."""
-        if not turn.messages or turn.messages[0].answer:
-            return None
-        recent = (
-            session
-            for session in reversed(self.sessions.values())
-            if session.scope == turn.scope
-            and turn.time - session.last.time <= COMPACTION_SECONDS
-            and len(session.last.messages) > len(turn.messages)
-            and not session.is_busy_at(turn.time)
-        )
-        lines: frozenset[bytes] | None = None
-        for session, _ in zip(recent, range(MAX_COMPARED_SESSIONS), strict=False):
-            lines = turn.read_lines() if lines is None else lines
-            if not lines:
-                return None
-            if not lines.isdisjoint(session.last.read_answer().lines):
-                return _Match(session, session.last, 0, "compact")
-        return None
+        """The turn has the newest answer of a session, or begins with lines of it: a summary that was asked for."""
+        session = find_compacted(reversed(self.sessions.values()), turn)
+        return _Match(session, session.last, 0, "compact") if session is not None else None
 
     # ── index and bounds ──────────────────────────────────────────────────────────────────────────
 
@@ -325,6 +258,14 @@ class SessionIndex:
         del session.answers[answer]
         if self._by_answer.get(answer) == session.id:
             del self._by_answer[answer]
+
+
+def _answer_message(turn: SessionTurn) -> MessageDigest:
+    """Returns the answer of a turn, as the message that a client would send back."""
+    answer = turn.read_answer()
+    return MessageDigest(
+        answer.digest or turn.id.encode(), answer=True, characters=answer.characters, calls=answer.calls
+    )
 
 
 def chain_digests(turn: SessionTurn) -> list[bytes]:

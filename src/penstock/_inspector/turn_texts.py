@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -12,7 +13,9 @@ from penstock._bridge import parser
 from penstock._grammar import Guard
 from penstock._input_limits import NestingError, decode_bounded
 from penstock._pipeline import Pipe
-from penstock._store.kept_turns_index import WORDS, TextPiece, is_opaque, join_words, list_strings
+from penstock._redaction import redact_bytes, redact_range
+from penstock._store.kept_turns_index import WORDS, TextPiece
+from penstock._store.kept_turns_words import join_words, list_strings, read_json_words
 from penstock._stream_trace import BodyParser
 from penstock._text_runs import ExpandRuns
 from penstock.errors import InputError
@@ -21,16 +24,51 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock._framing.base import Frame
+    from penstock._store.journal import JournalEntry
 
-MAX_FRAME_WORDS = 64 * 1024  # characters of frames that are indexed beside the answer
+
+class IndexedAnswer(Protocol):
+    """A finished turn with its answer."""
+
+    @property
+    def entry(self) -> JournalEntry | None: ...
+
+    @property
+    def error_bodies(self) -> list[str]: ...
+
+    @property
+    def answer_protocol(self) -> str: ...
+
+    @property
+    def framing(self) -> str: ...
 
 
-def answer_piece(protocol: str, framing: str, chunks: Iterable[bytes], more: Sequence[str] = ()) -> TextPiece | None:
+def clean_answer_piece(
+    turn: IndexedAnswer, chunks: list[bytes], secrets: tuple[str, ...], *, is_redacted: bool = False
+) -> TextPiece | None:
+    """Returns the words of a turn's answer and of its errors, without secrets; None if there are none.
+
+    Secrets that were spelled in several frames are whole here. `is_redacted`: the chunks have no others.
+    """
+    if not is_redacted and turn.framing != "eventstream":  # one search is faster than one of each frame
+        joined = b"".join(chunks)
+        is_redacted = redact_bytes(joined) is joined
+    fault = turn.entry.fault_message if turn.entry is not None else ""
+    more = [fault] if fault else []
+    more += [read_json_words(body.encode()) for body in turn.error_bodies]
+    answer = answer_piece(turn.answer_protocol, turn.framing, chunks, more, is_redacted=is_redacted)
+    return TextPiece(redact_bytes(answer.body, secrets), WORDS) if answer is not None else None
+
+
+def answer_piece(
+    protocol: str, framing: str, chunks: Iterable[bytes], more: Sequence[str] = (), *, is_redacted: bool = False
+) -> TextPiece | None:
     """Returns the words of an answer: its texts and calls, then other strings of its frames, each once.
 
-    `more` are further words, such as the message of a fault. None if there are no words.
+    `more` are further words, such as the message of a fault. None if there are no words. `is_redacted`: there are no
+    secrets in the chunks, except those that are spelled in several frames.
     """
-    texts = AnswerWords()
+    texts = AnswerWords(is_redacted=is_redacted)
     parse: Any = BodyParser() if framing == BodyParser.framing else parser(framing)
     front = Pipe(protocols.decoder(protocol), Guard(), ExpandRuns())
     is_body = isinstance(parse, BodyParser)
@@ -51,42 +89,49 @@ def answer_piece(protocol: str, framing: str, chunks: Iterable[bytes], more: Seq
 
 
 class AnswerWords:
-    """Collects the words of an answer. Deltas of a part are joined."""
+    """Collects the words of an answer. Deltas of a part are joined; its frames have each of them once more.
 
-    def __init__(self) -> None:
+
+    The values of JSON are listed without their names, so secrets that only their names tell are removed before.
+    """
+
+    def __init__(self, *, is_redacted: bool = False) -> None:
+        self._is_redacted = is_redacted
         self._parts: dict[tuple[int, str], list[str]] = {}
-        self._strings: dict[str, None] = {}
-        self._characters = 0
+        self._deltas: Counter[str] = Counter()
+        self._strings: Counter[str] = Counter()
 
     def add_events(self, events: Iterable[Any]) -> None:
         """Adds events of the answer."""
         for event in events:
             if isinstance(event, ev.TextDelta | ev.RefusalDelta | ev.ReasoningDelta):
                 self._parts.setdefault((event.index, "text"), []).append(event.text)
+                self._deltas[event.text] += 1
+            elif isinstance(event, ev.CallDelta | ev.FileDelta):
+                self._deltas[event.json if isinstance(event, ev.CallDelta) else event.data] += 1
             elif isinstance(event, ev.EndedCall | ev.Result):
                 strings = self._parts.setdefault((event.index, "call"), [])
-                strings += [join_words([event.name, *_json_strings(event.json)])]
+                arguments = redact_range(event.json, 0, len(event.json))
+                strings += [join_words([event.name, *_json_strings(arguments, is_call=True)])]
             elif isinstance(event, ev.Fault):
-                self._strings[event.message] = None
+                self._strings[event.message] += 1
 
     def add_frames(self, frames: Iterable[Frame]) -> None:
-        """Adds the strings of frames, while there is room."""
+        """Adds the strings of frames."""
         for _, data in frames:
-            if self._characters > MAX_FRAME_WORDS:
-                return
-            for text in _json_strings(data):
-                if text not in self._strings:
-                    self._strings[text[:MAX_FRAME_WORDS]] = None
-                    self._characters += len(text)
+            self._strings.update(_json_strings(data if self._is_redacted else redact_bytes(data)))
 
     def list_texts(self) -> list[str]:
-        """Returns all texts: those of the answer first."""
+        """Returns all texts: those of the answer first, then strings of its frames that are not among them."""
         parts = ["".join(texts) for texts in self._parts.values()]
-        return [*(text for text in parts if not is_opaque(text)), *self._strings]
+        known = set(parts)
+        others = [text for text, count in self._strings.items() if count > self._deltas[text] and text not in known]
+        return [*parts, *others]
 
 
-def _json_strings(data: bytes | str) -> list[str]:
+def _json_strings(data: bytes | str, *, is_call: bool = False) -> list[str]:
     try:
-        return list_strings(decode_bounded(data.encode("utf-8", "replace") if isinstance(data, str) else data))
+        value = decode_bounded(data.encode("utf-8", "replace") if isinstance(data, str) else data)
+        return list_strings(value, is_call=is_call)
     except (msgspec.DecodeError, UnicodeDecodeError, NestingError):
-        return [data] if isinstance(data, str) else []
+        return [data if isinstance(data, str) else data.decode("utf-8", "replace")]

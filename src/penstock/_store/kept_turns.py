@@ -1,43 +1,57 @@
 """Kept turns in a SQLite file: a ring that is bounded in size and age, with its text index.
 
 The caller encodes turns and removes secrets before. One thread writes; readers have their own connection. What is
-deleted is overwritten (`secure_delete`). The file shrinks when turns go (`auto_vacuum`).
+deleted is overwritten (`secure_delete`). The file shrinks when turns go (`auto_vacuum`). Why turns went stays in it.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
 import zlib
-from collections import OrderedDict
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from penstock._store.kept_turns_index import TextIndex, TextPiece
-from penstock._store.sqlite import WAL_SIZE, connect, count_used_bytes
+from penstock._store.kept_turns_losses import DELETED, LOSS_BYTES, MAX_LOSSES, KnownLoss, Loss, LossTable
+from penstock._store.kept_turns_searches import SearchCache, create_log, void_results
+from penstock._store.settled_clock import SettledClock
+from penstock._store.sqlite import (
+    LOCK_TIMEOUT,
+    WAL_SIZE,
+    connect,
+    count_used_bytes,
+    is_damaged,
+    is_locked,
+    open_error,
+    remove_database,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
 FILE = "turns.sqlite"
-VERSION = 1  # of the tables and of `read_words`: a file of another version is emptied
+VERSION = 2  # of the tables and of `read_words`: a file of another version is emptied
 MIN_TRIM = 8  # turns that are deleted at once to make room
-MERGED_PAGES = 200  # of the index, after a deletion
+MERGED_PAGES = 200  # of the index, after a deletion: they are written anew, before the old ones are freed
+PAGE_SIZE = 4096
 # What a file that is damaged, locked or on a full disk raises.
 FILE_ERRORS = (sqlite3.Error, OSError, zlib.error, msgspec.MsgspecError, ValueError, LookupError)
-_TABLES = ("word_index", "paths", "nodes", "texts", "bodies", "turns")
-CACHED_SEARCHES = 8  # whose result is kept until the file changes: a list asks again for its next page
+_TABLES = ("word_index", "paths", "nodes", "texts", "bodies", "turns", "losses", "marks")
 CACHE_SIZE = 16 * 1024  # KiB of pages that searches keep
 # Turns that are too old. A turn from the future was written before the clock was set back: its age is not known. It
-# goes with the first turn that was written after it and is too old. A clock that jumps back deletes nothing by itself.
+# goes with the first turn that was written after it and is too old. A clock that jumps back deletes nothing by itself;
+# one that jumps ahead nothing until it is believed (`SettledClock`).
 _OLD_TURNS = """
 SELECT id, tenant FROM turns WHERE time < :oldest
     OR (time > :now AND number < (SELECT max(number) FROM turns WHERE time < :oldest))
 """
+log = logging.getLogger("penstock.store")
 
 
 class RemovedTurn(NamedTuple):
@@ -49,13 +63,17 @@ class RemovedTurn(NamedTuple):
 
 
 class KeptTurnRow(msgspec.Struct, frozen=True):
-    """A turn to write. `paths`: the texts of its request and answer, then those of each attempt's request."""
+    """A turn to write. `paths`: the texts of its request and answer, then those of each attempt's request.
+
+    `cut`: they are only a part.
+    """
 
     id: str
     tenant: str
     time: float
     body: bytes
     paths: list[list[TextPiece]]
+    cut: bool = False
 
 
 class KeptTurnStore:
@@ -68,25 +86,33 @@ class KeptTurnStore:
         self.trim_problem: str = ""  # why old turns could not be deleted the last time
         self._clock = clock
         self._wal = path.with_name(f"{path.name}-wal")
-        self._found: OrderedDict[tuple[str, str | None], Collection[str]] = OrderedDict()  # by the last searches
-        self._found_version = -1
         wal = min(WAL_SIZE, size // 16)
-        self._wal_limit, self._limit = wal, size - 3 * wal
+        self._wal_limit, self._limit = wal, max(size - 3 * wal - MERGED_PAGES * PAGE_SIZE, size // 2)
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
-        self._writer = connect(path)
-        self._index = TextIndex(self._writer)
+        self._most_losses = min(MAX_LOSSES, size // LOSS_BYTES)
+        self._open()
+
+    def _open(self) -> None:
+        self._writer = connect(self.path)
+        self._index, self._losses = TextIndex(self._writer), LossTable(self._writer, self._most_losses)
+        self._settled_clock = SettledClock(self._writer, self._clock)
         try:
             self._create_tables()
-            self._reader = connect(path)
+            self._reader = connect(self.path)
+            self._inode = self.path.stat().st_ino
+        except sqlite3.Error as error:
+            self._writer.close()
+            raise open_error(self.path, error) from None
         except BaseException:
             self._writer.close()
             raise
         self._reader.execute(f"PRAGMA cache_size=-{CACHE_SIZE}")
-        self._reading = TextIndex(self._reader)
+        self._reading, self._reading_losses = TextIndex(self._reader), LossTable(self._reader)
+        self._searches = SearchCache(self._reader, self._reading)
 
     def _create_tables(self) -> None:
         wal = self._wal_limit
-        for setting in ("secure_delete=ON", f"journal_size_limit={wal}", f"wal_autocheckpoint={wal // 2 // 4096}"):
+        for setting in ("secure_delete=ON", f"journal_size_limit={wal}", f"wal_autocheckpoint={wal // 2 // PAGE_SIZE}"):
             self._writer.execute(f"PRAGMA {setting}")
         with self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
@@ -94,8 +120,10 @@ class KeptTurnStore:
             if found not in {0, VERSION}:
                 for table in _TABLES:
                     self._writer.execute(f"DROP TABLE IF EXISTS {table}")
-            self._index.create_tables()
-            self._writer.execute(f"PRAGMA user_version={VERSION}")
+            _create_tables(self._writer)
+            self._losses.create_tables(self._clock())
+            if found != VERSION:
+                void_results(self._writer)
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:
@@ -113,7 +141,8 @@ class KeptTurnStore:
             with self._writer:
                 self._writer.execute("BEGIN IMMEDIATE")
                 for turn in turns:
-                    self._index.add_turn(turn.id, turn.tenant, turn.time, turn.paths, turn.body)
+                    self._index.add_turn(turn.id, turn.tenant, turn.time, turn.paths, turn.body, cut=turn.cut)
+                self._index.repair_words()
             return self._trim()
 
     def trim(self) -> list[RemovedTurn]:
@@ -128,14 +157,15 @@ class KeptTurnStore:
             self._limit_wal()
             self._remove_old(removed)
             self._remove_excess(removed)
+            self._limit_wal()
         except FILE_ERRORS as error:
             self.trim_problem = str(error)
         return removed
 
     def _remove_old(self, removed: list[RemovedTurn]) -> None:
-        now = self._clock()
-        old = self._writer.execute(_OLD_TURNS, {"now": now, "oldest": now - self.age}).fetchall()
-        self._remove([name for name, _ in old])
+        times = {"now": self._clock(), "oldest": self._settled_clock.read() - self.age}
+        old = self._writer.execute(_OLD_TURNS, times).fetchall()
+        self._remove([Loss(name, "disk-age") for name, _ in old])
         removed += [RemovedTurn(name, tenant, "disk-age") for name, tenant in old]
 
     def _remove_excess(self, removed: list[RemovedTurn]) -> None:
@@ -145,44 +175,124 @@ class KeptTurnStore:
             (count,) = execute("SELECT count(*) FROM turns").fetchone()
             if not count:
                 return
-            several = max(MIN_TRIM, count // 50)
+            several = max(count // 50, min(MIN_TRIM, count // 8), 1)  # few, if they are large
             first = execute("SELECT id, tenant FROM turns ORDER BY number LIMIT ?", (several,)).fetchall()
-            self._remove([name for name, _ in first])
+            self._remove([Loss(name, "disk-full") for name, _ in first])
             removed += [RemovedTurn(name, tenant, "disk-full") for name, tenant in first]
+            self._merge_words()
 
-    def _remove(self, ids: Collection[str]) -> int:
-        """Deletes turns, and gives their pages back."""
-        if not ids:
+    def _merge_words(self) -> None:
+        """Frees what removed words take, until there is room: before, FTS5 only marks them as deleted.
+
+        It is done in steps, as https://www.sqlite.org/fts5.html#the_merge_command says, so that the WAL stays small.
+        """
+        while count_used_bytes(self._writer) > self._limit:
+            before = self._writer.total_changes
+            self._writer.execute("INSERT INTO word_index (word_index, rank) VALUES ('merge', ?)", (-MERGED_PAGES,))
+            merged = self._writer.total_changes - before
+            self._writer.execute("PRAGMA incremental_vacuum").fetchall()
+            self._limit_wal()
+            if merged < 2:  # noqa: PLR2004 — nothing is left to merge
+                return
+
+    def _remove(self, losses: Collection[Loss]) -> int:
+        """Deletes turns, remembers why, and gives their pages back."""
+        if not losses:
             return 0
         with self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
-            count = sum(self._index.remove_turn(name) for name in ids)
+            count = sum(self._index.remove_turn(one.id) for one in losses)
+            self._index.repair_words()
+            self._losses.add(losses, self._clock())
             self._writer.execute("INSERT INTO word_index (word_index, rank) VALUES ('merge', ?)", (MERGED_PAGES,))
         self._writer.execute("PRAGMA incremental_vacuum").fetchall()
         self._limit_wal()
         return count
 
     def _limit_wal(self) -> None:
-        """Empties a WAL that has grown over its bound in one transaction."""
+        """Empties a WAL that has grown over its bound in one transaction, or that has freed pages of a large file."""
         with suppress(FileNotFoundError):
-            if self._wal.stat().st_size > self._wal_limit:
+            if self._wal.stat().st_size > self._wal_limit or self.file_bytes > self.size:
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def write_losses(self, losses: Collection[Loss]) -> None:
+        """Remembers why turns were not written, or are no longer in memory."""
+        with self._write_lock, self._writer:
+            self._writer.execute("BEGIN IMMEDIATE")
+            self._losses.add(losses, self._clock())
 
     def delete_turns(self, ids: Collection[str] | None = None, tenant: str | None = None) -> dict[str, str]:
         """Deletes turns by their ids, or all; only those of `tenant`, if one is given. Returns their tenants by id.
 
-        The words leave the index, and the bytes the file and its WAL.
+        The words leave the index, and the bytes the file and its WAL. A damaged file is emptied, if all are to go.
         """
+        wanted: dict[str, str] = {}
         with self._write_lock:
-            found = self._writer.execute("SELECT id, tenant FROM turns").fetchall()
-            wanted = {name: owner for name, owner in found if (ids is None or name in ids) and tenant in {None, owner}}
-            if self._remove(wanted):
-                self._writer.execute("INSERT INTO word_index (word_index) VALUES ('optimize')")
-                self._writer.execute("PRAGMA incremental_vacuum").fetchall()
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            return wanted
+            try:
+                found = self._writer.execute("SELECT id, tenant FROM turns").fetchall()
+                wanted = {one: owner for one, owner in found if (ids is None or one in ids) and tenant in {None, owner}}
+                if self._remove([Loss(name, DELETED) for name in wanted]):
+                    self._writer.execute("INSERT INTO word_index (word_index) VALUES ('optimize')")
+                    self._writer.execute("PRAGMA incremental_vacuum").fetchall()
+                    self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except FILE_ERRORS as error:
+                if ids is not None or tenant is not None or is_locked(error):
+                    raise
+                log.warning("%s cannot be read or written (%s): it is emptied", self.path, error)
+                self._empty([Loss(name, DELETED) for name in wanted])
+        return wanted
+
+    # ── a damaged file ────────────────────────────────────────────────────────────────────────────
+
+    def _empty(self, losses: Collection[Loss]) -> None:
+        """Replaces the content of the file by empty tables. If it is no database, the file itself is replaced."""
+        with closing(connect()) as empty:
+            store, now = LossTable(empty, self._most_losses), self._clock()
+            _create_tables(empty)
+            # Results of searches that other processes have are void: their last change is another one.
+            empty.execute("INSERT INTO changes (number, id) VALUES (?, '')", (time.time_ns() // 1_000_000,))
+            try:
+                self._losses.copy_to(store, losses, now)
+            except FILE_ERRORS:  # the reasons are lost, too
+                store.create_tables(now)
+            try:
+                self._overwrite(empty)
+            except FILE_ERRORS as error:
+                if not is_damaged(error):
+                    raise
+                with self._read_lock:
+                    self._reader.close()
+                    self._writer.close()
+                    remove_database(self.path)
+                    self._open()
+
+    def _overwrite(self, other: sqlite3.Connection) -> None:
+        """Overwrites all pages by those of another database. Other connections of the file see that."""
+        ends = time.monotonic() + LOCK_TIMEOUT
+
+        def check_time(*_: int) -> None:  # a backup waits for locks without end
+            if time.monotonic() > ends:
+                raise TimeoutError(f"{self.path}: another process holds its lock")
+
+        other.backup(self._writer, progress=check_time)
+        self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    @property
+    def is_replaced(self) -> bool:
+        """True if the path names another file, or none: somebody has removed the file that is open here."""
+        try:
+            return self.path.stat().st_ino != self._inode
+        except FileNotFoundError:
+            return True
+        except OSError:  # it cannot be looked at
+            return False
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────
+
+    def find_loss(self, id: str) -> KnownLoss:
+        """Returns why a turn is not in the file."""
+        with self._read_lock:
+            return self._reading_losses.find(id)
 
     def read_turn(self, id: str, tenant: str | None) -> tuple[bytes, list[list[TextPiece]]] | None:
         """Returns the body of a turn and the texts of its paths; None if there is no such turn."""
@@ -192,16 +302,12 @@ class KeptTurnStore:
     def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
         with self._read_lock:
-            (version,) = self._reader.execute("PRAGMA data_version").fetchone()
-            if version != self._found_version:
-                self._found.clear()
-                self._found_version = version
-            found = self._found.get((phrase, tenant))
-            if found is None:
-                found = self._found[phrase, tenant] = self._reading.find_turns(phrase, tenant)
-                if len(self._found) > CACHED_SEARCHES:
-                    self._found.popitem(last=False)
-            return found
+            return self._searches.find_turns(phrase, tenant)
+
+    def find_cut_turns(self, tenant: str | None) -> Collection[str]:
+        """Returns the ids of turns that are kept only in part: other words of them are not found."""
+        with self._read_lock:
+            return self._reading.find_cut_turns(tenant)
 
     def list_turns(self, limit: int) -> list[str]:
         """Returns the ids of the newest turns, the newest first."""
@@ -225,3 +331,9 @@ class KeptTurnStore:
         """The size of the file and its WAL."""
         names = (self.path, self._wal)
         return sum(name.stat().st_size for name in names if name.exists())
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    TextIndex(connection).create_tables()
+    create_log(connection)
+    connection.execute(f"PRAGMA user_version={VERSION}")

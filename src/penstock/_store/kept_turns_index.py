@@ -1,4 +1,4 @@
-"""The full-text index of kept turns (SQLite FTS5), in memory or in a file.
+"""The full-text index of kept turns (SQLite FTS5), in memory or in a file. All words of a text are indexed.
 
 Agents send the whole conversation with every request, so each text is stored and indexed once, by its digest. The texts
 of a turn are a path in a tree: turns that begin with the same texts share the path. A new turn of a long conversation
@@ -7,25 +7,20 @@ adds two or three nodes, whatever its length.
 
 from __future__ import annotations
 
+import json
 import zlib
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from penstock._input_limits import NestingError, decode_bounded
+from penstock._store.kept_turns_words import read_json_words, remove_data
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
-MAX_WORDS_CHARACTERS = 2**20  # of one text that are indexed
-MAX_PHRASE_CHARACTERS = 400
-OPAQUE_LENGTH = 4096  # characters: a longer string without a space is data, such as an image, and is not indexed
 ROOT = 0  # the parent of the first node of each path
-_SKIPPED_NAMES = frozenset({"role", "type"})  # in every message: they would be found everywhere
-_BREAK = " \ue000 "  # a token between two strings: no phrase goes across it
-_SPACES = frozenset(" \n\t")
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS texts (number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, form INTEGER NOT NULL,
     body BLOB NOT NULL);
@@ -33,12 +28,13 @@ CREATE TABLE IF NOT EXISTS nodes (number INTEGER PRIMARY KEY, parent INTEGER NOT
     UNIQUE (parent, text));
 CREATE INDEX IF NOT EXISTS nodes_by_text ON nodes (text);
 CREATE TABLE IF NOT EXISTS turns (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL,
-    time REAL NOT NULL);
+    time REAL NOT NULL, cut INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS bodies (turn INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS paths (turn INTEGER NOT NULL, place INTEGER NOT NULL, node INTEGER NOT NULL,
     PRIMARY KEY (turn, place)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS paths_by_node ON paths (node);
 CREATE INDEX IF NOT EXISTS turns_by_time ON turns (time);
+CREATE INDEX IF NOT EXISTS cut_turns ON turns (id, tenant) WHERE cut;
 CREATE VIRTUAL TABLE IF NOT EXISTS word_index USING fts5(words, content='', tokenize="unicode61 remove_diacritics 0")
 """
 # CROSS JOIN keeps the order of the tables: from the words that match to the turns. All ids in one row, some of them
@@ -51,6 +47,22 @@ WITH RECURSIVE
         SELECT number FROM found UNION SELECT nodes.number FROM below CROSS JOIN nodes ON nodes.parent = below.number)
 SELECT json_group_array(id) FROM below
     CROSS JOIN paths ON paths.node = below.number CROSS JOIN turns ON turns.number = paths.turn
+"""
+# Of turns with some ids: the last nodes of their paths; all nodes of paths; the texts that match.
+_LAST_NODES = """
+SELECT turns.id, turns.tenant, paths.node FROM json_each(?) AS wanted
+    CROSS JOIN turns ON turns.id = wanted.value CROSS JOIN paths ON paths.turn = turns.number
+"""
+_NODES = """
+WITH RECURSIVE above (number, parent, text) AS (
+    SELECT nodes.number, nodes.parent, nodes.text FROM json_each(?) AS ends
+        CROSS JOIN nodes ON nodes.number = ends.value
+    UNION SELECT nodes.number, nodes.parent, nodes.text FROM above CROSS JOIN nodes ON nodes.number = above.parent)
+SELECT number, parent, text FROM above ORDER BY number
+"""
+_TEXTS = """
+SELECT word_index.rowid FROM json_each(?) AS text CROSS JOIN word_index ON word_index.rowid = text.value
+WHERE word_index MATCH ?
 """
 
 
@@ -75,24 +87,39 @@ class TextSearch(Protocol):
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
         ...
 
+    def find_cut_turns(self, tenant: str | None) -> Collection[str]:
+        """Returns the ids of turns that are kept only in part: other words of them are not found."""
+        ...
+
 
 class TextIndex:
     """The tables of the index. One thread at a time; the caller begins and commits transactions."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._has_unknown_words = False  # of damaged texts that were removed
 
     def create_tables(self) -> None:
         for statement in SCHEMA.split(";"):
             self._connection.execute(statement)
 
     def add_turn(
-        self, id: str, tenant: str, time: float, paths: Iterable[Iterable[TextPiece]], body: bytes = b""
+        self,
+        id: str,
+        tenant: str,
+        time: float,
+        paths: Iterable[Iterable[TextPiece]],
+        body: bytes = b"",
+        *,
+        cut: bool = False,
     ) -> None:
-        """Adds a turn with the texts of each path. `body` is stored with it. A turn of the same id is replaced."""
+        """Adds a turn with the texts of each path. A turn of the same id is replaced.
+
+        `body` is stored with it. `cut`: it has more texts than these.
+        """
         self.remove_turn(id)
-        execute = self._connection.execute
-        turn = execute("INSERT INTO turns (id, tenant, time) VALUES (?, ?, ?)", (id, tenant, time)).lastrowid
+        execute, values = self._connection.execute, (id, tenant, time, cut)
+        turn = execute("INSERT INTO turns (id, tenant, time, cut) VALUES (?, ?, ?, ?)", values).lastrowid
         execute("INSERT INTO bodies (turn, body) VALUES (?, ?)", (turn, body))
         for place, texts in enumerate(paths):
             node = ROOT
@@ -147,19 +174,60 @@ class TextIndex:
     def _remove_text(self, number: int) -> None:
         """Removes a text. The index has no copy of it, so FTS5 must be told the words that it removes."""
         execute = self._connection.execute
-        ((form, body),) = execute("DELETE FROM texts WHERE number = ? RETURNING form, body", (number,)).fetchall()
-        if form != STORED:
-            words = read_words(TextPiece(zlib.decompress(body), form))
-            execute("INSERT INTO word_index (word_index, rowid, words) VALUES ('delete', ?, ?)", (number, words))
+        found = execute("DELETE FROM texts WHERE number = ? RETURNING form, body", (number,)).fetchall()
+        for form, body in found:
+            if form == STORED:
+                continue
+            try:
+                words = read_words(TextPiece(zlib.decompress(body), form))
+            except zlib.error:
+                self._has_unknown_words = True
+            else:
+                execute("INSERT INTO word_index (word_index, rowid, words) VALUES ('delete', ?, ?)", (number, words))
+
+    def repair_words(self) -> None:
+        """Makes the index anew, if a damaged text was removed: nobody knows its words. Others are not indexed again."""
+        if not self._has_unknown_words:
+            return
+        execute = self._connection.execute
+        execute("INSERT INTO word_index (word_index) VALUES ('delete-all')")
+        for number, form, body in execute("SELECT number, form, body FROM texts WHERE form != ?", (STORED,)).fetchall():
+            try:
+                words = read_words(TextPiece(zlib.decompress(body), form))
+            except zlib.error:
+                execute("UPDATE texts SET form = ? WHERE number = ?", (STORED, number))
+            else:
+                execute("INSERT INTO word_index (rowid, words) VALUES (?, ?)", (number, words))
+        self._has_unknown_words = False
 
     # ── queries ───────────────────────────────────────────────────────────────────────────────────
 
-    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+    def find_turns(self, phrase: str, tenant: str | None) -> frozenset[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
         query, values = _FIND, [quote_phrase(phrase)]
         if tenant is not None:
             query, values = f"{query} WHERE tenant = ?", [*values, tenant]
         return frozenset(msgspec.json.decode(self._connection.execute(query, values).fetchone()[0], type=list[str]))
+
+    def find_cut_turns(self, tenant: str | None) -> frozenset[str]:
+        """Returns the ids of turns that are kept only in part."""
+        rows = self._connection.execute("SELECT id, tenant FROM turns WHERE cut").fetchall()
+        return frozenset(name for name, owner in rows if tenant in {None, owner})
+
+    def find_among(self, ids: Collection[str], phrase: str, tenant: str | None) -> frozenset[str]:
+        """Returns those of some ids that `find_turns` would return. For few ids it takes less time."""
+        execute = self._connection.execute
+        turns = [
+            (name, node) for name, owner, node in execute(_LAST_NODES, (json.dumps([*ids]),)) if tenant in {None, owner}
+        ]
+        nodes = execute(_NODES, (json.dumps([node for _, node in turns]),)).fetchall()
+        texts = json.dumps([*{text for _, _, text in nodes}])
+        found = {text for (text,) in execute(_TEXTS, (texts, quote_phrase(phrase)))}
+        matching: set[int] = set()
+        for node, parent, text in nodes:  # a parent is older than its children: its number is lower
+            if text in found or parent in matching:
+                matching.add(node)
+        return frozenset(name for name, node in turns if node in matching)
 
     def read_turn(self, id: str, tenant: str | None) -> tuple[bytes, list[list[TextPiece]]] | None:
         """Returns the body of a turn and the texts of its paths; None if there is no such turn."""
@@ -183,46 +251,10 @@ class TextIndex:
 
 def quote_phrase(phrase: str) -> str:
     """Returns the phrase as a string of FTS5's query language: no word in it is an operator."""
-    plain = phrase[:MAX_PHRASE_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode()
+    plain = phrase.replace("\0", " ").encode("utf-8", "replace").decode()
     return '"' + plain.replace('"', " ") + '"'
-
-
-# ── words ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_words(text: TextPiece) -> str:
     """Returns the words of a text that are indexed. A change of the result needs a new version of the file."""
-    if text.form == WORDS:
-        return text.body.decode("utf-8", "replace")[:MAX_WORDS_CHARACTERS]
-    try:
-        value = decode_bounded(text.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, NestingError):
-        return text.body.decode("utf-8", "replace")[:MAX_WORDS_CHARACTERS]
-    return join_words(list_strings(value))
-
-
-def join_words(strings: Sequence[str]) -> str:
-    """Returns strings as one text, in which no phrase goes from one to the next."""
-    return _BREAK.join(strings)[:MAX_WORDS_CHARACTERS].encode("utf-8", "replace").decode()
-
-
-def list_strings(value: Any) -> list[str]:
-    """Returns the strings of a JSON value in their order. Not recursive."""
-    strings: list[str] = []
-    waiting = [value]
-    while waiting:
-        inner = waiting.pop()
-        if isinstance(inner, str):
-            if not is_opaque(inner):
-                strings.append(inner)
-        elif isinstance(inner, dict):
-            named: dict[str, Any] = inner  # pyright: ignore[reportUnknownVariableType]
-            waiting += reversed([one for name, one in named.items() if name not in _SKIPPED_NAMES])
-        elif isinstance(inner, list):
-            waiting += reversed(inner)  # pyright: ignore[reportUnknownArgumentType]
-    return strings
-
-
-def is_opaque(text: str) -> bool:
-    """True if a string is data, not words."""
-    return len(text) > OPAQUE_LENGTH and _SPACES.isdisjoint(text[:OPAQUE_LENGTH])
+    return remove_data(text.body.decode("utf-8", "replace")) if text.form == WORDS else read_json_words(text.body)
