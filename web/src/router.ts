@@ -2,7 +2,10 @@
 import { signal } from "@preact/signals";
 
 export const VIEWS = ["streams", "runs", "turn", "file", "usage", "tokens", "try", "keys", "send", "compare"] as const;
-export type View = (typeof VIEWS)[number];
+/** `unknown`: the address names a view that there is not; its name is the id. */
+export type View = (typeof VIEWS)[number] | "unknown";
+/** What people type who know a view by its title. */
+const OTHER_NAMES: Record<string, View> = { "": "streams", manage: "keys" };
 
 export interface Route {
   view: View;
@@ -13,8 +16,10 @@ export interface Route {
 export function parseRoute(hash: string): Route {
   const [path = "", search = ""] = hash.replace(/^#?\/?/, "").split("?", 2);
   const [first = "", ...rest] = path.split("/");
-  const view = VIEWS.find((name) => name === first) ?? "streams";
-  return { view, id: decode(rest.join("/")), query: Object.fromEntries(new URLSearchParams(search)) };
+  const view = VIEWS.find((name) => name === first) ?? (Object.hasOwn(OTHER_NAMES, first) && OTHER_NAMES[first]);
+  const query = Object.fromEntries(new URLSearchParams(search));
+  if (!view) return { view: "unknown", id: decode(first.split("=", 1)[0] ?? ""), query }; // after "=" may stand a secret
+  return { view, id: decode(rest.join("/")), query };
 }
 
 export function formatRoute(view: View, id = "", query: Record<string, string> = {}): string {
@@ -35,10 +40,14 @@ export const route = signal<Route>(parseRoute(typeof location === "undefined" ? 
 
 /** Follows the address for as long as the page lives. */
 export function followAddress(): void {
-  addEventListener("hashchange", () => {
-    route.value = parseRoute(location.hash);
-  });
-  route.value = parseRoute(location.hash);
+  const follow = () => {
+    const { view, id, query } = parseRoute(location.hash);
+    const name = location.hash.replace(/^#?\/?/, "").split(/[/?]/, 1)[0] ?? "";
+    if (name && OTHER_NAMES[name] === view) history.replaceState(null, "", formatRoute(view, id, query));
+    route.value = { view, id, query };
+  };
+  addEventListener("hashchange", follow);
+  follow();
 }
 
 export function go(view: View, id = "", query: Record<string, string> = {}): void {

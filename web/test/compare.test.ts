@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Row } from "../src/api/types.ts";
+import { missingAnswer } from "../src/compare/answers.ts";
 import { compareFigures } from "../src/compare/figures.ts";
 
 function row(more: Partial<Row> = {}): Row {
@@ -38,4 +39,11 @@ test("a state is called what the list calls it", () => {
     "cancelled",
     "differs",
   ]);
+});
+
+test("an answer is missing if it is lost, and not if it says nothing", () => {
+  const empty = { text: [], reasoning: [], calls: [] };
+  assert.equal(missingAnswer({ lost: "it was deleted" }, empty), "it was deleted");
+  assert.equal(missingAnswer({ lost: "" }, empty), "");
+  assert.equal(missingAnswer({ lost: "the end was cut" }, { ...empty, calls: ["read:"] }), "");
 });

@@ -70,7 +70,7 @@ test("rows fold what is equal", () => {
   const rows = pairRows(whole, byDefault, true);
   assert.deepEqual(
     rows.map(({ equal, pair }) => equal ?? pair.change),
-    ["inside", 2, "changed", "same"],
+    ["inside", 2, "changed", 1],
   );
   assert.equal(pairRows(whole, byDefault, false).length, 5);
 });

@@ -11,6 +11,7 @@ import {
   merged,
   missingPages,
   PAGE_ROWS,
+  partialNote,
   rowAt,
   setOf,
   trimLive,
@@ -94,4 +95,10 @@ test("settings of columns are checked when they are read", () => {
   assert.deepEqual(readSettings("{", known), { shown: null, widths: {} });
   const text = JSON.stringify({ shown: ["model", "x"], widths: { model: 5, x: 9, time: "a" } });
   assert.deepEqual(readSettings(text, known), { shown: ["model"], widths: { model: 48 } });
+});
+
+test("turns that were searched in part are counted in words", () => {
+  assert.match(partialNote(1), /^1 turn was searched only in part/);
+  assert.match(partialNote(2000), /^2,000 turns were searched only in part/);
+  assert.deepEqual(listingOf({ rows: [], upto: 0, offset: 0 }).hints, []);
 });

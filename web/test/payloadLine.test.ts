@@ -51,6 +51,19 @@ test("what is not JSON, and what is cut, is shown as it is", () => {
   assert.equal(line(payload({ text: "a\nb\tc" })).line, "“a⏎b⇥c”");
 });
 
+test("of a frame of which only the beginning is here, what was said comes first too", () => {
+  const whole = {
+    id: "chatcmpl-1",
+    object: "chat.completion.chunk",
+    created: 1,
+    choices: [{ index: 0, delta: { content: "Tide ".repeat(400_000) } }],
+  };
+  const cut = { name: "", data: JSON.stringify(whole).slice(0, 65_536), cut: true as const };
+  assert.ok(line(cut).line.startsWith("“Tide Tide "));
+  const early = { name: "", data: JSON.stringify(whole).slice(0, 60), cut: true as const };
+  assert.equal(line(early).line, 'id:"chatcmpl-1" object:"chat.completion.chunk"');
+});
+
 test("long values and many fields stay short", () => {
   assert.ok(line(payload({ data: "A".repeat(100_000), text: "end" })).line.startsWith("“end” data:"));
   const many = Object.fromEntries(Array.from({ length: 5000 }, (_, n) => [`f${n}`, n]));

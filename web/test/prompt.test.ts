@@ -2,7 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Breakdown } from "../src/api/types.ts";
 import { bodyOf, marksOf } from "../src/request/marks.ts";
-import { cacheEnd, linkCalls, parametersOf, partSize, typeWords } from "../src/request/prompt.ts";
+import {
+  cacheEnd,
+  cacheWords,
+  IN_TOOLS,
+  linkCalls,
+  otherLines,
+  parametersOf,
+  partSize,
+  typeWords,
+} from "../src/request/prompt.ts";
 import { phasesOf, timingWords } from "../src/request/timing.ts";
 import type { Loss, RequestView } from "../src/request/types.ts";
 
@@ -45,15 +54,41 @@ test("calls and results know each other's message", () => {
   assert.deepEqual([links.calls.get("a"), links.results.get("a"), links.names.get("a")], [1, 2, "run"]);
 });
 
+const line = (tokens: number, message?: number, kind = "message") => ({ kind, tokens, message, what: "", share: 0 });
+const NO_FILES = { messages: [] };
+
 test("a cache hit ends in the message that its tokens reach", () => {
-  const line = (tokens: number, message?: number) => ({ kind: "message", tokens, message, what: "", share: 0 });
-  const lines = [{ ...line(100), kind: "tools" }, line(50, 0), line(30, 1), line(20, 2)];
+  const lines = [line(100, undefined, "tools"), line(50, 0), line(30, 1), line(20, 2)];
   const counted = { lines } as unknown as Breakdown;
-  assert.equal(cacheEnd(counted, 150), 0);
-  assert.equal(cacheEnd(counted, 160), 1);
-  assert.equal(cacheEnd(counted, 9999), 2);
-  assert.equal(cacheEnd(counted, 0), null);
-  assert.equal(cacheEnd(null, 5), null);
+  const end = (cached: number | null) => cacheEnd(counted, cached, NO_FILES);
+  assert.deepEqual([end(100), end(101), end(150), end(160), end(9999)], [IN_TOOLS, 0, 0, 1, 2]);
+  assert.deepEqual([end(0), end(null), cacheEnd(null, 5, NO_FILES)], [null, null, null]);
+});
+
+test("a cache hit is in the provider's tokens, and files are in the messages that hold them", () => {
+  const lines = [line(50, 0), line(50, 1), line(100, undefined, "images")];
+  const request = { messages: [{ role: "user", parts: [{ type: "file" }] }, { role: "user" }] };
+  const counted = { lines, tokens: 200, actual: 400 } as unknown as Breakdown;
+  assert.deepEqual([cacheEnd(counted, 300, request), cacheEnd(counted, 301, request)], [0, 1]);
+});
+
+test("what the provider said of its cache", () => {
+  assert.match(cacheWords(0), /read none of them from its cache/);
+  assert.match(cacheWords(1200), /read 1,200 of them/);
+  assert.match(cacheWords(null), /did not say/);
+  assert.equal(cacheWords(null, true), "");
+  assert.match(cacheWords(7, true), /read 7 of them/);
+});
+
+test("the parts beside messages and tools, so that the rows add up", () => {
+  const lines = [line(50, 0), line(9, undefined, "tools"), line(4, undefined, "framing"), line(7, undefined)];
+  assert.deepEqual(
+    otherLines({ lines } as unknown as Breakdown).map(({ kind, tokens }) => [kind, tokens]),
+    [
+      ["framing", 4],
+      ["message", 7],
+    ],
+  );
 });
 
 test("sizes count what is inside of results", () => {

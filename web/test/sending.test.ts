@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { headersFor } from "../src/act/headers.ts";
+import { requestObstacle } from "../src/act/obstacle.ts";
+import type { Row } from "../src/api/types.ts";
 
 const HEADERS = { "anthropic-version": "2023-06-01", "anthropic-beta": "context-1m", "x-penstock-strict": "true" };
 
@@ -13,4 +15,18 @@ test("in another protocol it has the gateway's own, and the others are named", (
   const { sent, leftOut } = headersFor({ headers: HEADERS, removed: ["x-penstock-losses"] }, false);
   assert.deepEqual(sent, { "x-penstock-strict": "true" });
   assert.deepEqual(leftOut, ["anthropic-beta", "x-penstock-losses"]);
+});
+
+test("a request that cannot be sent again says why", () => {
+  const row = {} as Row;
+  assert.equal(requestObstacle({ request: '{"model":"m"}', row }), "");
+  assert.equal(requestObstacle({ request: "", request_lost: "it was deleted", row }), "It was deleted.");
+  assert.equal(
+    requestObstacle({ request: '{"mod', request_lost: "only its beginning is kept", row }),
+    "Only its beginning is kept.",
+  );
+  for (const request of ["hello", "[]", "5", "null"]) {
+    assert.equal(requestObstacle({ request, row }), "The body of the request is not a JSON object.");
+  }
+  assert.equal(requestObstacle({ request: "{}", row: null }), "The request of this turn is not known.");
 });

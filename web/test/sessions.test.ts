@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Row } from "../src/api/types.ts";
 import {
+  atLeast,
   barScale,
   contextWords,
   type Gap,
@@ -43,10 +44,11 @@ test("tools are named once, with how often they ran", () => {
 });
 
 test("a gap is named after what ran in it", () => {
-  assert.equal(gapWords({ seconds: 4.1, kind: "tools", calls: [call("bash")] }), "bash, 4.10 s");
-  assert.equal(gapWords({ seconds: 2, kind: "tools", calls: [call("a"), call("b")] }), "a, b, 2.00 s together");
-  assert.equal(gapWords({ seconds: 200, kind: "user", calls: [] }), "the user, 3 min 20 s");
-  assert.equal(gapWords({ seconds: 0.5, kind: "client", calls: [] }), "the client, 500 ms");
+  assert.equal(gapWords({ seconds: 4.1, kind: "tools", calls: [call("bash")] }), "running bash, 4.10 s");
+  assert.equal(gapWords({ seconds: 2, kind: "tools", calls: [call("a"), call("b")] }), "running a, b, 2.00 s together");
+  assert.equal(gapWords({ seconds: 3, kind: "tools", calls: [] }), "running tools, 3.00 s");
+  assert.equal(gapWords({ seconds: 200, kind: "user", calls: [] }), "waiting for the user, 3 min 20 s");
+  assert.equal(gapWords({ seconds: 0.5, kind: "client", calls: [] }), "waiting for the client, 500 ms");
 });
 
 test("a turn waits, then streams", () => {
@@ -68,7 +70,17 @@ test("totals grow, and an unknown cost stays unknown", () => {
     totals.map(({ cost }) => cost),
     [null, 0.25, 0.25, 0.75],
   );
-  assert.deepEqual(totals.at(-1), { input: 400, output: 40, cached: 200, cost: 0.75 });
+  assert.deepEqual(
+    totals.map(({ unpriced }) => unpriced),
+    [1, 1, 2, 2],
+  );
+  assert.deepEqual(runningTotals([step({ cost: null, duration: null })]), [{ cost: null, unpriced: 0 }]);
+});
+
+test("a sum without some of its amounts is a lower bound, and one without any is unknown", () => {
+  assert.equal(atLeast("$0.50", true, 0), "$0.50");
+  assert.equal(atLeast("$0.50", true, 2), "≥ $0.50");
+  assert.equal(atLeast("–", false, 2), "–");
 });
 
 test("shares", () => {
@@ -88,6 +100,14 @@ test("the context in words", () => {
   assert.match(contextWords([step({ input: null })]), /No provider/);
 });
 
+test("waiting for the client is not drawn as tools", () => {
+  const parts = overview(report(step({ id: "a" }), step({ id: "b" }, { seconds: 8, kind: "client", calls: [] })), 0);
+  assert.deepEqual(
+    parts.map(({ kind }) => kind),
+    ["waiting", "streaming", "client", "waiting", "streaming"],
+  );
+});
+
 test("the overview fills its width, and pauses of the user are short", () => {
   const parts = overview(
     report(
@@ -99,10 +119,10 @@ test("the overview fills its width, and pauses of the user are short", () => {
   );
   const last = parts.at(-1);
   assert.ok(last && Math.abs(last.start + last.seconds - 1) < 1e-9);
-  const pause = parts.find(({ kind }) => kind === "pause");
+  const pause = parts.find(({ kind }) => kind === "user");
   assert.ok(pause && pause.seconds < 0.15);
   assert.deepEqual(
     parts.map(({ kind }) => kind),
-    ["waiting", "streaming", "tools", "waiting", "streaming", "pause", "waiting", "streaming"],
+    ["waiting", "streaming", "tools", "waiting", "streaming", "user", "waiting", "streaming"],
   );
 });

@@ -22,10 +22,25 @@ test("usage leaves out what is not known, and says what is a guess", () => {
 test("ends in plain words, also those that nobody has heard of", () => {
   assert.equal(finishWords("other", "eos"), "Ended: eos");
   assert.equal(finishWords("new-word", ""), "Ended");
+  assert.equal(finishWords("calls", ""), "Stopped to get the results of its calls"); // also where they were sent since
   assert.equal(faultWords("new-word"), "Something went wrong");
-  const fault = { kind: "rate-limit", message: "", status: 429, code: "x", retryAfter: 2 };
+  assert.equal(faultWords("new-word", "gateway"), "Something went wrong");
+  const fault = { kind: "rate-limit", message: "", status: 429, code: "x", retryAfter: 2, inStream: false };
   assert.deepEqual(faultFacts(fault), ["rate-limit", "status 429", "code x", "try again in 2 s"]);
   assert.deepEqual([size(12), size(12_345), size(2_000_000)], ["12 characters", "12 k characters", "2.0 M characters"]);
+});
+
+test("an error names who made it: the gateway, the provider, or nobody if that is not known", () => {
+  for (const kind of ["auth", "permission", "quota", "not-found", "invalid", "too-large", "rate-limit", "overloaded"]) {
+    assert.match(faultWords(kind, "provider"), /provider/);
+    assert.match(faultWords(kind, "gateway"), /gateway/);
+    assert.doesNotMatch(faultWords(kind, "gateway"), /provider/);
+    assert.doesNotMatch(faultWords(kind), /gateway|provider/);
+  }
+  assert.equal(faultWords("auth", "unsent"), "The gateway has no key for the provider");
+  assert.equal(faultWords("cancelled", "gateway"), "The client left");
+  assert.equal(faultWords("overloaded", "gateway", "circuit-open"), "No provider was asked: it has failed too often");
+  assert.equal(faultWords("auth", "provider", "key_revoked"), "The provider did not accept the key");
 });
 
 function text(index: number, item = "", choice = 0): TextPart {

@@ -3,6 +3,13 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { JsonEditorHandle } from "./editor/editor.ts";
 import type { Schema } from "./schemas.ts";
 
+const FIRST = 20_000; // characters of a text that are shown while the editor is loaded: a text box of a megabyte takes seconds
+
+/** Begins to load the editor: it is ready sooner if that happens while the request is asked for. */
+export function loadEditor(): Promise<typeof import("./editor/editor.ts")> {
+  return import("./editor/editor.ts");
+}
+
 interface Props {
   text: string;
   label: string;
@@ -18,7 +25,7 @@ export function JsonEditor({ text, label, schema = null, onChange }: Props) {
   const [state, setState] = useState<"loading" | "ready" | "failed">("loading");
   useEffect(() => {
     let gone = false;
-    import("./editor/editor.ts").then(
+    loadEditor().then(
       ({ createJsonEditor }) => {
         if (gone || !host.current) return;
         const { text: first, schema: known } = latest.current;
@@ -39,13 +46,14 @@ export function JsonEditor({ text, label, schema = null, onChange }: Props) {
   useEffect(() => handle.current?.setSchema(schema), [schema]);
   return (
     <div class="json-editor">
+      {state === "loading" && text.length > FIRST && <p class="hint">The editor is loading …</p>}
       {state === "failed" && <p class="hint">The editor could not be loaded; this is a plain text box.</p>}
       {state !== "ready" && (
         <textarea
           class="mono"
           aria-label={label}
           spellcheck={false}
-          value={text}
+          value={state === "loading" ? text.slice(0, FIRST) : text}
           readOnly={state === "loading"}
           onInput={(event) => onChange(event.currentTarget.value)}
         />

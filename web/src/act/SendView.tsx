@@ -5,7 +5,8 @@ import { about } from "../api/about.ts";
 import { formatRoute, go } from "../router.ts";
 import { ModelChoice } from "../try/ModelChoice.tsx";
 import { useKeys } from "../ui/keys.ts";
-import { JsonEditor } from "./JsonEditor.tsx";
+import { useSubject } from "../ui/title.ts";
+import { JsonEditor, loadEditor } from "./JsonEditor.tsx";
 import { PROTOCOLS } from "./protocols.ts";
 import { SCHEMAS } from "./schemas.ts";
 import {
@@ -23,9 +24,13 @@ import {
 } from "./sending.ts";
 
 export function SendView({ id }: { id: string }) {
-  useEffect(() => void openDraft(id), [id]);
+  useEffect(() => {
+    loadEditor().catch(() => {}); // the editor itself says that it could not be loaded
+    void openDraft(id);
+  }, [id]);
   useKeys("Send again", [{ keys: ["Escape"], label: "Back to the turn", run: () => go("turn", id) }]);
   const now = draft.value;
+  useSubject(now?.id === id ? now.row.asked : "");
   if (now?.id !== id) {
     return (
       <div class="notice">

@@ -7,6 +7,7 @@ import { compareAddress } from "../compare/address.ts";
 import { refusalWords } from "../try/refusals.ts";
 import { indentJson, setJsonValue } from "../ui/jsonText.ts";
 import { headersFor, type MeaningHeaders } from "./headers.ts";
+import { requestObstacle } from "./obstacle.ts";
 import { convertRequest } from "./protocols.ts";
 
 export interface Draft {
@@ -29,7 +30,6 @@ export interface Draft {
 export const draft = signal<Draft | null>(null);
 export const draftError = signal("");
 
-const LARGEST = 4_000_000; // bytes: the gateway keeps a little more of a request
 const SECRET_MARK = "[secret]";
 
 function change(id: string, fields: Partial<Draft>): void {
@@ -42,8 +42,9 @@ export async function openDraft(id: string): Promise<void> {
   draft.value = null;
   draftError.value = "";
   try {
-    const { request, row } = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
-    const lost = whyNot(request, row);
+    const trace = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
+    const { request, row } = trace;
+    const lost = requestObstacle(trace);
     if (lost || !row) {
       draftError.value = lost || "The turn has no row.";
       return;
@@ -56,17 +57,6 @@ export async function openDraft(id: string): Promise<void> {
   } catch (error) {
     draftError.value = explain(error);
   }
-}
-
-function whyNot(request: string, row: Row | null): string {
-  if (!request || !row) return "The request of this turn is not kept, so it cannot be sent again.";
-  try {
-    JSON.parse(request);
-  } catch {
-    const cut = new Blob([request]).size >= LARGEST;
-    return cut ? "Only the beginning of this request is kept: it is too long." : "The request is not JSON.";
-  }
-  return "";
 }
 
 export function holdsMark(text: string): boolean {

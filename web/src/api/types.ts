@@ -44,6 +44,8 @@ export interface Additions {
   done: boolean;
   /** The share of the bytes that has been read, below 1 while more pages follow. */
   progress?: number;
+  /** Who made the error that ended the turn; "unsent": the gateway could not send the request to the provider. */
+  fault_by?: "" | "gateway" | "provider" | "unsent";
 }
 
 export type State = "open" | "streaming" | "finish" | "fault" | "cancelled" | "refused";
@@ -113,6 +115,8 @@ export interface Trace extends Additions {
   consumers: string[];
   timed: boolean;
   request: string;
+  /** Why the request is not there, or not as a whole. */
+  request_lost?: string;
   /** Why frames are missing. */
   lost?: string;
   /** What else is worth a word. */
@@ -188,6 +192,8 @@ export interface TurnPage {
   total?: number;
   requests?: number;
   states?: Record<string, number>;
+  hints?: { message: string; position: number; length: number }[];
+  partial?: number;
 }
 
 export interface About {
@@ -199,6 +205,8 @@ export interface About {
   journal: boolean;
   /** "session": the token of the link that `penstock serve` prints is needed. */
   key: "needed" | "session" | "none" | "ok";
+  /** Whose turns this key sees: those of its tenant, or all. */
+  sees?: "own" | "all";
   /** False where there is no gateway behind the page: `penstock inspect --web` shows one file. */
   live?: boolean;
   /** The name of that file. */

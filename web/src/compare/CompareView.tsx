@@ -5,13 +5,16 @@ import type { Trace } from "../api/types.ts";
 import { MessageView } from "../message/MessageView.tsx";
 import { formatRoute, go } from "../router.ts";
 import { StateSign } from "../streams/StateSign.tsx";
+import { turnName } from "../turn/naming.ts";
 import { DiffView } from "../ui/DiffView.tsx";
 import { formatTime } from "../ui/format.ts";
 import { linesOfJson } from "../ui/jsonText.ts";
 import { useKeys } from "../ui/keys.ts";
 import { Sheet } from "../ui/Sheet.tsx";
+import { useSubject } from "../ui/title.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { compareAddress, comparedTurns } from "./address.ts";
-import { readAnswer } from "./answers.ts";
+import { type Answer, missingAnswer, readAnswer } from "./answers.ts";
 import { compareFigures } from "./figures.ts";
 import { type LoadedTrace, useTrace } from "./useTrace.ts";
 
@@ -19,22 +22,25 @@ export function CompareView({ id }: { id: string }) {
   const [one, two] = comparedTurns(id);
   const first = useTrace(one);
   const second = useTrace(two);
+  useSubject(first.trace && second.trace ? `${turnName(first.trace)}, ${turnName(second.trace)}` : "");
   useKeys("Compare", [{ keys: ["Escape"], label: "Back to the list", run: () => go("streams") }]);
   return (
     <div class="scrolling">
       <div class="compare">
         <header class="compare-head">
           <h1>Two turns compared</h1>
-          <a class="button" href={compareAddress(two, one)}>
-            Swap
-          </a>
+          {two && (
+            <a class="button" href={compareAddress(two, one)}>
+              Swap
+            </a>
+          )}
           <a class="button" href={formatRoute("streams")}>
             Streams
           </a>
         </header>
         <div class="compare-pair">
           <TurnName id={one} loaded={first} letter="A" />
-          <TurnName id={two} loaded={second} letter="B" />
+          {two ? <TurnName id={two} loaded={second} letter="B" /> : <NoSecond />}
         </div>
         {first.trace && second.trace && <Compared first={first.trace} second={second.trace} />}
       </div>
@@ -48,7 +54,7 @@ function TurnName({ id, loaded, letter }: { id: string; loaded: LoadedTrace; let
     <div class="compare-turn">
       <h2>
         <span class="compare-letter">{letter}</span>{" "}
-        <a href={formatRoute("turn", id)}>{trace?.row?.asked || trace?.row?.model || trace?.title || id || "?"}</a>
+        <a href={formatRoute("turn", id)}>{visibleText(trace ? turnName(trace) : id || "?")}</a>
       </h2>
       {trace?.row && (
         <p class="soft">
@@ -57,6 +63,22 @@ function TurnName({ id, loaded, letter }: { id: string; loaded: LoadedTrace; let
       )}
       {error && <p class="send-error">{error}</p>}
       {!trace && !error && <p class="soft">Loading …</p>}
+    </div>
+  );
+}
+
+/** The address names one turn only. */
+function NoSecond() {
+  return (
+    <div class="compare-turn">
+      <h2>
+        <span class="compare-letter">B</span> No second turn
+      </h2>
+      <p class="soft">
+        {"Choose it in the list: "}
+        <a href={formatRoute("streams")}>Streams</a>
+        {", Compare, then two rows."}
+      </p>
     </div>
   );
 }
@@ -103,12 +125,12 @@ function Figures({ first, second }: { first: Trace; second: Trace }) {
 function Requests({ first, second }: { first: Trace; second: Trace }) {
   const before = useMemo(() => linesOfJson(first.request), [first.request]);
   const after = useMemo(() => linesOfJson(second.request), [second.request]);
-  const missing = !first.request || !second.request;
+  const missing = [first, second].map(({ request, request_lost = "" }) => (request ? "" : request_lost || "not known"));
   return (
     <section aria-labelledby="compare-requests">
       <h2 id="compare-requests">Request</h2>
-      {missing ? (
-        <p class="hint">The request of one of them is not kept.</p>
+      {missing.some(Boolean) ? (
+        <Missing what="request" reasons={missing} />
       ) : (
         <DiffView
           before={before}
@@ -121,9 +143,22 @@ function Requests({ first, second }: { first: Trace; second: Trace }) {
   );
 }
 
+/** Why there is nothing to compare. `reasons`: of A and of B; "" for one that is here. */
+function Missing({ what, reasons }: { what: string; reasons: string[] }) {
+  return (
+    <>
+      {reasons.map((why, index) => {
+        const name = index ? "B" : "A";
+        return why && <p key={name} class="hint">{`The ${what} of ${name} is not here: ${why}.`}</p>;
+      })}
+    </>
+  );
+}
+
 function Answers({ first, second }: { first: Trace; second: Trace }) {
   const before = useMemo(() => readAnswer(first.events), [first.events, first.events.length]);
   const after = useMemo(() => readAnswer(second.events), [second.events, second.events.length]);
+  const missing = [missingAnswer(first, before), missingAnswer(second, after)];
   return (
     <section aria-labelledby="compare-answers">
       <h2 id="compare-answers">Answer</h2>
@@ -131,6 +166,14 @@ function Answers({ first, second }: { first: Trace; second: Trace }) {
         <Message trace={first} label="Answer of A" />
         <Message trace={second} label="Answer of B" />
       </div>
+      {missing.some(Boolean) ? <Missing what="answer" reasons={missing} /> : <AnswerDiffs {...{ before, after }} />}
+    </section>
+  );
+}
+
+function AnswerDiffs({ before, after }: { before: Answer; after: Answer }) {
+  return (
+    <>
       <h3>Text</h3>
       <DiffView
         before={before.text}
@@ -160,7 +203,7 @@ function Answers({ first, second }: { first: Trace; second: Trace }) {
           />
         </>
       )}
-    </section>
+    </>
   );
 }
 
@@ -170,7 +213,7 @@ function Message({ trace, label }: { trace: Trace; label: string }) {
     // biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark
     <div class="compare-message" tabIndex={0} role="group" aria-label={label}>
       {events.length > 0 ? (
-        <MessageView events={events} upto={events.length} live={!done} />
+        <MessageView events={events} upto={events.length} live={!done} faultBy={trace.fault_by} />
       ) : (
         <p class="hint">{lost}</p>
       )}

@@ -1,5 +1,5 @@
 // What an answer says, in texts that can be compared: its words, its reasoning, its calls. Pure.
-import type { Event } from "../api/types.ts";
+import type { Event, Trace } from "../api/types.ts";
 import { foldMessage } from "../message/fold.ts";
 import { indentJson } from "../ui/jsonText.ts";
 
@@ -17,6 +17,11 @@ export function readAnswer(events: readonly Event[]): Answer {
     part.kind === "call" ? [`${part.name}:`, ...indentJson(part.json).split("\n")] : [],
   );
   return { text: linesOf(text), reasoning: linesOf(reasoning), calls };
+}
+
+/** Why the answer of a turn is not known; "" if it is, also if it said nothing. */
+export function missingAnswer({ lost = "" }: Pick<Trace, "lost">, { text, reasoning, calls }: Answer): string {
+  return text.length + reasoning.length + calls.length > 0 ? "" : lost;
 }
 
 function linesOf(text: string): string[] {

@@ -2,6 +2,7 @@
 import type { Row } from "../api/types.ts";
 import { lookOf } from "../streams/states.ts";
 import { formatCost, formatCount, formatDuration, formatRate, NOTHING } from "../ui/format.ts";
+import { visibleText } from "../ui/visibleText.ts";
 
 export interface Figure {
   name: string;
@@ -43,7 +44,7 @@ export function compareFigures(first: Row, second: Row): Figure[] {
 
 function show(value: Value, format?: (value: number | null) => string): string {
   if (value === null || value === "") return NOTHING;
-  return format && typeof value === "number" ? format(value) : String(value);
+  return format && typeof value === "number" ? format(value) : visibleText(String(value));
 }
 
 function differenceOf(one: Value, two: Value): string {

@@ -122,11 +122,17 @@ export function startAlone(): void {
 
 function open(source: Source): Promise<void> {
   opened.value = { source, protocol: "", trace: null, error: "", busy: true };
-  if (source.kind === "bytes" && (source.body.size === 0 || source.body.size > LARGEST)) {
-    opened.value = { ...opened.value, busy: false, error: wrongSize(source.body.size) };
+  const size = source.kind === "bytes" ? sentSize(source) : 1;
+  if (size === 0 || size > LARGEST) {
+    opened.value = { ...opened.value, busy: false, error: wrongSize(size) };
     return Promise.resolve();
   }
   return load("", "");
+}
+
+/** The bytes that the gateway gets of a file, its request among them; 0 for a file without any. */
+function sentSize({ body, request = "" }: { body: Blob; request?: string }): number {
+  return body.size && body.size + new Blob([request]).size;
 }
 
 function wrongSize(size: number): string {
@@ -161,8 +167,7 @@ async function load(protocol: string, consumer: string): Promise<void> {
   const result = await trace(now.source, protocol, consumer).catch((error) => explain(error));
   if (mine !== latest || !opened.value) return;
   const failed = typeof result === "string";
-  const request = failed ? "" : result.request || (now.source.kind === "bytes" ? (now.source.request ?? "") : "");
-  const shown = failed ? opened.value.trace : { ...result, title: result.title || now.source.name, request };
+  const shown = failed ? opened.value.trace : { ...result, title: result.title || now.source.name };
   opened.value = { ...opened.value, busy: false, error: failed ? result : "", trace: shown };
 }
 
@@ -191,11 +196,17 @@ export function promptBreakdown({ source, protocol }: Opened): Promise<Breakdown
   return askJson(...way(source, { protocol }, "breakdown"));
 }
 
-/** Where to ask about a source, and what to send along. Without `what` it is asked for its trace. */
+/**
+ * Where to ask about a source, and what to send along: the request, if there is one, before the file. Without `what` it
+ * is asked for its trace.
+ */
 function way(source: Source, query: Record<string, string>, what?: "export" | "breakdown"): [string, RequestInit] {
   if (source.kind === "bytes") {
     const path = `/inspector/${what ?? "trace"}`;
-    return [path + asked({ ...query, name: source.name }), { method: "POST", body: source.body }];
+    const { name, body } = source;
+    const request = new Blob([source.request ?? ""]);
+    const sent = { ...query, name, request_bytes: request.size ? String(request.size) : "" };
+    return [path + asked(sent), { method: "POST", body: request.size ? new Blob([request, body]) : body }];
   }
   if (source.kind === "alone") return [`/inspector/${what ?? "file"}${asked(query)}`, {}];
   const path = `/inspector/recordings/${encodeURIComponent(source.name)}`;

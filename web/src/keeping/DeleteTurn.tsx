@@ -1,8 +1,16 @@
-// Deletes the content of one turn: asked twice, because it cannot be undone.
+// Deletes the content of one turn: asked twice, because it cannot be undone. Why it failed stays on the page, also when
+// the turn is gone from memory and there is nothing left to delete here.
 import { useState } from "preact/hooks";
 import { deleteTurns } from "./keeping.ts";
 
-export function DeleteTurn({ id, onDone }: { id: string; onDone: () => void }) {
+interface Props {
+  id: string;
+  /** The content is kept, and the turn is over. */
+  possible: boolean;
+  onDone: () => void;
+}
+
+export function DeleteTurn({ id, possible, onDone }: Props) {
   const [asked, setAsked] = useState(false);
   const [problem, setProblem] = useState("");
   const run = async () => {
@@ -20,15 +28,17 @@ export function DeleteTurn({ id, onDone }: { id: string; onDone: () => void }) {
           {problem}
         </span>
       )}
-      <button
-        type="button"
-        class={asked ? "danger" : ""}
-        title="Deletes the prompt, the answer and the frames; the row stays"
-        onClick={run}
-        onBlur={() => setAsked(false)}
-      >
-        {asked ? "Delete now" : "Delete"}
-      </button>
+      {possible && (
+        <button
+          type="button"
+          class={asked ? "danger" : ""}
+          title="Deletes the prompt, the answer and the frames; the row stays"
+          onClick={run}
+          onBlur={() => setAsked(false)}
+        >
+          {asked ? "Delete now" : "Delete"}
+        </button>
+      )}
     </>
   );
 }

@@ -1,4 +1,5 @@
 // What is kept of turns, at the foot of the list: one line, and a dialog with the switches.
+import { formatMany } from "../ui/format.ts";
 import "./keeping.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { about } from "../api/about.ts";
@@ -80,7 +81,7 @@ function MemoryPart({ now }: { now: Keeping }) {
     <section aria-label="In memory">
       <h3>In memory</h3>
       <p>
-        {`${memory.turns.toLocaleString("en")} turns, ${share(memory.bytes, memory.size)}. `}
+        {`${formatMany(memory.turns, "turn")}, ${share(memory.bytes, memory.size)}. `}
         {now.keeps
           ? "The newest are kept until the gateway stops."
           : "Turns are kept while a page is open. A key with inspect_keep has its turns kept at all times."}
@@ -98,13 +99,13 @@ function DiskPart({ now }: { now: Keeping }) {
   const held =
     disk.turns === undefined
       ? ""
-      : `${disk.turns.toLocaleString("en")} turns${disk.bytes === undefined ? "" : `, ${share(disk.bytes, disk.size)}`}. `;
+      : `${formatMany(disk.turns, "turn")}${disk.bytes === undefined ? "" : `, ${share(disk.bytes, disk.size)}`}. `;
   return (
     <section aria-label="On disk">
       <h3>On disk</h3>
       <p>
         {held}
-        {`Up to ${Math.round(disk.size / 1024 / 1024)} MB and ${disk.days} days, secrets removed, readable by you only.`}
+        {`Up to ${Math.round(disk.size / 1024 / 1024)} MB and ${formatMany(disk.days, "day")}, secrets removed, readable by you only.`}
       </p>
       <label class="keeping-switch">
         <input

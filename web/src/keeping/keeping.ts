@@ -39,11 +39,16 @@ async function change(path: string, options?: RequestInit): Promise<void> {
   }
 }
 
+const PENDING =
+  "Another process of the gateway does not answer. It deletes its turns before it shows any of them again.";
+
 /** Deletes the content of one turn, or of all that this caller sees. Gives why it failed; empty if it did not. */
 export async function deleteTurns(id = ""): Promise<string> {
   let problem = "";
   try {
-    await askJson(`/inspector/turns${id ? `/${encodeURIComponent(id)}` : ""}`, { method: "DELETE" });
+    const path = `/inspector/turns${id ? `/${encodeURIComponent(id)}` : ""}`;
+    const { pending } = await askJson<{ deleted: number; pending?: number[] }>(path, { method: "DELETE" });
+    if (pending) problem = PENDING;
   } catch (error) {
     problem = explain(error);
   }

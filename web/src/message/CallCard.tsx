@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { Icon } from "../ui/Icon.tsx";
 import { memo } from "../ui/memo.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { liftTexts } from "./argumentTexts.ts";
 import { CodeBlock, CopyButton } from "./CodeBlock.tsx";
 import { Json } from "./Json.tsx";
@@ -25,21 +26,21 @@ export const CallCard = memo(function CallCard(props: Props) {
   return (
     <section
       class={`card kind-call ${provider ? "by-provider" : "by-client"}`}
-      aria-label={`Call of ${name || "a tool"}`}
+      aria-label={`Call of ${visibleText(name) || "a tool"}`}
     >
       <header class="card-head">
         <span class="card-sign">
           <Icon name={provider ? "cloud" : "tool"} />
         </span>
-        <span class="card-name">{name || "unnamed"}</span>
+        <span class="card-name">{visibleText(name) || "unnamed"}</span>
         <span class={`badge ${provider ? "badge-provider" : ""}`}>
           {provider ? "run by the provider" : "for the client to run"}
         </span>
         {state === "open" && <span class="badge">being written</span>}
         {state === "cut" && <span class="badge badge-bad">cut: must not be run</span>}
         {ask !== null && <span class="badge badge-warn">approval asked</span>}
-        <span class="card-id mono cut" title={id}>
-          {id}
+        <span class="card-id mono cut" title={visibleText(id)}>
+          {visibleText(id)}
         </span>
       </header>
       <Given name={name} json={json} form={form} state={state} />
@@ -54,7 +55,7 @@ function Given({ name, json, form, state }: Pick<Props, "name" | "json" | "form"
     <div class="card-body">
       <div class="card-label">
         <span>{form === "text" ? "Input" : "Arguments"}</span>
-        <CopyButton text={json} what={`arguments of ${name}`} />
+        <CopyButton text={json} what={`arguments of ${visibleText(name)}`} />
       </div>
       {json === "" ? <p class="card-none">…</p> : <Arguments name={name} json={json} />}
     </div>

@@ -1,8 +1,9 @@
 // A file of the answer: a picture shown, a sound played, anything else to be saved. Nothing is fetched from elsewhere.
+
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { formatMany } from "../ui/format.ts";
 import { memo } from "../ui/memo.ts";
 import { linkTarget, mediaAddress, pictureData } from "./addresses.ts";
-import { count } from "./words.ts";
 
 interface Props {
   media: string;
@@ -30,7 +31,7 @@ export const FileBox = memo(function FileBox({ media, url, data, open, cut }: Pr
       {shown?.kind === "video" && whole && <video controls src={shown.src} />}
       <figcaption>
         <span class="mono">{media || "file"}</span>
-        {data !== "" && <span>{`${count(bytes)} bytes${open ? " so far" : ""}`}</span>}
+        {data !== "" && <span>{`${formatMany(bytes, "byte")}${open ? " so far" : ""}`}</span>}
         {cut && <span>too long to be shown here</span>}
         {url !== "" && !own && <Elsewhere url={url} />}
         {whole && data !== "" && <Save media={media} data={data} />}

@@ -2,6 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { type Line, prettyLines } from "../ui/json.ts";
 import { memo } from "../ui/memo.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { count } from "./words.ts";
 
 const FIRST = 200; // lines
@@ -24,7 +25,7 @@ export const Json = memo(function Json({ text, label }: Props) {
     <div class="json">
       {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark */}
       <pre tabIndex={0} role="group" aria-label={label}>
-        {lines ? drawLines(lines, most) : text.slice(0, plain)}
+        {lines ? drawLines(lines, most) : visibleText(text.slice(0, plain))}
       </pre>
       {/* biome-ignore-end lint/a11y: . */}
       {left > 0 && (
@@ -47,7 +48,8 @@ function drawLines(lines: Line[], most: number) {
 
 function drawLine({ depth, spans }: Line, number: number) {
   const words = spans.map(({ kind, text }, place) => {
-    const said = text.length > WIDEST ? `${text.slice(0, WIDEST)}… (${count(text.length - WIDEST)} more)` : text;
+    const left = text.length - WIDEST;
+    const said = visibleText(left > 0 ? `${text.slice(0, WIDEST)}… (${count(left)} more)` : text);
     return kind === "mark" ? (
       said
     ) : (

@@ -5,6 +5,7 @@ import "./markdown.css";
 import "./message.css";
 import { useCallback, useRef, useState } from "preact/hooks";
 import type { Event } from "../api/types.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { CallCard } from "./CallCard.tsx";
 import { markedText } from "./citing.ts";
 import { Ending } from "./Ending.tsx";
@@ -16,6 +17,7 @@ import { Markdown } from "./Markdown.tsx";
 import type { Cited, Message } from "./parts.ts";
 import { Sources } from "./Sources.tsx";
 import { Thinking } from "./Thinking.tsx";
+import type { Party } from "./words.ts";
 
 interface Props {
   events: Event[];
@@ -23,9 +25,11 @@ interface Props {
   upto: number;
   /** Whether more is on its way; otherwise an open turn is one that is being stepped through. */
   live?: boolean;
+  /** Who made the error that ended the turn; "" where that is not known. */
+  faultBy?: Party | undefined;
 }
 
-export function MessageView({ events, upto, live = false }: Props) {
+export function MessageView({ events, upto, live = false, faultBy = "" }: Props) {
   const fold = useRef<Fold>(new Fold());
   const messages = fold.current.advance(events, upto);
   if (messages.length === 0) {
@@ -34,14 +38,21 @@ export function MessageView({ events, upto, live = false }: Props) {
   return (
     <div class="messages">
       {messages.map((message, number) => (
-        <OneMessage key={number} message={message} upto={upto} live={live && number === messages.length - 1} />
+        <OneMessage key={number} {...{ message, upto, faultBy }} live={live && number === messages.length - 1} />
       ))}
     </div>
   );
 }
 
+interface OneProps {
+  message: Message;
+  upto: number;
+  live: boolean;
+  faultBy: Party;
+}
+
 /** `upto` says that the message may have grown: the fold goes on with the same object. */
-function OneMessage({ message, live }: { message: Message; upto: number; live: boolean }) {
+function OneMessage({ message, live, faultBy }: OneProps) {
   const place = useRef<HTMLElement>(null);
   const [chosen, setChosen] = useState<number | null>(null);
   const toSource = useCallback((number: number) => {
@@ -56,7 +67,7 @@ function OneMessage({ message, live }: { message: Message; upto: number; live: b
   return (
     <article class="message" ref={place} aria-label="Message">
       <h2 class="unseen">Message</h2>
-      {message.model && <p class="message-model mono">{message.model}</p>}
+      {message.model && <p class="message-model mono">{visibleText(message.model)}</p>}
       {choices.map(({ number, groups }) => (
         <div key={number} class="choice">
           {choices.length > 1 && <h3 class="choice-name">{`Choice ${number + 1}`}</h3>}
@@ -66,7 +77,7 @@ function OneMessage({ message, live }: { message: Message; upto: number; live: b
         </div>
       ))}
       {message.sources.length > 0 && <Sources sources={message.sources} chosen={chosen} onChoose={toText} />}
-      <Ending message={message} live={live} />
+      <Ending {...{ message, live, faultBy }} />
     </article>
   );
 }

@@ -5,6 +5,9 @@ import type { By, CallPart, FilePart, Message, Part, ReasoningPart, StrayPart, T
 
 type Body = Record<string, unknown>;
 
+/** `inStream`: a frame caused the event. */
+type Action = (fold: Fold, message: Message, body: Body, inStream: boolean) => void;
+
 /** As much of a file as the gateway sends; more of it would be cut. */
 const LONGEST_FILE = 8 * 2 ** 20;
 
@@ -58,7 +61,8 @@ export class Fold {
       this.#begin();
     }
     const now = this.messages.at(-1);
-    if (now && Object.hasOwn(Fold.#table, event.type)) Fold.#table[event.type]?.(this, now, event.body);
+    if (now && Object.hasOwn(Fold.#table, event.type))
+      Fold.#table[event.type]?.(this, now, event.body, event.frame !== null);
   }
 
   #open(message: Message, part: Part): void {
@@ -137,7 +141,7 @@ export class Fold {
   }
 
   /** What each event does: the contents page. A type that is not here changes nothing a person sees. */
-  static readonly #table: Record<string, (fold: Fold, message: Message, body: Body) => void> = {
+  static readonly #table: Record<string, Action> = {
     "text-start": (fold, message, body) => fold.#open(message, text("text", body)),
     "refusal-start": (fold, message, body) => fold.#open(message, text("refusal", body)),
     "reasoning-start": (fold, message, body) => fold.#open(message, reasoning(body)),
@@ -164,7 +168,7 @@ export class Fold {
     finish: (_, message, body) => {
       message.finish = { reason: str(body.reason), raw: str(body.raw) };
     },
-    fault: (_, message, body) => fault(message, body),
+    fault: (_, message, body, inStream) => fault(message, body, inStream),
     unknown: (_, message) => {
       message.unknown += 1;
     },
@@ -224,13 +228,14 @@ function data(message: Message, body: Body): void {
   else message.parts.push({ kind: "data", index: -1, name, text: str(body.json) });
 }
 
-function fault(message: Message, body: Body): void {
+function fault(message: Message, body: Body, inStream: boolean): void {
   message.fault = {
     kind: str(body.kind),
     message: str(body.message),
     status: count(body.status),
     code: str(body.code),
     retryAfter: count(body.retry_after),
+    inStream,
   };
 }
 

@@ -97,6 +97,8 @@ export interface Fault {
   status: number | null;
   code: string;
   retryAfter: number | null;
+  /** A frame of the stream told it; otherwise the stream ended with it. */
+  inStream: boolean;
 }
 
 export interface Message {

@@ -4,23 +4,29 @@ import type { Fault, Tokens } from "./parts.ts";
 const FINISHES: Record<string, string> = {
   stop: "Finished",
   length: "Cut short: the limit of tokens was reached",
-  calls: "Waits for the results of its calls",
+  calls: "Stopped to get the results of its calls",
   filter: "Stopped by a content filter",
   refusal: "Declined to answer",
   pause: "Paused: the client must resume it",
   other: "Ended",
 };
 
-const FAULTS: Record<string, string> = {
-  auth: "The provider did not accept the key",
-  permission: "The provider did not permit this",
-  quota: "The account at the provider has no credit left",
-  "not-found": "The provider does not know this model or address",
-  invalid: "The provider did not accept the request",
+/** Who made an error; "" if that is not known. "unsent": the gateway could not send the request to the provider. */
+export type Party = "" | "gateway" | "provider" | "unsent";
+
+type Words = Record<string, string>;
+
+/** Whoever made it. */
+const FAULTS: Words = {
+  auth: "The key was not accepted",
+  permission: "This was not permitted",
+  quota: "There is no credit left",
+  "not-found": "The model or address is not known",
+  invalid: "The request was not accepted",
   "too-large": "The request is too large",
-  "rate-limit": "The provider's rate limit was reached",
-  overloaded: "The provider is overloaded",
-  server: "The provider failed",
+  "rate-limit": "A rate limit was reached",
+  overloaded: "The server is overloaded",
+  server: "The server failed",
   timeout: "It took too long",
   network: "The connection broke",
   cancelled: "The client left",
@@ -31,13 +37,55 @@ const FAULTS: Record<string, string> = {
   other: "Something went wrong",
 };
 
+const PROVIDER: Words = {
+  auth: "The provider did not accept the key",
+  permission: "The provider did not permit this",
+  quota: "The account at the provider has no credit left",
+  "not-found": "The provider does not know this model or address",
+  invalid: "The provider did not accept the request",
+  "too-large": "The request is too large for the provider",
+  "rate-limit": "The provider's rate limit was reached",
+  overloaded: "The provider is overloaded",
+  server: "The provider failed",
+};
+
+const GATEWAY: Words = {
+  auth: "The gateway did not accept the key",
+  permission: "The gateway did not permit this",
+  quota: "A budget of the gateway is used up",
+  "not-found": "The gateway does not know this model or address",
+  invalid: "The gateway did not accept the request",
+  "too-large": "The request is too large for the gateway",
+  "rate-limit": "A rate limit of the gateway was reached",
+  overloaded: "The gateway is overloaded",
+  server: "The gateway failed",
+};
+
+const UNSENT: Words = {
+  auth: "The gateway has no key for the provider",
+  invalid: "The gateway could not write this request for the provider",
+};
+
+const BY_PARTY: Record<Party, Words> = { "": {}, provider: PROVIDER, gateway: GATEWAY, unsent: UNSENT };
+
+/** Codes of errors that only the gateway makes. */
+const OWN_CODES: Words = {
+  "circuit-open": "No provider was asked: it has failed too often",
+  "cool-down": "No provider was asked: all of them are set aside for a while",
+  "no-operation": "The provider does not offer this operation",
+  "shutting-down": "The gateway is shutting down",
+  key_revoked: "The key of the gateway was revoked",
+};
+
 export function finishWords(reason: string, raw: string): string {
   const words = FINISHES[reason] ?? "Ended";
   return reason === "other" && raw ? `${words}: ${raw}` : words;
 }
 
-export function faultWords(kind: string): string {
-  return FAULTS[kind] ?? "Something went wrong";
+/** What happened, and who says so: the gateway or a provider. */
+export function faultWords(kind: string, by: Party = "", code = ""): string {
+  const own = by === "provider" ? "" : OWN_CODES[code];
+  return own || BY_PARTY[by][kind] || FAULTS[kind] || "Something went wrong";
 }
 
 /** What else is known of a fault, behind its message. */
@@ -75,7 +123,7 @@ export function usageWords(usage: Tokens): string {
 }
 
 export function size(characters: number): string {
-  if (characters < 1000) return `${characters} characters`;
+  if (characters < 1000) return characters === 1 ? "1 character" : `${characters} characters`;
   return characters < 1_000_000
     ? `${Math.round(characters / 1000)} k characters`
     : `${(characters / 1_000_000).toFixed(1)} M characters`;

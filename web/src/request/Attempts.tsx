@@ -40,7 +40,7 @@ interface TryProps {
 }
 
 function Try({ attempt, number, whole, onShow }: TryProps) {
-  const { provider, model, engine, sent, method, url, error, message, error_body, reasons, decisions } = attempt;
+  const { provider, model, sent, method, url, error, message, error_body, reasons, decisions } = attempt;
   return (
     <li class={error ? "attempt failed" : "attempt"} aria-label={`Try ${number + 1}`}>
       <header class="attempt-head">
@@ -53,11 +53,7 @@ function Try({ attempt, number, whole, onShow }: TryProps) {
           </button>
         )}
       </header>
-      {sent ? (
-        <p class="mono attempt-url">{`${method} ${url}`}</p>
-      ) : (
-        <p class="soft">{`The engine ${engine} sent no HTTP request.`}</p>
-      )}
+      {sent ? <p class="mono attempt-url">{`${method} ${url}`}</p> : <p class="soft">{unsentWords(attempt)}</p>}
       <TimingBar attempt={attempt} whole={whole} />
       <Decisions lead="Why it was tried" decisions={reasons ?? []} />
       {error && message && <p class="attempt-error">{`${error}: ${message}`}</p>}
@@ -68,9 +64,24 @@ function Try({ attempt, number, whole, onShow }: TryProps) {
   );
 }
 
-function Outcome({ attempt: { status, error } }: { attempt: Attempt }) {
-  const words = status ? `status ${status}` : error === "timeout" ? "timed out" : error ? "no response" : "running";
+/** Why there is no HTTP request: the engine needs none, or the gateway could not send it. */
+export function unsentWords({ engine }: Attempt): string {
+  return isUnsent(engine) ? "It was not sent: the gateway could not." : `The engine ${engine} sent no HTTP request.`;
+}
+
+function isUnsent(engine: string): boolean {
+  return engine === "" || engine === "native";
+}
+
+function Outcome({ attempt }: { attempt: Attempt }) {
+  const { status, error } = attempt;
+  const words = status ? `status ${status}` : silenceWords(attempt);
   return <span class={error ? "badge badge-bad" : "badge"}>{words}</span>;
+}
+
+function silenceWords({ sent, engine, error }: Attempt): string {
+  if (!sent && isUnsent(engine)) return "not sent";
+  return error === "timeout" ? "timed out" : error ? "no response" : "running";
 }
 
 function TimingBar({ attempt: { timing }, whole }: { attempt: Attempt; whole: number }) {

@@ -3,6 +3,7 @@ import "./tree.css";
 import { useMemo, useState } from "preact/hooks";
 import { type Choice, Switch } from "../ui/Switch.tsx";
 import { useScroller } from "../ui/useScroller.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { countChanges, diffJson, type Pair, type PairRow, pairRows } from "./jsonDiff.ts";
 import { copyText, type Json, kindOf, openText, parseJson } from "./tree.ts";
 
@@ -146,7 +147,7 @@ function Side({ row: { pair, depth, open }, value }: { row: PairRow; value: Json
   return (
     <span class="diff-side" style={{ paddingLeft: `${Math.min(depth, 20) * 14 + 4}px` }}>
       <span class="tree-fold">{pair.children.length > 0 ? sign : ""}</span>
-      {pair.name !== null && <span class="pretty-key">{`${pair.name}: `}</span>}
+      {pair.name !== null && <span class="pretty-key">{`${visibleText(pair.name)}: `}</span>}
       <span class={`tree-value pretty-${kindOf(value)}`}>{openText(value, open)}</span>
     </span>
   );

@@ -5,6 +5,7 @@ import { CopyButton } from "../message/CodeBlock.tsx";
 import { formatBytes } from "../ui/format.ts";
 import { LongText } from "../ui/LongText.tsx";
 import { type Scroller, useScroller } from "../ui/useScroller.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import {
   ancestors,
   copyText,
@@ -256,7 +257,7 @@ function Row({ row, chosen, marks, onToggle, onChoose }: RowProps) {
       title={marks.map((mark) => mark.text).join("\n") || undefined}
     >
       <FoldSign folds={folds} open={open} onToggle={onToggle} />
-      {name !== null && <span class="pretty-key">{`${name}: `}</span>}
+      {name !== null && <span class="pretty-key">{`${visibleText(name)}: `}</span>}
       <span class={`tree-value pretty-${kindOf(value)}`}>{openText(value, open)}</span>
       {kind && <span class="tree-mark">{[...new Set(marks.map((mark) => mark.kind))].join(", ")}</span>}
       {isSized(value, folds) && <span class="tree-size">{formatBytes(sizeOf(value))}</span>}

@@ -1,4 +1,5 @@
 // What the request lost on its way to the provider, and what was repaired in it: in words, with its places.
+import { formatMany } from "../ui/format.ts";
 import type { Loss } from "./types.ts";
 
 const WORDS: Record<Loss["kind"], string> = {
@@ -20,7 +21,7 @@ export function Losses({ losses, onShow }: Props) {
         <li key={index} class={`loss mark-${loss.kind}`}>
           <p>
             <b>{loss.kind}</b> <code>{loss.code}</code> {loss.message}
-            {loss.count > 1 && ` (${loss.count.toLocaleString("en")} times)`}
+            {loss.count > 1 && ` (${formatMany(loss.count, "time")})`}
           </p>
           <p class="soft">
             {WORDS[loss.kind]}

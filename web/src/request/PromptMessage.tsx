@@ -4,10 +4,16 @@ import type { BreakdownLine } from "../api/types.ts";
 import { linkTarget, mediaAddress, pictureData } from "../message/addresses.ts";
 import { CopyButton } from "../message/CodeBlock.tsx";
 import { Json } from "../message/Json.tsx";
-import { formatBytes } from "../ui/format.ts";
+import { formatBytes, formatMany } from "../ui/format.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { TokenCount } from "./PromptView.tsx";
 import { type CallLinks, partSize } from "./prompt.ts";
 import type { CanonicalMessage, Part } from "./types.ts";
+
+/** Where a hit of the provider's cache ended. The place is estimated, its length is not. */
+export function hitWords(cached: number, place: string): string {
+  return `about within ${place} ended the provider's cache hit of ${formatMany(cached, "token")}`;
+}
 
 const LONG = 1_500; // characters of a text that are shown before it is unfolded
 const MOST = 200_000; // and after
@@ -37,7 +43,7 @@ export function PromptMessage({ number, message, fresh, links, line, window, cac
     >
       <header class="prompt-head">
         <b>{`${number + 1}. ${message.role}`}</b>
-        {message.name && <span>{message.name}</span>}
+        {message.name && <span>{visibleText(message.name)}</span>}
         {fresh && <span class="badge">new</span>}
         <span class="tree-size">{formatBytes(size)}</span>
         <TokenCount tokens={line?.tokens} window={window} />
@@ -46,12 +52,12 @@ export function PromptMessage({ number, message, fresh, links, line, window, cac
       {parts.map((part, index) => (
         <div key={index} class="prompt-part">
           <PartView part={part} links={links} onShowOld={onShowOld} />
-          {part.cache && <p class="cache-point">{`cache point: the prompt is cached up to here (${part.cache})`}</p>}
+          {part.cache && (
+            <p class="cache-wish">{`cache point of the client (${part.cache}): it asks for a cache up to here`}</p>
+          )}
         </div>
       ))}
-      {cached !== null && (
-        <p class="cache-point">{`about here ended the cache hit of ${cached.toLocaleString("en")} tokens`}</p>
-      )}
+      {cached !== null && <p class="cache-point">{hitWords(cached, "this message")}</p>}
     </article>
   );
 }
@@ -88,10 +94,16 @@ function PartView({ part, links, onShowOld }: PartProps) {
 
 function FoldedText({ text }: { text: string }) {
   const [open, setOpen] = useState(false);
-  if (text.length <= LONG) return <pre class="prompt-text">{text}</pre>;
+  const shown = text.length <= LONG ? text : open ? text.slice(0, MOST) : `${text.slice(0, LONG)}…`;
+  const words = (
+    <pre class="prompt-text" dir="auto">
+      {visibleText(shown)}
+    </pre>
+  );
+  if (text.length <= LONG) return words;
   return (
     <>
-      <pre class="prompt-text">{open ? text.slice(0, MOST) : `${text.slice(0, LONG)}…`}</pre>
+      {words}
       {open && text.length > MOST && (
         <p class="hint">{`The tab Client request shows the rest: ${formatBytes(text.length - MOST)}.`}</p>
       )}
@@ -117,7 +129,8 @@ function Jump({ to, words, onShowOld }: { to: number | undefined; words: string;
 }
 
 function CallPart({ part, links, onShowOld }: PartProps) {
-  const { id = "", name = "", json = "" } = part;
+  const { id = "", json = "" } = part;
+  const name = visibleText(part.name ?? "");
   const answered = links.results.get(id);
   return (
     <section class="card kind-call" aria-label={`Call of ${name}`}>
@@ -137,7 +150,7 @@ function CallPart({ part, links, onShowOld }: PartProps) {
 
 function ResultPart({ part, links, onShowOld }: PartProps) {
   const { call = "", failed = false, content = [] } = part;
-  const name = links.names.get(call) || part.name || "a tool";
+  const name = visibleText(links.names.get(call) || part.name || "a tool");
   return (
     <section class={`card kind-result ${failed ? "failed" : ""}`} aria-label={`Result of ${name}`}>
       <p class="card-label">
@@ -160,15 +173,15 @@ function FilePart({ part }: { part: Part }) {
   const target = own || !url ? null : linkTarget(url);
   return (
     <figure class="file kind-file">
-      {own && <img src={own} alt={name || `Sent by the client, ${media}`} />}
+      {own && <img src={own} alt={visibleText(name || `Sent by the client, ${media}`)} />}
       <figcaption>
-        <span class="mono">{media || "file"}</span>
-        {name && <span>{name}</span>}
+        <span class="mono">{visibleText(media || "file")}</span>
+        {name && <span>{visibleText(name)}</span>}
         {data && <span>{formatBytes(Math.floor((data.length * 3) / 4))}</span>}
         {target && (
           <a href={target.href} target="_blank" rel="noopener noreferrer">{`at ${target.shown}: it is not fetched`}</a>
         )}
-        {!target && url && !own && <span class="mono">{url.slice(0, 200)}</span>}
+        {!target && url && !own && <span class="mono">{visibleText(url.slice(0, 200))}</span>}
       </figcaption>
     </figure>
   );

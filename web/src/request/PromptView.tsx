@@ -1,12 +1,14 @@
 // The conversation of a request as messages: roles, tools as forms, calls linked to results, pictures, tokens, cache.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { explain } from "../api/client.ts";
-import type { Breakdown, Row } from "../api/types.ts";
+import type { Breakdown, BreakdownLine, Row } from "../api/types.ts";
 import { formatRoute } from "../router.ts";
 import type { LoadBreakdown } from "../turn/BreakdownPane.tsx";
-import { shareWords } from "../turn/breakdown.ts";
-import { PromptMessage } from "./PromptMessage.tsx";
-import { cacheEnd, linkCalls, messageTokens, parametersOf } from "./prompt.ts";
+import { lineName, shareWords, sumKinds, totalWords } from "../turn/breakdown.ts";
+import { formatMany } from "../ui/format.ts";
+import { visibleText } from "../ui/visibleText.ts";
+import { hitWords, PromptMessage } from "./PromptMessage.tsx";
+import { cacheEnd, cacheWords, IN_TOOLS, linkCalls, messageTokens, otherLines, parametersOf } from "./prompt.ts";
 import type { Canonical, CanonicalTool, Previous, RequestView } from "./types.ts";
 
 interface Props {
@@ -20,12 +22,15 @@ const FIRST_MESSAGES = 200;
 export function PromptView({ view, row, breakdown }: Props) {
   const { canonical, canonical_error, previous, window } = view;
   const { counted, error } = useBreakdown(breakdown, row?.id ?? "");
+  const cached = row?.cached ?? null;
+  const hitEnd = useMemo(() => canonical && cacheEnd(counted, cached, canonical), [counted, cached, canonical]);
   if (!canonical) return <p class="bare-why">{`The conversation cannot be shown: ${canonical_error}.`}</p>;
   return (
     <div class="prompt">
       <Totals counted={counted} error={error} window={window} row={row} />
-      <Tools tools={canonical.tools ?? []} counted={counted} window={window} />
-      <Messages {...{ canonical, previous, counted, window }} cached={row?.cached ?? null} />
+      <Tools tools={canonical.tools ?? []} {...{ counted, window }} cached={hitEnd === IN_TOOLS ? cached : null} />
+      <Messages {...{ canonical, previous, counted, window, cached, hitEnd }} />
+      {counted && <Others lines={otherLines(counted)} window={window} />}
     </div>
   );
 }
@@ -45,6 +50,49 @@ function useBreakdown(load: LoadBreakdown | undefined, turn: string): { counted:
   return found;
 }
 
+const METHODS: Record<string, string> = {
+  actual: "counted by the provider",
+  hybrid: "partly counted by the provider",
+  estimated: "estimated",
+};
+
+/** The kinds of parts, and their sum. */
+function Sums({ counted }: { counted: Breakdown }) {
+  const rows = [...sumKinds(counted.lines), { kind: "total", label: "Total", tokens: counted.tokens, share: 1 }];
+  return (
+    <dl class="prompt-sums">
+      {rows.map(({ kind, label, tokens, share }) => (
+        <div key={kind} class={`sum-${kind}`}>
+          <dt>{label}</dt>
+          <dd>{`${tokens.toLocaleString("en")} (${shareWords(share)})`}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+const ABOUT: Record<string, string> = {
+  images: "of all messages; their own counts are without them",
+  framing: "what marks the beginning and end of messages",
+  hidden: "such as its own prompt for tools, or a response format",
+};
+
+/** Parts that belong to no one message. */
+function Others({ lines, window }: { lines: BreakdownLine[]; window: number | null }) {
+  if (!lines.length) return null;
+  return (
+    <section class="prompt-others" aria-label="Beside the messages">
+      {lines.map((line) => (
+        <p key={line.what} class={`prompt-other kind-${line.kind}`}>
+          <b>{lineName(line)}</b>
+          <span class="soft">{ABOUT[line.kind] ?? ""}</span>
+          <TokenCount tokens={line.tokens} window={window} />
+        </p>
+      ))}
+    </section>
+  );
+}
+
 interface TotalsProps {
   counted: Breakdown | null;
   error: string;
@@ -59,16 +107,18 @@ function Totals({ counted, error, window, row }: TotalsProps) {
     <section class="prompt-totals" aria-label="Tokens of the prompt">
       <p>
         <b>{counted.tokens.toLocaleString("en")}</b>
-        {` input tokens, ${counted.method}`}
+        {` input ${counted.tokens === 1 ? "token" : "tokens"}, ${METHODS[counted.method] ?? counted.method}`}
         {share !== null && `: ${shareWords(share)} of the model's window of ${window?.toLocaleString("en")}`}
         {window === null && "; the model's window is not known"}
-        {row?.cached ? `. The provider read ${row.cached.toLocaleString("en")} of them from its cache` : ""}.
+        {`. ${row ? cacheWords(row.cached, row.state === "open" || row.state === "streaming") : ""}`}
       </p>
+      <p class="soft">{totalWords(counted).join(" ")}</p>
       {share !== null && (
         <div class="window-bar" aria-hidden="true">
           <span style={{ width: `${Math.min(100, share * 100)}%` }} />
         </div>
       )}
+      <Sums counted={counted} />
     </section>
   );
 }
@@ -77,23 +127,27 @@ function Tools({
   tools,
   counted,
   window,
+  cached,
 }: {
   tools: CanonicalTool[];
   counted: Breakdown | null;
   window: number | null;
+  /** Tokens of the cache hit, if it ended here. */
+  cached: number | null;
 }) {
   const [open, setOpen] = useState(false);
-  if (!tools.length) return null;
   const tokens = counted?.lines.find((line) => line.kind === "tools")?.tokens;
+  if (!tools.length && tokens === undefined) return null;
   return (
     <section class="prompt-tools" aria-label="Tools">
       <button type="button" class="prompt-fold" aria-expanded={open} onClick={() => setOpen(!open)}>
         <span aria-hidden="true">{open ? "▾" : "▸"}</span>
-        <b>{tools.length === 1 ? "1 tool" : `${tools.length} tools`}</b>
-        <span class="cut soft">{tools.map(({ name }) => name).join(", ")}</span>
+        <b>{formatMany(tools.length, "tool")}</b>
+        <span class="cut soft">{visibleText(tools.map(({ name }) => name).join(", "))}</span>
         <TokenCount tokens={tokens} window={window} />
       </button>
       {open && tools.map((tool) => <ToolForm key={tool.name} tool={tool} />)}
+      {cached !== null && <p class="cache-point">{hitWords(cached, "the tools")}</p>}
     </section>
   );
 }
@@ -101,27 +155,27 @@ function Tools({
 export function TokenCount({ tokens, window }: { tokens: number | undefined; window: number | null }) {
   if (tokens === undefined) return null;
   const share = window ? `, ${shareWords(tokens / window)} of the window` : "";
-  return <span class="token-count">{`${tokens.toLocaleString("en")} tokens${share}`}</span>;
+  return <span class="token-count">{`${formatMany(tokens, "token")}${share}`}</span>;
 }
 
 function ToolForm({ tool }: { tool: CanonicalTool }) {
   const parameters = useMemo(() => parametersOf(tool.schema), [tool]);
   return (
-    <article class="tool-form" aria-label={`Tool ${tool.name}`}>
-      <h3 class="mono">{tool.name}</h3>
+    <article class="tool-form" aria-label={`Tool ${visibleText(tool.name)}`}>
+      <h3 class="mono">{visibleText(tool.name)}</h3>
       {tool.kind && tool.kind !== "function" && <span class="badge">{tool.kind}</span>}
-      {tool.cache && <span class="badge">{`cache point (${tool.cache})`}</span>}
-      {tool.description && <p class="tool-words">{tool.description}</p>}
+      {tool.cache && <span class="badge">{`cache point of the client (${tool.cache})`}</span>}
+      {tool.description && <p class="tool-words">{visibleText(tool.description)}</p>}
       {parameters.length > 0 ? (
         <dl class="tool-fields">
           {parameters.map(({ name, type, required, description, depth }, index) => (
             <div key={index} style={{ paddingLeft: `${depth * 16}px` }}>
               <dt>
-                <code>{name}</code>
-                <span class="soft">{` ${type}`}</span>
+                <code>{visibleText(name)}</code>
+                <span class="soft">{` ${visibleText(type)}`}</span>
                 {required && <span class="badge">required</span>}
               </dt>
-              {description && <dd class="soft">{description}</dd>}
+              {description && <dd class="soft">{visibleText(description)}</dd>}
             </div>
           ))}
         </dl>
@@ -138,16 +192,17 @@ interface MessagesProps {
   counted: Breakdown | null;
   window: number | null;
   cached: number | null;
+  /** The message in which the cache hit ended. */
+  hitEnd: number | null;
 }
 
-function Messages({ canonical, previous, counted, window, cached }: MessagesProps) {
+function Messages({ canonical, previous, counted, window, cached, hitEnd }: MessagesProps) {
   const messages = canonical.messages ?? [];
   const same = previous?.messages ?? 0;
   const [old, setOld] = useState(same >= messages.length); // a request that was sent again is shown whole
   const [most, setMost] = useState(FIRST_MESSAGES);
   const links = useMemo(() => linkCalls(canonical), [canonical]);
   const tokens = useMemo(() => messageTokens(counted), [counted]);
-  const hitEnd = useMemo(() => cacheEnd(counted, cached), [counted, cached]);
   const start = old ? 0 : same;
   const shown = messages.slice(start, start + most);
   return (
@@ -168,7 +223,7 @@ function Messages({ canonical, previous, counted, window, cached }: MessagesProp
       ))}
       {start + most < messages.length && (
         <button type="button" onClick={() => setMost(most * 5)}>
-          {`Show more: ${(messages.length - start - most).toLocaleString("en")} messages are left`}
+          {`Show more: ${formatMany(messages.length - start - most, "message")} left`}
         </button>
       )}
     </section>
@@ -193,7 +248,8 @@ function Since({ previous, shown, onShow }: { previous: Previous; shown: boolean
         {parts_at && (
           <p>
             {`Message ${parts_at.message + 1} differs from character ${(parts_at.character + 1).toLocaleString("en")} on: `}
-            <q>{parts_at.before}</q> became <q>{parts_at.now}</q>. A provider's cache ends here at the latest.
+            <q>{visibleText(parts_at.before)}</q> became <q>{visibleText(parts_at.now)}</q>. A provider's cache ends
+            here at the latest.
           </p>
         )}
       </div>

@@ -6,9 +6,10 @@ import "./request.css";
 import { useMemo, useState } from "preact/hooks";
 import type { Row } from "../api/types.ts";
 import type { LoadBreakdown } from "../turn/BreakdownPane.tsx";
+import { sentence } from "../ui/format.ts";
 import { type Choice, Switch } from "../ui/Switch.tsx";
 import { type Tab, Tabs } from "../ui/Tabs.tsx";
-import { Attempts, Headers } from "./Attempts.tsx";
+import { Attempts, Headers, unsentWords } from "./Attempts.tsx";
 import { DiffTree } from "./DiffTree.tsx";
 import { JsonTree, type TreeMarks } from "./JsonTree.tsx";
 import { Losses } from "./Losses.tsx";
@@ -29,12 +30,10 @@ interface Props {
 export function RequestPage({ loaded, row, breakdown, tab, onTab }: Props) {
   const { view, error, unknown } = loaded;
   if (!view) {
-    const why = unknown
-      ? "The request of this turn is not known: it was not kept."
-      : error || "Asking for the request …";
+    const why = unknown && !error ? "The request of this turn is not known." : sentence(error);
     return (
       <div class="scrolling">
-        <p class="bare-why">{why}</p>
+        <p class="bare-why">{why || "Asking for the request …"}</p>
       </div>
     );
   }
@@ -103,6 +102,7 @@ function ClientTab({ view, marks, focus = "" }: PaneProps) {
   if (!client) return <p class="hint tree-plain">Not known.</p>;
   return (
     <div class="request-pane">
+      <p class="request-way">From the client to the gateway</p>
       <p class="mono request-line">{`${client.method} ${client.path}`}</p>
       <Headers label="Request headers" headers={client.headers} />
       {client.cut && <p class="bare-why">Only the beginning of the body was kept.</p>}
@@ -175,9 +175,8 @@ function UpstreamTab(props: UpstreamProps) {
           small
         />
       )}
-      <p class="mono request-line">
-        {attempt.sent ? `${attempt.method} ${attempt.url}` : `The engine ${attempt.engine} sent no HTTP request.`}
-      </p>
+      <p class="request-way">{`From the gateway to the provider ${attempt.provider}`}</p>
+      <p class="mono request-line">{attempt.sent ? `${attempt.method} ${attempt.url}` : unsentWords(attempt)}</p>
       <Headers label="Request headers" headers={attempt.headers ?? {}} />
       {losses.length > 0 ? (
         <Losses losses={losses} onShow={onShow} />

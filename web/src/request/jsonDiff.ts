@@ -194,7 +194,7 @@ export function pairRows(
       const [first] = equal;
       if (!first) return;
       const key = `equal ${first.leftPlace}`;
-      if (onlyChanges && equal.length > 1 && !isOpen(key, false)) {
+      if (onlyChanges && !isOpen(key, false)) {
         rows.push({ pair: first, depth, open: false, equal: equal.length, key });
       } else for (const one of equal) add(one, depth);
       equal = [];

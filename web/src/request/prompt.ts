@@ -77,17 +77,49 @@ export function messageTokens(breakdown: Breakdown | null): Map<number, Breakdow
   return new Map(lines.map((line) => [line.message as number, line]));
 }
 
-/** The message in which a hit of the prompt cache ended; null if that is not known. It is as exact as the estimate. */
-export function cacheEnd(breakdown: Breakdown | null, cached: number | null): number | null {
+/** What a prompt has beside the messages and tools that are shown one by one, so that all rows add up to the total. */
+export function otherLines(breakdown: Breakdown): BreakdownLine[] {
+  return breakdown.lines.filter(({ kind, message }) => kind !== "tools" && message === undefined);
+}
+
+/** A place behind the tools and before the first message. */
+export const IN_TOOLS = -1;
+
+/**
+ * The message in which a hit of the prompt cache ended, as the provider reported it; `IN_TOOLS` if it ended before the
+ * first one, null if there was none. It is as exact as the estimate: files are divided equally among those that hold
+ * them, and the parts are scaled to the provider's count.
+ */
+export function cacheEnd(breakdown: Breakdown | null, cached: number | null, request: Canonical): number | null {
   if (!breakdown || !cached) return null;
-  let sum = 0;
-  for (const line of breakdown.lines) if (line.message === undefined && line.kind !== "images") sum += line.tokens;
+  const reached = breakdown.actual ? (cached / breakdown.actual) * breakdown.tokens : cached;
+  const sum = (kind: string) => breakdown.lines.reduce((all, one) => all + (one.kind === kind ? one.tokens : 0), 0);
+  let passed = sum("tools") + sum("hidden") + sum("framing");
+  if (passed >= reached && sum("tools") > 0) return IN_TOOLS;
+  const files = (request.messages ?? []).map(({ parts = [] }) => countFiles(parts));
+  const perFile =
+    sum("images") /
+    Math.max(
+      1,
+      files.reduce((all, one) => all + one, 0),
+    );
   const messages = [...messageTokens(breakdown)].sort(([one], [other]) => one - other);
   for (const [number, line] of messages) {
-    sum += line.tokens;
-    if (sum >= cached) return number;
+    passed += line.tokens + perFile * (files[number] ?? 0);
+    if (passed >= reached) return number;
   }
   return messages.at(-1)?.[0] ?? null;
+}
+
+function countFiles(parts: readonly Part[]): number {
+  return parts.reduce((all, part) => all + (part.type === "file" ? 1 : 0) + countFiles(part.content ?? []), 0);
+}
+
+/** What the provider said of its cache; "" while it may still say so. */
+export function cacheWords(cached: number | null, running = false): string {
+  if (cached === null && running) return "";
+  if (cached === null) return "The provider did not say whether it read some of them from its cache.";
+  return `The provider read ${cached === 0 ? "none" : cached.toLocaleString("en")} of them from its cache.`;
 }
 
 /** Characters of a part, those of files included. */

@@ -1,4 +1,5 @@
 // A JSON value as rows of a tree that can be folded, and what is found in it. Pure.
+import { visibleText } from "../ui/visibleText.ts";
 
 export type Json = null | boolean | number | string | RawNumber | Json[] | { [key: string]: Json };
 
@@ -171,7 +172,7 @@ function writeJson(value: Json, depth: number): string {
 export function rowText(value: Json, longest = 300): string {
   if (typeof value === "string") {
     const text = JSON.stringify(value.length > longest ? value.slice(0, longest) : value);
-    return value.length > longest ? `${text.slice(0, -1)}…` : text;
+    return visibleText(value.length > longest ? `${text.slice(0, -1)}…` : text);
   }
   if (!isContainer(value)) return plainText(value);
   const count = entriesOf(value).length;

@@ -1,7 +1,7 @@
 // The tokens of each prompt over the turns, how many of them came from the cache, and the model's window.
 import { useMemo } from "preact/hooks";
 import type uPlot from "uplot";
-import { formatCount } from "../ui/format.ts";
+import { formatManyShort } from "../ui/format.ts";
 import { axis, PADDING, roundCount } from "../ui/plot/look.ts";
 import { type Build, Plot } from "../ui/plot/Plot.tsx";
 import { type Step, share } from "./sessions.ts";
@@ -54,7 +54,7 @@ function Tip({ step, number }: { step: Step | undefined; number: number }) {
   return (
     <>
       <strong>Turn {number}</strong>
-      <div>{formatCount(row.input)} tokens</div>
+      <div>{formatManyShort(row.input, "token")}</div>
       <div>{share(row.cached, row.input)} cached</div>
       {window > 0 && <div>{share(row.input, window)} of the window</div>}
     </>

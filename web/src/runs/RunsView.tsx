@@ -1,10 +1,11 @@
 // Sessions: the turns of one conversation of a client. The list, or one of them.
 import "./runs.css";
 import { formatRoute, route } from "../router.ts";
-import { formatCost, formatCount, formatDuration, formatTime } from "../ui/format.ts";
+import { formatCost, formatCount, formatDuration, formatManyShort, formatTime } from "../ui/format.ts";
 import { Sheet } from "../ui/Sheet.tsx";
+import { visibleText } from "../ui/visibleText.ts";
 import { SessionView } from "./SessionView.tsx";
-import { type Session, share } from "./sessions.ts";
+import { atLeast, type Session, share } from "./sessions.ts";
 import { useFresh } from "./useSession.ts";
 
 export function RunsView() {
@@ -56,7 +57,7 @@ function Empty() {
 }
 
 function Unread({ count }: { count: number }) {
-  const turns = count === 1 ? "1 older turn on disk is" : `${formatCount(count)} older turns on disk are`;
+  const turns = formatManyShort(count, "older turn on disk is", "older turns on disk are");
   return (
     <p class="soft">
       {`${turns} not grouped here: only the newest are read. `}
@@ -70,27 +71,29 @@ const HEADS = ["Turns", "Took", "Tokens in", "Cached", "Out", "Cost"];
 function SessionTable({ sessions, more }: Pick<Answer, "sessions" | "more">) {
   return (
     <>
-      <Sheet caption="Sessions">
-        <thead>
-          <tr>
-            <th scope="col">Began</th>
-            <th scope="col">First words</th>
-            <th scope="col">Client</th>
-            {HEADS.map((head) => (
-              <th key={head} scope="col" class="figure">
-                {head}
-              </th>
+      <div class="runs-list">
+        <Sheet caption="Sessions">
+          <thead>
+            <tr>
+              <th scope="col">Began</th>
+              <th scope="col">First words</th>
+              <th scope="col">Client</th>
+              {HEADS.map((head) => (
+                <th key={head} scope="col" class="figure">
+                  {head}
+                </th>
+              ))}
+              <th scope="col">Notes</th>
+            </tr>
+          </thead>
+          <tbody>
+            {sessions.map((session) => (
+              <SessionLine key={session.id} session={session} />
             ))}
-            <th scope="col">Notes</th>
-          </tr>
-        </thead>
-        <tbody>
-          {sessions.map((session) => (
-            <SessionLine key={session.id} session={session} />
-          ))}
-        </tbody>
-      </Sheet>
-      {more > 0 && <p class="soft">{formatCount(more)} older sessions are not listed.</p>}
+          </tbody>
+        </Sheet>
+      </div>
+      {more > 0 && <p class="soft">{formatManyShort(more, "older session is", "older sessions are")} not listed.</p>}
     </>
   );
 }
@@ -99,22 +102,36 @@ function SessionLine({ session }: { session: Session }) {
   const { id, began, ended, turns } = session;
   return (
     <tr>
-      <td class="when">{formatTime(began)}</td>
+      <td class="when" data-head="Began">
+        {formatTime(began)}
+      </td>
       <th scope="row" class="runs-title">
-        <a href={formatRoute("runs", id)}>{session.title || "without words"}</a>
-        <span class="soft">{session.models.join(", ")}</span>
+        <a href={formatRoute("runs", id)}>{visibleText(session.title) || "without words"}</a>
+        <span class="soft">{visibleText(session.models.join(", "))}</span>
       </th>
-      <td>
-        {session.client || "–"}
+      <td class="runs-client" data-head="Client">
+        {visibleText(session.client) || <span title="It sends no User-Agent">no name</span>}
         {named(session) && <span class="soft"> {session.key}</span>}
       </td>
-      <td class="figure">{formatCount(turns)}</td>
-      <td class="figure">{formatDuration(ended - began)}</td>
-      <td class="figure">{formatCount(session.input)}</td>
-      <td class="figure">{share(session.cached, session.input)}</td>
-      <td class="figure">{formatCount(session.output)}</td>
-      <td class="figure">{costOf(session)}</td>
-      <td>
+      <td class="figure" data-head="Turns">
+        {formatCount(turns)}
+      </td>
+      <td class="figure" data-head="Took">
+        {formatDuration(ended - began)}
+      </td>
+      <td class="figure" data-head="Tokens in">
+        {countOf(session, session.input)}
+      </td>
+      <td class="figure" data-head="Cached">
+        {share(session.cached, session.input)}
+      </td>
+      <td class="figure" data-head="Out">
+        {countOf(session, session.output)}
+      </td>
+      <td class="figure" data-head="Cost">
+        {costOf(session)}
+      </td>
+      <td class="runs-noted">
         <Notes session={session} />
       </td>
     </tr>
@@ -123,7 +140,12 @@ function SessionLine({ session }: { session: Session }) {
 
 /** Some turns without a price make it a lower bound. */
 export function costOf({ cost, unpriced }: Session): string {
-  return cost !== null && unpriced > 0 ? `≥ ${formatCost(cost)}` : formatCost(cost);
+  return atLeast(formatCost(cost), cost !== null, unpriced);
+}
+
+/** Some turns without usage make it a lower bound. */
+export function countOf({ uncounted }: Session, tokens: number | null): string {
+  return atLeast(formatCount(tokens), tokens !== null, uncounted);
 }
 
 function Notes({ session }: { session: Session }) {

@@ -5,6 +5,7 @@ import { askJson } from "../api/client.ts";
 import { formatRoute, go } from "../router.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import type { Session } from "./sessions.ts";
 
 /** The session of a turn, and the ids of its turns; none of both, if the turn is not held. */
@@ -13,14 +14,21 @@ interface Answer {
   turns: string[];
 }
 
-export function SessionPlace({ id, ended }: { id: string; ended: boolean }) {
+interface Props {
+  id: string;
+  ended: boolean;
+  /** Which view of a turn is shown: the turns beside it open in the same. */
+  query?: Record<string, string>;
+}
+
+export function SessionPlace({ id, ended, query = {} }: Props) {
   const { sessions, turns } = useSessionOf(id, ended);
   const place = turns.indexOf(id);
   const session = sessions[0];
   const before = turns[place - 1];
   const after = turns[place + 1];
   const open = (turn: string | undefined) => {
-    if (turn) go("turn", turn);
+    if (turn) go("turn", turn, query);
   };
   useKeys(
     "Its session",
@@ -33,18 +41,25 @@ export function SessionPlace({ id, ended }: { id: string; ended: boolean }) {
   if (!session || place < 0) return null;
   return (
     <nav class="session-place" aria-label="Session">
-      <Step turn={before} label="Turn before in the session" icon="left" />
-      <a href={formatRoute("runs", session.id)} title={session.title}>
+      <Step turn={before} query={query} label="Turn before in the session" icon="left" />
+      <a href={formatRoute("runs", session.id)} title={visibleText(session.title)}>
         Turn {place + 1} of {turns.length}
       </a>
-      <Step turn={after} label="Next turn in the session" icon="right" />
+      <Step turn={after} query={query} label="Next turn in the session" icon="right" />
     </nav>
   );
 }
 
-function Step({ turn, label, icon }: { turn: string | undefined; label: string; icon: "left" | "right" }) {
+interface StepProps {
+  turn: string | undefined;
+  query: Record<string, string>;
+  label: string;
+  icon: "left" | "right";
+}
+
+function Step({ turn, query, label, icon }: StepProps) {
   return turn ? (
-    <a class="button" href={formatRoute("turn", turn)} aria-label={label} title={label}>
+    <a class="button" href={formatRoute("turn", turn, query)} aria-label={label} title={label}>
       <Icon name={icon} />
     </a>
   ) : null;

@@ -1,18 +1,20 @@
 // One session: its totals, what is odd in it, its turns as bars, and the growth of its context.
 import { formatRoute, go } from "../router.ts";
-import { formatCount, formatDuration, formatTime } from "../ui/format.ts";
+import { formatCount, formatDuration, formatManyShort, formatTime } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { Figure } from "../usage/Figures.tsx";
 import { ContextPlot } from "./ContextPlot.tsx";
 import { Overview } from "./Overview.tsx";
-import { costOf, named } from "./RunsView.tsx";
+import { costOf, countOf, named } from "./RunsView.tsx";
 import { StepTable } from "./StepTable.tsx";
 import { contextWords, type Finding, type Report, share } from "./sessions.ts";
-import { useFresh } from "./useSession.ts";
+import { useFresh, useNow } from "./useSession.ts";
 
 export function SessionView({ id }: { id: string }) {
   const { found, error } = useFresh<Report>(`/inspector/sessions/${encodeURIComponent(id)}`);
+  const now = useNow(found?.session.running ?? false);
   useKeys("This session", [{ keys: ["Escape"], label: "Back to the sessions", run: () => go("runs") }]);
   if (!found) {
     return (
@@ -26,14 +28,14 @@ export function SessionView({ id }: { id: string }) {
     );
   }
   const { session, steps, findings } = found;
-  const now = Date.now() / 1000;
   return (
     <>
       <header class="runs-head">
-        <h1 class="runs-name">{session.title || "A session without words"}</h1>
+        <h1 class="runs-name">{visibleText(session.title) || "A session without words"}</h1>
         <p class="soft">
-          {session.client || "unknown client"}
-          {named(session) && ` · ${session.key}`} · {session.models.join(", ")} · {formatTime(session.began)}
+          {visibleText(session.client) || "a client without a name"}
+          {named(session) && ` · ${session.key}`} · {visibleText(session.models.join(", "))} ·{" "}
+          {formatTime(session.began)}
         </p>
         <a class="button" href={formatRoute("runs")}>
           <Icon name="left" /> Runs
@@ -55,22 +57,20 @@ export function SessionView({ id }: { id: string }) {
         <Figure name="Took" value={formatDuration(session.ended - session.began)} />
         <Figure
           name="Tokens in"
-          value={formatCount(session.input)}
+          value={countOf(session, session.input)}
           note={`${share(session.cached, session.input)} cached`}
         />
-        <Figure name="Tokens out" value={formatCount(session.output)} />
         <Figure
-          name="Cost"
-          value={costOf(session)}
-          note={session.unpriced > 0 ? `not known of ${session.unpriced}` : ""}
+          name="Tokens out"
+          value={countOf(session, session.output)}
+          note={unknownOf(session.uncounted, session.output)}
         />
+        <Figure name="Cost" value={costOf(session)} note={unknownOf(session.unpriced, session.cost)} />
         <Figure name="Faults" value={formatCount(session.faults)} bad={session.faults > 0} />
       </dl>
       <Findings findings={findings} report={found} />
       <section class="plot-card" aria-label="Timeline">
-        <h2>
-          Timeline <span>pauses of the user are shortened</span>
-        </h2>
+        <h2>Timeline</h2>
         <Overview report={found} now={now} />
       </section>
       <section class="plot-card" aria-label="Context">
@@ -82,6 +82,12 @@ export function SessionView({ id }: { id: string }) {
       <StepTable report={found} now={now} />
     </>
   );
+}
+
+/** `sum`: what is known of the others. */
+function unknownOf(turns: number, sum: number | null): string {
+  const of = `not known of ${formatManyShort(turns, "turn")}`;
+  return turns > 0 ? (sum === null ? of : `at least: ${of}`) : "";
 }
 
 function Findings({ findings, report }: { findings: Finding[]; report: Report }) {

@@ -3,7 +3,9 @@ import { formatRoute } from "../router.ts";
 import { StateSign } from "../streams/StateSign.tsx";
 import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
 import { Sheet } from "../ui/Sheet.tsx";
+import { visibleText } from "../ui/visibleText.ts";
 import {
+  atLeast,
   barScale,
   type Finding,
   gapWords,
@@ -18,6 +20,7 @@ import {
 } from "./sessions.ts";
 
 const HEADS = ["Took", "Context", "Cached", "Out", "Cost", "Total cost"];
+const MINOR = new Set(["Cached", "Out", "Cost"]); // where there is no room
 
 export function StepTable({ report, now }: { report: Report; now: number }) {
   const scale = barScale(report, now);
@@ -29,7 +32,7 @@ export function StepTable({ report, now }: { report: Report; now: number }) {
           <th scope="col">Turn</th>
           <th scope="col">Time</th>
           {HEADS.map((head) => (
-            <th key={head} scope="col" class="figure">
+            <th key={head} scope="col" class={MINOR.has(head) ? "figure minor" : "figure"}>
               {head}
             </th>
           ))}
@@ -67,9 +70,9 @@ function GapLine({ step, scale, findings }: GapProps) {
       <td />
       <td colSpan={7}>
         <span class="bars" aria-hidden="true">
-          {gap.kind !== "user" && <Bar kind="tools" seconds={gap.seconds} scale={scale} />}
+          {gap.kind !== "user" && <Bar kind={gap.kind} seconds={gap.seconds} scale={scale} />}
         </span>
-        <span title={gap.calls.map(({ name, preview }) => `${name} ${preview}`).join("\n")}>
+        <span title={visibleText(gap.calls.map(({ name, preview }) => `${name} ${preview}`).join("\n"))}>
           {gapWords(gap)}
           {gap.calls.some(({ failed }) => failed) && " (failed)"}
         </span>
@@ -110,18 +113,25 @@ function TurnLine({ step, number, scale, now, total, findings }: TurnProps) {
           {kinds.has("stall") && <span class="run-tag warn">stall</span>}
         </span>
       </td>
-      <td class="figure">{formatDuration(row.duration)}</td>
+      <td class="figure step-took">{formatDuration(row.duration ?? Math.max(0, now - row.time))}</td>
       <td class="figure">{formatCount(row.input)}</td>
-      <td class="figure">{share(row.cached, row.input)}</td>
-      <td class="figure">{formatCount(row.output)}</td>
-      <td class="figure">{formatCost(row.cost)}</td>
-      <td class="figure">{formatCost(total?.cost ?? null)}</td>
+      <td class="figure minor">{share(row.cached, row.input)}</td>
+      <td class="figure minor">{formatCount(row.output)}</td>
+      <td class="figure minor">{formatCost(row.cost)}</td>
+      <td class="figure">{total && atLeast(formatCost(total.cost), total.cost !== null, total.unpriced)}</td>
     </tr>
   );
 }
 
+const BAR_WORDS = {
+  waiting: "until the first token",
+  streaming: "streaming",
+  tools: "running tools",
+  client: "waiting for the client",
+};
+
 interface BarProps {
-  kind: "waiting" | "streaming" | "tools";
+  kind: "waiting" | "streaming" | "tools" | "client";
   seconds: number;
   scale: number;
   /** How much of the width is taken, from 0 to 1. */
@@ -134,7 +144,7 @@ function Bar({ kind, seconds, scale, taken = 0 }: BarProps) {
   return (
     <span
       class={`bar-part part-${kind}${wanted > room + 0.001 ? " long" : ""}`}
-      title={`${kind === "waiting" ? "until the first token" : kind} ${formatDuration(seconds)}`}
+      title={`${BAR_WORDS[kind]} ${formatDuration(seconds)}`}
       style={{ width: `${Math.max(Math.min(wanted, room) * 100, 0.3)}%` }}
     />
   );

@@ -1,6 +1,7 @@
 // Sessions as the gateway tells them, and what the page computes from them: bars, totals, words. Pure.
 import type { Row } from "../api/types.ts";
-import { formatCount, formatDuration } from "../ui/format.ts";
+import { formatCount, formatDuration, formatManyShort } from "../ui/format.ts";
+import { visibleText } from "../ui/visibleText.ts";
 
 export interface Session {
   id: string;
@@ -13,12 +14,15 @@ export interface Session {
   running: boolean;
   turns: number;
   faults: number;
-  input: number;
-  output: number;
-  cached: number;
+  /** null: not one is known. */
+  input: number | null;
+  output: number | null;
+  cached: number | null;
   cost: number | null;
-  /** Turns whose cost is not known. */
+  /** Finished turns whose cost is not known. */
   unpriced: number;
+  /** Finished turns whose tokens are not known. */
+  uncounted: number;
   stalls: number;
   loops: number;
   forked_from: string;
@@ -80,16 +84,24 @@ export const LINK_WORDS: Record<Link, string> = {
 export function toolNames(calls: Call[]): string {
   const counts = new Map<string, number>();
   for (const { name } of calls) counts.set(name, (counts.get(name) ?? 0) + 1);
-  return [...counts].map(([name, count]) => (count > 1 ? `${name} ×${count}` : name)).join(", ");
+  return [...counts]
+    .map(([name, count]) => [visibleText(name), count] as const)
+    .map(([name, count]) => (count > 1 ? `${name} ×${count}` : name))
+    .join(", ");
 }
 
 /** What happened between two turns. */
 export function gapWords(gap: Gap): string {
   const took = formatDuration(gap.seconds);
-  if (gap.kind === "user") return `the user, ${took}`;
-  if (gap.kind === "client" || gap.calls.length === 0) return `the client, ${took}`;
-  const names = toolNames(gap.calls);
-  return gap.calls.length > 1 ? `${names}, ${took} together` : `${names}, ${took}`;
+  if (gap.kind === "user") return `waiting for the user, ${took}`;
+  if (gap.kind === "client") return `waiting for the client, ${took}`;
+  const names = toolNames(gap.calls) || "tools";
+  return gap.calls.length > 1 ? `running ${names}, ${took} together` : `running ${names}, ${took}`;
+}
+
+/** A sum; a lower bound if some of its amounts are not known. */
+export function atLeast(words: string, known: boolean, unknown: number): string {
+  return known && unknown > 0 ? `≥ ${words}` : words;
 }
 
 /** The parts of a turn in seconds: until the first token, and from then on. */
@@ -111,24 +123,21 @@ export function barScale(report: Report, now: number): number {
 }
 
 export interface Total {
-  input: number;
-  output: number;
   /** null: not one is known so far. */
   cost: number | null;
-  cached: number;
+  /** Finished turns so far whose cost is not known. */
+  unpriced: number;
 }
 
-/** The sums up to each turn. */
+/** The cost up to each turn. */
 export function runningTotals(steps: Step[]): Total[] {
   const totals: Total[] = [];
-  let sum: Total = { input: 0, output: 0, cost: null, cached: 0 };
+  let sum: Total = { cost: null, unpriced: 0 };
   for (const { row } of steps) {
-    sum = {
-      input: sum.input + (row.input ?? 0),
-      output: sum.output + (row.output ?? 0),
-      cached: sum.cached + (row.cached ?? 0),
-      cost: row.cost === null ? sum.cost : (sum.cost ?? 0) + row.cost,
-    };
+    sum =
+      row.cost === null
+        ? { ...sum, unpriced: sum.unpriced + (row.duration === null ? 0 : 1) }
+        : { ...sum, cost: (sum.cost ?? 0) + row.cost };
     totals.push(sum);
   }
   return totals;
@@ -147,13 +156,13 @@ export function contextWords(steps: Step[]): string {
   if (!last) return "No provider has told how long the prompts are.";
   const largest = Math.max(...counted.map(({ row }) => row.input ?? 0));
   const first = counted[0]?.row.input ?? 0;
-  const grown = `From ${formatCount(first)} to ${formatCount(last.row.input)} tokens, ${formatCount(largest)} at most.`;
+  const grown = `From ${formatCount(first)} to ${formatManyShort(last.row.input, "token")}, ${formatCount(largest)} at most.`;
   if (!last.window) return `${grown} The model's window is not known.`;
   return `${grown} That is ${share(largest, last.window)} of the model's window of ${formatCount(last.window)}.`;
 }
 
 export interface Segment {
-  kind: "waiting" | "streaming" | "tools" | "pause";
+  kind: "waiting" | "streaming" | "tools" | "client" | "user";
   start: number;
   seconds: number;
   turn: string;
@@ -166,16 +175,15 @@ export function overview(report: Report, now: number): Segment[] {
   const found: Segment[] = [];
   for (const { row, gap } of report.steps) {
     if (gap && gap.seconds > 0) {
-      const kind = gap.kind === "user" ? "pause" : "tools";
-      found.push({ kind, start: 0, seconds: gap.seconds, turn: row.id });
+      found.push({ kind: gap.kind, start: 0, seconds: gap.seconds, turn: row.id });
     }
     const { waiting, streaming } = turnParts(row, now);
     found.push({ kind: "waiting", start: 0, seconds: waiting, turn: row.id });
     found.push({ kind: "streaming", start: 0, seconds: streaming, turn: row.id });
   }
-  const busy = found.reduce((sum, { kind, seconds }) => sum + (kind === "pause" ? 0 : seconds), 0);
+  const busy = found.reduce((sum, { kind, seconds }) => sum + (kind === "user" ? 0 : seconds), 0);
   const shown = found.map((one) =>
-    one.kind === "pause" ? { ...one, seconds: Math.min(one.seconds, Math.max(busy, 1) * LONGEST_PAUSE) } : one,
+    one.kind === "user" ? { ...one, seconds: Math.min(one.seconds, Math.max(busy, 1) * LONGEST_PAUSE) } : one,
   );
   const whole = shown.reduce((sum, { seconds }) => sum + seconds, 0) || 1;
   let at = 0;

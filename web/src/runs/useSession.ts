@@ -1,9 +1,23 @@
-// Asks for sessions, and again when turns have begun or ended meanwhile.
+// Asks for sessions, and again when turns have begun or ended meanwhile; while one runs, every few seconds.
 import { useEffect, useState } from "preact/hooks";
 import { askJson, explain } from "../api/client.ts";
-import { rows } from "../streams/live.ts";
+import { isRunning } from "../streams/listing.ts";
+import { clockAhead, rows } from "../streams/live.ts";
 
 const PAUSE = 700; // milliseconds between two questions, while turns come in
+const AGAIN = 4000; // milliseconds: a running turn may have stalled
+const SECOND = 1000;
+
+/** The gateway's time in seconds; while something runs, it is drawn again each second. */
+export function useNow(running: boolean): number {
+  const [, setCount] = useState(0);
+  useEffect(() => {
+    if (!running) return;
+    const timer = setInterval(() => setCount((count) => count + 1), SECOND);
+    return () => clearInterval(timer);
+  }, [running]);
+  return Date.now() / 1000 - clockAhead.value;
+}
 
 export function useFresh<T>(path: string): { found: T | null; error: string } {
   const [found, setFound] = useState<T | null>(null);
@@ -30,9 +44,13 @@ export function useFresh<T>(path: string): { found: T | null; error: string } {
     const stop = rows.subscribe(() => {
       if (timer === undefined && signature() !== known) timer = setTimeout(() => void refresh(), PAUSE);
     });
+    const again = setInterval(() => {
+      if (timer === undefined && countRunning() > 0) void refresh();
+    }, AGAIN);
     return () => {
       gone.abort();
       stop();
+      clearInterval(again);
       clearTimeout(timer);
     };
   }, [path]);
@@ -42,6 +60,9 @@ export function useFresh<T>(path: string): { found: T | null; error: string } {
 /** Changes when a turn begins or ends. */
 function signature(): string {
   const first = rows.value[0];
-  const running = rows.value.filter(({ state }) => state === "open" || state === "streaming").length;
-  return `${rows.value.length} ${first?.id ?? ""} ${running}`;
+  return `${rows.value.length} ${first?.id ?? ""} ${countRunning()}`;
+}
+
+function countRunning(): number {
+  return rows.value.filter(isRunning).length;
 }

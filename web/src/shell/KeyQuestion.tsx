@@ -1,9 +1,11 @@
 // Asks for the gateway's key when the gateway wants one.
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { keepKey, key } from "../api/key.ts";
 
 export function KeyQuestion() {
   const [text, setText] = useState("");
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.focus(), []);
   const send = (event: SubmitEvent) => {
     event.preventDefault();
     if (text.trim()) keepKey(text.trim());
@@ -18,6 +20,7 @@ export function KeyQuestion() {
       <label>
         <span class="unseen">Key</span>
         <input
+          ref={input}
           type="password"
           autocomplete="off"
           spellcheck={false}

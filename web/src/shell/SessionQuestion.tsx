@@ -1,9 +1,11 @@
 // Says what to do where a gateway without keys has not been sent its session token.
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { keepSession, session } from "../api/key.ts";
 
 export function SessionQuestion() {
   const [text, setText] = useState("");
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.focus(), []);
   const send = (event: SubmitEvent) => {
     event.preventDefault();
     const token = text.trim().replace(/^.*#session=/, "");
@@ -20,6 +22,7 @@ export function SessionQuestion() {
       <label>
         <span class="unseen">Link or token</span>
         <input
+          ref={input}
           type="password"
           autocomplete="off"
           spellcheck={false}

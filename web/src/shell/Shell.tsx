@@ -21,33 +21,19 @@ import { formatTitle } from "../ui/title.ts";
 import { UsageView } from "../usage/UsageView.tsx";
 import { Help, HelpButton, helpOpen, toggleHelp } from "./Help.tsx";
 import { KeyQuestion } from "./KeyQuestion.tsx";
+import { labelOf, places } from "./places.ts";
 import { SessionQuestion } from "./SessionQuestion.tsx";
 import { ThemeButton } from "./ThemeButton.tsx";
-
-interface Place {
-  view: View;
-  label: string;
-  key: string;
-}
-
-const PLACES: Place[] = [
-  { view: "streams", label: "Streams", key: "1" },
-  { view: "runs", label: "Runs", key: "7" },
-  { view: "file", label: "File", key: "2" },
-  { view: "usage", label: "Usage", key: "3" },
-  { view: "tokens", label: "Tokens", key: "4" },
-  { view: "try", label: "Try it", key: "5" },
-  { view: "keys", label: "Manage", key: "6" },
-];
+import { UnknownView } from "./UnknownView.tsx";
 
 export function Shell() {
   const here = placeNow();
   useKeys(EVERYWHERE, [
     { keys: ["?"], label: "Show or hide these keys", run: toggleHelp },
-    ...places().map(({ view, label, key }) => ({ keys: [key], label, run: () => go(view) })),
+    ...places().map(({ view, label }, index) => ({ keys: [String(index + 1)], label, run: () => go(view) })),
   ]);
   useEffect(startLive, []);
-  const title = formatTitle(PLACES.find(({ view }) => view === here.view)?.label ?? "Turn");
+  const title = formatTitle(labelOf(here));
   useEffect(() => {
     document.title = title;
   }, [title]);
@@ -79,10 +65,6 @@ function placeNow(): Route {
   return about.value?.live === false ? { ...route.value, view: "file" } : route.value;
 }
 
-function places(): Place[] {
-  return about.value?.live === false ? PLACES.filter(({ view }) => view === "file") : PLACES;
-}
-
 function skip(): void {
   document.getElementById("main")?.focus();
 }
@@ -107,6 +89,8 @@ function Content({ here }: { here: Route }) {
       return <CompareView key={here.id} id={here.id} />;
     case "keys":
       return <AdminView />;
+    case "unknown":
+      return <UnknownView name={here.id} />;
     default:
       return <StreamsView />;
   }

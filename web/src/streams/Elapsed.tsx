@@ -34,34 +34,50 @@ export function Elapsed({ row }: { row: Row }) {
 }
 
 function Running({ row }: { row: Row }) {
-  useSeconds();
-  void second.value;
-  const { elapsed, silent, hung } = timesOf(row, Date.now() / 1000 - clockAhead.value);
-  const bytes = row.bytes ? formatBytes(row.bytes) : "no bytes";
+  const { elapsed, hung } = useTimes(row);
+  return <span class={hung ? "elapsed hung" : "elapsed"}>{formatSeconds(elapsed)}</span>;
+}
+
+/** The bytes of a running turn, and when the last one came: stands beside its state. */
+export function Silence({ row }: { row: Row }) {
+  const { silent, hung } = useTimes(row);
+  const words = silenceWords(row, silent);
   return (
-    <span
-      class={hung ? "elapsed hung" : "elapsed"}
-      title={`${bytes} so far; ${row.last_byte ? "last byte" : "asked"} ${formatSeconds(silent)} ago`}
-    >
-      {formatSeconds(elapsed)}
+    <span class={hung ? "silence hung" : "silence"} title={words}>
+      {words}
     </span>
   );
 }
 
-/** The bytes of a running turn, and how long nothing has come: stands beside its state. */
-export function Silence({ row }: { row: Row }) {
+/** The same, with the time since the request: where there is no column for it. */
+export function Progress({ row }: { row: Row }) {
+  const { elapsed, silent, hung } = useTimes(row);
+  const words = [formatSeconds(elapsed), silenceWords(row, silent)].filter(Boolean).join(" · ");
+  return <span class={hung ? "silence hung" : "silence"}>{words}</span>;
+}
+
+/** The times of a running turn, as they grow. */
+function useTimes(row: Row) {
   useSeconds();
   void second.value;
-  const { silent, hung } = timesOf(row, Date.now() / 1000 - clockAhead.value);
-  const bytes = row.bytes ? formatBytes(row.bytes) : "";
-  const words = hung ? `nothing for ${formatSeconds(silent)}` : "";
-  return <span class={hung ? "silence hung" : "silence"}>{[bytes, words].filter(Boolean).join(" · ")}</span>;
+  return timesOf(row, Date.now() / 1000 - clockAhead.value);
+}
+
+function silenceWords({ state, bytes, last_byte }: Row, silent: number): string {
+  if (bytes && last_byte) return `${formatBytes(bytes)} · last byte ${formatAge(silent)} ago`;
+  return state === "open" ? "no byte yet" : "";
 }
 
 export function timesOf(row: Row, now: number): { elapsed: number; silent: number; hung: boolean } {
   const elapsed = Math.max(0, now - row.time);
   const silent = Math.max(0, now - (row.last_byte ?? row.time));
   return { elapsed, silent, hung: silent >= SILENT_SECONDS };
+}
+
+/** In as few words as will do: beside it stands how long the turn takes. */
+function formatAge(seconds: number): string {
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 2 ? `${Math.floor(seconds)} s` : `${minutes} min`;
 }
 
 function formatSeconds(seconds: number): string {

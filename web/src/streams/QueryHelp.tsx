@@ -5,6 +5,7 @@ import { Icon } from "../ui/Icon.tsx";
 const SIGNS: [string, string][] = [
   ["overloaded", "a word in any name, or in the prompt or answer of a turn that is kept"],
   ['"not found"', "these words in this order"],
+  ['"ls -la"', "the same; without quotes -la leaves out requests with the word la"],
   ["model:opus", "a part of a name"],
   ["model=anthropic/claude-opus-4-5", "the whole name"],
   ["state:fault,refused", "one of several"],
@@ -24,6 +25,7 @@ const STATES: [string, string][] = [
   ["state:refused", "got no answer: an error of the gateway or of the provider"],
   ["state:cancelled", "the client left"],
   ["state:broken", "fault or refused"],
+  ["state:length", "as the list shows it: also stop, calls, refusal, filter, malformed, failed"],
 ];
 const FIELDS =
   "model provider client key route engine protocol operation fault finish tool id · http cost ttft duration input output cached reasoning notes tries bytes · state since until has";
@@ -47,12 +49,20 @@ export function QueryHelp({ onClose, onTry }: { onClose: () => void; onTry: (q: 
           <Icon name="close" />
         </button>
       </div>
-      <p>A request must match all terms. Press an example to search for it.</p>
-      <Examples rows={SIGNS} onTry={onTry} />
-      <h3>States</h3>
-      <Examples rows={STATES} onTry={onTry} />
-      <h3>Fields</h3>
-      <p class="query-fields">{FIELDS}</p>
+      <div class="query-help-body">
+        <p>A request must match all terms. Press an example to search for it.</p>
+        <Examples rows={SIGNS} onTry={onTry} />
+        <h3>Words</h3>
+        <p>
+          Names are searched for any part, prompts and answers for whole words. AND, OR and NOT are words like others,
+          and * stands for nothing. Signs are searched for in names only. Data, such as an image, is not searched, and
+          the answer of a running request not before it is complete.
+        </p>
+        <h3>States</h3>
+        <Examples rows={STATES} onTry={onTry} />
+        <h3>Fields</h3>
+        <p class="query-fields">{FIELDS}</p>
+      </div>
     </dialog>
   );
 }

@@ -2,8 +2,19 @@
 import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "../ui/Icon.tsx";
+import { useKeys } from "../ui/keys.ts";
 import type { Option, QueryProblem } from "./completion.ts";
+import { partialNote } from "./listing.ts";
+import { listing, unreadable } from "./live.ts";
 import { useCompletion } from "./useCompletion.ts";
+
+/** What the keys do while something is typed. */
+const TYPING_KEYS = [
+  { keys: ["Tab"], label: "Take the chosen completion, or the first one" },
+  { keys: ["ArrowDown", "ArrowUp"], label: "Choose a completion" },
+  { keys: ["Enter"], label: "Search; take the chosen completion" },
+  { keys: ["Escape"], label: "Close the completions, then clear the search" },
+];
 
 interface Props {
   input: RefObject<HTMLInputElement | null>;
@@ -15,12 +26,21 @@ interface Props {
 }
 
 export function SearchBox({ input, q, error, onSearch, onHelp }: Props) {
+  useKeys("Search box", TYPING_KEYS);
   const typing = useCompletion(input, q, onSearch);
   const { text, options, chosen } = typing;
   const found = typing.typed ? (typing.problem ?? null) : error;
   // What is being typed is not wrong yet while completions are offered.
   const unfinished = options.length > 0 && found !== null && found.position + found.length >= text.length;
   const problem = unfinished ? null : found;
+  const wrong = problem !== null;
+  useEffect(() => {
+    unreadable.value = wrong;
+    return () => {
+      unreadable.value = false;
+    };
+  }, [wrong]);
+  const settled = text === q && !found;
   return (
     <div class="search">
       <Icon name="search" />
@@ -33,8 +53,8 @@ export function SearchBox({ input, q, error, onSearch, onHelp }: Props) {
         aria-controls="search-options"
         aria-autocomplete="list"
         aria-activedescendant={options[chosen] ? `search-option-${chosen}` : undefined}
-        aria-invalid={problem !== null}
-        aria-describedby={problem ? "search-error" : undefined}
+        aria-invalid={wrong}
+        aria-describedby={problem ? "search-error" : "search-hints"}
         value={text}
         placeholder="Search: words, model:opus state:fault cost>0.1"
         spellcheck={false}
@@ -53,6 +73,18 @@ export function SearchBox({ input, q, error, onSearch, onHelp }: Props) {
       </button>
       <Options options={options} chosen={chosen} onTake={typing.take} />
       {problem && <Problem text={text} problem={problem} />}
+      <Hints shown={settled && text !== ""} />
+    </div>
+  );
+}
+
+/** What may surprise in the search, and what it could not look through. */
+function Hints({ shown }: { shown: boolean }) {
+  const { hints, partial } = listing.value;
+  const texts = [...hints.map(({ message }) => message), ...(partial ? [partialNote(partial)] : [])];
+  return (
+    <div id="search-hints" class="search-hints" role="note" aria-label="About this search" aria-live="polite">
+      {shown && texts.map((text) => <p key={text}>{text}</p>)}
     </div>
   );
 }

@@ -7,13 +7,14 @@ import { PHONE, useMedia } from "../ui/useMedia.ts";
 import { useScroller } from "../ui/useScroller.ts";
 import { useWidth } from "../ui/useWidth.ts";
 import { settings } from "./columnSettings.ts";
-import { columnsFor, type ListColumn, Model } from "./columns.tsx";
-import { Silence } from "./Elapsed.tsx";
+import { columnsFor, type ListColumn, lendersOf, Model, trackOf } from "./columns.tsx";
+import { Progress, Silence } from "./Elapsed.tsx";
 import { ListHead } from "./ListHead.tsx";
 import { isRunning } from "./listing.ts";
-import { loadRows } from "./live.ts";
+import { loadRows, searching, unreadable } from "./live.ts";
 import { previewOf, wantPreviews } from "./previews.ts";
 import { StateSign } from "./StateSign.tsx";
+import { shownRow } from "./shownRow.ts";
 
 const ROW = 28;
 const CARD = 58;
@@ -25,6 +26,8 @@ export interface Sorting {
 }
 
 interface Props {
+  /** What is searched for, and the order: another search begins at the top. */
+  search: string;
   /** Turns above the history. */
   live: Row[];
   /** Turns of the history. */
@@ -40,7 +43,7 @@ interface Props {
 }
 
 export function StreamsList(props: Props) {
-  const { live, total, chosen, chosenPlace, sorting, onSort, onColumns, onOpen } = props;
+  const { search, live, total, chosen, chosenPlace, sorting, onSort, onColumns, onOpen } = props;
   const phone = useMedia(PHONE);
   const height = phone ? CARD : ROW;
   const count = live.length + total;
@@ -55,10 +58,11 @@ export function StreamsList(props: Props) {
   useEffect(() => {
     if (chosenPlace >= 0) scroller.show(chosenPlace);
   }, [chosenPlace]);
+  useTopOfSearch(scroller.ref, search);
   useStillRows(scroller.ref, live.length, height);
   const { widths } = settings.value;
   const template = {
-    gridTemplateColumns: columns.map(({ id, width }) => (widths[id] ? `${widths[id]}px` : width)).join(" "),
+    gridTemplateColumns: columns.map((column) => trackOf(column, widths)).join(" "),
   };
   const press = (event: MouseEvent) => {
     const found = event.target instanceof Element ? event.target.closest<HTMLElement>("[data-id]") : null;
@@ -70,10 +74,11 @@ export function StreamsList(props: Props) {
   return (
     <div
       ref={scroller.ref}
-      class="list"
+      class={`list ${unreadable.value ? "outdated" : ""}`}
       role="grid"
       aria-label="Requests, newest first"
       aria-rowcount={count + 1}
+      aria-busy={searching.value}
       aria-activedescendant={chosenPlace >= first && chosenPlace < end ? `row-${chosen}` : undefined}
       tabIndex={0}
       onScroll={scroller.onScroll}
@@ -121,7 +126,8 @@ interface RowProps {
   template: Record<string, string>;
 }
 
-function ListRow({ row, place, chosen, columns, template }: RowProps) {
+function ListRow({ row: wire, place, chosen, columns, template }: RowProps) {
+  const row = shownRow(wire);
   return (
     <div
       id={`row-${row.id}`}
@@ -133,22 +139,47 @@ function ListRow({ row, place, chosen, columns, template }: RowProps) {
       aria-selected={chosen}
       style={columns ? template : {}}
     >
-      {columns ? columns.map((column) => <ListCell key={column.id} column={column} row={row} />) : <Card row={row} />}
+      {columns ? <Cells row={row} columns={columns} /> : <Card row={row} />}
     </div>
   );
 }
 
-function ListCell({ column, row }: { column: ListColumn; row: Row }) {
+/** A running turn's state says more than that of others, in the place of columns that say nothing of it. */
+function Cells({ row, columns }: { row: Row; columns: ListColumn[] }) {
+  const lenders = isRunning(row) ? columns.flatMap((column) => lendersOf(column, columns)) : [];
+  const cells = columns.filter((column) => !lenders.includes(column));
+  return (
+    <>
+      {cells.map((column) => (
+        <ListCell key={column.id} column={column} row={row} span={column.id === "state" ? 1 + lenders.length : 1} />
+      ))}
+    </>
+  );
+}
+
+function ListCell({ column, row, span }: { column: ListColumn; row: Row; span: number }) {
   return (
     <div
       role="gridcell"
       class={`col-${column.id}${column.right ? " right" : ""}`}
       title={column.whole?.(row) || undefined}
+      dir={column.words ? "auto" : undefined}
+      aria-colspan={span > 1 ? span : undefined}
+      style={span > 1 ? { gridColumn: `span ${span}` } : undefined}
     >
       {column.show(row)}
       {column.id === "state" && isRunning(row) && <Silence row={row} />}
     </div>
   );
+}
+
+/** Another search is shown from its first row on. A list that is shown again stays where its chosen row is. */
+function useTopOfSearch(ref: { current: HTMLElement | null }, search: string): void {
+  const before = useRef(search);
+  useLayoutEffect(() => {
+    if (ref.current && before.current !== search) ref.current.scrollTop = 0;
+    before.current = search;
+  }, [search]);
 }
 
 /** Rows that are looked at stay where they are when new ones come above them. */
@@ -171,7 +202,9 @@ function useColumns(ref: { current: HTMLElement | null }, onColumns: (ids: strin
 
 function Card({ row }: { row: Row }) {
   const facts = [row.client || row.agent, row.provider, row.ttft === null ? "" : formatDuration(row.ttft)];
-  const spent = row.output === null ? "" : `${formatCount(row.input)} → ${formatCount(row.output)}`;
+  const tokens = row.output === null ? "" : `${formatCount(row.input)} → ${formatCount(row.output)}`;
+  const cost = row.cost === null ? "" : formatCost(row.cost);
+  const spent = [tokens, cost, formatTime(row.time)].filter(Boolean).join(" · ");
   const words = row.fault ? `${row.fault} ${row.message}` : previewOf(row).prompt || facts.filter(Boolean).join(" · ");
   return (
     <div role="gridcell" class="card-cell">
@@ -180,10 +213,10 @@ function Card({ row }: { row: Row }) {
         <StateSign row={row} />
       </div>
       <div class="card-line faint">
-        <span class="cut">{isRunning(row) ? <Silence row={row} /> : words}</span>
-        <span>
-          {[spent, row.cost === null ? "" : formatCost(row.cost), formatTime(row.time)].filter(Boolean).join(" · ")}
+        <span class="cut" dir="auto">
+          {isRunning(row) ? <Progress row={row} /> : words}
         </span>
+        <span>{isRunning(row) ? formatTime(row.time) : spent}</span>
       </div>
     </div>
   );

@@ -8,10 +8,11 @@ import { CompareButton, MarkBar } from "../compare/MarkBar.tsx";
 import { choosing, markTurn, openOrMark, stopChoosing } from "../compare/marking.ts";
 import { KeepingButton } from "../keeping/KeepingButton.tsx";
 import { formatRoute, replaceQuery, route } from "../router.ts";
-import { formatTime } from "../ui/format.ts";
+import { formatMany, formatTime } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
 import { type Choice, Switch } from "../ui/Switch.tsx";
+import { visibleText } from "../ui/visibleText.ts";
 import { ColumnMenu } from "./ColumnMenu.tsx";
 import { loadSettings } from "./columnSettings.ts";
 import { LIST_COLUMNS } from "./columns.tsx";
@@ -26,12 +27,15 @@ import {
   paused,
   queryError,
   reread,
+  searching,
   searchTurns,
+  unreadable,
   waiting,
 } from "./live.ts";
 import { QueryHelp } from "./QueryHelp.tsx";
 import { SearchBox } from "./SearchBox.tsx";
 import { StreamsList } from "./StreamsList.tsx";
+import { clearTyped } from "./useCompletion.ts";
 
 const SET_NAMES: Record<StateSet, string> = {
   all: "All",
@@ -65,6 +69,7 @@ export function StreamsView() {
   const clear = () => {
     if (choosing.value) return stopChoosing();
     input.current?.blur();
+    clearTyped();
     filter({ q: "", state: "all" });
   };
   useKeys("Streams", [
@@ -106,6 +111,7 @@ export function StreamsView() {
       <MarkBar />
       {count > 0 ? (
         <StreamsList
+          search={[q, set, sort, order].join("\n")}
           live={live}
           total={now.total}
           rowAt={findRow}
@@ -138,7 +144,7 @@ export function StreamsView() {
 
 /** How a turn is called where another one is chosen. */
 function nameOf(row: Row | undefined): string {
-  return row ? `${row.asked || row.model || "a turn"}, ${formatTime(row.time)}` : "a turn";
+  return row ? `${visibleText(row.asked || row.model || "a turn")}, ${formatTime(row.time)}` : "a turn";
 }
 
 const DEFAULTS: Record<string, string> = { state: "all", sort: "time", order: "desc" };
@@ -178,10 +184,10 @@ function findPlace(at: (place: number) => Row | undefined, { id, place }: typeof
 }
 
 function choicesOf(now: Listing): Choice<StateSet>[] {
-  const counts = countSets(now);
+  const [counts, unread] = [countSets(now), unreadable.value];
   return STATE_SETS.map((value) => ({
     value,
-    label: [`${SET_NAMES[value]} `, <span class="count">{counts[value].toLocaleString("en")}</span>],
+    label: [`${SET_NAMES[value]} `, <span class="count">{unread ? "–" : counts[value].toLocaleString("en")}</span>],
   }));
 }
 
@@ -202,10 +208,18 @@ function nextSet(set: StateSet): string {
 
 function Nothing({ filtered }: { filtered: boolean }) {
   if (!begun.value && !queryError.value) return <p class="notice">{linkError.value || "Asking the gateway …"}</p>;
-  if (filtered) return <p class="notice">No matching requests. Esc clears the search.</p>;
+  if (filtered) {
+    return (
+      <p class="notice" aria-busy={searching.value}>
+        {unreadable.value ? "The search cannot be read." : "No matching requests."} Esc clears the search.
+      </p>
+    );
+  }
+  const own = about.value?.sees === "own";
   return (
-    <div class="notice">
-      <h2>No requests yet</h2>
+    <div class="notice" aria-busy={searching.value}>
+      <h2>{own ? "None of this key's requests yet" : "No requests yet"}</h2>
+      {own && <p>This key sees only the requests of its own tenant; others may have been sent.</p>}
       <p>
         They appear here as clients send them to <code>{location.origin}</code>. <a href={formatRoute("try")}>Try it</a>{" "}
         sends one, and <a href={formatRoute("file")}>a recorded file</a> can be looked at too.
@@ -219,6 +233,7 @@ const LINKS = { open: "live", connecting: "connecting …", lost: "connection lo
 function Foot({ now, count, fresh }: { now: Listing; count: number; fresh: number }) {
   const state = link.value;
   const recording = about.value?.recording.on;
+  const unread = unreadable.value && count > 0;
   const found = Object.values(now.states).reduce((sum, each) => sum + each, 0);
   const more = now.requests - found; // a row may stand for many refused requests
   return (
@@ -228,8 +243,8 @@ function Foot({ now, count, fresh }: { now: Listing; count: number; fresh: numbe
         {paused.value ? "paused" : LINKS[state]}
         {state === "lost" && linkError.value ? `: ${linkError.value}` : ""}
       </span>
-      <span class="foot-count">{`${count.toLocaleString("en")} ${count === 1 ? "row" : "rows"}`}</span>
-      {more > 0 && <span>{`${(more + count).toLocaleString("en")} requests: equal refusals share a row`}</span>}
+      <span class="foot-count">{unread ? "rows of the search before" : formatMany(count, "row")}</span>
+      {more > 0 && !unread && <span>{`${formatMany(more + count, "request")}: equal refusals share a row`}</span>}
       {fresh > 0 && (
         <button type="button" class="plain foot-new" onClick={reread}>
           {`${fresh.toLocaleString("en")} new: show`}

@@ -14,10 +14,17 @@ export interface ListColumn {
   /** In the menu of columns, where the title is too short. */
   label?: string;
   hint?: string;
-  width: string;
+  /** Pixels that it has at least. */
+  min: number;
+  /** Its share of the room that is left. */
+  grow?: number;
+  /** Says nothing of a running turn: the state beside it may have its place. */
+  lends?: boolean;
   /** The list is at least this wide; absent: only where it is chosen. */
   from?: number;
   right?: boolean;
+  /** Words of a conversation: they run from right to left where their language does. */
+  words?: boolean;
   /** The gateway's name of what the list can be sorted by. */
   sort?: string;
   show: (row: Row) => ComponentChild;
@@ -25,13 +32,19 @@ export interface ListColumn {
   whole?: (row: Row) => string;
 }
 
+/** Pixels between two columns. */
+const GAP = 12;
+const STATE_WIDTH = 104;
+/** Pixels of a running turn's state: how it runs, its bytes, and how long ago the last one came. */
+const LIVE_WIDTH = 258;
+
 const clientOf = (row: Row) => row.client || row.agent || "–";
 
 export const LIST_COLUMNS: ListColumn[] = [
   {
     id: "time",
     title: "Time",
-    width: "74px",
+    min: 74,
     from: 0,
     sort: "time",
     show: (row) => formatTime(row.time),
@@ -40,16 +53,18 @@ export const LIST_COLUMNS: ListColumn[] = [
   {
     id: "client",
     title: "Client",
-    width: "minmax(84px, 0.9fr)",
+    min: 84,
+    grow: 0.9,
     from: 0,
     sort: "client",
     show: clientOf,
-    whole: clientOf,
+    whole: (row) => row.agent || clientOf(row),
   },
   {
     id: "model",
     title: "Model",
-    width: "minmax(140px, 1.5fr)",
+    min: 140,
+    grow: 1.5,
     from: 0,
     sort: "model",
     show: (row) => <Model row={row} />,
@@ -58,8 +73,10 @@ export const LIST_COLUMNS: ListColumn[] = [
     id: "prompt",
     title: "Prompt",
     hint: "How the last message begins, where the turn is kept",
-    width: "minmax(110px, 2fr)",
-    from: 1120,
+    min: 110,
+    grow: 2,
+    from: 1264,
+    words: true,
     show: (row) => previewOf(row).prompt,
     whole: (row) => previewOf(row).prompt,
   },
@@ -67,38 +84,53 @@ export const LIST_COLUMNS: ListColumn[] = [
     id: "answer",
     title: "Answer",
     hint: "How the answer begins, where the turn is kept",
-    width: "minmax(110px, 2fr)",
+    min: 110,
+    grow: 2,
     from: 1560,
+    words: true,
     show: (row) => previewOf(row).answer,
     whole: (row) => previewOf(row).answer,
   },
   {
     id: "provider",
     title: "Provider",
-    width: "minmax(84px, 0.8fr)",
-    from: 1000,
+    min: 84,
+    grow: 0.8,
+    from: 1076,
     sort: "provider",
     show: (row) => row.provider || "–",
     whole: (row) => row.provider,
   },
-  { id: "route", title: "Route", width: "minmax(90px, 1.2fr)", show: (row) => row.route, whole: (row) => row.route },
-  { id: "key", title: "Key", width: "minmax(70px, 0.7fr)", show: (row) => row.key || "–", whole: (row) => row.key },
+  { id: "route", title: "Route", min: 90, grow: 1.2, show: (row) => row.route, whole: (row) => row.route },
+  { id: "key", title: "Key", min: 70, grow: 0.7, show: (row) => row.key || "–", whole: (row) => row.key },
   {
     id: "engine",
     title: "Engine",
     hint: "And why it was chosen",
-    width: "minmax(90px, 1fr)",
+    min: 90,
+    grow: 1,
     from: 1700,
     show: (row) => <Engine row={row} />,
     whole: (row) => row.decisions.join("\n"),
   },
-  { id: "state", title: "State", width: "104px", from: 0, show: (row) => <StateSign row={row} /> },
+  { id: "state", title: "State", min: STATE_WIDTH, from: 0, show: (row) => <StateSign row={row} /> },
+  {
+    id: "fault",
+    title: "Fault",
+    min: 80,
+    grow: 2.2,
+    from: 1264,
+    lends: true,
+    show: (row) => <Fault row={row} />,
+    whole: (row) => (row.fault ? `${row.fault}: ${row.message}` : ""),
+  },
   {
     id: "http",
     title: "HTTP",
     hint: "The status that the client got",
-    width: "50px",
+    min: 50,
     from: 900,
+    lends: true,
     right: true,
     sort: "http",
     show: (row) =>
@@ -109,7 +141,7 @@ export const LIST_COLUMNS: ListColumn[] = [
     title: "TTFT",
     label: "Time to first token",
     hint: "Time to first token",
-    width: "66px",
+    min: 66,
     from: 860,
     right: true,
     sort: "ttft",
@@ -119,7 +151,7 @@ export const LIST_COLUMNS: ListColumn[] = [
     id: "duration",
     title: "Duration",
     hint: "From the request to the end; of a running turn, so far",
-    width: "76px",
+    min: 76,
     from: 780,
     right: true,
     sort: "duration",
@@ -130,7 +162,7 @@ export const LIST_COLUMNS: ListColumn[] = [
     title: "Tok/s",
     label: "Tokens per second",
     hint: "Output tokens per second; of answers that take half a second or more",
-    width: "58px",
+    min: 58,
     from: 1480,
     right: true,
     show: (row) => formatRate(row.rate),
@@ -140,8 +172,8 @@ export const LIST_COLUMNS: ListColumn[] = [
     title: "In → out",
     label: "Tokens in → out",
     hint: "Tokens of the prompt and of the answer. Sorted by the prompt.",
-    width: "104px",
-    from: 860,
+    min: 104,
+    from: 900,
     right: true,
     sort: "input",
     show: (row) => <Usage row={row} />,
@@ -150,8 +182,8 @@ export const LIST_COLUMNS: ListColumn[] = [
   {
     id: "cost",
     title: "Cost",
-    width: "68px",
-    from: 960,
+    min: 68,
+    from: 980,
     right: true,
     sort: "cost",
     show: (row) => formatCost(row.cost),
@@ -160,7 +192,7 @@ export const LIST_COLUMNS: ListColumn[] = [
     id: "bytes",
     title: "Bytes",
     hint: "Bytes of the answer",
-    width: "70px",
+    min: 70,
     right: true,
     sort: "bytes_out",
     show: (row) => (row.bytes ? formatBytes(row.bytes) : "–"),
@@ -169,8 +201,8 @@ export const LIST_COLUMNS: ListColumn[] = [
     id: "notes",
     title: "Notes",
     hint: "Losses, repairs and other findings",
-    width: "52px",
-    from: 1060,
+    min: 52,
+    from: 1140,
     right: true,
     sort: "notes",
     show: (row) => (row.notes ? <span class="note-count">{row.notes}</span> : ""),
@@ -179,24 +211,50 @@ export const LIST_COLUMNS: ListColumn[] = [
     id: "tools",
     title: "Tools",
     hint: "Tools that the model called",
-    width: "minmax(80px, 1fr)",
+    min: 80,
+    grow: 1,
     show: (row) => row.tools?.split("\n").join(", ") ?? "",
     whole: (row) => row.tools ?? "",
-  },
-  {
-    id: "fault",
-    title: "Fault",
-    width: "minmax(80px, 2.2fr)",
-    from: 1180,
-    show: (row) => <Fault row={row} />,
-    whole: (row) => (row.fault ? `${row.fault}: ${row.message}` : ""),
   },
 ];
 
 /** The columns that are shown: the chosen ones, or those that fit. */
 export function columnsFor(width: number, chosen: string[] | null): ListColumn[] {
-  if (chosen) return LIST_COLUMNS.filter(({ id }) => chosen.includes(id));
-  return LIST_COLUMNS.filter(({ from }) => from !== undefined && width >= from);
+  const shown = chosen
+    ? LIST_COLUMNS.filter(({ id }) => chosen.includes(id))
+    : LIST_COLUMNS.filter(({ from }) => from !== undefined && width >= from);
+  return shown.map((column) => (column.id === "state" ? widenState(column, lendersOf(column, shown)) : column));
+}
+
+/** The columns that a running turn's state covers besides its own. */
+export function lendersOf(column: ListColumn, shown: readonly ListColumn[]): ListColumn[] {
+  const rest = shown.slice(shown.findIndex(({ id }) => id === column.id) + 1);
+  const end = rest.findIndex(({ lends }) => !lends);
+  return column.id === "state" ? rest.slice(0, end < 0 ? rest.length : end) : [];
+}
+
+/** Wide enough for a running turn, with the columns that lend their place. */
+function widenState(state: ListColumn, lenders: ListColumn[]): ListColumn {
+  const lent = lenders.reduce((sum, { min }) => sum + min + GAP, 0);
+  const min = Math.max(STATE_WIDTH, LIVE_WIDTH - lent);
+  if (min === STATE_WIDTH) return state;
+  return { ...state, min, grow: 1, show: (row) => <StateAndFault row={row} /> };
+}
+
+/** Where the fault has no column: the state has room for it, because a running turn needs it. */
+function StateAndFault({ row }: { row: Row }) {
+  return (
+    <>
+      <StateSign row={row} />
+      {!isRunning(row) && <Fault row={row} />}
+    </>
+  );
+}
+
+/** The width of a column, as a grid's template has it. */
+export function trackOf({ id, min, grow }: ListColumn, widths: Record<string, number>): string {
+  if (widths[id]) return `${widths[id]}px`;
+  return grow ? `minmax(${min}px, ${grow}fr)` : `${min}px`;
 }
 
 export function turnAddress(row: Row): string {
@@ -254,7 +312,7 @@ function Fault({ row }: { row: Row }) {
   if (!row.fault) return null;
   return (
     <span class="fault-words">
-      <b>{row.fault}</b> {row.message}
+      <b>{row.fault}</b> <bdi>{row.message}</bdi>
     </span>
   );
 }

@@ -1,5 +1,7 @@
 // The list of turns as the page knows it: newer turns from the live feed above pages of the history. Pure.
 import type { Row, TurnPage } from "../api/types.ts";
+import { formatMany } from "../ui/format.ts";
+import type { QueryProblem } from "./completion.ts";
 
 export const PAGE_ROWS = 100;
 /** Pages that are kept; those farthest from what is shown are dropped, and asked for again when they are shown. */
@@ -45,13 +47,31 @@ export interface Listing {
   pages: ReadonlyMap<number, Row[]>;
   /** Running turns and those that ended since the history was read, newest first. */
   live: Row[];
+  /** What may surprise in the search. */
+  hints: QueryProblem[];
+  /** Turns whose texts could be searched only in part. */
+  partial: number;
 }
 
-export const EMPTY: Listing = { upto: 0, total: 0, requests: 0, states: {}, pages: new Map(), live: [] };
+export const EMPTY: Listing = {
+  upto: 0,
+  total: 0,
+  requests: 0,
+  states: {},
+  pages: new Map(),
+  live: [],
+  hints: [],
+  partial: 0,
+};
 
 export function listingOf(page: TurnPage): Listing {
-  const { upto, total = 0, requests = 0, states = {} } = page;
-  return { ...EMPTY, upto, total, requests, states, pages: new Map([[0, page.rows]]) };
+  const { upto, total = 0, requests = 0, states = {}, hints = [], partial = 0 } = page;
+  return { ...EMPTY, upto, total, requests, states, pages: new Map([[0, page.rows]]), hints, partial };
+}
+
+/** Of a search that looked for words in turns that are kept only in part. */
+export function partialNote(partial: number): string {
+  return `${formatMany(partial, "turn was", "turns were")} searched only in part: the rest of the prompt or answer is not kept.`;
 }
 
 /** Adds a page of the history, and drops those farthest from it if there are too many. */

@@ -38,6 +38,8 @@ export const paused = signal(false);
 export const begun = signal(false);
 /** Why the search cannot be read. */
 export const queryError = signal<Refusal | null>(null);
+/** Whether what stands in the search box cannot be read: the list is still that of the search before. */
+export const unreadable = signal(false);
 /** Seconds that this computer's clock is ahead of the gateway's. */
 export const clockAhead = signal(0);
 
@@ -50,6 +52,10 @@ export interface Search {
 
 export const NEWEST: Search = { q: "", set: "all", sort: "time", ascending: false };
 const search = signal<Search>(NEWEST);
+/** The search that the list is an answer to. */
+const answered = signal<Search>(NEWEST);
+/** Whether the list still shows what was searched for before. */
+export const searching = computed(() => answered.value !== search.value);
 const latest = signal<Listing>(EMPTY);
 const frozen = signal<Listing>(EMPTY);
 const rereads = signal(0);
@@ -131,6 +137,7 @@ async function followOnce(wanted: Search, signal: AbortSignal, onEvent: () => vo
   const first = await askJson<TurnPage>(pageAddress(wanted, 0, 0), { signal });
   queryError.value = null;
   show(listingOf(first));
+  answered.value = wanted;
   const feed = new URLSearchParams({ q: wanted.q, after: String(first.upto) });
   for await (const message of listen(`/inspector/live?${feed}`, signal)) {
     onEvent();
@@ -143,6 +150,7 @@ async function followOnce(wanted: Search, signal: AbortSignal, onEvent: () => vo
 function isQueryError(error: unknown): boolean {
   if (!(error instanceof Refusal) || error.code !== "query") return false;
   queryError.value = error;
+  answered.value = search.value;
   tell("open", "");
   return true;
 }
@@ -207,24 +215,42 @@ function tell(now: Link, why: string): void {
 
 /** Pages that are asked for. */
 const asked = new Set<string>();
+/** Requests at once. While the list scrolls fast, pages of places that were only passed are not asked for. */
+const MAX_LOADING = 2;
+let loading = 0;
+let shown = { first: 0, end: 0 };
 
-/** Asks for the pages of some places of the history that are not here. */
+/** Asks for the pages of some places of the history that are not here. Places of earlier calls are forgotten. */
 export function loadRows(first: number, end: number): void {
+  shown = { first, end };
+  loadShown();
+}
+
+function loadShown(): void {
   const { upto } = latest.value;
-  const wanted = search.value;
-  for (const number of missingPages(latest.value, first, end)) {
-    const address = pageAddress(wanted, number, upto);
-    if (asked.has(address)) continue;
-    asked.add(address);
-    askJson<TurnPage>(address)
-      .then(({ rows }) => {
-        if (latest.value.upto !== upto || search.value !== wanted) return;
-        latest.value = withPage(latest.value, number, rows);
-        if (paused.value) frozen.value = withPage(frozen.value, number, rows);
-      })
-      .catch((error) => {
-        linkError.value = explain(error);
-      })
-      .finally(() => asked.delete(address));
+  for (const number of missingPages(latest.value, shown.first, shown.end)) {
+    const address = pageAddress(search.value, number, upto);
+    if (loading >= MAX_LOADING) return;
+    if (!asked.has(address)) void loadPage(address, number, upto);
   }
+}
+
+async function loadPage(address: string, number: number, upto: number): Promise<void> {
+  const wanted = search.value;
+  asked.add(address);
+  loading += 1;
+  try {
+    const { rows } = await askJson<TurnPage>(address);
+    if (latest.value.upto === upto && search.value === wanted) {
+      latest.value = withPage(latest.value, number, rows);
+      if (paused.value) frozen.value = withPage(frozen.value, number, rows);
+    }
+  } catch (error) {
+    linkError.value = explain(error);
+    await new Promise((resolve) => setTimeout(resolve, FIRST_WAIT));
+  }
+  asked.delete(address);
+  loading -= 1;
+  // Without a connection nothing is asked for again: the list is read anew once there is one.
+  if (link.value === "open" && !keyWanted.value && !sessionWanted.value) loadShown();
 }

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { askJson } from "../api/client.ts";
 import type { Row } from "../api/types.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { isRunning } from "./listing.ts";
 
 export interface Preview {
@@ -11,6 +12,7 @@ export interface Preview {
 
 const MAX_PREVIEWS = 5_000;
 const DELAY = 100; // milliseconds in which rows are collected
+const MAX_IDS = 100; // in one request
 const NONE: Preview = { prompt: "", answer: "" };
 
 const known = signal<ReadonlyMap<string, Preview>>(new Map());
@@ -42,16 +44,22 @@ function askSoon(): void {
 
 async function askPreviews(): Promise<void> {
   waits = false;
-  const ids = [...wanted].slice(0, 100);
-  for (const id of ids) wanted.delete(id);
-  if (wanted.size) askSoon();
+  const all = [...wanted];
+  const ids = all.slice(-MAX_IDS);
+  for (const id of all.slice(0, -MAX_IDS)) asked.delete(id); // only passed: they are asked for when they are shown again
+  wanted.clear();
   try {
     const found = await askJson<Record<string, Preview>>(`/inspector/previews?ids=${ids.join(",")}`);
-    keep(new Map([...known.value, ...Object.entries(found)]));
+    const shown = Object.entries(found).map(([id, { prompt, answer }]) => [id, toShow(prompt, answer)] as const);
+    keep(new Map([...known.value, ...shown]));
   } catch {
     // The list says that the gateway does not answer. They are asked for again when their rows are drawn again.
     for (const id of ids) asked.delete(id);
   }
+}
+
+function toShow(prompt: string, answer: string): Preview {
+  return { prompt: visibleText(prompt), answer: visibleText(answer) };
 }
 
 /** Those that are dropped can be asked for again. */

@@ -1,5 +1,7 @@
 // What is shown of a turn's state: a word, its colour, and more about it. Green is only a turn that ended well. Pure.
 import type { Row, State } from "../api/types.ts";
+import { formatMany } from "../ui/format.ts";
+import { visibleText } from "../ui/visibleText.ts";
 
 export interface Look {
   label: string;
@@ -31,11 +33,12 @@ export function lookOf(row: Row): Look {
 }
 
 function finishOf({ finish }: Row, look: Look): Look {
-  return finish ? { ...look, label: finish, about: `Finished: ${finish}` } : look;
+  const word = visibleText(finish);
+  return finish ? { ...look, label: word, about: `Finished: ${word}` } : look;
 }
 
 function warningOf({ finish, warning = "", malformed = 0 }: Row): Look {
-  const frames = `${malformed} malformed ${malformed === 1 ? "frame" : "frames"} left out`;
+  const frames = `${formatMany(malformed, "malformed frame")} left out`;
   const about = [WARNINGS[warning] ?? "", malformed ? frames : ""].filter(Boolean).join(". ");
   return { label: WARNINGS[warning] ? finish : "malformed", tone: "warn", about };
 }

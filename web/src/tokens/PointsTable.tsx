@@ -1,8 +1,9 @@
 // Turns of a model as tables: those outside their bounds, and the latest.
 import { formatRoute } from "../router.ts";
-import { formatCount } from "../ui/format.ts";
+import { formatCount, formatMany } from "../ui/format.ts";
 import { fullMoment } from "../ui/plot/look.ts";
 import { Sheet } from "../ui/Sheet.tsx";
+import { visibleText } from "../ui/visibleText.ts";
 import { errorOf, type ModelTokens, methodOf, outliers, type Point, signed, within } from "./estimates.ts";
 
 const MOST = 50;
@@ -13,8 +14,8 @@ export function PointsTable({ one }: { one: ModelTokens }) {
   const latest = one.points.slice(-MOST).reverse();
   return (
     <details class="times">
-      <summary>{`The latest ${latest.length === 1 ? "turn" : `${latest.length} turns`}, as a table`}</summary>
-      <Turns caption={`Estimates for ${one.model}`} points={latest} />
+      <summary>{`The latest ${latest.length === 1 ? "turn" : formatMany(latest.length, "turn")}, as a table`}</summary>
+      <Turns caption={`Estimates for ${visibleText(one.model)}`} points={latest} />
     </details>
   );
 }
@@ -24,14 +25,14 @@ export function OutliersTable({ one }: { one: ModelTokens }) {
   const found = outliers(one.points);
   if (found.length === 0) return null;
   const shown = found.slice(0, MOST_OUTLIERS);
-  const many = `${found.length} of ${one.points.length} turns lay outside their bounds`;
+  const many = `${found.length} of ${formatMany(one.points.length, "turn")} lay outside their bounds`;
   return (
     <section aria-label="Outside the bounds">
       <h3 class="tokens-head">
         {many}
         {found.length > shown.length && <span>{`, the ${shown.length} farthest off:`}</span>}
       </h3>
-      <Turns caption={`Estimates for ${one.model} outside their bounds`} points={shown} />
+      <Turns caption={`Estimates for ${visibleText(one.model)} outside their bounds`} points={shown} />
     </section>
   );
 }

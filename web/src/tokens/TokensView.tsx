@@ -6,6 +6,7 @@ import { about } from "../api/about.ts";
 import { askJson, explain } from "../api/client.ts";
 import { formatRoute, replaceQuery, route } from "../router.ts";
 import { formatCount } from "../ui/format.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { Figure } from "../usage/Figures.tsx";
 import { AdviceList } from "./AdviceList.tsx";
 import { emptyWords, type Seen } from "./empty.ts";
@@ -95,7 +96,7 @@ function Models({ models, chosen }: { models: ModelTokens[]; chosen: ModelTokens
                 aria-pressed={one === chosen}
                 onClick={() => replaceQuery({ ...route.value.query, model: one.model })}
               >
-                {one.model}
+                {visibleText(one.model)}
               </button>
             </th>
             <td class="figure">{formatCount(one.samples)}</td>
@@ -113,8 +114,8 @@ function Models({ models, chosen }: { models: ModelTokens[]; chosen: ModelTokens
 function One({ one }: { one: ModelTokens }) {
   const learning = one.taught < LEARNING_TURNS ? `of about ${LEARNING_TURNS}` : "learned";
   return (
-    <section class="tokens-one" aria-label={one.model}>
-      <h2>{one.model}</h2>
+    <section class="tokens-one" aria-label={visibleText(one.model)}>
+      <h2>{visibleText(one.model)}</h2>
       <div class="tokens-words">
         {inWords(one).map((words) => (
           <p key={words}>{words}</p>

@@ -1,4 +1,6 @@
 // What somebody can do about the error of a model's estimates, in words with this model's numbers. Pure.
+
+import { formatMany } from "../ui/format.ts";
 import {
   errorOf,
   FEW,
@@ -36,7 +38,7 @@ export function advise(one: ModelTokens): Advice[] {
 
 function fine({ median_error, samples, coverage }: ModelTokens): Advice {
   const bounds = `${percent(coverage)} of the counts lay within the bounds`;
-  const text = `Half of ${count(samples, "estimate")} were off by less than ${percent(median_error, 1)}; ${bounds}.`;
+  const text = `Half of ${formatMany(samples, "estimate")} were off by less than ${percent(median_error, 1)}; ${bounds}.`;
   return { kind: "fine", title: "Nothing has to be done", text };
 }
 
@@ -45,7 +47,7 @@ function learning({ taught, bias, samples }: ModelTokens): Advice[] {
   const progress = `${taught} of about ${LEARNING_TURNS} turns`;
   const off = Math.abs(bias) < 0.01 ? "Estimates are about right" : `Estimates are ${lowOrHigh(bias)}`;
   const title = `${off}: the factor is still learning (${progress})`;
-  const text = `The median of ${count(samples, "turn")}. Use the model: each turn that tells its usage teaches the factor, two a second at most, with requests up to 128 KB.`;
+  const text = `The median of ${formatMany(samples, "turn")}. Use the model: each turn that tells its usage teaches the factor, two a second at most, with requests up to 128 KB.`;
   return [{ kind: "wait", title, text }];
 }
 
@@ -53,7 +55,7 @@ function biased(one: ModelTokens): Advice[] {
   const { bias, factor, taught, model } = one;
   if (taught < LEARNING_TURNS || Math.abs(bias) < BIASED) return [];
   const provider = model.split("/", 1)[0];
-  const title = `Estimates are ${lowOrHigh(bias)} after ${count(taught, "turn")}`;
+  const title = `Estimates are ${lowOrHigh(bias)} after ${formatMany(taught, "turn")}`;
   if (factor <= LOWEST_FACTOR * 1.01 || factor >= HIGHEST_FACTOR * 0.99) {
     const text = `The factor is at its limit, ×${factor.toFixed(2)}: the tables of the family “${one.family}” do not fit this model. In a program, count by length instead: HybridTokenEstimator(provider_overrides={"${provider}": 4.0}), with the characters of one token.`;
     return [{ kind: "act", title, text }];
@@ -69,14 +71,14 @@ function guessed({ uncertain, samples, points }: ModelTokens): Advice[] {
     if (!words) return [];
     const others = certain.length > 0 ? `, against ${percent(median(certain), 1)} of requests without guesses` : "";
     const off = `Their median error is ${percent(median_error, 1)}${others}.`;
-    const title = `${turns} of ${count(samples, "request")} ${words.have}`;
+    const title = `${turns} of ${formatMany(samples, "request")} ${words.have}`;
     return [{ kind: "act" as const, title, text: `${words.why} ${off} ${words.help}` }];
   });
 }
 
 function narrow({ coverage, samples }: ModelTokens): Advice[] {
   if (samples < FEW || coverage >= PROMISE - 0.05) return [];
-  const title = `Only ${percent(coverage)} of ${count(samples, "turn")} lay within the bounds, which promise ${percent(PROMISE)}`;
+  const title = `Only ${percent(coverage)} of ${formatMany(samples, "turn")} lay within the bounds, which promise ${percent(PROMISE)}`;
   const text =
     "Leave more room before a limit: plan with the upper bound (the header x-penstock-tokens-high, or HybridTokenEstimator(conservative=True)), and some percent on top.";
   return [{ kind: "act", title, text }];
@@ -86,7 +88,7 @@ function farOff(one: ModelTokens): Advice[] {
   const [first] = outliers(one.points);
   if (!first || Math.abs(errorOf(first)) < 0.5) return [];
   const far = one.points.filter((point) => Math.abs(errorOf(point)) >= 0.5).length;
-  const title = `${count(far, "turn")} ${far === 1 ? "is" : "are"} far off`;
+  const title = `${formatMany(far, "turn")} ${far === 1 ? "is" : "are"} far off`;
   const text = `The farthest was estimated at ${number(first.estimate)} and counted at ${number(first.actual)}. One odd turn moves the factor by a few percent at most. Look at the turn to see what it is made of.`;
   return [{ kind: "act", title, text, ...(first.id && { turn: first.id }) }];
 }
@@ -121,10 +123,6 @@ function exactText({ exact_text, median_error, taught, samples }: ModelTokens): 
 function worst(one: ModelTokens): { turn?: string } {
   const id = outliers(one.points).find((point) => point.id)?.id;
   return id ? { turn: id } : {};
-}
-
-function count(many: number, what: string): string {
-  return `${number(many)} ${what}${many === 1 ? "" : "s"}`;
 }
 
 function number(value: number): string {

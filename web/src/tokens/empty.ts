@@ -1,4 +1,5 @@
 // Why there is nothing to compare, and what must happen. Pure.
+import { formatMany } from "../ui/format.ts";
 
 /** What the gateway saw: whether estimates are on, all requests, and those that a provider counted. */
 export interface Seen {
@@ -38,5 +39,5 @@ export function emptyWords(journal: boolean, seen: Seen | undefined): Words {
 }
 
 function requests(count: number): string {
-  return count === 1 ? "There was one request" : `There were ${count.toLocaleString("en")} requests`;
+  return count === 1 ? "There was one request" : `There were ${formatMany(count, "request")}`;
 }

@@ -1,4 +1,5 @@
 // Estimates beside what providers counted, made ready to be drawn and to be said in words. Pure.
+import { formatMany } from "../ui/format.ts";
 
 export type Method = "actual" | "hybrid" | "estimated";
 export const METHODS: readonly Method[] = ["actual", "hybrid", "estimated"];
@@ -109,7 +110,7 @@ export function lowOrHigh(share: number): string {
 
 /** What the figures mean, for somebody who has never seen them. */
 export function inWords(one: ModelTokens): string[] {
-  const turns = one.samples === 1 ? "One request was" : `${one.samples.toLocaleString("en")} requests were`;
+  const turns = one.samples === 1 ? "One request was" : formatMany(one.samples, "request was", "requests were");
   const said = [`${turns} estimated and then counted by the provider.`];
   const off = percent(one.median_error, 1);
   said.push(

@@ -3,6 +3,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { CopyDialog } from "../act/CopyDialog.tsx";
 import { CopyButton } from "../message/CodeBlock.tsx";
 import { Json } from "../message/Json.tsx";
+import { formatMany } from "../ui/format.ts";
 import type { Exchange } from "./session.ts";
 
 const SHOWN = 60_000; // characters; a longer stream is shown from its end
@@ -41,7 +42,7 @@ function Stream({ exchange }: { exchange: Exchange }) {
     <>
       {/* biome-ignore-start lint/a11y: a box that scrolls must be reachable by keys; it is not a landmark */}
       <pre class="raw-text" ref={place} onScroll={noted} tabIndex={0} role="group" aria-label="Raw stream">
-        {left > 0 ? `… ${left.toLocaleString("en")} characters before …\n` : ""}
+        {left > 0 ? `… ${formatMany(left, "character")} before …\n` : ""}
         {left > 0 ? raw.slice(-SHOWN) : raw}
       </pre>
       {/* biome-ignore-end lint/a11y: . */}

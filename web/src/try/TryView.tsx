@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { PROTOCOLS } from "../act/protocols.ts";
 import { about, aboutError, refreshAbout } from "../api/about.ts";
 import { formatRoute, replaceQuery, route } from "../router.ts";
+import { formatMany } from "../ui/format.ts";
 import { useKeys } from "../ui/keys.ts";
 import { Switch } from "../ui/Switch.tsx";
 import { Composer } from "./Composer.tsx";
@@ -107,7 +108,7 @@ function OpenedTurn() {
   return (
     <p class="try-opened">
       <a href={formatRoute("turn", now.turn)}>A turn is opened here</a>
-      {`: ${count} ${count === 1 ? "message" : "messages"} before yours.`}
+      {`: ${formatMany(count, "message")} before yours.`}
     </p>
   );
 }

@@ -2,6 +2,7 @@
 // inspector for its events. If the turn cannot be followed, the bytes themselves are traced once they have all come.
 // The conversation is kept over reloads of the tab.
 import { effect, signal } from "@preact/signals";
+import { requestObstacle } from "../act/obstacle.ts";
 import { type ClientProtocol, type ConvertedRequest, convertRequest, PROTOCOLS } from "../act/protocols.ts";
 import { about, refreshAbout } from "../api/about.ts";
 import { askJson, explain, listen } from "../api/client.ts";
@@ -122,8 +123,10 @@ export function forgetAll(): void {
 export async function openTurn(id: string): Promise<{ model: string; protocol: string } | null> {
   openError.value = "";
   try {
-    const { request, row } = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
-    if (!request || !row) throw new Error("The request of this turn is not kept.");
+    const trace = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
+    const { request, row } = trace;
+    const obstacle = requestObstacle(trace);
+    if (obstacle || !row) throw new Error(obstacle);
     const made = await convertRequest(request, { from: row.protocol, to: "openai-chat", model: row.asked });
     const { settings: found, messages } = settingsFrom(made.body);
     startAnew();

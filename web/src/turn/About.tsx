@@ -1,6 +1,7 @@
 // The row of a turn in full: who asked, who answered, what was decided on the way, what was spent.
 import type { Row } from "../api/types.ts";
 import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
+import { visibleText } from "../ui/visibleText.ts";
 
 type Fact = [name: string, value: string];
 
@@ -31,7 +32,7 @@ function facts(row: Row): Fact[] {
     ["cost", row.cost === null ? "" : formatCost(row.cost)],
     ["fault", [row.fault, row.message].filter(Boolean).join(": ")],
   ];
-  return all.filter(([, value]) => value !== "");
+  return all.filter(([, value]) => value !== "").map(([name, value]) => [name, visibleText(value)]);
 }
 
 function count(whole: number | null, part: number | null, word: string): string {

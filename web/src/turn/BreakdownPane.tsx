@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { explain } from "../api/client.ts";
 import type { Breakdown, BreakdownLine } from "../api/types.ts";
 import { uncertainWords } from "../tokens/uncertain.ts";
+import { formatMany } from "../ui/format.ts";
 import { boundsWords, colourOf, lineName, shareWords, sumKinds, totalWords } from "./breakdown.ts";
 
 export type LoadBreakdown = () => Promise<Breakdown>;
@@ -33,16 +34,14 @@ export function BreakdownView({ found }: { found: Breakdown }) {
     return (
       <div class="breakdown">
         <p class="bare-why">{`${found.lost}.`}</p>
-        {found.actual !== null && (
-          <p>{`The provider counted ${found.actual.toLocaleString("en")} input tokens in all.`}</p>
-        )}
+        {found.actual !== null && <p>{`The provider counted ${formatMany(found.actual, "input token")} in all.`}</p>}
       </div>
     );
   }
   return (
     <div class="breakdown">
       <p class="breakdown-total">
-        <b>{found.tokens.toLocaleString("en")}</b> input tokens
+        <b>{found.tokens.toLocaleString("en")}</b> {found.tokens === 1 ? "input token" : "input tokens"}
         <span>{` ${found.model || "any model"}, counted as ${found.family}`}</span>
       </p>
       <p class="soft">{totalWords(found).join(" ")}</p>

@@ -8,6 +8,7 @@ import { firstHit, type Highlight, highlightText } from "../ui/highlight.ts";
 import { JsonView } from "../ui/JsonView.tsx";
 import { LongText } from "../ui/LongText.tsx";
 import { type Choice, Switch } from "../ui/Switch.tsx";
+import { visibleText } from "../ui/visibleText.ts";
 import { kindOf } from "./describe.ts";
 import type { FindQuery } from "./find.ts";
 import type { TurnModel } from "./model.ts";
@@ -41,7 +42,7 @@ export function Details({ model, whole }: Props) {
     <div class="details" key={`${place.column} ${place.index}`}>
       <div class="details-head">
         <h3>{`${NAMES[place.column]} ${place.index + 1}`}</h3>
-        {item.title && <span class={`details-name kind-${item.kind}`}>{item.title}</span>}
+        {item.title && <span class={`details-name kind-${item.kind}`}>{visibleText(item.title)}</span>}
         <span class="details-size">{formatBytes(item.size)}</span>
         <CopyButton text={item.text} what={`${NAMES[place.column].toLowerCase()} ${place.index + 1}`} />
         <CopyLink />

@@ -1,6 +1,7 @@
 // Find in this turn: text or a regular expression, the type of an event, a part; next, previous, and how many.
 import "./find.css";
 import { useRef } from "preact/hooks";
+import { formatMany } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
 import { eventTypes, type FindQuery, isEmpty, NO_QUERY } from "./find.ts";
@@ -159,5 +160,5 @@ function countWords(model: TurnModel): string {
   const here = model.hitNumber.value;
   const all = count.toLocaleString("en");
   if (here) return `${here.toLocaleString("en")} of ${all}`;
-  return count === 1 ? "1 row matches" : `${all} rows match`;
+  return formatMany(count, "row matches", "rows match");
 }

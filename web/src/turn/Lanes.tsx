@@ -1,8 +1,10 @@
 // The parts of a turn as lanes over the axis, and the axis as the handle to move along it.
+import { formatMany } from "../ui/format.ts";
 import "./lanes.css";
 import { useEffect, useRef } from "preact/hooks";
 import { seenTheme } from "../theme.ts";
 import { useWidth } from "../ui/useWidth.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { formatSeconds, LAST_SHARE } from "./clock.ts";
 import { drawLanes, EDGE, eventNear, LANE, readPaints, xOf } from "./drawLanes.ts";
 import type { Lane } from "./lanes.ts";
@@ -39,10 +41,10 @@ function LaneName({ model, lane }: { model: TurnModel; lane: Lane }) {
       <button
         type="button"
         class={`lane-name kind-${lane.kind}${here ? " here" : ""}`}
-        title={`${lane.title}: ${count} events`}
+        title={`${visibleText(lane.title)}: ${formatMany(count, "event")}`}
         onClick={() => model.choose({ column: "events", index: lane.events[0] ?? 0 })}
       >
-        <span class="lane-label">{lane.label}</span>
+        <span class="lane-label">{visibleText(lane.label)}</span>
         {lane.state === "cut" && <span class="lane-state">cut</span>}
       </button>
     </li>
@@ -74,7 +76,7 @@ function Drawing({ model, width }: { model: TurnModel; width: number }) {
 }
 
 function said(lanes: Lane[]): string {
-  return lanes.map((lane) => `${lane.label}: ${lane.events.length} events`).join("; ");
+  return lanes.map((lane) => `${lane.label}: ${formatMany(lane.events.length, "event")}`).join("; ");
 }
 
 /** A press on a stroke chooses its event; anywhere else, the frame of that time. */

@@ -44,7 +44,10 @@ function RequestNotes({ request }: { request: Loaded | undefined }) {
   const losses = lossesOf(request);
   if (losses.length) return <Losses losses={losses} />;
   if (request && !request.view && !request.unknown) return <p class="hint">{request.error || "Asking …"}</p>;
-  if (!request?.view) return <p class="hint">Whether the request lost something is not known: it was not kept.</p>;
+  if (!request?.view) {
+    const why = request?.error || "there is no request here";
+    return <p class="hint">{`Whether the request lost something is not known: ${why}.`}</p>;
+  }
   if (!request.view.attempts.length) return <p class="hint">Nothing was sent to a provider.</p>;
   return <p class="hint">Nothing of the request was lost or repaired.</p>;
 }

@@ -3,34 +3,69 @@ import type { ComponentChildren } from "preact";
 import type { Row, Trace } from "../api/types.ts";
 import { StateSign } from "../streams/StateSign.tsx";
 import { formatCost, formatCount, formatDuration, formatRate, NOTHING } from "../ui/format.ts";
+import { visibleText } from "../ui/visibleText.ts";
+import { turnName } from "./naming.ts";
 
 interface Props {
   trace: Trace;
   onConsumer?: ((consumer: string) => void) | undefined;
+  /** The provider's protocol in the view of the request, which goes from the client to the provider. */
+  sentAs?: string | undefined;
   children?: ComponentChildren;
 }
 
-export function TurnHead({ trace, onConsumer, children }: Props) {
+export function TurnHead({ trace, onConsumer, sentAs, children }: Props) {
   const { row } = trace;
   return (
     <header class="turn-head">
       <div class="turn-name">
-        <h1 class="cut">{row?.asked || row?.model || trace.title || "Turn"}</h1>
+        <h1 class="cut">{visibleText(turnName(trace))}</h1>
         {row && <StateSign row={row} />}
       </div>
-      <p class="turn-way">
-        <span class="protocol">{trace.protocol}</span>
-        <span aria-hidden="true">→</span>
-        <span class="unseen">to</span>
-        {onConsumer ? (
-          <Consumers trace={trace} onConsumer={onConsumer} />
-        ) : (
-          <span class="protocol">{trace.consumer}</span>
-        )}
-      </p>
+      {sentAs === undefined ? (
+        <p class="turn-way" title="The answer: from the provider to the client">
+          <span class="protocol">{trace.protocol}</span>
+          <Arrow />
+          {onConsumer ? (
+            <Consumers trace={trace} onConsumer={onConsumer} />
+          ) : (
+            <span class="protocol">{trace.consumer}</span>
+          )}
+        </p>
+      ) : (
+        <RequestWay from={row?.protocol || trace.consumer} to={sentAs} />
+      )}
       {row && <Facts row={row} />}
       <div class="turn-actions">{children}</div>
     </header>
+  );
+}
+
+function Arrow() {
+  return (
+    <>
+      <span aria-hidden="true">→</span>
+      <span class="unseen">to</span>
+    </>
+  );
+}
+
+/** From the client over the gateway to the provider, if it went so far. */
+function RequestWay({ from, to }: { from: string; to: string }) {
+  return (
+    <p class="turn-way" title="The request: from the client over the gateway to the provider">
+      <span>client</span>
+      <span class="protocol">{from}</span>
+      <Arrow />
+      <span>gateway</span>
+      {to && (
+        <>
+          <Arrow />
+          <span>provider</span>
+          <span class="protocol">{to}</span>
+        </>
+      )}
+    </p>
   );
 }
 

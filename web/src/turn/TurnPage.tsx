@@ -1,17 +1,13 @@
 // One turn of the gateway, by its id: asked for, and followed while it is live.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { TurnActions } from "../act/TurnActions.tsx";
-import { ask, askJson, askText, explain, FIRST_WAIT, LONGEST_WAIT, listen, pause, Refusal } from "../api/client.ts";
+import { askJson, askText, explain, FIRST_WAIT, LONGEST_WAIT, listen, pause, Refusal } from "../api/client.ts";
 import type { Additions, Trace } from "../api/types.ts";
-import { DeleteTurn } from "../keeping/DeleteTurn.tsx";
-import { TurnRequest, useRequestNotes, ViewLinks } from "../request/TurnRequest.tsx";
+import { TurnRequest, useRequestNotes } from "../request/TurnRequest.tsx";
 import { formatRoute, go, replaceQuery } from "../router.ts";
-import { SessionPlace } from "../runs/SessionPlace.tsx";
 import { rowOf } from "../streams/live.ts";
-import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
-import { DownloadButton } from "./DownloadButton.tsx";
 import { extended } from "./extending.ts";
+import { TurnToolbar } from "./TurnToolbar.tsx";
 import { TurnView } from "./TurnView.tsx";
 
 interface Props {
@@ -40,11 +36,11 @@ export function TurnPage({ id, query }: Props) {
     );
   }
   const base = `/inspector/turns/${encodeURIComponent(id)}`;
-  const links = <ViewLinks id={id} view={query.view ?? ""} />;
+  const tools = <TurnToolbar {...{ id, trace, query, error }} />;
   if (query.view === "request") {
     return (
       <TurnRequest key={id} id={id} trace={trace} query={query}>
-        {links}
+        {tools}
       </TurnRequest>
     );
   }
@@ -57,22 +53,7 @@ export function TurnPage({ id, query }: Props) {
       breakdown={() => askJson(`${base}/breakdown`)}
       whole={(column, index) => askText(`${base}/${column}/${index}?as=${encodeURIComponent(trace.consumer)}`)}
     >
-      {error && <span class="error">{error}</span>}
-      <SessionPlace id={id} ended={trace.done} />
-      {links}
-      <TurnActions id={id} trace={trace} />
-      <DownloadButton
-        trace={trace}
-        make={async (others) => {
-          const query = new URLSearchParams({ as: trace.consumer, with: others.join(",") });
-          return (await ask(`${base}/export?${query}`)).blob();
-        }}
-        name={trace.title}
-      />
-      {trace.row?.held && trace.done && <DeleteTurn id={id} onDone={leave} />}
-      <a class="button turn-back" href={formatRoute("streams")}>
-        <Icon name="left" /> Streams
-      </a>
+      {tools}
     </TurnView>
   );
 }

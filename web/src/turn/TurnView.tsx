@@ -9,6 +9,7 @@ import type { Trace } from "../api/types.ts";
 import { MessageView } from "../message/MessageView.tsx";
 import { Attempts } from "../request/Attempts.tsx";
 import type { Loaded } from "../request/useRequest.ts";
+import { formatRoute } from "../router.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { paneShare, Splitter, tracks } from "../ui/Splitter.tsx";
 import { type Tab, Tabs } from "../ui/Tabs.tsx";
@@ -24,6 +25,7 @@ import { Lanes } from "./Lanes.tsx";
 import { Ledger } from "./Ledger.tsx";
 import { TurnModel } from "./model.ts";
 import { lossesOf, Notes } from "./Notes.tsx";
+import { turnName } from "./naming.ts";
 import { Request } from "./Request.tsx";
 import { Transport } from "./Transport.tsx";
 import { TurnHead } from "./TurnHead.tsx";
@@ -67,7 +69,7 @@ export function TurnView({ trace, onConsumer, whole, breakdown, request, onLeave
       </TurnHead>
       {trace.frames.length + trace.events.length > 0 ? (
         <>
-          <Said trace={trace} />
+          <Said trace={trace} linked={request !== undefined} />
           <Progress trace={trace} />
           <Lanes model={model} />
           <Transport model={model} />
@@ -87,9 +89,8 @@ export function TurnView({ trace, onConsumer, whole, breakdown, request, onLeave
 
 /** What the browser's tab says: the turn, and what is chosen in it. */
 function titleOf(model: TurnModel): string {
-  const { row, title } = model.trace.value;
   const place = model.playing.value ? null : model.place.value;
-  const turn = row?.asked || row?.model || title || "";
+  const turn = turnName(model.trace.value);
   return place ? `${formatPlace(place).replace("-", " ")} · ${turn}` : turn;
 }
 
@@ -145,15 +146,22 @@ function Progress({ trace }: { trace: Trace }) {
 }
 
 /** What is missing, and what else is worth a word. */
-function Said({ trace }: { trace: Trace }) {
+function Said({ trace, linked }: { trace: Trace; linked: boolean }) {
   const said = [trace.lost, trace.note].filter(Boolean);
   if (!said.length) return null;
   return (
     <p class="turn-said">
       <Icon name="info" />
       <span>{said.join("; ")}</span>
+      {linked && <TriesLink trace={trace} />}
     </p>
   );
+}
+
+/** Where no frame came: to the tries, with what each provider answered. */
+function TriesLink({ trace: { row, frames } }: { trace: Trace }) {
+  if (frames.length > 0 || !row?.held || !row.tries) return null;
+  return <a href={formatRoute("turn", row.id, { view: "request", tab: "tries" })}>What was sent, and what came back</a>;
 }
 
 /** Nothing has come, or nothing was kept: why, and what is known all the same. */
@@ -163,7 +171,10 @@ function Bare({ model, breakdown, request: loaded }: Parts) {
   return (
     <div class="scrolling">
       <div class="bare">
-        <p class="bare-why">{lost || (done ? "Nothing came." : "Nothing has come yet.")}</p>
+        <p class="bare-why">
+          {lost || (done ? "Nothing came." : "Nothing has come yet.")}{" "}
+          {loaded && <TriesLink trace={model.trace.value} />}
+        </p>
         <h2 class="unseen">About the turn</h2>
         {loaded?.view && <Attempts view={loaded.view} />}
         {row && <About row={row} />}
@@ -175,7 +186,8 @@ function Bare({ model, breakdown, request: loaded }: Parts) {
 }
 
 function Message({ model }: { model: TurnModel }) {
-  return <MessageView events={model.trace.value.events} upto={model.reach.value.events} />;
+  const { events, fault_by } = model.trace.value;
+  return <MessageView events={events} upto={model.reach.value.events} faultBy={fault_by} />;
 }
 
 /** The message at the step, with its end in sight: that is where it grows. */

@@ -45,7 +45,7 @@ export function boundsWords({ low, high, method }: Pick<BreakdownLine, "low" | "
 
 /** What the total is, and how it compares to the provider's count. */
 export function totalWords({ tokens, low, high, method, actual }: Breakdown): string[] {
-  const words = [METHODS[method] ?? ""];
+  const words = [method === "estimated" && actual ? OWN_COUNT : (METHODS[method] ?? "")];
   if (low !== high) words.push(`Nine times in ten it is between ${number(low)} and ${number(high)}.`);
   if (actual !== null && actual > 0 && actual !== tokens) {
     const off = tokens / actual - 1;
@@ -55,6 +55,9 @@ export function totalWords({ tokens, low, high, method, actual }: Breakdown): st
   }
   return words.filter(Boolean);
 }
+
+// The provider's count is of more than the request shows, such as earlier messages that are stored at the provider.
+const OWN_COUNT = "It is estimated from what the request shows.";
 
 const METHODS: Record<string, string> = {
   actual: "The provider counted this prompt. How it divides into parts is estimated.",

@@ -1,5 +1,7 @@
 // What an event is, in a colour and one line. Pure; knows the canonical events by their type only.
+
 import type { Event } from "../api/types.ts";
+import { formatMany } from "../ui/format.ts";
 import { GLANCE, glance } from "./glance.ts";
 
 export const KINDS = ["text", "reasoning", "call", "result", "source", "file", "refusal", "fault", "other"] as const;
@@ -50,7 +52,7 @@ const LINES: Record<string, Describe> = {
   result: (body) => joined(body.failed ? "failed" : "", called(body)),
   ask: (body) => joined(word(body, "call"), word(body, "id")),
   "file-start": (body) => joined(word(body, "media"), word(body, "url")),
-  "file-delta": (body) => `${word(body, "data").length} characters of base64`,
+  "file-delta": (body) => `${formatMany(word(body, "data").length, "character")} of base64`,
   source: (body) => joined(word(body, "title"), word(body, "url")),
   opaque: (body) => joined(word(body, "protocol"), word(body, "kind")),
   data: called,

@@ -12,5 +12,6 @@ export function extended(trace: Trace, more: Additions): Trace {
     timed: trace.timed || more.frames.some((frame) => frame.t !== null),
     done: more.done,
     progress: more.progress ?? 1,
+    fault_by: more.fault_by ?? trace.fault_by ?? "",
   };
 }

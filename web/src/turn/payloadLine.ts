@@ -1,10 +1,14 @@
 // A frame or an output in one line, for every protocol: what was said first, then what else is new, counters and ids
 // last. Pure; knows no protocol, only the names that their fields have.
+import { closeCutJson } from "../ui/cutJson.ts";
+import { visibleText } from "../ui/visibleText.ts";
 import { glance } from "./glance.ts";
 
 interface Payload {
   name: string;
   data: string;
+  /** Only the beginning of the data is here. */
+  cut?: true;
 }
 
 export interface PayloadLine {
@@ -56,10 +60,10 @@ export function payloadLine(payloads: readonly Payload[], index: number): Payloa
   const payload = payloads[index];
   if (!payload) return { name: "", line: "" };
   const fields = fieldsOf(payload);
-  if (!fields) return { name: payload.name, line: glance(payload.data) };
+  if (!fields) return { name: visibleText(payload.name), line: glance(payload.data) };
   const name = payload.name || fields.type;
   const before = payloads.slice(Math.max(0, index - LOOKED_BACK), index).filter((other) => nameOf(other) === name);
-  return { name, line: glance(lineOf(fields, repeated(before))) };
+  return { name: visibleText(name), line: glance(lineOf(fields, repeated(before))) };
 }
 
 function nameOf(payload: Payload): string {
@@ -109,13 +113,13 @@ function fieldsOf(payload: Payload): Fields | null {
   return made;
 }
 
-function readFields({ name, data }: Payload): Fields | null {
+function readFields({ name, data, cut }: Payload): Fields | null {
   if (!data.trimStart().startsWith("{")) return null;
   let value: Record<string, unknown>;
   try {
-    value = JSON.parse(data);
+    value = JSON.parse(cut ? closeCutJson(data) : data);
   } catch {
-    return null; // cut, or broken
+    return null; // broken
   }
   const own = TYPES.find((key) => typeof value[key] === "string");
   const type = own ? String(value[own]) : "";

@@ -1,7 +1,9 @@
 // Two texts as one, line by line: what was removed, what was added, and of what is the same only what stands near.
 import "./diff.css";
 import { useMemo, useState } from "preact/hooks";
+import { formatMany } from "./format.ts";
 import { type Change, diffLines, type LineChange } from "./lineDiff.ts";
+import { visibleText } from "./visibleText.ts";
 
 const NEAR = 3; // unchanged lines that are shown around a change
 const MOST_LINES = 2000; // shown at first
@@ -29,7 +31,7 @@ export function DiffView({ before, after, label, same }: Props) {
       {blocks.slice(0, most).map((block, index) =>
         block.folded && !opened.has(index) ? (
           <button key={index} type="button" class="diff-fold" onClick={() => open(index)}>
-            {`${block.lines.length.toLocaleString("en")} unchanged lines`}
+            {formatMany(block.lines.length, "unchanged line")}
           </button>
         ) : (
           block.lines.map((line, inner) => <DiffLine key={`${index}-${inner}`} line={line} />)
@@ -37,7 +39,7 @@ export function DiffView({ before, after, label, same }: Props) {
       )}
       {blocks.length > most && (
         <button type="button" class="diff-fold" onClick={() => setMost(most * 4)}>
-          {`${(blocks.length - most).toLocaleString("en")} further lines`}
+          {formatMany(blocks.length - most, "further line")}
         </button>
       )}
     </div>
@@ -90,7 +92,8 @@ function Words({ change }: { change: Change }) {
 
 /** The beginning and the end of a long text. */
 function shortened(text: string, most = LONG): string {
-  if (text.length <= most) return text;
+  if (text.length <= most) return visibleText(text);
   const half = Math.floor(most / 2);
-  return `${text.slice(0, half)} … ${(text.length - 2 * half).toLocaleString("en")} characters … ${text.slice(-half)}`;
+  const left = formatMany(text.length - 2 * half, "character");
+  return visibleText(`${text.slice(0, half)} … ${left} … ${text.slice(-half)}`);
 }

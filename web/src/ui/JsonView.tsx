@@ -6,6 +6,7 @@ import { Highlighted } from "./Highlighted.tsx";
 import { firstHit, type Highlight } from "./highlight.ts";
 import { type Line, prettyLines, type Span } from "./json.ts";
 import { LongText } from "./LongText.tsx";
+import { visibleText } from "./visibleText.ts";
 
 const FIRST_LINES = 300;
 const LONG_STRING = 600;
@@ -61,7 +62,7 @@ function JsonSpan({ span, highlight }: { span: Span; highlight?: Highlight | und
   if (span.text.length <= LONG_STRING) {
     return (
       <span class={`pretty-${span.kind}`}>
-        <Highlighted text={span.text} highlight={highlight} />
+        <Highlighted text={visibleText(span.text)} highlight={highlight} />
       </span>
     );
   }
@@ -71,7 +72,7 @@ function JsonSpan({ span, highlight }: { span: Span; highlight?: Highlight | und
   return (
     <>
       <span class={`pretty-${span.kind}`}>
-        <Highlighted text={beginning} highlight={highlight} />…
+        <Highlighted text={visibleText(beginning)} highlight={highlight} />…
       </span>
       <button type="button" class="more inline" onClick={() => setAll(true)}>
         {formatBytes(span.text.length)}: show all

@@ -9,6 +9,21 @@ export function formatBytes(count: number): string {
   return `${(count / 1_000_000).toFixed(1)} MB`;
 }
 
+/** `1 token`, `1,234 tokens`. */
+export function formatMany(count: number, one: string, many = `${one}s`): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+/** `1 token`, `1,234 tokens`, `12.3k tokens`: for large counts that need not be exact. */
+export function formatManyShort(count: number | null, one: string, many = `${one}s`): string {
+  return `${formatCount(count)} ${count === 1 ? one : many}`;
+}
+
+/** What the gateway says, as a sentence: with a capital and a full stop. */
+export function sentence(text: string): string {
+  return text && `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
+}
+
 /** 1,234 and 12.3k and 1.2M. */
 export function formatCount(count: number | null): string {
   if (count === null) return NOTHING;

@@ -6,7 +6,8 @@ export interface Binding {
   /** As `KeyboardEvent.key` has them; several do the same. */
   keys: string[];
   label: string;
-  run: () => void;
+  /** Absent: what has the focus does it, and the keys are only listed in the help. */
+  run?: () => void;
 }
 
 interface Group {
@@ -30,7 +31,7 @@ export function useKeys(title: string, bindings: Binding[], active = true): void
       // What a binding does may change with each rendering; which there are does not.
       bindings: latest.current.map((binding, index) => ({
         ...binding,
-        run: () => latest.current[index]?.run(),
+        ...(binding.run && { run: () => latest.current[index]?.run?.() }),
       })),
     };
     groups.value = [...groups.value, group];
@@ -58,10 +59,10 @@ export function startKeys(): void {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (taken(event.target, event.key)) return;
     for (const group of groups.value.toReversed()) {
-      const binding = group.bindings.find((one) => one.keys.includes(event.key));
+      const binding = group.bindings.find((one) => one.run && one.keys.includes(event.key));
       if (!binding) continue;
       event.preventDefault();
-      binding.run();
+      binding.run?.();
       return;
     }
   });

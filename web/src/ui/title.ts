@@ -1,12 +1,13 @@
 // The title of the browser's tab: what is shown, in which view.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { visibleText } from "./visibleText.ts";
 
 /** What a view shows just now; empty where its name says all. */
 const subject = signal("");
 
 export function formatTitle(view: string): string {
-  return [subject.value, view, "penstock"].filter(Boolean).join(" · ");
+  return [visibleText(subject.value), view, "penstock"].filter(Boolean).join(" · ");
 }
 
 /** Says what is shown, for as long as the component is there. */

@@ -1,12 +1,12 @@
 // Totals as figures; each leads to its requests.
-import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
+import { formatCost, formatCount, formatDuration, formatMany } from "../ui/format.ts";
 import { listAddress, type Total } from "./figures.ts";
 
 export function Figures({ total, period }: { total: Total; period: string }) {
   const { cost, unpriced, errors, faults, refused } = total;
   const share = errors > 0 ? `${percentOf(errors, total.requests)} of requests: ` : "";
   const kinds = errors > 0 ? `${share}${formatCount(refused)} refused, ${formatCount(faults)} broke off` : "none";
-  const prices = unpriced > 0 ? `${formatCount(unpriced)} requests without a known price` : "";
+  const prices = unpriced > 0 ? `${formatMany(unpriced, "request")} without a known price` : "";
   return (
     <dl class="figures">
       <Figure name="Requests" value={formatCount(total.requests)} href={listAddress(period)} />

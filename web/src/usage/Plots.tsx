@@ -5,6 +5,7 @@ import uPlot from "uplot";
 import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
 import { axis, fullMoment, PADDING, roundCount, timeAxis } from "../ui/plot/look.ts";
 import { type Build, Plot } from "../ui/plot/Plot.tsx";
+import { visibleText } from "../ui/visibleText.ts";
 import { type Series, stacked, tokensOf, type Usage } from "./figures.ts";
 
 interface Props {
@@ -64,7 +65,7 @@ function Legend({ usage, hidden, onToggle }: Props) {
       {usage.series.map(({ name }, place) => (
         <button key={name} type="button" aria-pressed={!hidden.has(name)} onClick={() => onToggle(name)}>
           <span class={`swatch swatch-${place + 1}`} aria-hidden="true" />
-          {name}
+          {visibleText(name)}
         </button>
       ))}
     </fieldset>
@@ -178,7 +179,7 @@ function Said({ usage, colours, place, said }: SaidProps) {
         {rows.map(({ name, words }) => [
           <dt key={name}>
             <span class={`swatch swatch-${(colours.get(name) ?? 0) + 1}`} />
-            {name}
+            {visibleText(name)}
           </dt>,
           <dd key={`${name} value`}>{words}</dd>,
         ])}

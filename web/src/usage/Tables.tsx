@@ -2,6 +2,7 @@
 import { formatCost, formatCount, formatDuration } from "../ui/format.ts";
 import { fullMoment } from "../ui/plot/look.ts";
 import { Sheet } from "../ui/Sheet.tsx";
+import { visibleText } from "../ui/visibleText.ts";
 import { listAddress, slicePeriod, slots, type Total, type Usage } from "./figures.ts";
 
 const HEADS = ["Requests", "Tokens in", "Tokens out", "Cost", "TTFT", "95% within", "Duration", "Errors"];
@@ -60,7 +61,7 @@ function Line({ name, total, terms }: { name: string; total: Total; terms: strin
   ];
   return (
     <tr>
-      <th scope="row">{name}</th>
+      <th scope="row">{visibleText(name)}</th>
       {cells.map((cell, place) => (
         <td key={HEADS[place]} class="figure">
           {cell}
