@@ -17,7 +17,10 @@ import pytest
 
 from penstock._gateway.metrics import HistogramValue, MetricsSnapshot, render_snapshot
 from penstock._gateway.worker_metrics import WorkerFolder
+from penstock.testing import scripted
 from tests.gateway.process import gateway
+from tests.gateway.test_shutdown_errors import FORMS, stalled
+from tests.gateway.test_shutdown_errors import answer as stalling_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -147,13 +150,26 @@ def test_streams_of_all_workers_end_whole_when_the_gateway_stops(tmp_path: Path)
 
 @pytest.mark.row("Q7")
 def test_a_second_signal_ends_the_streams_of_all_workers(tmp_path: Path) -> None:
-    with gateway(tmp_path, "[serve]\npace = 60", "--workers", "2") as server, httpx.Client(timeout=LIMIT) as client:
-        request = client.build_request("POST", f"{server.base}{CHAT}", json={**BODY, "stream": True})
-        response = client.send(request, stream=True)
+    """The streams stall, so that only the signal can end them: however slow the machine is."""
+    with (
+        scripted(stalling_answer) as upstream,
+        gateway(tmp_path, stalled(upstream.url, drain=600), "--workers", "2") as server,
+        httpx.Client(timeout=LIMIT) as client,
+    ):
+        streams: list[tuple[Iterator[bytes], bytes]] = []
+        for pid in worker_ids(server):
+            with only(server, pid):
+                body = {**BODY, "model": "slow/m", "stream": True}
+                response = client.send(client.build_request("POST", f"{server.base}{CHAT}", json=body), stream=True)
+                chunks = response.iter_bytes()
+                streams.append((chunks, next(chunks)))
         server.process.send_signal(signal.SIGINT)
         wait_for(lambda: not answers(server))
         server.process.send_signal(signal.SIGINT)
-        assert b"error" in b"".join(response.iter_bytes())
+        for chunks, got in streams:
+            text = (got + b"".join(chunks)).decode()
+            assert "shutting down" in text
+            assert FORMS["chat"](text), text
         server.process.wait(LIMIT)
 
 
