@@ -28,7 +28,7 @@ OTHERS = {
     "copied_commands.MAX_ARGUMENT_BYTES",
     "program_text.MAX_EXACT_INTEGER",
     "function_tools._MAX_DESCRIPTIONS",
-    "journal_queries.MAX_MARKS",
+    "row_marks.MAX_MARKS",
     "postgres.MAX_WAITING_BYTES",
     "postgres.MAX_WAITING_JOBS",
     "postgres_stores.MAX_KNOWN_FACTORS",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock._inspector.turn_query import parse_query
-from penstock._store import journal_queries
+from penstock._store import journal_queries, row_marks
 from penstock._store.journal import FIELDS, JournalEntry, JournalRows, JournalStore
 from penstock._store.journal_queries import JournalHistory, SqlCondition
 from penstock._store.postgres import PostgresDatabase
@@ -122,7 +123,7 @@ def search(history: JournalHistory, text: str, tenant: str | None = None, **more
     return [one.request_id for one in rows]
 
 
-@pytest.mark.parametrize("most", [journal_queries.MAX_MARKS, 3])
+@pytest.mark.parametrize("most", [row_marks.MAX_MARKS, 3])
 def test_many_ids_find_the_same_as_few(open_journal: OpenJournal, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     names = [f"r{number % 7}" for number in range(12)]  # some are there twice
     entries = [row(time=NOW + number, request_id=name) for number, name in enumerate(names)]
@@ -142,9 +143,66 @@ def test_many_ids_find_the_same_as_few(open_journal: OpenJournal, monkeypatch: p
 
     few = [find(ids) for ids in choices]
     monkeypatch.setattr(journal_queries, "MANY_IDS", 1)
-    monkeypatch.setattr(journal_queries, "MAX_MARKS", most)
+    monkeypatch.setattr(row_marks, "MAX_MARKS", most)
     assert [find(ids) for ids in choices] == few
     assert {len(found) for found in few} == {10}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("changes", [row_marks.CHANGES, 2])
+def test_marks_that_are_kept_find_what_new_ones_find(
+    open_journal: OpenJournal, monkeypatch: pytest.MonkeyPatch, seed: int, changes: int
+) -> None:
+    """Rows come and go, the table is emptied, ids change: a search of the same words is always up to date."""
+    monkeypatch.setattr(journal_queries, "MANY_IDS", 0)
+    monkeypatch.setattr(row_marks, "CHANGES", changes)
+    draw, rows, number = random.Random(seed), open_journal(), 0
+    history, ids = JournalHistory(rows), frozenset[str]()
+    for _ in range(80):
+        action = draw.choice(["add", "add", "add", "oldest", "any", "all", "ids", "nothing"])
+        if action == "add":
+            many = draw.randint(1, 3)
+            fill(rows, [row(time=NOW + number + n, request_id=f"r{(number + n) % 30}") for n in range(many)])
+            number += many
+        elif action == "ids":
+            ids = ids ^ frozenset(f"r{draw.randrange(30)}" for _ in range(draw.randint(1, 3)))
+        elif action != "nothing":
+            which = {
+                "oldest": "ORDER BY id LIMIT 2",
+                "any": "WHERE id < (SELECT max(id) FROM turns) ORDER BY id DESC LIMIT 1",
+                "all": "",
+            }[action]
+            rows.update(f"DELETE FROM turns WHERE id IN (SELECT id FROM turns {which})", ())  # noqa: S608
+            rows.flush()
+        if draw.random() < 0.5:  # several changes between two searches
+            continue
+        condition, upto = history.among(ids, "words"), history.last_id()
+        found = history.search(condition, tenant=None, upto=upto)
+        every = history.search(SqlCondition(), tenant=None, upto=upto)
+        assert found == [turn for turn in every if turn.request_id in ids], action
+
+
+def test_marks_are_kept_while_rows_are_added(open_journal: OpenJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows are read once; then only those that are new, and those of ids that have changed."""
+    monkeypatch.setattr(journal_queries, "MANY_IDS", 0)
+    rows = fill(open_journal(), [row(time=NOW + number, request_id=f"r{number}") for number in range(9)])
+    history, asked = JournalHistory(rows), list[str]()
+    read = rows.read
+
+    def read_and_note(query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        asked.append(query)
+        return read(query, values)
+
+    monkeypatch.setattr(rows, "read", read_and_note)
+    ids = frozenset({"r1", "r2", "new"})
+    for new, wanted in (([], ids), ([], ids), (["new", "none"], ids), ([], ids - {"r2"})):
+        rows = fill(rows, [row(time=NOW + 20, request_id=one) for one in new])
+        history.among(wanted, "words")
+    assert [query for query in asked if query == rows.row_marks.queries.all_ids] == [rows.row_marks.queries.all_ids]
+    assert {turn.request_id for turn in history.search(history.among(ids - {"r2"}, "words"), tenant=None, upto=99)} == {
+        "r1",
+        "new",
+    }
 
 
 @pytest.mark.row("V1")

@@ -39,6 +39,7 @@ DEFAULT_ROWS = 200
 MAX_ROWS = 1_000
 MAX_LISTENERS = 32  # at once
 MAX_PREVIEW_IDS = 100  # in one request
+PARTIAL = "\0partial"  # names the turns that are kept only in part; no phrase has such a name
 JOURNAL_INTERVAL = 1.0  # seconds between two looks for turns of other workers
 
 
@@ -131,7 +132,7 @@ class TurnListRoutes:
         if not cut:
             return 0
         condition = query.without_phrases().to_sql({}, history.among).also(states.to_sql({}, history.among))
-        return history.count(condition.also(history.among(cut)), tenant=tenant, upto=upto).total
+        return history.count(condition.also(history.among(cut, PARTIAL)), tenant=tenant, upto=upto).total
 
     def _read_bound(self, incoming: IncomingRequest, name: str) -> int:
         """Returns a row number that an earlier answer gave; 0 without one."""

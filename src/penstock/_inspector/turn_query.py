@@ -64,7 +64,7 @@ class TurnQuery(msgspec.Struct, frozen=True):
         return TurnQuery(tuple(term for term in self.terms if not isinstance(term, PhraseTerm)))
 
     def to_sql(
-        self, found: Mapping[str, Collection[str]], among: Callable[[Collection[str]], SqlCondition]
+        self, found: Mapping[str, Collection[str]], among: Callable[[Collection[str], str], SqlCondition]
     ) -> SqlCondition:
         """Returns the condition of a query of the journal. `found`: for each phrase the ids of turns with it."""
         conditions = [term.to_sql(found, among) for term in self.terms]

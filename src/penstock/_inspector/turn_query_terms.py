@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     FoundTurns: TypeAlias = Mapping[str, Collection[str]]
     """For each phrase the ids of kept turns whose texts hold it."""
-    IdCondition: TypeAlias = Callable[[Collection[str]], SqlCondition]
+    IdCondition: TypeAlias = Callable[[Collection[str], str], SqlCondition]
     """Returns the condition that a turn has one of these request ids."""
 
 
@@ -130,7 +130,7 @@ class PhraseTerm(QueryTerm, frozen=True):
         names = SqlCondition("names LIKE ? ESCAPE '\\'", (contains_pattern(phrase.lower()),))
         if not found.get(phrase):
             return names
-        kept = among(found[phrase])
+        kept = among(found[phrase], phrase)
         return SqlCondition(f"({kept.where} OR {names.where})", kept.values + names.values)
 
     def _value_matches(self, place: int, turn: JournalEntry, running: str, found: FoundTurns) -> bool:

@@ -18,6 +18,7 @@ from msgspec.structs import astuple
 
 from penstock._store.journal_retention import DELETE_FIRST_ROWS, DELETE_OLD_ROWS, LAST_OLD_ROW
 from penstock._store.migrations import migrate_sqlite
+from penstock._store.row_marks import SQLITE_MARKS, RowMarkCache
 from penstock._store.sqlite import count_used_bytes
 from penstock._store.sqlite_writer import MAX_WAITING_JOBS, SqliteWriter
 from penstock._store.turn_states import join_names
@@ -156,14 +157,12 @@ class JournalRows:
     """
 
     slice_number = "CAST(time / ? AS INTEGER)"  # SQLite cuts
-    in_list = "IN (SELECT value FROM json_each(?))"  # after a column; the value is a JSON array of texts
-    all_ids = "SELECT json_group_array(request_id), json_group_array(id) FROM turns"  # as two JSON arrays
-    # The values: the first row's id, a byte for each row from it on, and the id before it.
-    marked_rows = "(+id >= ? AND substr(?, id - ?, 1) = x'01')"
+    mark_queries = SQLITE_MARKS
 
     def __init__(self, location: str) -> None:
         self.location = location
         self.lost: int = 0
+        self.row_marks: RowMarkCache = RowMarkCache(self.mark_queries)
         self._entries: deque[tuple[JournalEntry, CleanEntry | None]] = deque()  # not converted yet
         self._uncommitted: list[JournalRow] = []
         self._scheduled = False  # the writer has a job that writes the entries

@@ -22,7 +22,6 @@ UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
 MAX_ROWS = 200_000  # rows that sums are computed from
 MAX_VALUE_ROWS = 20_000  # of the newest rows: where values of a column are looked for
 MANY_IDS = 5_000  # in a condition: from so many on, the rows are marked
-MAX_MARKS = 2**24  # bytes
 SortColumn: TypeAlias = Literal[
     "time", "duration", "ttft", "input", "output", "cost", "http", "notes", "model", "provider", "client", "bytes_out"
 ]
@@ -110,28 +109,16 @@ class JournalHistory:
         """Returns the id of the row that was written last: a bound for searches whose pages must fit together."""
         return int(self._rows.read("SELECT coalesce(max(id), 0) FROM turns")[0][0])
 
-    def among(self, ids: Collection[str]) -> SqlCondition:
-        """Returns the condition that a turn, of those that are written, has one of these request ids."""
-        marked = self._mark_rows(ids) if len(ids) >= MANY_IDS else None
-        if marked is not None:
-            return marked
-        return SqlCondition(f"request_id {self._rows.in_list}", (json.dumps([*ids]),))
+    def among(self, ids: Collection[str], name: str = "") -> SqlCondition:
+        """Returns the condition that a turn, of those that are written, has one of these request ids.
 
-    def _mark_rows(self, ids: Collection[str]) -> SqlCondition | None:
-        """Returns the same without a list of ids, which each query would sort again; None if it is too large."""
-        texts = self._rows.read(self._rows.all_ids)[0]
-        names = msgspec.json.decode(texts[0] or "[]", type=list[str | None])
-        numbers = msgspec.json.decode(texts[1] or "[]", type=list[int])
-        wanted = frozenset(ids)
-        rows = [number for name, number in zip(names, numbers, strict=True) if name in wanted]
-        first = min(rows, default=0)
-        size = max(rows, default=0) - first + 1
-        if size > MAX_MARKS:
-            return None
-        marks = bytearray(size)
-        for number in rows:
-            marks[number - first] = 1
-        return SqlCondition(self._rows.marked_rows, (first, bytes(marks), first - 1))
+        `name`: what the ids were found by. If there are many, the next search of that name takes less time.
+        """
+        cache = self._rows.row_marks
+        found = cache.mark_rows(self._rows, ids, name) if len(ids) >= MANY_IDS else None
+        if found is not None:
+            return SqlCondition(cache.queries.marked, (found.first, found.marks, found.first - 1))
+        return SqlCondition(f"request_id {cache.queries.in_list}", (json.dumps([*ids]),))
 
     def search(
         self,

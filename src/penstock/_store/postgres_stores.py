@@ -17,6 +17,7 @@ from penstock._store.journal import TRIM_INTERVAL, WRITTEN_COLUMNS, JournalEntry
 from penstock._store.journal_retention import DELETE_FIRST_ROWS, DELETE_OLD_ROWS, LAST_OLD_ROW
 from penstock._store.key_value import CHECK_SHARE, TOMBSTONE, TOUCH_INTERVAL, BufferedKeyValueTable
 from penstock._store.postgres import PostgresDatabase, PostgresError
+from penstock._store.row_marks import POSTGRES_MARKS
 from penstock._store.sqlite_writer import LOG_INTERVAL
 from penstock._store.tokens import MAX_FACTORS, MAX_UNWRITTEN, SHARES, split_excess
 
@@ -49,9 +50,7 @@ class PostgresJournal(JournalRows):
     """The journal in PostgreSQL. `age` in seconds, `size` in bytes of rows. `read_only`: nothing is deleted."""
 
     slice_number = "CAST(floor(time / ?) AS BIGINT)"
-    in_list = "IN (SELECT jsonb_array_elements_text(CAST(? AS jsonb)))"
-    marked_rows = "(id >= ? AND substr(?, CAST(least(id - ?, 2147483647) AS INTEGER), 1) = '\\x01'::bytea)"
-    all_ids = "SELECT CAST(json_agg(request_id) AS TEXT), CAST(json_agg(id) AS TEXT) FROM turns"
+    mark_queries = POSTGRES_MARKS
 
     def __init__(
         self,
