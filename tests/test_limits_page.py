@@ -20,7 +20,7 @@ PAGE = (HERE / "docs" / "limits.md").read_text(encoding="utf-8")
 LIKE_A_LIMIT = re.compile(r"(^|_)(MAX|MOST|LIMIT|LARGEST|LONGEST)(_|$)|^(LINES|MEMBERS)$")
 # Names that look like limits and are not about input: caches, times, what we write ourselves, and tools for tests.
 OTHERS = {
-    "admin_provider_checks.MAX_CHECKS",
+    "provider_test.MAX_CHECKS",
     "client_names.MAX_AGENT",
     "client_names.MAX_NAME",
     "client_names._MAX_PRODUCTS",

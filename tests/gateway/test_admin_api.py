@@ -139,9 +139,9 @@ def test_every_route_is_described_and_answers_as_described(admin: Admin) -> None
     admin.ask("POST", "/admin/providers", status=409, json={"name": "anthropic", "key": "sk-ant"})
     admin.ask("DELETE", "/admin/providers/anthropic", status=409)
     server = {"base_url": "http://127.0.0.1:1/v1", "check": False}
-    assert admin.ask("POST", "/admin/own-providers", status=201, json={"name": "mine", **server})["own"]
-    assert admin.ask("PUT", "/admin/own-providers/mine", json={**server, "title": "Mine"})["title"] == "Mine"
-    admin.ask("DELETE", "/admin/own-providers/mine", status=204)
+    assert admin.ask("POST", "/admin/custom-providers", status=201, json={"name": "mine", **server})["custom"]
+    assert admin.ask("PUT", "/admin/custom-providers/mine", json={**server, "title": "Mine"})["title"] == "Mine"
+    admin.ask("DELETE", "/admin/custom-providers/mine", status=204)
     assert admin.seen == {(route.method, route.path) for route in ROUTES}
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from penstock._engines.config import Account
 from penstock._engines.environ import LIVE
-from penstock._gateway import admin_provider_checks
+from penstock._gateway import provider_test
 from penstock._gateway.app import App
 from penstock._gateway.config import Key, Serve
 from penstock._gateway.keys import hash_key
@@ -166,13 +166,13 @@ def test_a_page_of_another_site_may_not_ask(admin: Admin) -> None:
 
 
 def test_few_requests_at_once(admin: Admin) -> None:
-    for _ in range(admin_provider_checks.MAX_CHECKS):
-        assert admin_provider_checks.check_slots.acquire(blocking=False)
+    for _ in range(provider_test.MAX_CHECKS):
+        assert provider_test.check_slots.acquire(blocking=False)
     try:
         assert admin.http.post("/admin/providers/groq/test").status_code == 503
     finally:
-        for _ in range(admin_provider_checks.MAX_CHECKS):
-            admin_provider_checks.check_slots.release()
+        for _ in range(provider_test.MAX_CHECKS):
+            provider_test.check_slots.release()
     assert admin.http.post("/admin/providers/groq/test").status_code == 200
 
 

@@ -24,11 +24,11 @@ from penstock._store.postgres_keys import PostgresKeyStore
 from penstock.testing import Reply, scripted
 from tests.gateway.gateway_thread import LIMIT, events
 from tests.gateway.test_admin_api import ROOT, SEER, USER, bearer
-from tests.gateway.test_own_providers import add_keys, configured, lab
+from tests.gateway.test_custom_providers import add_keys, configured, lab
 from tests.inspector.axe import serious
 from tests.inspector.conftest import Inspected, inspected
+from tests.inspector.test_custom_provider_view import ask_model, fill
 from tests.inspector.test_manage_view import drop_refusals, open_tab, row_of
-from tests.inspector.test_own_server_view import ask_model, fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

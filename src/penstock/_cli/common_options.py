@@ -208,9 +208,9 @@ def load_config(options: Namespace) -> GatewayConfig:
 
 def load_provider_config(options: Namespace) -> GatewayConfig:
     """Reads the same, and the servers that an admin of a gateway has added."""
-    from penstock._gateway.provider_layers import with_own_providers
+    from penstock._gateway.provider_layers import with_custom_providers
 
-    return with_own_providers(load_config(options))
+    return with_custom_providers(load_config(options))
 
 
 PROGRAM = "penstock"

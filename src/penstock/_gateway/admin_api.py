@@ -17,8 +17,8 @@ import msgspec
 from penstock._gateway import admin_records as views
 from penstock._gateway import error_responses
 from penstock._gateway.admin_calls import AdminCall, AdminRoute
-from penstock._gateway.admin_check import CHECK_ROUTES
-from penstock._gateway.admin_own_providers import OWN_PROVIDER_ROUTES
+from penstock._gateway.admin_config_check import CHECK_ROUTES
+from penstock._gateway.admin_custom_providers import CUSTOM_PROVIDER_ROUTES
 from penstock._gateway.admin_providers import PROVIDER_ROUTES
 from penstock._gateway.callers import Refusal, make_refusal
 from penstock._gateway.endpoints import query_decimal, query_integer
@@ -134,7 +134,7 @@ class AdminApi:
 
     def _providers_applier(self) -> Callable[[], None]:
         """Return a function for a thread that has this loop use providers as they are now."""
-        loop, watcher = asyncio.get_running_loop(), self._services.own_providers_watcher
+        loop, watcher = asyncio.get_running_loop(), self._services.custom_providers_watcher
 
         async def apply() -> None:
             watcher.use()
@@ -390,7 +390,7 @@ ROUTES = (
         tagged=True,
     ),
     *PROVIDER_ROUTES,
-    *OWN_PROVIDER_ROUTES,
+    *CUSTOM_PROVIDER_ROUTES,
     *CHECK_ROUTES,
     AdminRoute("GET", "/admin/usage", "Usage by key or team", _show_usage, views.KeyUsageReport, query=_USAGE),
     AdminRoute("GET", "/admin/limits", "What is used of limits now", _show_limits, views.LimitPage, query=_LIMITS),

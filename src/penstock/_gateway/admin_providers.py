@@ -1,6 +1,6 @@
 """The admin API's routes of providers: the list, their keys (store, remove), and a test with one request.
 
-`admin_own_providers` has the routes of servers that an admin adds.
+`admin_custom_providers` has the routes of servers that an admin adds.
 
 Keys are stored where `penstock setup` stores them, and are never sent back: at most their last characters are.
 """
@@ -18,16 +18,16 @@ from penstock._engines.credentials import address_origin, find_stored_key, shown
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import REPLAY
 from penstock._gateway.admin_calls import AdminCall, AdminRoute
-from penstock._gateway.admin_provider_checks import (
+from penstock._gateway.custom_provider_validation import check_resolved_host, describe_exposure, list_templates
+from penstock._gateway.endpoints.vscode_providers import find_key_source, has_provider_key
+from penstock._gateway.key_editor import KeyEditError, explain_error, record_tag
+from penstock._gateway.provider_test import (
     KEY_REFUSED,
     UNTESTED,
     ProviderTest,
     ProviderTestOptions,
     send_check,
 )
-from penstock._gateway.endpoints.vscode_providers import find_key_source, has_provider_key
-from penstock._gateway.key_editor import KeyEditError, explain_error, record_tag
-from penstock._gateway.own_provider_checks import check_resolved_host, describe_exposure, likeable_providers
 from penstock._http.header_fields import check_key
 from penstock._providers.registry import COMPATIBLE, providers
 from penstock._redaction import redact
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from penstock._engines.config import Account
     from penstock._providers.registry import Provider
-    from penstock._store.own_providers import OwnProvider
+    from penstock._store.custom_providers import CustomProvider
     from penstock._store.provider_keys import StoredKey
 
 SHOWN_CHARACTERS = 4  # of a key that is stored: enough to tell two keys apart
@@ -55,7 +55,7 @@ class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
     `stored`: a key is stored; `used`: and it is the one that is sent. `origin`: the scheme, host and port that it is
     sent to; `address`: the whole address of the API. `problem`: what does not work; `warning`: what is not safe.
 
-    `own`: a server that was added here; `base_url`, `like`, `models` and `etag` are its own, and empty for others.
+    `custom`: it was added here; `base_url`, `like`, `models` and `etag` are empty for others.
     """
 
     name: str
@@ -73,7 +73,7 @@ class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     problem: str
     warning: str = ""
-    own: bool = False
+    custom: bool = False
     base_url: str = ""
     like: str = ""
     models: tuple[str, ...] = ()
@@ -88,10 +88,13 @@ class ProviderName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderPage(msgspec.Struct, frozen=True):
-    """All providers, by name. `likes`: what own servers can behave like. `error`: which file is not used, and why."""
+    """All providers, by name. `templates`: what a custom provider can behave like.
+
+    `error`: which file is not used, and why.
+    """
 
     data: list[ProviderView]
-    likes: list[ProviderName]
+    templates: list[ProviderName]
     error: str
 
 
@@ -110,22 +113,22 @@ class NewProviderKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def _list_providers(call: AdminCall) -> ProviderPage:
-    likes = [ProviderName(name=row.name, title=row.title) for row in likeable_providers()]
-    errors = filter(None, (call.services.own_providers.error, read_stored_keys(call)[1]))
-    return ProviderPage(list(_provider_views(call)), likes, "; ".join(errors))
+    templates = [ProviderName(name=row.name, title=row.title) for row in list_templates()]
+    errors = filter(None, (call.services.custom_providers.error, read_stored_keys(call)[1]))
+    return ProviderPage(list(_provider_views(call)), templates, "; ".join(errors))
 
 
 def _provider_views(call: AdminCall) -> Iterator[ProviderView]:
     services = call.services
-    config, stored, own_rows = services.config.engine, read_stored_keys(call)[0], services.own_providers.rows
-    for name in sorted({*providers(), *config.providers, *own_rows}):
+    config, stored, custom_rows = services.config.engine, read_stored_keys(call)[0], services.custom_providers.rows
+    for name in sorted({*providers(), *config.providers, *custom_rows}):
         if name in {REPLAY, COMPATIBLE}:
             continue
-        own = _describe_own(own_rows[name]) if name in own_rows else {}
-        problem = services.own_providers.problems.get(name, "") or services.editor_keys.problems.get(name, "")
+        custom = _custom_fields(custom_rows[name]) if name in custom_rows else {}
+        problem = services.custom_providers.problems.get(name, "") or services.editor_keys.problems.get(name, "")
         if not config.has(name):
-            if own:  # it cannot be used
-                yield _unusable_view(name, own_rows[name], problem, own)
+            if custom:  # it cannot be used
+                yield _unusable_view(name, custom_rows[name], problem, custom)
             continue
         row = config.provider(name)
         if row.name != name:  # another name of a provider of the table
@@ -149,22 +152,22 @@ def _provider_views(call: AdminCall) -> Iterator[ProviderView]:
             origin=address_origin(row, account, services.env),
             address=redact(shown_address(row, account, services.env), services.secrets),
             problem=problem or key.refusal,
-            **own,
+            **custom,
         )
 
 
-def _describe_own(own: OwnProvider) -> dict[str, Any]:
+def _custom_fields(custom: CustomProvider) -> dict[str, Any]:
     return {
-        "own": True,
-        "base_url": own.base_url,
-        "like": own.like,
-        "models": own.models,
-        "etag": record_tag(own),
-        "warning": describe_exposure(own.base_url),
+        "custom": True,
+        "base_url": custom.base_url,
+        "like": custom.like,
+        "models": custom.models,
+        "etag": record_tag(custom),
+        "warning": describe_exposure(custom.base_url),
     }
 
 
-def _unusable_view(name: str, row: OwnProvider, problem: str, own: dict[str, Any]) -> ProviderView:
+def _unusable_view(name: str, row: CustomProvider, problem: str, custom: dict[str, Any]) -> ProviderView:
     return ProviderView(
         name=name,
         title=row.title or name,
@@ -180,7 +183,7 @@ def _unusable_view(name: str, row: OwnProvider, problem: str, own: dict[str, Any
         origin="",
         address=row.base_url,
         problem=problem,
-        **own,
+        **custom,
     )
 
 
@@ -213,7 +216,7 @@ def read_stored_keys(call: AdminCall) -> tuple[dict[str, StoredKey], str]:
 def _find_provider(call: AdminCall, name: str) -> Provider:
     config = call.services.config.engine
     if not config.has(name) or name in {REPLAY, COMPATIBLE}:
-        reason = f"name: there is no provider {name[:100]!r}; POST /admin/own-providers adds a server of your own"
+        reason = f"name: there is no provider {name[:100]!r}; POST /admin/custom-providers adds a custom provider"
         raise KeyEditError(reason, status=404, field="name")
     return config.provider(name)
 
@@ -313,7 +316,7 @@ def remove_key(call: AdminCall, row: Provider) -> bool:
 def _test_provider(call: AdminCall) -> ProviderTest:
     options = read_body(call, ProviderTestOptions)
     row, config = _find_provider(call, call.name), call.services.upstream.router.config
-    if row.name in call.services.own_providers.rows and row.name not in call.services.file_engine.providers:
+    if row.name in call.services.custom_providers.rows and row.name not in call.services.file_engine.providers:
         try:
             check_resolved_host(config.account(row.name).base_url)
         except InputError as error:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from penstock._gateway.own_provider_checks import check_own_provider, own_account
-from penstock._store.own_providers import OwnProvidersFile
+from penstock._gateway.custom_provider_validation import check_custom_provider, make_account
+from penstock._store.custom_providers import CustomProvidersFile
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from penstock._engines.config import Config
     from penstock._gateway.config import GatewayConfig
     from penstock._gateway.editor_keys import EditorKeys
-    from penstock._store.own_providers import OwnProvider
+    from penstock._store.custom_providers import CustomProvider
 
 WATCH_INTERVAL = 0.5  # seconds between two looks at the file
 log = logging.getLogger("penstock.providers")
 
 
-class OwnProviders:
-    """The servers of `own-providers.json` that this process uses. A damaged file changes nothing, and is logged once.
+class CustomProviders:
+    """The rows of `custom-providers.json` that this process uses. A damaged file changes nothing, and is logged once.
 
     `rows`: as the file has them; `error`: why the file as it is now is not used. `problems`: by server, why it is not.
     """
 
     def __init__(self, data: Path | None) -> None:
-        self.file: OwnProvidersFile | None = OwnProvidersFile(data) if data is not None else None
-        self.rows: dict[str, OwnProvider] = {}
+        self.file: CustomProvidersFile | None = CustomProvidersFile(data) if data is not None else None
+        self.rows: dict[str, CustomProvider] = {}
         self.problems: dict[str, str] = {}
         self.error: str = ""
         self.version: int = 0  # grows with each change of `rows`
@@ -71,39 +71,39 @@ class OwnProviders:
         """Return the configuration with the servers that can be used."""
         before, self.problems = self.problems, {}
         accounts = dict(config.providers)
-        for name, own in self.rows.items():
+        for name, custom in self.rows.items():
             if name in config.providers:
                 fix = "rename one of them, or remove this one"
                 self.problems[name] = f"not used: penstock.toml has a provider {name!r}, which goes first; {fix}"
                 continue
             try:
-                check_own_provider(name, own)
+                check_custom_provider(name, custom)
             except InputError as error:
                 self.problems[name] = f"not used: {error}"
             else:
-                accounts[name] = own_account(own)
+                accounts[name] = make_account(custom)
         for name, problem in self.problems.items():
             if before.get(name) != problem:
                 log.warning("the server %s, which was added on the page or through the admin API, is %s", name, problem)
         return replace(config, providers=accounts) if self.rows else config
 
 
-def merge_providers(file: Config, own: OwnProviders, editor: EditorKeys) -> Config:
+def merge_providers(file: Config, custom: CustomProviders, editor: EditorKeys) -> Config:
     """Return the providers of all layers."""
-    return editor.apply(own.apply(file), file)
+    return editor.apply(custom.apply(file), file)
 
 
-def with_own_providers(config: GatewayConfig) -> GatewayConfig:
+def with_custom_providers(config: GatewayConfig) -> GatewayConfig:
     """Return the configuration with the servers of the data folder, for commands."""
-    return replace(config, engine=OwnProviders(config.data).apply(config.engine))
+    return replace(config, engine=CustomProviders(config.data).apply(config.engine))
 
 
-class OwnProvidersWatcher:
+class CustomProvidersWatcher:
     """Reads the servers again when another process has changed the file, and has them used."""
 
-    def __init__(self, own: OwnProviders, apply: Callable[[], object]) -> None:
-        self._own, self._apply = own, apply
-        self._used = own.version
+    def __init__(self, custom: CustomProviders, apply: Callable[[], object]) -> None:
+        self._own, self._apply = custom, apply
+        self._used = custom.version
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

@@ -31,7 +31,7 @@ from penstock._gateway.limit_stores import open_limit_store
 from penstock._gateway.limit_usage import LimitGauges, LimitScope, list_scopes
 from penstock._gateway.limits import CallerLimits, LimitSlot
 from penstock._gateway.log_setup import TRACE, TRACE_NEEDS_CONTENT, TracedTurn, TraceLog, log_trace
-from penstock._gateway.provider_layers import OwnProviders, OwnProvidersWatcher, merge_providers
+from penstock._gateway.provider_layers import CustomProviders, CustomProvidersWatcher, merge_providers
 from penstock._gateway.request_body import ConversionThread
 from penstock._gateway.stored_response_reads import StoredResponseReads
 from penstock._gateway.stream_resume import StreamResume
@@ -85,8 +85,9 @@ class Services:
         delta_templates.enabled = self.config.features.fast_path
         self.env: Mapping[str, str] = live(env)  # read at every use: flags and stored keys may change
         self.editor_keys: EditorKeys = EditorKeys(self.env)
-        self.own_providers: OwnProviders = OwnProviders(self.config.data)
-        self.own_providers_watcher: OwnProvidersWatcher = OwnProvidersWatcher(self.own_providers, self.apply_providers)
+        self.custom_providers: CustomProviders = CustomProviders(self.config.data)
+        watcher = CustomProvidersWatcher(self.custom_providers, self.apply_providers)
+        self.custom_providers_watcher: CustomProvidersWatcher = watcher
         self.file_engine: Config = self.config.engine  # of the file, without what an admin or an editor adds
         if router is None:
             self.config = replace(self.config, engine=self._merge_providers())
@@ -163,7 +164,7 @@ class Services:
     def start(self) -> None:
         """Begin what runs in the background, on the running loop."""
         self.upstream.start()
-        self.own_providers_watcher.start()
+        self.custom_providers_watcher.start()
         self.limit_gauges.refresh()
 
     async def aclose(self) -> None:
@@ -171,7 +172,7 @@ class Services:
         self.ready = False
         if self.config_watcher is not None:
             self.config_watcher.stop()
-        self.own_providers_watcher.stop()
+        self.custom_providers_watcher.stop()
         self.end_answers()
         await self.background.aclose()
         await self.resume.aclose()
@@ -228,7 +229,7 @@ class Services:
         self.revision += 1
 
     def _merge_providers(self) -> Config:
-        return merge_providers(self.file_engine, self.own_providers, self.editor_keys)
+        return merge_providers(self.file_engine, self.custom_providers, self.editor_keys)
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -329,13 +329,15 @@ class LiveCaptures:
         capture = self.captures.get(id)
         return (capture is not None and not capture.dropped) or self.disk.holds(id)
 
-    def explain_loss(self, entry: JournalEntry) -> str:
+    def explain_missing(self, entry: JournalEntry) -> str:
         """Returns why the content of a turn is not kept. May look for a file."""
         table, is_disk_used = self._services.config.inspector, self.disk.is_used()
-        loss = self.disk.find_loss(entry.request_id) if is_disk_used else None
+        missing = self.disk.find_missing(entry.request_id) if is_disk_used else None
         if (self.disk.problem or self.disk.damage) and entry.request_id not in self.policy.forgotten:
             return f"{_DAMAGED}: there is only its row in the journal"
-        reason = self.policy.explain(entry, disk=table.size, days=table.days, is_disk_used=is_disk_used, loss=loss)
+        reason = self.policy.explain(
+            entry, disk=table.size, days=table.days, is_disk_used=is_disk_used, missing=missing
+        )
         return f"{reason}: there is only its row in the journal"
 
     def row(self, id: str, entry: JournalEntry | None) -> schemas.TurnRow | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock._inspector.turn_keeper import KeepableTurn
     from penstock._store.kept_turns import KeptTurnStore
     from penstock._store.kept_turns_index import TextSearch
-    from penstock._store.kept_turns_losses import KnownLoss, Loss
+    from penstock._store.kept_turns_missing import MissingReason, MissingTurn
 
 T = TypeVar("T")
 _UNREADABLE = "{path}: kept turns cannot be read: {error}"
@@ -39,12 +39,12 @@ log = logging.getLogger("penstock.inspector")
 
 
 class DiskRing:
-    """The file of kept turns, which is opened when it is needed. `on_forget`, `losses`: as in `TurnKeeper`."""
+    """The file of kept turns, which is opened when it is needed. `on_forget`, `missing`: as in `TurnKeeper`."""
 
     def __init__(
-        self, services: Services, on_forget: Callable[[str, str, Forgotten], None], losses: deque[Loss]
+        self, services: Services, on_forget: Callable[[str, str, Forgotten], None], missing: deque[MissingTurn]
     ) -> None:
-        self._services, self._on_forget, self._losses = services, on_forget, losses
+        self._services, self._on_forget, self._missing = services, on_forget, missing
         self.path: Path | None = None
         path = data_path("", services.config.data, FILE)
         if path != IN_MEMORY:
@@ -92,7 +92,7 @@ class DiskRing:
                     days=table.days,
                     secrets=lambda: self._services.secrets,
                     on_forget=self._on_forget,
-                    losses=self._losses,
+                    missing=self._missing,
                 )
             return self._keeper
 
@@ -133,9 +133,9 @@ class DiskRing:
         """True if a turn is in the file."""
         return self._read(lambda store: store.holds(id), False)  # noqa: FBT003 — the result
 
-    def find_loss(self, id: str) -> KnownLoss | None:
+    def find_missing(self, id: str) -> MissingReason | None:
         """Returns what the file tells of a turn that it has no more, or never had; None without a file."""
-        return self._read(lambda store: store.find_loss(id), None)
+        return self._read(lambda store: store.find_missing(id), None)
 
     def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
@@ -166,7 +166,7 @@ class DiskRing:
 
     def close(self) -> None:
         """Writes what waits. Nothing is kept or read from then on."""
-        if self._losses and self.is_used():  # reasons, though no turn was written
+        if self._missing and self.is_used():  # reasons, though no turn was written
             self._open()
         with self._lock:
             keeper, self._keeper, self._closed = self._keeper, None, True

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock._gateway.callers import is_loopback
 from penstock._gateway.worker_metrics import WorkerMetrics
-from penstock._store.kept_turns_losses import DELETED, Loss
+from penstock._store.kept_turns_missing import DELETED, MissingTurn
 
 if TYPE_CHECKING:
     from penstock._gateway.callers import Caller
     from penstock._gateway.config import GatewayConfig
     from penstock._gateway.services import Services
     from penstock._store.journal import JournalEntry
-    from penstock._store.kept_turns_losses import KnownLoss
+    from penstock._store.kept_turns_missing import MissingReason
 
 MAX_FORGOTTEN = 20_000  # turns whose reason is remembered, the newest
 Forgotten: TypeAlias = Literal[
@@ -65,7 +65,7 @@ class KeepingPolicy:
         self._config: GatewayConfig | None = None
         self._keys_version, self._keeps_all = -1, False
         self.forgotten: OrderedDict[str, Forgotten] = OrderedDict()
-        self.unwritten: deque[Loss] = deque(maxlen=MAX_FORGOTTEN)  # reasons that are not in the file yet
+        self.unwritten: deque[MissingTurn] = deque(maxlen=MAX_FORGOTTEN)  # reasons that are not in the file yet
 
     def keeps(self, caller: Caller) -> bool:
         """True if the turns of a caller are kept whether or not somebody watches. Called for every turn."""
@@ -96,7 +96,7 @@ class KeepingPolicy:
         self.forgotten[id] = reason
         self.forgotten.move_to_end(id)
         if reason not in _WRITTEN:
-            self.unwritten.append(Loss(id, reason))
+            self.unwritten.append(MissingTurn(id, reason))
         if len(self.forgotten) > MAX_FORGOTTEN:
             self.forgotten.popitem(last=False)
 
@@ -111,20 +111,20 @@ class KeepingPolicy:
         return shared.read_start() if isinstance(shared, WorkerMetrics) else self.started
 
     def explain(
-        self, entry: JournalEntry, *, disk: int, days: float, is_disk_used: bool, loss: KnownLoss | None = None
+        self, entry: JournalEntry, *, disk: int, days: float, is_disk_used: bool, missing: MissingReason | None = None
     ) -> str:
         """Returns why a turn has no content.
 
-        `disk`, `days`: the bounds of what is kept on disk. `loss`: what the file tells of the turn.
+        `disk`, `days`: the bounds of what is kept on disk. `missing`: what the file tells of the turn.
         """
         is_older = entry.time < self.started
-        reason = self.forgotten.get(entry.request_id) or _reason_of(loss)
+        reason = self.forgotten.get(entry.request_id) or _reason_of(missing)
         if reason is None and is_older and is_disk_used and entry.time < time.time() - days * 86_400.0:
             reason = "disk-age"
         if reason is not None:
             return REASONS[reason].format(memory=self._memory, minutes=f"{self._minutes:g}", disk=disk >> 20, days=days)
         if entry.time < self._read_start():
-            return _explain_restart(entry, loss, is_disk_used=is_disk_used)
+            return _explain_restart(entry, missing, is_disk_used=is_disk_used)
         if not self.keeps_all:
             match = self._services.access.ring.find_name(entry.key)
             if match is None or not match.key.inspect_keep:
@@ -134,14 +134,14 @@ class KeepingPolicy:
         return REASONS["memory"].format(memory=self._memory)
 
 
-def _reason_of(loss: KnownLoss | None) -> Forgotten | None:
+def _reason_of(missing: MissingReason | None) -> Forgotten | None:
     """Returns the reason that the file tells; None if it tells none that is known here."""
-    return next((one for one in REASONS if loss is not None and one == loss.reason), None)
+    return next((one for one in REASONS if missing is not None and one == missing.reason), None)
 
 
-def _explain_restart(entry: JournalEntry, loss: KnownLoss | None, *, is_disk_used: bool) -> str:
+def _explain_restart(entry: JournalEntry, missing: MissingReason | None, *, is_disk_used: bool) -> str:
     if not is_disk_used:
         return _RESTARTED
     # The file has the reasons of all turns that it had since a time. Of older ones it may have forgotten them.
-    is_complete = loss is not None and entry.time >= loss.since
+    is_complete = missing is not None and entry.time >= missing.since
     return _RESTARTED_NOT_ON_DISK if is_complete else _RESTARTED_WITH_DISK

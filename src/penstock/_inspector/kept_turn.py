@@ -129,7 +129,7 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
             request_cut=self.request_cut,
             tenant=self.tenant,
             row=self.to_row(),
-            lost=self._explain_loss(),
+            lost=self._explain_missing(),
             fault_by=find_fault_party(self.fault, self._last_attempt()),
             note="; ".join(filter(None, (events, self.note, secrets))),
             make_transforms=self._make_transforms,
@@ -145,7 +145,7 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
         last = self.attempts[-1]
         return LastAttempt(last.provider, last.status, last.error, last.engine, last.sent)
 
-    def _explain_loss(self) -> str:
+    def _explain_missing(self) -> str:
         if self.cut:
             return LOST_REST.format(most=self.most)
         return "" if self.engine else explain_no_frames(self.fault, self._last_attempt(), finished=True)

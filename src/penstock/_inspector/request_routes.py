@@ -57,13 +57,13 @@ class RequestRoutes:
         bodies = incoming.query.get("bodies", "all") != "none"
         turn = self._captures.find_turn(incoming.params["one"], tenant)
         if turn is None:
-            why = self._explain_loss(incoming)
+            why = self._explain_missing(incoming)
             return ApiResponse(encode_redacted(RequestView(kept=False, canonical_error=why), self._services.secrets))
         secrets = [*self._services.secrets, *turn.known_secrets()]
         view = self._view(turn, tenant) if bodies else without_bodies(turn)
         return ApiResponse(encode_redacted(view, secrets))
 
-    def _explain_loss(self, incoming: IncomingRequest) -> str:
+    def _explain_missing(self, incoming: IncomingRequest) -> str:
         """Returns why the request of a turn is not kept. A turn that is not there is a 404."""
         source, _ = self._find_request(incoming)
         return source.request_lost if source.gone else RECORDED

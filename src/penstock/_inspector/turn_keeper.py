@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock._inspector.keeping_policy import Forgotten
-    from penstock._store.kept_turns_losses import Loss
+    from penstock._store.kept_turns_missing import MissingTurn
 
 MAX_WAITING = 500  # turns that wait to be written
 BATCH, BATCH_BYTES = 20, 4 * 2**20  # turns in a transaction; a larger turn has its own
@@ -100,13 +100,13 @@ class WorkPace:
 class TurnKeeper:
     """Writes turns to a file. `on_forget` hears of turns that are gone: id, tenant, reason.
 
-    `losses`: other turns that are gone, which others append. They are written with the next turns, or after
+    `missing`: other turns that are gone, which others append. They are written with the next turns, or after
     `TRIM_INTERVAL`.
     """
 
     def __init__(
         self, path: Path, *, size: int, days: float, secrets: Callable[[], Iterable[str]],
-        on_forget: Callable[[str, str, Forgotten], None], losses: deque[Loss] | None = None,
+        on_forget: Callable[[str, str, Forgotten], None], missing: deque[MissingTurn] | None = None,
     ) -> None:  # fmt: skip
         self.path: Path = path
         self.open_problem: str = ""  # why the file cannot be opened
@@ -115,7 +115,7 @@ class TurnKeeper:
         self._store: KeptTurnStore | None = None
         self._open_lock = threading.Lock()
         self._is_damaged = False  # so the file cannot be opened
-        self._losses: deque[Loss] = deque() if losses is None else losses
+        self._missing: deque[MissingTurn] = deque() if missing is None else missing
         self._tried = threading.Event()  # to open the file
         self._next_try = 0.0
         self._secrets, self._on_forget = secrets, on_forget
@@ -217,7 +217,7 @@ class TurnKeeper:
             self._write_batch(batch)
             pace.used = time.thread_time() - began
         with suppress(*FILE_ERRORS):
-            self._write_losses()
+            self._write_missing()
 
     def _pause(self, pace: WorkPace) -> None:
         while (pause := pace.next_pause()) > 0:
@@ -257,15 +257,15 @@ class TurnKeeper:
         finally:
             self._tried.set()
 
-    def _write_losses(self) -> None:
+    def _write_missing(self) -> None:
         """Writes the reasons of turns that are gone. They stay in the queue if that fails."""
-        if not self._losses or self._store is None:
+        if not self._missing or self._store is None:
             return
-        losses = [self._losses.popleft() for _ in range(len(self._losses))]  # others append meanwhile
+        missing = [self._missing.popleft() for _ in range(len(self._missing))]  # others append meanwhile
         try:
-            self._store.write_losses(losses)
+            self._store.write_missing(missing)
         except BaseException:
-            self._losses.extendleft(reversed(losses))
+            self._missing.extendleft(reversed(missing))
             raise
 
     def _write_batch(self, batch: list[KeepableTurn]) -> None:
@@ -275,7 +275,7 @@ class TurnKeeper:
             self._open()
             if self._store is not None:
                 self._write(self._store, batch, left)
-                self._write_losses()
+                self._write_missing()
         except FILE_ERRORS as error:
             self._report(f"the file cannot be written: {error}")
             if self._store is not None:

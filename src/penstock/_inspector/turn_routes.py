@@ -109,7 +109,7 @@ class TurnRoutes:
         protocol = entry.upstream or entry.protocol or "events"
         source = self._folder.find_turn(entry.request_id, entry.time, protocol)
         if source is None:
-            source = TraceSource(protocol, [], lost=self._captures.explain_loss(entry), client_left=True, gone=True)
+            source = TraceSource(protocol, [], lost=self._captures.explain_missing(entry), client_left=True, gone=True)
         source.row = schemas.row_from_journal(entry, held=bool(source.chunks))
         source.title = format_title(entry.asked or entry.model, entry.protocol)
         source.request_protocol, source.tenant = entry.protocol, entry.tenant

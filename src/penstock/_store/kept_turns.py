@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from penstock._store.kept_turns_index import TextIndex, TextPiece
-from penstock._store.kept_turns_losses import DELETED, LOSS_BYTES, MAX_LOSSES, KnownLoss, Loss, LossTable
+from penstock._store.kept_turns_missing import (
+    BYTES_PER_MISSING_TURN,
+    DELETED,
+    MAX_MISSING_TURNS,
+    MissingReason,
+    MissingTurn,
+    MissingTurnTable,
+)
 from penstock._store.kept_turns_searches import SearchCache, create_log, void_results
 from penstock._store.settled_clock import SettledClock
 from penstock._store.sqlite import (
@@ -42,7 +49,7 @@ MERGED_PAGES = 200  # of the index, after a deletion: they are written anew, bef
 PAGE_SIZE = 4096
 # What a file that is damaged, locked or on a full disk raises.
 FILE_ERRORS = (sqlite3.Error, OSError, zlib.error, msgspec.MsgspecError, ValueError, LookupError)
-_TABLES = ("word_index", "paths", "nodes", "texts", "bodies", "turns", "losses", "marks")
+_TABLES = ("word_index", "paths", "nodes", "texts", "bodies", "turns", "missing_turns", "marks")
 CACHE_SIZE = 16 * 1024  # KiB of pages that searches keep
 # Turns that are too old. A turn from the future was written before the clock was set back: its age is not known. It
 # goes with the first turn that was written after it and is too old. A clock that jumps back deletes nothing by itself;
@@ -89,12 +96,12 @@ class KeptTurnStore:
         wal = min(WAL_SIZE, size // 16)
         self._wal_limit, self._limit = wal, max(size - 3 * wal - MERGED_PAGES * PAGE_SIZE, size // 2)
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
-        self._most_losses = min(MAX_LOSSES, size // LOSS_BYTES)
+        self._most_missing = min(MAX_MISSING_TURNS, size // BYTES_PER_MISSING_TURN)
         self._open()
 
     def _open(self) -> None:
         self._writer = connect(self.path)
-        self._index, self._losses = TextIndex(self._writer), LossTable(self._writer, self._most_losses)
+        self._index, self._missing = TextIndex(self._writer), MissingTurnTable(self._writer, self._most_missing)
         self._settled_clock = SettledClock(self._writer, self._clock)
         try:
             self._create_tables()
@@ -107,7 +114,7 @@ class KeptTurnStore:
             self._writer.close()
             raise
         self._reader.execute(f"PRAGMA cache_size=-{CACHE_SIZE}")
-        self._reading, self._reading_losses = TextIndex(self._reader), LossTable(self._reader)
+        self._reading, self._reading_missing = TextIndex(self._reader), MissingTurnTable(self._reader)
         self._searches = SearchCache(self._reader, self._reading)
 
     def _create_tables(self) -> None:
@@ -121,7 +128,7 @@ class KeptTurnStore:
                 for table in _TABLES:
                     self._writer.execute(f"DROP TABLE IF EXISTS {table}")
             _create_tables(self._writer)
-            self._losses.create_tables(self._clock())
+            self._missing.create_tables(self._clock())
             if found != VERSION:
                 void_results(self._writer)
 
@@ -165,7 +172,7 @@ class KeptTurnStore:
     def _remove_old(self, removed: list[RemovedTurn]) -> None:
         times = {"now": self._clock(), "oldest": self._settled_clock.read() - self.age}
         old = self._writer.execute(_OLD_TURNS, times).fetchall()
-        self._remove([Loss(name, "disk-age") for name, _ in old])
+        self._remove([MissingTurn(name, "disk-age") for name, _ in old])
         removed += [RemovedTurn(name, tenant, "disk-age") for name, tenant in old]
 
     def _remove_excess(self, removed: list[RemovedTurn]) -> None:
@@ -177,7 +184,7 @@ class KeptTurnStore:
                 return
             several = max(count // 50, min(MIN_TRIM, count // 8), 1)  # few, if they are large
             first = execute("SELECT id, tenant FROM turns ORDER BY number LIMIT ?", (several,)).fetchall()
-            self._remove([Loss(name, "disk-full") for name, _ in first])
+            self._remove([MissingTurn(name, "disk-full") for name, _ in first])
             removed += [RemovedTurn(name, tenant, "disk-full") for name, tenant in first]
             self._merge_words()
 
@@ -195,15 +202,15 @@ class KeptTurnStore:
             if merged < 2:  # noqa: PLR2004 — nothing is left to merge
                 return
 
-    def _remove(self, losses: Collection[Loss]) -> int:
+    def _remove(self, missing: Collection[MissingTurn]) -> int:
         """Deletes turns, remembers why, and gives their pages back."""
-        if not losses:
+        if not missing:
             return 0
         with self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
-            count = sum(self._index.remove_turn(one.id) for one in losses)
+            count = sum(self._index.remove_turn(one.id) for one in missing)
             self._index.repair_words()
-            self._losses.add(losses, self._clock())
+            self._missing.add(missing, self._clock())
             self._writer.execute("INSERT INTO word_index (word_index, rank) VALUES ('merge', ?)", (MERGED_PAGES,))
         self._writer.execute("PRAGMA incremental_vacuum").fetchall()
         self._limit_wal()
@@ -215,11 +222,11 @@ class KeptTurnStore:
             if self._wal.stat().st_size > self._wal_limit or self.file_bytes > self.size:
                 self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    def write_losses(self, losses: Collection[Loss]) -> None:
+    def write_missing(self, missing: Collection[MissingTurn]) -> None:
         """Remembers why turns were not written, or are no longer in memory."""
         with self._write_lock, self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
-            self._losses.add(losses, self._clock())
+            self._missing.add(missing, self._clock())
 
     def delete_turns(self, ids: Collection[str] | None = None, tenant: str | None = None) -> dict[str, str]:
         """Deletes turns by their ids, or all; only those of `tenant`, if one is given. Returns their tenants by id.
@@ -231,7 +238,7 @@ class KeptTurnStore:
             try:
                 found = self._writer.execute("SELECT id, tenant FROM turns").fetchall()
                 wanted = {one: owner for one, owner in found if (ids is None or one in ids) and tenant in {None, owner}}
-                if self._remove([Loss(name, DELETED) for name in wanted]):
+                if self._remove([MissingTurn(name, DELETED) for name in wanted]):
                     self._writer.execute("INSERT INTO word_index (word_index) VALUES ('optimize')")
                     self._writer.execute("PRAGMA incremental_vacuum").fetchall()
                     self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -239,20 +246,20 @@ class KeptTurnStore:
                 if ids is not None or tenant is not None or is_locked(error):
                     raise
                 log.warning("%s cannot be read or written (%s): it is emptied", self.path, error)
-                self._empty([Loss(name, DELETED) for name in wanted])
+                self._empty([MissingTurn(name, DELETED) for name in wanted])
         return wanted
 
     # ── a damaged file ────────────────────────────────────────────────────────────────────────────
 
-    def _empty(self, losses: Collection[Loss]) -> None:
+    def _empty(self, missing: Collection[MissingTurn]) -> None:
         """Replaces the content of the file by empty tables. If it is no database, the file itself is replaced."""
         with closing(connect()) as empty:
-            store, now = LossTable(empty, self._most_losses), self._clock()
+            store, now = MissingTurnTable(empty, self._most_missing), self._clock()
             _create_tables(empty)
             # Results of searches that other processes have are void: their last change is another one.
             empty.execute("INSERT INTO changes (number, id) VALUES (?, '')", (time.time_ns() // 1_000_000,))
             try:
-                self._losses.copy_to(store, losses, now)
+                self._missing.copy_to(store, missing, now)
             except FILE_ERRORS:  # the reasons are lost, too
                 store.create_tables(now)
             try:
@@ -289,10 +296,10 @@ class KeptTurnStore:
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────
 
-    def find_loss(self, id: str) -> KnownLoss:
+    def find_missing(self, id: str) -> MissingReason:
         """Returns why a turn is not in the file."""
         with self._read_lock:
-            return self._reading_losses.find(id)
+            return self._reading_missing.find(id)
 
     def read_turn(self, id: str, tenant: str | None) -> tuple[bytes, list[list[TextPiece]]] | None:
         """Returns the body of a turn and the texts of its paths; None if there is no such turn."""

@@ -1,4 +1,4 @@
-// Providers and where their keys are. An admin stores, tests and removes keys here, and adds servers of their own; a key
+// Providers and where their keys are. An admin stores, tests and removes keys here, and adds custom providers; a key
 // is never sent back.
 import { useState } from "preact/hooks";
 import { formatDuration } from "../ui/format.ts";
@@ -6,13 +6,13 @@ import { Sheet } from "../ui/Sheet.tsx";
 import {
   askAdmin,
   describe,
-  ownProviderPath,
+  customProviderPath,
   type ProviderList,
   type ProviderRow,
   type ProviderTest,
   providerPath,
 } from "./api.ts";
-import { OwnServerForm } from "./OwnServerForm.tsx";
+import { CustomProviderForm } from "./CustomProviderForm.tsx";
 import { PaneTools } from "./PaneTools.tsx";
 import { ProviderKeyForm } from "./ProviderKeyForm.tsx";
 import { Question } from "./Question.tsx";
@@ -23,8 +23,8 @@ const load = () => askAdmin<ProviderList>("providers");
 type Task =
   | { kind: "add"; name: string }
   | { kind: "remove"; row: ProviderRow }
-  | { kind: "own"; row: ProviderRow | null }
-  | { kind: "remove-own"; row: ProviderRow }
+  | { kind: "custom"; row: ProviderRow | null }
+  | { kind: "remove-custom"; row: ProviderRow }
   | null;
 
 export function ProvidersPane({ edits }: { edits: boolean }) {
@@ -38,15 +38,15 @@ export function ProvidersPane({ edits }: { edits: boolean }) {
     setTold(words);
     refresh();
   };
-  const used = rows?.filter((row) => row.own || row.has_key || row.stored || row.source !== "" || row.problem) ?? [];
+  const used = rows?.filter((row) => row.custom || row.has_key || row.stored || row.source !== "" || row.problem) ?? [];
   return (
     <section aria-label="Providers" class="admin-pane">
       <PaneTools
         add="Add a key of a provider"
         edits={edits}
         onAdd={() => setTask({ kind: "add", name: "" })}
-        addOther="Add a server of your own"
-        onAddOther={() => setTask({ kind: "own", row: null })}
+        addOther="Add a custom provider"
+        onAddOther={() => setTask({ kind: "custom", row: null })}
         onRefresh={refresh}
         told={told}
         error={error}
@@ -63,7 +63,7 @@ export function ProvidersPane({ edits }: { edits: boolean }) {
       {used.length > 0 && <ProvidersTable rows={used} edits={edits} onTask={setTask} />}
       <p class="soft">
         Keys are stored on the gateway's machine, in its keyring or in a file that only its owner reads, as{" "}
-        <code>penstock setup</code> does. A model of a server of your own is asked for by the server's name, a slash and
+        <code>penstock setup</code> does. A model of a custom provider is requested by the provider's name, a slash and
         its own name.
       </p>
       {task?.kind === "add" && rows && (
@@ -74,20 +74,20 @@ export function ProvidersPane({ edits }: { edits: boolean }) {
           onSaved={(row) => saved(`The key of ${row.title} is stored.`)}
         />
       )}
-      {task?.kind === "own" && list && (
-        <OwnServerForm
+      {task?.kind === "custom" && list && (
+        <CustomProviderForm
           row={task.row}
-          likes={list.likes}
+          templates={list.templates}
           onClose={close}
           onSaved={(row) => saved(`${row.title} is ${task.row ? "saved" : "added"}.`)}
         />
       )}
-      {task?.kind === "remove-own" && (
+      {task?.kind === "remove-custom" && (
         <Question
           title={`Remove ${task.row.title}`}
           button="Remove"
           onClose={close}
-          run={() => askAdmin<void>(ownProviderPath(task.row.name), "DELETE", undefined, task.row.etag)}
+          run={() => askAdmin<void>(customProviderPath(task.row.name), "DELETE", undefined, task.row.etag)}
           onDone={() => saved(`${task.row.title} is removed.`)}
         >
           <p>
@@ -192,8 +192,8 @@ function Actions({ row, busy, onTest, onTask }: ActionsProps) {
       <button type="button" aria-label={`Test ${row.title}`} disabled={busy} onClick={() => onTest()}>
         Test
       </button>
-      {row.own ? (
-        <button type="button" aria-label={`Edit ${row.title}`} onClick={() => onTask({ kind: "own", row })}>
+      {row.custom ? (
+        <button type="button" aria-label={`Edit ${row.title}`} onClick={() => onTask({ kind: "custom", row })}>
           Edit
         </button>
       ) : (
@@ -210,8 +210,8 @@ function Actions({ row, busy, onTest, onTask }: ActionsProps) {
           Remove key
         </button>
       )}
-      {row.own && (
-        <button type="button" aria-label={`Remove ${row.title}`} onClick={() => onTask({ kind: "remove-own", row })}>
+      {row.custom && (
+        <button type="button" aria-label={`Remove ${row.title}`} onClick={() => onTask({ kind: "remove-custom", row })}>
           Remove
         </button>
       )}
@@ -246,8 +246,8 @@ export function keyWords(row: ProviderRow): string {
   return stored ? `${where}; the stored one${end} is not used` : where;
 }
 
-/** Whether a key is missing: nobody knows that of an own server. */
-function missingKeyWords({ key_needed, own }: ProviderRow): string {
-  if (own) return "none";
+/** Whether a key is missing: nobody knows that of a custom provider. */
+function missingKeyWords({ key_needed, custom }: ProviderRow): string {
+  if (custom) return "none";
   return key_needed ? "none: it needs one" : "needs none";
 }

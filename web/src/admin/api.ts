@@ -78,17 +78,17 @@ export interface ProviderRow {
   /** What is not safe. */
   warning: string;
   /** A server that was added here; the fields below are empty for others. */
-  own: boolean;
+  custom: boolean;
   base_url: string;
   like: string;
   models: string[];
   etag: string;
 }
 
-/** The list of providers. `likes`: what a server can behave like. `error`: which file is not used, and why. */
+/** The list of providers. `templates`: what a server can behave like. `error`: which file is not used, and why. */
 export interface ProviderList {
   data: ProviderRow[];
-  likes: { name: string; title: string }[];
+  templates: { name: string; title: string }[];
   error: string;
 }
 
@@ -286,8 +286,8 @@ export function providerPath(name: string): string {
 }
 
 /** The path of one server that was added here. */
-export function ownProviderPath(name: string): string {
-  return `own-providers/${encodeURIComponent(name)}`;
+export function customProviderPath(name: string): string {
+  return `custom-providers/${encodeURIComponent(name)}`;
 }
 
 /** The path of one key. */

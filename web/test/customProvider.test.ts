@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ProviderRow } from "../src/admin/api.ts";
-import { isExposed, sameOrigin, serverBody, serverDraftOf } from "../src/admin/ownServer.ts";
+import { isExposed, sameOrigin, serverBody, serverDraftOf } from "../src/admin/customProvider.ts";
 
 const ROW = {
   name: "lab",

@@ -9,7 +9,7 @@ import msgspec
 from penstock._gateway.admin_calls import AdminRoute
 from penstock._gateway.lifecycle import list_config_problems
 from penstock._redaction import redact
-from penstock._store.own_providers import OWN_PROVIDERS_FILE
+from penstock._store.custom_providers import CUSTOM_PROVIDERS_FILE
 
 if TYPE_CHECKING:
     from penstock._gateway.admin_calls import AdminCall
@@ -42,9 +42,9 @@ def _check_config(call: AdminCall) -> ConfigCheck:
         ProblemView(setting=".".join(problem.keys), line=line, message=redact(problem.message, services.secrets))
         for problem, line in list_config_problems(config, services.env)
     ]
-    own = services.own_providers
+    own = services.custom_providers
     found = [own.error, *(f"{name}: {problem}" for name, problem in own.problems.items())]
-    problems += [ProblemView(setting=OWN_PROVIDERS_FILE, line=0, message=words) for words in found if words]
+    problems += [ProblemView(setting=CUSTOM_PROVIDERS_FILE, line=0, message=words) for words in found if words]
     return ConfigCheck(
         path=str(config.path or ""),
         error=redact(status.error, services.secrets),

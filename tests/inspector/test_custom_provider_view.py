@@ -14,11 +14,11 @@ from playwright.sync_api import expect
 from penstock._engines.environ import LIVE
 from penstock._gateway.app import App
 from penstock._inspector.app import Inspector
-from penstock._store.own_providers import OwnProvider, OwnProvidersFile
+from penstock._store.custom_providers import CustomProvider, CustomProvidersFile
 from penstock.testing import scripted
 from tests.gateway.gateway_thread import LIMIT
 from tests.gateway.test_admin_api import ROOT, SEER, bearer
-from tests.gateway.test_own_providers import BAD, GOOD, add_keys, configured, lab
+from tests.gateway.test_custom_providers import BAD, GOOD, add_keys, configured, lab
 from tests.inspector.appearances import THEMES
 from tests.inspector.axe import serious
 from tests.inspector.conftest import SHOTS, Inspected
@@ -69,8 +69,8 @@ def test_a_server_is_added_tested_edited_and_removed(page: Page, running: Inspec
     sent: list[str] = []
     page.on("response", lambda reply: sent.append(reply.text()) if "/admin/" in reply.url and reply.ok else None)
     open_tab(page, running, ROOT, "Providers")
-    page.get_by_role("button", name="Add a server of your own").click()
-    dialog = page.get_by_role("dialog", name="Add a server of your own")
+    page.get_by_role("button", name="Add a custom provider").click()
+    dialog = page.get_by_role("dialog", name="Add a custom provider")
     expect(dialog.get_by_label("Name")).to_be_focused()
     expect(dialog.get_by_role("button", name="Add")).to_be_disabled()
     assert dialog.get_by_label("Key").get_attribute("type") == "password"
@@ -144,7 +144,7 @@ def test_an_error_stands_at_its_field(
     page: Page, running: Inspected, problems: list[str], label: str, value: str, words: str
 ) -> None:
     open_tab(page, running, ROOT, "Providers")
-    page.get_by_role("button", name="Add a server of your own").click()
+    page.get_by_role("button", name="Add a custom provider").click()
     dialog = page.get_by_role("dialog")
     values = {"name": "lab", "address": f"{running.up.url}/open/v1", label.lower(): value}
     fill(dialog, **values)
@@ -161,7 +161,7 @@ def test_an_error_stands_at_its_field(
 
 def test_what_is_not_safe_is_pointed_out_before_and_after(page: Page, running: Inspected) -> None:
     open_tab(page, running, ROOT, "Providers")
-    page.get_by_role("button", name="Add a server of your own").click()
+    page.get_by_role("button", name="Add a custom provider").click()
     dialog = page.get_by_role("dialog")
     words = "the key and all prompts and answers are sent unencrypted"
     fill(dialog, name="far", address="https://8.8.8.8:1/v1")
@@ -175,7 +175,9 @@ def test_what_is_not_safe_is_pointed_out_before_and_after(page: Page, running: I
 
 def test_another_address_says_what_becomes_of_the_key(page: Page, running: Inspected) -> None:
     body = {"name": "lab", "base_url": f"{running.up.url}/lab/v1", "key": GOOD}
-    httpx.post(f"{running.url}/admin/own-providers", json=body, headers=bearer(ROOT), timeout=LIMIT).raise_for_status()
+    httpx.post(
+        f"{running.url}/admin/custom-providers", json=body, headers=bearer(ROOT), timeout=LIMIT
+    ).raise_for_status()
     open_tab(page, running, ROOT, "Providers")
     page.get_by_role("button", name="Edit lab").click()
     dialog = page.get_by_role("dialog")
@@ -188,7 +190,7 @@ def test_another_address_says_what_becomes_of_the_key(page: Page, running: Inspe
 
 def test_two_people_at_once(page: Page, running: Inspected, problems: list[str]) -> None:
     body = {"base_url": f"{running.up.url}/open/v1"}
-    http = httpx.Client(base_url=f"{running.url}/admin/own-providers", headers=bearer(ROOT), timeout=LIMIT)
+    http = httpx.Client(base_url=f"{running.url}/admin/custom-providers", headers=bearer(ROOT), timeout=LIMIT)
     http.post("", json={"name": "lab", **body}).raise_for_status()
     open_tab(page, running, ROOT, "Providers")
     page.get_by_role("button", name="Edit lab").click()
@@ -202,9 +204,9 @@ def test_two_people_at_once(page: Page, running: Inspected, problems: list[str])
 
 
 def test_a_viewer_sees_servers_and_cannot_change_them(page: Page, running: Inspected, tmp_path: Path) -> None:
-    good = OwnProvider(base_url=f"{running.up.url}/open/v1", like="vllm", title="The Lab")
+    good = CustomProvider(base_url=f"{running.up.url}/open/v1", like="vllm", title="The Lab")
     bad = replace(good, base_url="http://169.254.169.254", title="Odd")
-    OwnProvidersFile(tmp_path).change(lambda _: {"lab": good, "odd": bad})
+    CustomProvidersFile(tmp_path).change(lambda _: {"lab": good, "odd": bad})
     open_tab(page, running, SEER, "Providers")
     lab, main = row_of(page, "The Lab"), page.locator("main")
     while not lab.count():  # another process has written the file: it is read within a second
@@ -218,7 +220,7 @@ def test_a_viewer_sees_servers_and_cannot_change_them(page: Page, running: Inspe
 def test_the_owner_of_a_gateway_without_keys(page: Page, running: Inspected) -> None:
     page.goto(f"{running.url}/#session={running.inspector.session_token}")
     page.get_by_role("link", name="Manage").click()
-    page.get_by_role("button", name="Add a server of your own").click()
+    page.get_by_role("button", name="Add a custom provider").click()
     dialog = page.get_by_role("dialog")
     fill(dialog, name="lab", address=f"{running.up.url}/open/v1")
     dialog.get_by_role("button", name="Add").click()
@@ -226,16 +228,16 @@ def test_the_owner_of_a_gateway_without_keys(page: Page, running: Inspected) -> 
 
 
 def test_a_damaged_file_is_said(page: Page, running: Inspected, tmp_path: Path, problems: list[str]) -> None:
-    (tmp_path / "own-providers.json").write_text("{")
+    (tmp_path / "custom-providers.json").write_text("{")
     open_tab(page, running, ROOT, "Providers")
-    page.get_by_role("button", name="Add a server of your own").click()
+    page.get_by_role("button", name="Add a custom provider").click()
     dialog = page.get_by_role("dialog")
     fill(dialog, name="lab", address=f"{running.up.url}/open/v1")
     dialog.get_by_role("button", name="Add").click()
     expect(dialog.get_by_role("alert")).to_contain_text("repair it, or delete it and add the servers again")
     dialog.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Refresh").click()
-    expect(page.get_by_role("alert")).to_contain_text("own-providers.json")
+    expect(page.get_by_role("alert")).to_contain_text("custom-providers.json")
     drop_refusals(problems)
 
 
@@ -245,7 +247,7 @@ def test_widths_and_themes(page: Page, running: Inspected, scheme: str, problems
     long = f"http://{'long-name-of-a-machine.' * 5}example.com:8000/v1/{'path/' * 12}"
     for name, url in (("lab", f"{running.up.url}/open/v1"), ("far", long)):
         body = {"name": name, "base_url": url, "check": False, "title": f"The {name} of us all"}
-        httpx.post(f"{running.url}/admin/own-providers", json=body, headers=bearer(ROOT), timeout=LIMIT)
+        httpx.post(f"{running.url}/admin/custom-providers", json=body, headers=bearer(ROOT), timeout=LIMIT)
     open_tab(page, running, ROOT, "Providers")
     for width in (390, 1400):
         page.set_viewport_size({"width": width, "height": 900})
@@ -253,7 +255,7 @@ def test_widths_and_themes(page: Page, running: Inspected, scheme: str, problems
         shoot(page, f"own-server-{scheme}-{width}")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert serious(page) == []
-        page.get_by_role("button", name="Add a server of your own").click()
+        page.get_by_role("button", name="Add a custom provider").click()
         dialog = page.get_by_role("dialog")
         fill(dialog, name="No", address="http://example.com/v1", models="a\nb")
         dialog.get_by_role("button", name="Add").click()

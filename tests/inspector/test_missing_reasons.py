@@ -14,7 +14,7 @@ from penstock._gateway.config_tables import InspectorTable
 from penstock._inspector.keeping_policy import REASONS
 from penstock._store import settled_clock
 from penstock._store.kept_turns import FILE, KeptTurnStore
-from penstock._store.kept_turns_losses import MAX_LOSSES, Loss
+from penstock._store.kept_turns_missing import MAX_MISSING_TURNS, MissingTurn
 from tests.gateway.client_requests import ask, get, post
 from tests.inspector.conftest import inspected
 from tests.inspector.event_feed import Reader, bearer, ended, watching
@@ -239,20 +239,20 @@ def test_a_turn_that_is_too_old_to_be_known_says_so_after_a_restart(tmp_path: Pa
 # ── bounds ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(("size", "most"), [(2**28, MAX_LOSSES), (2**22, 2_048)])
+@pytest.mark.parametrize(("size", "most"), [(2**28, MAX_MISSING_TURNS), (2**22, 2_048)])
 def test_reasons_are_bounded(tmp_path: Path, size: int, most: int) -> None:
     """The oldest go. From then on nothing is claimed of turns as old as they are."""
     now = [1_000.0]
     store = KeptTurnStore(tmp_path / FILE, size=size, age=3600.0, clock=lambda: now[0])
-    assert store.find_loss("unknown") == ("", 1_000.0)
-    store.write_losses([Loss("first", "paused")])
+    assert store.find_missing("unknown") == ("", 1_000.0)
+    store.write_missing([MissingTurn("first", "paused")])
     for step in range(3):
         now[0] += 1
-        store.write_losses([Loss(f"{step}-{number}", "paused") for number in range(most // 2)])
-    assert store.find_loss("first") == ("", 1_001.0)
-    assert store.find_loss("0-5") == ("", 1_001.0)
-    assert store.find_loss("1-0") == ("paused", 1_001.0)
-    assert store.find_loss(f"2-{most // 2 - 1}") == ("paused", 1_001.0)
+        store.write_missing([MissingTurn(f"{step}-{number}", "paused") for number in range(most // 2)])
+    assert store.find_missing("first") == ("", 1_001.0)
+    assert store.find_missing("0-5") == ("", 1_001.0)
+    assert store.find_missing("1-0") == ("paused", 1_001.0)
+    assert store.find_missing(f"2-{most // 2 - 1}") == ("paused", 1_001.0)
     assert store.file_bytes < size // 8
     store.close()
 
@@ -268,8 +268,8 @@ def test_many_turns_that_are_not_kept_are_remembered_within_the_bound(tmp_path: 
 def test_a_deletion_stays_the_reason(tmp_path: Path) -> None:
     store = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0)
     for reason in ("disk-error", "deleted", "memory"):
-        store.write_losses([Loss("one", reason)])
-    assert store.find_loss("one").reason == "deleted"
+        store.write_missing([MissingTurn("one", reason)])
+    assert store.find_missing("one").reason == "deleted"
     store.close()
 
 
@@ -279,7 +279,7 @@ def test_reasons_are_written_though_no_turn_comes(tmp_path: Path, monkeypatch: p
         ended(gateway, send(gateway))
         name = _pause(gateway)
         disk, until = gateway.inspector.watch.disk, time.monotonic() + 10
-        while not (found := disk.find_loss(name)) or not found.reason:
+        while not (found := disk.find_missing(name)) or not found.reason:
             assert time.monotonic() < until
         assert found.reason == "paused"
 
@@ -287,14 +287,14 @@ def test_reasons_are_written_though_no_turn_comes(tmp_path: Path, monkeypatch: p
 def test_reasons_that_cannot_be_written_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with inspected(**options(tmp_path)) as gateway:
         with monkeypatch.context() as patch:
-            patch.setattr(KeptTurnStore, "write_losses", _refuse)
+            patch.setattr(KeptTurnStore, "write_missing", _refuse)
             name = _pause(gateway)
             ended(gateway, send(gateway))
             gateway.inspector.watch.disk.flush()
-            assert Loss(name, "paused") in gateway.inspector.watch.policy.unwritten
+            assert MissingTurn(name, "paused") in gateway.inspector.watch.policy.unwritten
         ended(gateway, send(gateway))
         gateway.inspector.watch.disk.flush()
-        found = gateway.inspector.watch.disk.find_loss(name)
+        found = gateway.inspector.watch.disk.find_missing(name)
         assert found is not None
         assert found.reason == "paused"
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._store import own_providers
-from penstock._store.own_providers import (
-    MAX_OWN_FILE_BYTES,
-    MAX_OWN_PROVIDERS,
-    OwnProvider,
-    OwnProvidersFile,
+from penstock._store import custom_providers
+from penstock._store.custom_providers import (
+    MAX_CUSTOM_PROVIDERS,
+    MAX_FILE_BYTES,
+    CustomProvider,
+    CustomProvidersFile,
 )
 from penstock.errors import InputError
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.row("V6")
-LAB = OwnProvider(base_url="http://127.0.0.1:8000/v1", like="vllm", title="The Lab", models=("tide-1",))
+LAB = CustomProvider(base_url="http://127.0.0.1:8000/v1", like="vllm", title="The Lab", models=("tide-1",))
 
 
 def test_what_is_written_is_read_and_only_its_owner_can(tmp_path: Path) -> None:
-    file = OwnProvidersFile(tmp_path / "data")
+    file = CustomProvidersFile(tmp_path / "data")
     assert (file.read(), file.stamp()) == ({}, ())
     assert file.change(lambda rows: {**rows, "lab": LAB}) == {}
     before = file.stamp()
-    assert OwnProvidersFile(tmp_path / "data").read() == {"lab": LAB}
+    assert CustomProvidersFile(tmp_path / "data").read() == {"lab": LAB}
     assert file.change(lambda _: {}) == {"lab": LAB}
     assert file.stamp() != before
     if sys.platform != "win32":
@@ -41,23 +41,23 @@ def test_what_is_written_is_read_and_only_its_owner_can(tmp_path: Path) -> None:
 
 def test_changes_of_several_threads_are_all_kept(tmp_path: Path) -> None:
     def add(number: int) -> None:
-        OwnProvidersFile(tmp_path).change(lambda rows: {**rows, f"lab-{number}": LAB})
+        CustomProvidersFile(tmp_path).change(lambda rows: {**rows, f"lab-{number}": LAB})
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(OwnProvidersFile(tmp_path).read()) == 16
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["own-providers.json", "own-providers.json.lock"]
+    assert len(CustomProvidersFile(tmp_path).read()) == 16
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["custom-providers.json", "custom-providers.json.lock"]
 
 
 def test_an_edit_that_fails_changes_nothing(tmp_path: Path) -> None:
-    file = OwnProvidersFile(tmp_path)
+    file = CustomProvidersFile(tmp_path)
     file.change(lambda _: {"lab": LAB})
     before = file.path.read_bytes()
 
-    def fail(_: object) -> dict[str, OwnProvider]:
+    def fail(_: object) -> dict[str, CustomProvider]:
         raise InputError("no")
 
     with pytest.raises(InputError, match="no"):
@@ -66,7 +66,7 @@ def test_an_edit_that_fails_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = OwnProvidersFile(tmp_path)
+    file = CustomProvidersFile(tmp_path)
     file.change(lambda _: {"lab": LAB})
 
     def full(_: int) -> None:
@@ -76,7 +76,7 @@ def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeyp
     with pytest.raises(OSError, match="No space left"):
         file.change(lambda _: {})
     assert file.read() == {"lab": LAB}
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["own-providers.json", "own-providers.json.lock"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["custom-providers.json", "custom-providers.json.lock"]
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeyp
         (b'{"format": 1, "providers": {"lab": {"base_url": "http://x"}}}', "missing required field `like`"),
         (b'{"format": 1, "providers": {"lab": {"base_url": 7, "like": "vllm"}}}', "Expected `str`"),
         (b'{"format": 1, "providers": {"lab": {"base_url": "http://x", "like": "vllm", "key": "k"}}}', "`key`"),
-        (b" " * (MAX_OWN_FILE_BYTES + 1), f"more than {MAX_OWN_FILE_BYTES} bytes"),
+        (b" " * (MAX_FILE_BYTES + 1), f"more than {MAX_FILE_BYTES} bytes"),
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_named_and_not_written_over(tmp_path: Path, content: bytes, reason: str) -> None:
-    file = OwnProvidersFile(tmp_path)
+    file = CustomProvidersFile(tmp_path)
     file.path.write_bytes(content)
     for use in (file.read, lambda: file.change(lambda rows: {**rows, "lab": LAB})):
         with pytest.raises(InputError) as raised:
@@ -102,16 +102,16 @@ def test_a_damaged_file_is_named_and_not_written_over(tmp_path: Path, content: b
 
 
 def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = OwnProvidersFile(tmp_path)
-    file.change(lambda _: {f"lab-{number}": LAB for number in range(MAX_OWN_PROVIDERS)})
-    with pytest.raises(InputError, match=f"at most {MAX_OWN_PROVIDERS} servers"):
+    file = CustomProvidersFile(tmp_path)
+    file.change(lambda _: {f"lab-{number}": LAB for number in range(MAX_CUSTOM_PROVIDERS)})
+    with pytest.raises(InputError, match=f"at most {MAX_CUSTOM_PROVIDERS} custom providers"):
         file.change(lambda rows: {**rows, "one-more": LAB})
-    assert len(file.read()) == MAX_OWN_PROVIDERS
-    monkeypatch.setattr(own_providers, "MAX_OWN_PROVIDERS", 3)
+    assert len(file.read()) == MAX_CUSTOM_PROVIDERS
+    monkeypatch.setattr(custom_providers, "MAX_CUSTOM_PROVIDERS", 3)
     with pytest.raises(InputError, match="more than 3 servers"):
         file.read()
-    monkeypatch.setattr(own_providers, "MAX_OWN_FILE_BYTES", 200)
+    monkeypatch.setattr(custom_providers, "MAX_FILE_BYTES", 200)
     file.path.unlink()
     with pytest.raises(InputError, match="would have more than 200 bytes"):
-        file.change(lambda _: {"lab": OwnProvider(base_url="http://x", like="vllm", models=("m" * 200,))})
+        file.change(lambda _: {"lab": CustomProvider(base_url="http://x", like="vllm", models=("m" * 200,))})
     assert file.read() == {}

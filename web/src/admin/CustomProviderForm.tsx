@@ -1,16 +1,16 @@
 // Adds or edits a server of one's own: its address, what it behaves like, its key and its models.
 import { useState } from "preact/hooks";
-import { askAdmin, ownProviderPath, type ProviderList, type ProviderRow } from "./api.ts";
+import { askAdmin, customProviderPath, type ProviderList, type ProviderRow } from "./api.ts";
 import { FormDialog } from "./FormDialog.tsx";
 import { CheckField, Labelled, TextField } from "./fields.tsx";
-import { isExposed, type ServerDraft, sameOrigin, serverBody, serverDraftOf } from "./ownServer.ts";
+import { isExposed, type ServerDraft, sameOrigin, serverBody, serverDraftOf } from "./customProvider.ts";
 import type { Problem } from "./problems.ts";
 import { useSending } from "./useSending.ts";
 
 interface Props {
   /** The server to edit; null: a new one. */
   row: ProviderRow | null;
-  likes: ProviderList["likes"];
+  templates: ProviderList["templates"];
   onClose: () => void;
   onSaved: (row: ProviderRow) => void;
 }
@@ -19,7 +19,7 @@ const FIELDS = new Set(["name", "base_url", "like", "title", "key", "models"]);
 const TEST =
   "It asks for the server's list of models. If there is none, it asks the first model that is named above for an answer of at most 16 tokens.";
 
-export function OwnServerForm({ row, likes, onClose, onSaved }: Props) {
+export function CustomProviderForm({ row, templates, onClose, onSaved }: Props) {
   const [draft, setDraft] = useState(() => serverDraftOf(row));
   const [check, setCheck] = useState(true);
   const set = (more: Partial<ServerDraft>) => setDraft({ ...draft, ...more });
@@ -27,14 +27,14 @@ export function OwnServerForm({ row, likes, onClose, onSaved }: Props) {
   const { problem, busy } = sending;
   return (
     <FormDialog
-      title={row ? `Edit ${row.title}` : "Add a server of your own"}
+      title={row ? `Edit ${row.title}` : "Add a custom provider"}
       sending={sending}
       fields={FIELDS}
       button={busy ? (check ? "Testing…" : "Saving…") : row ? "Save" : "Add"}
       incomplete={!draft.name.trim() || !draft.base_url.trim()}
       onClose={onClose}
     >
-      <ServerFields row={row} likes={likes} draft={draft} problem={problem} set={set} />
+      <ServerFields row={row} templates={templates} draft={draft} problem={problem} set={set} />
       <CheckField
         label="Test it with one request before it is stored"
         checked={check}
@@ -47,13 +47,13 @@ export function OwnServerForm({ row, likes, onClose, onSaved }: Props) {
 
 interface FieldsProps {
   row: ProviderRow | null;
-  likes: ProviderList["likes"];
+  templates: ProviderList["templates"];
   draft: ServerDraft;
   problem: Problem;
   set: (more: Partial<ServerDraft>) => void;
 }
 
-function ServerFields({ row, likes, draft, problem, set }: FieldsProps) {
+function ServerFields({ row, templates, draft, problem, set }: FieldsProps) {
   return (
     <>
       {!row && (
@@ -77,7 +77,7 @@ function ServerFields({ row, likes, draft, problem, set }: FieldsProps) {
       <Labelled problem={problem} label="Behaves like" field="like">
         {(attributes) => (
           <select {...attributes} value={draft.like} onChange={(event) => set({ like: event.currentTarget.value })}>
-            {likes.map((one) => (
+            {templates.map((one) => (
               <option key={one.name} value={one.name}>
                 {one.title}
               </option>
@@ -128,8 +128,8 @@ function ServerFields({ row, likes, draft, problem, set }: FieldsProps) {
 
 function save(row: ProviderRow | null, draft: ServerDraft, check: boolean): Promise<ProviderRow> {
   const body = serverBody(draft, row === null, check);
-  if (row) return askAdmin<ProviderRow>(ownProviderPath(row.name), "PUT", body, row.etag);
-  return askAdmin<ProviderRow>("own-providers", "POST", body);
+  if (row) return askAdmin<ProviderRow>(customProviderPath(row.name), "PUT", body, row.etag);
+  return askAdmin<ProviderRow>("custom-providers", "POST", body);
 }
 
 /** What becomes of a key that is stored. */

@@ -18,14 +18,14 @@ from penstock._gateway.callers import is_loopback
 from penstock._http.header_fields import check_text, check_url
 from penstock._input_limits import MAX_MODEL_NAME
 from penstock._providers.registry import COMPATIBLE, find_provider, providers
-from penstock._store.own_providers import MAX_OWN_MODELS, MAX_OWN_TITLE, MAX_OWN_URL
+from penstock._store.custom_providers import MAX_MODELS, MAX_TITLE, MAX_URL
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock._providers.registry import Provider
-    from penstock._store.own_providers import OwnProvider
+    from penstock._store.custom_providers import CustomProvider
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -44,13 +44,13 @@ _METADATA_ENDINGS = (".metadata.google.internal", ".metadata.goog", "instance-da
 _PRIVATE_ENDINGS = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
 
 
-def own_account(own: OwnProvider) -> Account:
+def make_account(custom: CustomProvider) -> Account:
     """Return the account of a server, as `penstock.toml` would have it."""
-    fields = {"title": own.title} if own.title else {}
-    return Account(base_url=own.base_url, like=own.like, models=own.models, fields=fields)
+    fields = {"title": custom.title} if custom.title else {}
+    return Account(base_url=custom.base_url, like=custom.like, models=custom.models, fields=fields)
 
 
-def likeable_providers() -> list[Provider]:
+def list_templates() -> list[Provider]:
     """Return the providers that a server can behave like: those that need an address and a key, and nothing more."""
     rows = [row for row in providers().values() if row.engine == "native" and row.auth in _SIMPLE_SCHEMES]
     return [row for row in rows if row.name == COMPATIBLE or not row.settings]
@@ -66,29 +66,29 @@ def check_own_name(name: str) -> None:
         raise InputError(f"name: {name!r} is {known.title}, which penstock knows: choose another name")
 
 
-def check_own_provider(name: str, own: OwnProvider) -> None:
+def check_custom_provider(name: str, custom: CustomProvider) -> None:
     """Raise if a server cannot be used. The message begins with the field."""
     if not _NAME.fullmatch(name):
         check_own_name(name)
-    if own.like not in {row.name for row in likeable_providers()}:
-        known = find_provider(own.like)
+    if custom.like not in {row.name for row in list_templates()}:
+        known = find_provider(custom.like)
         reason = f"{known.title} needs more settings: add such a server in penstock.toml" if known else "no provider"
-        raise InputError(f"like: {own.like[:100]!r}: {reason}")
-    check_text(own.title, "title:", ascii_only=False, limit=MAX_OWN_TITLE)
-    if len(own.models) > MAX_OWN_MODELS:
-        raise InputError(f"models: expected at most {MAX_OWN_MODELS}, found {len(own.models)}")
-    for model in own.models:
+        raise InputError(f"like: {custom.like[:100]!r}: {reason}")
+    check_text(custom.title, "title:", ascii_only=False, limit=MAX_TITLE)
+    if len(custom.models) > MAX_MODELS:
+        raise InputError(f"models: expected at most {MAX_MODELS}, found {len(custom.models)}")
+    for model in custom.models:
         check_text(model, "models: a name", ascii_only=False, limit=MAX_MODEL_NAME)
         if not model or model != model.strip():
             raise InputError("models: a name is empty, or begins or ends with a space")
-    _check_own_url(own.base_url)
-    account = own_account(own)
+    _check_base_url(custom.base_url)
+    account = make_account(custom)
     check_account(account, Config(providers={name: account}).provider(name))
 
 
-def _check_own_url(url: str) -> None:
-    if len(url) > MAX_OWN_URL:
-        raise InputError(f"base_url: expected at most {MAX_OWN_URL} characters, found {len(url)}")
+def _check_base_url(url: str) -> None:
+    if len(url) > MAX_URL:
+        raise InputError(f"base_url: expected at most {MAX_URL} characters, found {len(url)}")
     check_url(url, "base_url:")
     parts = urlsplit(url)
     if "@" in parts.netloc:

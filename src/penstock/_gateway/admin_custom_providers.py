@@ -1,7 +1,7 @@
-"""The admin API's routes of servers that an admin adds: add, replace and remove one.
+"""The admin API's routes of custom providers, which an admin adds: add, replace and remove one.
 
-A server is kept in `own-providers.json`, its key where all keys of providers are. A key is bound to the origin of the
-address that it was given for: a server whose address changes has no key until one is given again.
+They are kept in `custom-providers.json`, their keys where all keys of providers are. A key is bound to the origin of
+the address that it was given for: a provider whose address changes has no key until one is given again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from penstock._engines.config import Config
 from penstock._engines.credentials import address_origin
 from penstock._engines.environ import LIVE
 from penstock._gateway.admin_calls import AdminRoute
-from penstock._gateway.admin_provider_checks import KEY_REFUSED, NO_LIST_KIND, UNTESTED, send_check
 from penstock._gateway.admin_providers import (
     ProviderView,
     check_new_key,
@@ -31,16 +30,17 @@ from penstock._gateway.admin_providers import (
     store_key,
     write_audit,
 )
-from penstock._gateway.key_editor import KeyEditError, record_tag
-from penstock._gateway.own_provider_checks import (
+from penstock._gateway.custom_provider_validation import (
+    check_custom_provider,
     check_own_name,
-    check_own_provider,
     check_resolved_host,
-    own_account,
+    make_account,
 )
+from penstock._gateway.key_editor import KeyEditError, record_tag
+from penstock._gateway.provider_test import KEY_REFUSED, NO_LIST_KIND, UNTESTED, send_check
 from penstock._providers.registry import COMPATIBLE
+from penstock._store.custom_providers import CustomProvider
 from penstock._store.key_records import RecordChange
-from penstock._store.own_providers import OwnProvider
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
     from penstock._gateway.admin_calls import AdminCall
     from penstock._providers.registry import Provider
-    from penstock._store.own_providers import OwnProvidersFile, Rows
+    from penstock._store.custom_providers import CustomProvidersFile, Rows
 
 _FIELDS = frozenset({"name", "base_url", "like", "title", "models", "key"})
 
 
-class OwnProviderFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server of your own: all that it has. `like`: the provider that it behaves like.
+class CustomProviderFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A custom provider: all that it has. `like`: the provider that it behaves like.
 
     `models`: in place of the list that it gives. `key`: empty keeps the one that is stored, unless the address is
     another one. `check`: one request is sent first, and nothing is stored if it fails.
@@ -71,57 +71,57 @@ class OwnProviderFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return f"{type(self).__name__}(base_url={self.base_url!r})"
 
 
-class NewOwnProvider(OwnProviderFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewCustomProvider(CustomProviderFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A server to add. Its models are asked for as `name/model`."""
 
     name: str
 
 
 def _add_own(call: AdminCall) -> ProviderView:
-    given = read_body(call, NewOwnProvider)
+    given = read_body(call, NewCustomProvider)
     file, name = _open_file(call), given.name
-    own = _read_server(name, given, added=time.strftime("%Y-%m-%d", time.gmtime()), is_new=True)
+    custom = _read_server(name, given, added=time.strftime("%Y-%m-%d", time.gmtime()), is_new=True)
     _check_free(call, name, _read(file))
-    _check_before_storing(call, name, own, given)
+    _check_before_storing(call, name, custom, given)
 
-    def edit(rows: Rows) -> dict[str, OwnProvider]:
+    def edit(rows: Rows) -> dict[str, CustomProvider]:
         _check_free(call, name, rows)
-        return {**rows, name: own}
+        return {**rows, name: custom}
 
     _change(file, edit)
     try:
         if given.key.strip():
-            store_key(call, _row_of(name, own), own_account(own), given.key.strip())
+            store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
     except BaseException:
         file.change(lambda rows: {other: row for other, row in rows.items() if other != name})
         raise
-    write_audit(call, "provider.add", RecordChange("provider", name, None, msgspec.to_builtins(own)))
+    write_audit(call, "provider.add", RecordChange("provider", name, None, msgspec.to_builtins(custom)))
     return _use(call, name)
 
 
 def _replace_own(call: AdminCall) -> ProviderView:
-    given = read_body(call, OwnProviderFields)
+    given = read_body(call, CustomProviderFields)
     file, name = _open_file(call), call.name
     before = _find_own(call, _read(file))
     if name in call.services.file_engine.providers:
         raise KeyEditError(f"penstock.toml has a provider {name!r}, which goes first: remove this one", status=409)
-    own = _read_server(name, given, added=before.added)
-    _check_before_storing(call, name, own, given)
+    custom = _read_server(name, given, added=before.added)
+    _check_before_storing(call, name, custom, given)
 
-    def edit(rows: Rows) -> dict[str, OwnProvider]:
+    def edit(rows: Rows) -> dict[str, CustomProvider]:
         _find_own(call, rows)
-        return {**rows, name: own}
+        return {**rows, name: custom}
 
     changed = _change(file, edit)
     try:
         if given.key.strip():
-            store_key(call, _row_of(name, own), own_account(own), given.key.strip())
-        elif _origin_of(call, name, own) != _origin_of(call, name, before):
+            store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
+        elif _origin_of(call, name, custom) != _origin_of(call, name, before):
             _remove_stored_key(call, name, before)
     except BaseException:
         file.change(lambda rows: {**rows, name: changed[name]})
         raise
-    values: list[dict[str, Any]] = [msgspec.to_builtins(changed[name]), msgspec.to_builtins(own)]
+    values: list[dict[str, Any]] = [msgspec.to_builtins(changed[name]), msgspec.to_builtins(custom)]
     write_audit(call, "provider.edit", RecordChange("provider", name, *values))
     return _use(call, name)
 
@@ -129,33 +129,33 @@ def _replace_own(call: AdminCall) -> ProviderView:
 def _remove_own(call: AdminCall) -> None:
     name = call.name
 
-    def edit(rows: Rows) -> dict[str, OwnProvider]:
+    def edit(rows: Rows) -> dict[str, CustomProvider]:
         _find_own(call, rows)
         return {other: row for other, row in rows.items() if other != name}
 
     before = _change(_open_file(call), edit)[name]
     write_audit(call, "provider.remove", RecordChange("provider", name, msgspec.to_builtins(before), None))
     _remove_stored_key(call, name, before)
-    call.services.own_providers.refresh()
+    call.services.custom_providers.refresh()
     call.apply_providers()
 
 
 # ── checks ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _open_file(call: AdminCall) -> OwnProvidersFile:
-    file = call.services.own_providers.file
+def _open_file(call: AdminCall) -> CustomProvidersFile:
+    file = call.services.custom_providers.file
     if file is None:
         reason = "this gateway has no data folder, so it keeps no servers: add this one to its configuration"
         raise KeyEditError(reason, status=409)
     return file
 
 
-def _read_server(name: str, given: OwnProviderFields, *, added: str, is_new: bool = False) -> OwnProvider:
+def _read_server(name: str, given: CustomProviderFields, *, added: str, is_new: bool = False) -> CustomProvider:
     """Return the server of a body, or raise what is wrong with it."""
     url = given.base_url.strip()
     scheme, colon, rest = url.partition("://")
-    own = OwnProvider(
+    custom = CustomProvider(
         base_url=f"{scheme.lower()}{colon}{rest.rstrip('/')}",
         like=given.like,
         title=given.title.strip(),
@@ -165,10 +165,10 @@ def _read_server(name: str, given: OwnProviderFields, *, added: str, is_new: boo
     try:
         if is_new:
             check_own_name(name)
-        check_own_provider(name, own)
+        check_custom_provider(name, custom)
     except InputError as error:
         raise _name_field(error) from None
-    return own
+    return custom
 
 
 def _name_field(error: InputError) -> KeyEditError:
@@ -189,34 +189,34 @@ def _check_free(call: AdminCall, name: str, rows: Rows) -> None:
         raise KeyEditError(f"name: {reason}", status=409, field="name")
 
 
-def _find_own(call: AdminCall, rows: Rows) -> OwnProvider:
+def _find_own(call: AdminCall, rows: Rows) -> CustomProvider:
     """Return the server of the path. Raises if there is none, or if the caller has seen another content."""
-    own = rows.get(call.name)
-    if own is None:
+    custom = rows.get(call.name)
+    if custom is None:
         raise KeyEditError(f"no server {call.name[:100]!r} was added here", status=404)
-    if call.tag is not None and call.tag != record_tag(own):
+    if call.tag is not None and call.tag != record_tag(custom):
         reason = f"the server {call.name!r} was changed by somebody else meanwhile; read it again"
         raise KeyEditError(reason, status=412)
-    return own
+    return custom
 
 
-def _check_before_storing(call: AdminCall, name: str, own: OwnProvider, given: OwnProviderFields) -> None:
+def _check_before_storing(call: AdminCall, name: str, custom: CustomProvider, given: CustomProviderFields) -> None:
     """Raise if the address or the key may not be used, or if the server does not answer."""
-    row, key = _row_of(name, own), given.key.strip()
+    row, key = _row_of(name, custom), given.key.strip()
     if key:
         open_key_store(call)
         check_new_key(row, key)
     try:
-        check_resolved_host(own.base_url)
+        check_resolved_host(custom.base_url)
     except InputError as error:
         raise _name_field(error) from None
     import_module("aiohttp")  # the first request to a provider needs it, and the import takes a third of a second
     if given.check:
-        _send_test(call, row, own, key)
+        _send_test(call, row, custom, key)
 
 
-def _send_test(call: AdminCall, row: Provider, own: OwnProvider, key: str) -> None:
-    account = with_key(own_account(own), key) if key else own_account(own)
+def _send_test(call: AdminCall, row: Provider, custom: CustomProvider, key: str) -> None:
+    account = with_key(make_account(custom), key) if key else make_account(custom)
     config = call.services.upstream.router.config
     config = replace(config, providers={**config.providers, row.name: account})
     result = send_check(call, replace(row, open_models=False), config, key)
@@ -231,25 +231,25 @@ def _send_test(call: AdminCall, row: Provider, own: OwnProvider, key: str) -> No
     raise KeyEditError(f"key: {why}", field="key")
 
 
-def _row_of(name: str, own: OwnProvider) -> Provider:
-    return Config(providers={name: own_account(own)}).provider(name)
+def _row_of(name: str, custom: CustomProvider) -> Provider:
+    return Config(providers={name: make_account(custom)}).provider(name)
 
 
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(file: OwnProvidersFile) -> dict[str, OwnProvider]:
+def _read(file: CustomProvidersFile) -> dict[str, CustomProvider]:
     with _file_errors(file, "read"):
         return file.read()
 
 
-def _change(file: OwnProvidersFile, edit: Callable[[Rows], Rows]) -> dict[str, OwnProvider]:
+def _change(file: CustomProvidersFile, edit: Callable[[Rows], Rows]) -> dict[str, CustomProvider]:
     with _file_errors(file, "written"):
         return file.change(edit)
 
 
 @contextmanager
-def _file_errors(file: OwnProvidersFile, what: str) -> Generator[None]:
+def _file_errors(file: CustomProvidersFile, what: str) -> Generator[None]:
     """Raise what is wrong with the file, or with its size, as a conflict."""
     try:
         yield
@@ -263,53 +263,53 @@ def _file_errors(file: OwnProvidersFile, what: str) -> Generator[None]:
 
 def _use(call: AdminCall, name: str) -> ProviderView:
     """Have this process use the servers as they are now, and return one of them as it is listed."""
-    call.services.own_providers.refresh()
+    call.services.custom_providers.refresh()
     call.apply_providers()
     return show_provider(call, name)
 
 
-def _origin_of(call: AdminCall, name: str, own: OwnProvider) -> str:
-    return address_origin(_row_of(name, own), own_account(own), call.services.env)
+def _origin_of(call: AdminCall, name: str, custom: CustomProvider) -> str:
+    return address_origin(_row_of(name, custom), make_account(custom), call.services.env)
 
 
-def _remove_stored_key(call: AdminCall, name: str, own: OwnProvider) -> None:
+def _remove_stored_key(call: AdminCall, name: str, custom: CustomProvider) -> None:
     """Remove the key of a server, if one is stored for its address and `penstock.toml` does not use it."""
     services = call.services
     if services.env is not LIVE:
         return
     stored, file = read_stored_keys(call)[0].get(name), services.file_engine
-    if stored is None or stored.origin != _origin_of(call, name, own):
+    if stored is None or stored.origin != _origin_of(call, name, custom):
         return
     if name in file.providers and address_origin(file.provider(name), file.account(name), LIVE) == stored.origin:
         return
-    remove_key(call, _row_of(name, own))
+    remove_key(call, _row_of(name, custom))
 
 
-OWN_PROVIDER_ROUTES = (
+CUSTOM_PROVIDER_ROUTES = (
     AdminRoute(
         "POST",
-        "/admin/own-providers",
-        "Add a server of your own. Its key is never shown again",
+        "/admin/custom-providers",
+        "Add a custom provider. Its key is never shown again",
         _add_own,
         ProviderView,
-        NewOwnProvider,
+        NewCustomProvider,
         201,
         owner=True,
     ),
     AdminRoute(
         "PUT",
-        "/admin/own-providers/{name}",
-        "Replace a server of your own",
+        "/admin/custom-providers/{name}",
+        "Replace a custom provider",
         _replace_own,
         ProviderView,
-        OwnProviderFields,
+        CustomProviderFields,
         tagged=True,
         owner=True,
     ),
     AdminRoute(
         "DELETE",
-        "/admin/own-providers/{name}",
-        "Remove a server of your own, and its stored key",
+        "/admin/custom-providers/{name}",
+        "Remove a custom provider, and its stored key",
         _remove_own,
         None,
         status=204,

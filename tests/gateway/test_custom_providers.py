@@ -20,10 +20,10 @@ from penstock._engines.config import Account
 from penstock._engines.environ import LIVE
 from penstock._gateway.app import App
 from penstock._gateway.config import GatewayConfig, Key, Serve
+from penstock._gateway.custom_provider_validation import check_resolved_host, describe_exposure, list_templates
 from penstock._gateway.editor_keys import EditorProvider
 from penstock._gateway.keys import hash_key
-from penstock._gateway.own_provider_checks import check_resolved_host, describe_exposure, likeable_providers
-from penstock._store.own_providers import MAX_OWN_MODELS, MAX_OWN_PROVIDERS, OwnProvider, OwnProvidersFile
+from penstock._store.custom_providers import MAX_CUSTOM_PROVIDERS, MAX_MODELS, CustomProvider, CustomProvidersFile
 from penstock._store.provider_keys import ProviderKeys
 from penstock.errors import InputError
 from penstock.testing import Reply, scripted
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.row("V6")]
 GOOD, BAD = "planted-good-0123456789abcdef", "planted-bad-0123456789abcdef"
-PATH = "/admin/own-providers"
+PATH = "/admin/custom-providers"
 
 
 def lab(seen: ReceivedRequest) -> Reply:
@@ -130,7 +130,7 @@ def admin(tmp_path: Path, up: Upstream) -> Iterator[Lab]:
 
 def test_a_server_is_added_used_tested_and_removed(admin: Lab, tmp_path: Path) -> None:
     made = admin.add(title="The Lab", base_url=f"{admin.up.url}/lab/v1/", like="vllm", key=f" {GOOD}\n")
-    assert (made["own"], made["title"], made["like"], made["models"]) == (True, "The Lab", "vllm", [])
+    assert (made["custom"], made["title"], made["like"], made["models"]) == (True, "The Lab", "vllm", [])
     assert made["base_url"] == f"{admin.up.url}/lab/v1"
     assert (made["stored"], made["used"], made["ending"], made["problem"]) == (True, True, "cdef", "")
     assert made["origin"] == admin.up.url
@@ -139,7 +139,7 @@ def test_a_server_is_added_used_tested_and_removed(admin: Lab, tmp_path: Path) -
     assert admin.chat() == 200
     assert admin.sent_keys() == {GOOD}
     assert admin.ask("POST", "/admin/providers/lab/test")["message"] == "The Lab answers: 2 models."
-    file = tmp_path / "own-providers.json"
+    file = tmp_path / "custom-providers.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     admin.ask("DELETE", f"{PATH}/lab", status=204)
     assert (admin.row(), admin.models()) == ({}, set())
@@ -293,7 +293,7 @@ def test_the_stored_key_stays_with_the_address(admin: Lab) -> None:
     assert (changed["used"], changed["title"]) == (True, "New")
     admin.ask("DELETE", "/admin/providers/lab", status=204)  # the key alone
     left = admin.row()
-    assert (left["own"], left["has_key"]) == (True, False)
+    assert (left["custom"], left["has_key"]) == (True, False)
     error = admin.ask("PUT", f"{PATH}/lab", status=400, json={"base_url": f"{admin.up.url}/lab/v1"})["error"]
     assert (error["field"], error["message"]) == (
         "key",
@@ -311,24 +311,24 @@ def test_nothing_is_stored_if_the_server_does_not_answer_or_refuses(admin: Lab, 
             error = admin.add(400, **more)["error"]
             assert error["field"] == field
             assert BAD not in error["message"]
-        assert not (tmp_path / "own-providers.json").exists()
+        assert not (tmp_path / "custom-providers.json").exists()
         assert not (tmp_path / "provider-keys.json").exists()
         made = admin.add(base_url=nobody, check=False)
         tested = admin.ask("POST", "/admin/providers/lab/test")
-    assert (made["own"], tested["ok"]) == (True, False)
+    assert (made["custom"], tested["ok"]) == (True, False)
 
 
 def test_a_key_that_cannot_be_stored_leaves_no_server(admin: Lab, tmp_path: Path) -> None:
     (tmp_path / "provider-keys.json").write_text("damaged")
     error = admin.add(400, key=GOOD)["error"]
     assert "provider-keys.json" in error["message"]
-    assert OwnProvidersFile(tmp_path).read() == {}
+    assert CustomProvidersFile(tmp_path).read() == {}
     admin.add()
-    before = OwnProvidersFile(tmp_path).read()
+    before = CustomProvidersFile(tmp_path).read()
     body = {"base_url": f"{admin.up.url}/open/v2", "key": GOOD}
     assert "provider-keys.json" in admin.ask("PUT", f"{PATH}/lab", status=400, json=body)["error"]["message"]
     assert "provider-keys.json" in admin.ask("GET", "/admin/providers")["error"]
-    assert OwnProvidersFile(tmp_path).read() == before
+    assert CustomProvidersFile(tmp_path).read() == before
     admin.ask("DELETE", f"{PATH}/lab", status=204)
 
 
@@ -361,7 +361,7 @@ def test_a_key_that_cannot_be_stored_leaves_no_server(admin: Lab, tmp_path: Path
         ({"title": "a\nb"}, 400, "title", "line break"), ({"title": "t" * 101}, 400, "title", "too long"),
         ({"models": ["a", " b"]}, 400, "models", "begins or ends with a space"),
         ({"models": [""]}, 400, "models", "is empty"), ({"models": "a"}, 400, "models", "expected a list, found a text"),
-        ({"models": [str(one) for one in range(MAX_OWN_MODELS + 1)]}, 400, "models", "at most 500, found 501"),
+        ({"models": [str(one) for one in range(MAX_MODELS + 1)]}, 400, "models", "at most 500, found 501"),
         ({"key": "a\nb"}, 400, "key", "line break"), ({"x": 1}, 400, "", "x: no such field"),
         ({"check": "no"}, 400, "check", "expected bool"),
     ],
@@ -431,17 +431,17 @@ def test_the_warning_is_in_the_answer_and_in_the_list(admin: Lab) -> None:
 
 
 def test_the_list_says_what_a_server_can_be_like(admin: Lab) -> None:
-    likes = admin.ask("GET", "/admin/providers")["likes"]
-    assert {"openai-compatible", "anthropic", "gemini", "ollama", "vllm"} <= {row["name"] for row in likes}
-    for number, row in enumerate(likeable_providers()):  # all of them can be stored
+    templates = admin.ask("GET", "/admin/providers")["templates"]
+    assert {"openai-compatible", "anthropic", "gemini", "ollama", "vllm"} <= {row["name"] for row in templates}
+    for number, row in enumerate(list_templates()):  # all of them can be stored
         made = admin.add(name=f"lab-{number}", like=row.name, check=False)
         assert (made["like"], made["problem"]) == (row.name, "")
 
 
 def test_as_many_as_are_kept(admin: Lab, tmp_path: Path) -> None:
-    row = OwnProvider(base_url="http://127.0.0.1:1", like="vllm")
-    OwnProvidersFile(tmp_path).change(lambda _: {f"lab-{number}": row for number in range(MAX_OWN_PROVIDERS)})
-    assert f"at most {MAX_OWN_PROVIDERS} servers" in admin.add(409)["error"]["message"]
+    row = CustomProvider(base_url="http://127.0.0.1:1", like="vllm")
+    CustomProvidersFile(tmp_path).change(lambda _: {f"lab-{number}": row for number in range(MAX_CUSTOM_PROVIDERS)})
+    assert f"at most {MAX_CUSTOM_PROVIDERS} custom providers" in admin.add(409)["error"]["message"]
 
 
 # ── who may ───────────────────────────────────────────────────────────────────────────────────────
@@ -460,7 +460,7 @@ def test_roles_and_pages_of_other_sites(admin: Lab) -> None:
                         {"host": "evil.example"}):  # fmt: skip
             assert admin.http.request(method, path, headers=headers, json=body).status_code == 403
     rows = admin.http.get("/admin/providers", headers=bearer(SEER)).json()["data"]
-    assert [row["name"] for row in rows if row["own"]] == ["lab"]
+    assert [row["name"] for row in rows if row["custom"]] == ["lab"]
 
 
 def test_the_owner_of_a_gateway_without_keys_adds_a_server(tmp_path: Path) -> None:
@@ -485,17 +485,17 @@ def test_a_provider_of_the_file_goes_first(tmp_path: Path, up: Upstream, caplog:
     file = Account(base_url=f"{up.url}/open/file", models=("tide-7",))
     with caplog.at_level(logging.WARNING), running_lab(tmp_path, up, lab=file) as admin:
         row = admin.row()
-        assert (row["own"], row["base_url"], row["used"]) == (True, f"{up.url}/open/v1", True)
+        assert (row["custom"], row["base_url"], row["used"]) == (True, f"{up.url}/open/v1", True)
         assert row["problem"].startswith("not used: penstock.toml has a provider 'lab', which goes first")
         assert admin.models() == {"lab/tide-7"}
         found = admin.ask("GET", "/admin/check")["problems"]
-        assert [one["setting"] for one in found if "lab: not used" in one["message"]] == ["own-providers.json"]
+        assert [one["setting"] for one in found if "lab: not used" in one["message"]] == ["custom-providers.json"]
         assert admin.add(409)["error"]["message"].startswith("name: penstock.toml has a provider 'lab' already")
         admin.ask("PUT", f"{PATH}/lab", status=409, json={"base_url": up.url})
         admin.running.call(_reload(admin))
         admin.ask("DELETE", f"{PATH}/lab", status=204)
         row = admin.row()
-        assert (row["own"], row["problem"], row["stored"]) == (False, "", True)  # the file's provider uses the key
+        assert (row["custom"], row["problem"], row["stored"]) == (False, "", True)  # the file's provider uses the key
         assert admin.models() == {"lab/tide-7"}
     assert len([one for one in caplog.records if "the server lab, which was added" in one.getMessage()]) == 1
 
@@ -575,7 +575,7 @@ def test_all_workers_use_it(tmp_path: Path) -> None:
 def test_a_damaged_file_stops_nothing_and_is_said_once(
     tmp_path: Path, up: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = tmp_path / "own-providers.json"
+    file = tmp_path / "custom-providers.json"
     with caplog.at_level(logging.WARNING), running_lab(tmp_path, up) as admin:
         admin.add()
         whole = file.read_text()
@@ -596,34 +596,38 @@ def test_a_damaged_file_stops_nothing_and_is_said_once(
 
 
 def test_one_wrong_server_of_the_file_does_not_hide_the_others(tmp_path: Path, up: Upstream) -> None:
-    good = OwnProvider(base_url=f"{up.url}/open/v1", like="openai-compatible")
+    good = CustomProvider(base_url=f"{up.url}/open/v1", like="openai-compatible")
     rows = {
         "lab": good,
         "meta": replace(good, base_url="http://169.254.169.254"),
         "odd": replace(good, like="nobody"),
         "Upper": good,
     }
-    OwnProvidersFile(tmp_path).change(lambda _: rows)
+    CustomProvidersFile(tmp_path).change(lambda _: rows)
     with running_lab(tmp_path, up) as admin:
         assert admin.models() == {"lab/tide-1", "lab/tide-2"}
         for name, words in (("meta", "link-local"), ("odd", "'nobody'"), ("Upper", "lower-case")):
             row = admin.row(name)
-            assert (row["own"], row["problem"].startswith("not used: "), words in row["problem"]) == (True, True, True)
+            assert (row["custom"], row["problem"].startswith("not used: "), words in row["problem"]) == (
+                True,
+                True,
+                True,
+            )
             assert admin.chat(f"{name}/x") in {400, 404}
             admin.ask("DELETE", f"{PATH}/{name}", status=204)
         assert admin.models() == {"lab/tide-1", "lab/tide-2"}
 
 
 def test_a_file_that_cannot_be_written_is_named(admin: Lab, tmp_path: Path) -> None:
-    (tmp_path / "own-providers.json.lock").mkdir()
+    (tmp_path / "custom-providers.json.lock").mkdir()
     error = admin.add(409)["error"]
-    assert error["message"].startswith(f"{tmp_path / 'own-providers.json'} cannot be written: ")
+    assert error["message"].startswith(f"{tmp_path / 'custom-providers.json'} cannot be written: ")
 
 
 def test_a_gateway_without_a_data_folder_or_stored_keys(tmp_path: Path, up: Upstream) -> None:
     with running_lab(tmp_path, up, env={}) as admin:
         assert "does not use stored keys" in admin.add(409, key=GOOD)["error"]["message"]
-        assert admin.add()["own"]
+        assert admin.add()["custom"]
         assert admin.chat() == 200
         admin.ask("DELETE", f"{PATH}/lab", status=204)
     made = replace(configured(tmp_path, up), data=None, access=replace(configured(tmp_path, up).access,
@@ -635,8 +639,8 @@ def test_a_gateway_without_a_data_folder_or_stored_keys(tmp_path: Path, up: Upst
 
 
 def test_commands_know_it(tmp_path: Path, up: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {"lab": OwnProvider(base_url=f"{up.url}/lab/v1", like="vllm", title="The Lab")}
-    OwnProvidersFile(tmp_path).change(lambda _: rows)
+    rows = {"lab": CustomProvider(base_url=f"{up.url}/lab/v1", like="vllm", title="The Lab")}
+    CustomProvidersFile(tmp_path).change(lambda _: rows)
     assert main(["providers", "lab", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["name"], row["title"], row["base_url"]) == ("lab", "The Lab", f"{up.url}/lab/v1")
