@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { AdminError, askAll, type KeyRow } from "../src/admin/api.ts";
-import { auditFile, describeChange } from "../src/admin/auditWords.ts";
-import { inspectorWords, matchesKey } from "../src/admin/keyWords.ts";
+import { auditFile, describeChange } from "../src/admin/describeAudit.ts";
+import { describeInspectorAccess, matchesKey } from "../src/admin/keyDescription.ts";
 import { changes, describeUsage, draftOf, LIMIT_NAMES, limitLabel, localMoment, share } from "../src/admin/limits.ts";
 import { problemOf } from "../src/admin/problems.ts";
 
@@ -67,8 +67,8 @@ test("what the inspector does with a key is sent if it was changed", () => {
     inspect: "all",
     tenant: "t",
   });
-  assert.deepEqual(inspectorWords(ROW), []);
-  assert.deepEqual(inspectorWords({ inspect: "all", inspect_keep: true }), [
+  assert.deepEqual(describeInspectorAccess(ROW), []);
+  assert.deepEqual(describeInspectorAccess({ inspect: "all", inspect_keep: true }), [
     "its turns are kept",
     "sees every key's turns",
   ]);

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import type { Event } from "../src/api/types.ts";
 import { firstModel } from "../src/try/firstModel.ts";
 import { openCalls, spokenMessages } from "../src/try/history.ts";
-import { refusalWords } from "../src/try/refusals.ts";
+import { describeRefusal } from "../src/try/refusals.ts";
 import { chatBody, countSettings, NO_SETTINGS, problemOf, settingsFrom } from "../src/try/settings.ts";
 
 const SETTINGS = {
@@ -102,5 +102,5 @@ const REFUSALS: [string, string][] = [
 ];
 
 for (const [body, words] of REFUSALS) {
-  test(`an error's words: ${body}`, () => assert.equal(refusalWords(502, body), words));
+  test(`an error's words: ${body}`, () => assert.equal(describeRefusal(502, body), words));
 }

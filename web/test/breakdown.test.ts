@@ -2,7 +2,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Breakdown, BreakdownLine, Trace } from "../src/api/types.ts";
-import { boundsWords, colourOf, KINDS, lineName, shareWords, sumKinds, totalWords } from "../src/turn/breakdown.ts";
+import {
+  colourOf,
+  describeBounds,
+  describeTotal,
+  formatShare,
+  KINDS,
+  lineName,
+  sumKinds,
+} from "../src/turn/breakdown.ts";
 import { completed } from "../src/turn/completing.ts";
 
 function line(kind: BreakdownLine["kind"], tokens: number, more: Partial<BreakdownLine> = {}): BreakdownLine {
@@ -42,9 +50,9 @@ test("messages are one kind, and a kind without tokens is left out", () => {
 
 test("a line has a name, a share and bounds", () => {
   assert.deepEqual(LINES.slice(0, 3).map(lineName), ["System prompt", "Tools", "1. user"]);
-  assert.deepEqual([0, 0.003, 0.01, 0.456, 1].map(shareWords), ["0%", "<1%", "1%", "46%", "100%"]);
-  assert.equal(boundsWords({ low: 1295, high: 1310, method: "estimated" }), "1,295 to 1,310, estimated");
-  assert.equal(boundsWords({ low: 9, high: 9, method: "actual" }), "actual");
+  assert.deepEqual([0, 0.003, 0.01, 0.456, 1].map(formatShare), ["0%", "<1%", "1%", "46%", "100%"]);
+  assert.equal(describeBounds({ low: 1295, high: 1310, method: "estimated" }), "1,295 to 1,310, estimated");
+  assert.equal(describeBounds({ low: 9, high: 9, method: "actual" }), "actual");
 });
 
 test("the total is said by its method, and beside the provider's count", () => {
@@ -56,7 +64,7 @@ test("the total is said by its method, and beside the provider's count", () => {
     [{ actual: 950 }, /counted 950: the estimate is 5.3% high.$/],
     [{ method: "newer", actual: 0 }, /^Nine times in ten/],
   ];
-  for (const [more, words] of cases) assert.match(totalWords({ ...FOUND, ...more }).join(" "), words);
+  for (const [more, words] of cases) assert.match(describeTotal({ ...FOUND, ...more }).join(" "), words);
 });
 
 test("a saved page has the tokens once, for all consumers", () => {

@@ -1,9 +1,9 @@
 // Numbers with their nouns, and sentences.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { contextWords, type Step } from "../src/runs/sessions.ts";
+import { describeContext, type Step } from "../src/runs/sessions.ts";
 import { partialNote } from "../src/streams/listing.ts";
-import { formatMany, formatManyShort, sentence } from "../src/ui/format.ts";
+import { formatMany, formatManyShort, formatSentence } from "../src/ui/format.ts";
 
 test("one thing, several things", () => {
   assert.deepEqual(
@@ -24,11 +24,14 @@ test("large counts are short", () => {
 
 test("one of a kind, wherever the page counts", () => {
   const answer = { row: { input: 1 }, window: 0 } as Step;
-  assert.equal(contextWords([answer]), "From 1 to 1 token, 1 at most. The model's window is not known.");
+  assert.equal(describeContext([answer]), "From 1 to 1 token, 1 at most. The model's window is not known.");
   assert.match(partialNote(1), /^1 turn was searched/);
   assert.match(partialNote(1200), /^1,200 turns were searched/);
 });
 
 test("what the gateway says becomes a sentence", () => {
-  assert.deepEqual([sentence("it was deleted"), sentence("Why?"), sentence("")], ["It was deleted.", "Why?", ""]);
+  assert.deepEqual(
+    [formatSentence("it was deleted"), formatSentence("Why?"), formatSentence("")],
+    ["It was deleted.", "Why?", ""],
+  );
 });

@@ -4,15 +4,15 @@ import type { Breakdown } from "../src/api/types.ts";
 import { bodyOf, marksOf } from "../src/request/marks.ts";
 import {
   cacheEnd,
-  cacheWords,
+  describeCache,
+  describeType,
   IN_TOOLS,
   linkCalls,
   otherLines,
   parametersOf,
   partSize,
-  typeWords,
 } from "../src/request/prompt.ts";
-import { phasesOf, timingWords } from "../src/request/timing.ts";
+import { describeTiming, phasesOf } from "../src/request/timing.ts";
 import type { Loss, RequestView } from "../src/request/types.ts";
 
 test("parameters of a tool, with those of objects inside", () => {
@@ -36,10 +36,10 @@ test("parameters of a tool, with those of objects inside", () => {
 });
 
 test("types in words", () => {
-  assert.equal(typeWords({ enum: ["m", 2] }), '"m" or 2');
-  assert.equal(typeWords({ type: ["string", "null"] }), "string or null");
-  assert.equal(typeWords({ anyOf: [{ type: "string" }, { const: 1 }] }), "string or 1");
-  assert.equal(typeWords({}), "any");
+  assert.equal(describeType({ enum: ["m", 2] }), '"m" or 2');
+  assert.equal(describeType({ type: ["string", "null"] }), "string or null");
+  assert.equal(describeType({ anyOf: [{ type: "string" }, { const: 1 }] }), "string or 1");
+  assert.equal(describeType({}), "any");
 });
 
 test("calls and results know each other's message", () => {
@@ -73,11 +73,11 @@ test("a cache hit is in the provider's tokens, and files are in the messages tha
 });
 
 test("what the provider said of its cache", () => {
-  assert.match(cacheWords(0), /read none of them from its cache/);
-  assert.match(cacheWords(1200), /read 1,200 of them/);
-  assert.match(cacheWords(null), /did not say/);
-  assert.equal(cacheWords(null, true), "");
-  assert.match(cacheWords(7, true), /read 7 of them/);
+  assert.match(describeCache(0), /read none of them from its cache/);
+  assert.match(describeCache(1200), /read 1,200 of them/);
+  assert.match(describeCache(null), /did not say/);
+  assert.equal(describeCache(null, true), "");
+  assert.match(describeCache(7, true), /read 7 of them/);
 });
 
 test("the parts beside messages and tools, so that the rows add up", () => {
@@ -107,11 +107,11 @@ test("phases of a try, until its first byte or its end", () => {
     ],
   );
   assert.equal(
-    timingWords({ start: 0, reused: true, first_byte: 0.5 }),
+    describeTiming({ start: 0, reused: true, first_byte: 0.5 }),
     "reused connection, waiting 500 ms, first byte after 500 ms",
   );
-  assert.equal(timingWords({ start: 1, end: 1.4 }), "waiting 400 ms, failed after 400 ms");
-  assert.equal(timingWords({ start: 0 }), "no times are known");
+  assert.equal(describeTiming({ start: 1, end: 1.4 }), "waiting 400 ms, failed after 400 ms");
+  assert.equal(describeTiming({ start: 0 }), "no times are known");
 });
 
 test("marks of a try, and the body that an earlier try has", () => {

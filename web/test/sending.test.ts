@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { headersFor } from "../src/act/headers.ts";
-import { requestObstacle } from "../src/act/obstacle.ts";
+import { explainUnsendable } from "../src/act/unsendable.ts";
 import type { Row } from "../src/api/types.ts";
 
 const HEADERS = { "anthropic-version": "2023-06-01", "anthropic-beta": "context-1m", "x-penstock-strict": "true" };
@@ -19,14 +19,14 @@ test("in another protocol it has the gateway's own, and the others are named", (
 
 test("a request that cannot be sent again says why", () => {
   const row = {} as Row;
-  assert.equal(requestObstacle({ request: '{"model":"m"}', row }), "");
-  assert.equal(requestObstacle({ request: "", request_lost: "it was deleted", row }), "It was deleted.");
+  assert.equal(explainUnsendable({ request: '{"model":"m"}', row }), "");
+  assert.equal(explainUnsendable({ request: "", request_lost: "it was deleted", row }), "It was deleted.");
   assert.equal(
-    requestObstacle({ request: '{"mod', request_lost: "only its beginning is kept", row }),
+    explainUnsendable({ request: '{"mod', request_lost: "only its beginning is kept", row }),
     "Only its beginning is kept.",
   );
   for (const request of ["hello", "[]", "5", "null"]) {
-    assert.equal(requestObstacle({ request, row }), "The body of the request is not a JSON object.");
+    assert.equal(explainUnsendable({ request, row }), "The body of the request is not a JSON object.");
   }
-  assert.equal(requestObstacle({ request: "{}", row: null }), "The request of this turn is not known.");
+  assert.equal(explainUnsendable({ request: "{}", row: null }), "The request of this turn is not known.");
 });

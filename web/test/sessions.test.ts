@@ -4,9 +4,9 @@ import type { Row } from "../src/api/types.ts";
 import {
   atLeast,
   barScale,
-  contextWords,
+  describeContext,
+  describeGap,
   type Gap,
-  gapWords,
   overview,
   type Report,
   runningTotals,
@@ -44,11 +44,14 @@ test("tools are named once, with how often they ran", () => {
 });
 
 test("a gap is named after what ran in it", () => {
-  assert.equal(gapWords({ seconds: 4.1, kind: "tools", calls: [call("bash")] }), "running bash, 4.10 s");
-  assert.equal(gapWords({ seconds: 2, kind: "tools", calls: [call("a"), call("b")] }), "running a, b, 2.00 s together");
-  assert.equal(gapWords({ seconds: 3, kind: "tools", calls: [] }), "running tools, 3.00 s");
-  assert.equal(gapWords({ seconds: 200, kind: "user", calls: [] }), "waiting for the user, 3 min 20 s");
-  assert.equal(gapWords({ seconds: 0.5, kind: "client", calls: [] }), "waiting for the client, 500 ms");
+  assert.equal(describeGap({ seconds: 4.1, kind: "tools", calls: [call("bash")] }), "running bash, 4.10 s");
+  assert.equal(
+    describeGap({ seconds: 2, kind: "tools", calls: [call("a"), call("b")] }),
+    "running a, b, 2.00 s together",
+  );
+  assert.equal(describeGap({ seconds: 3, kind: "tools", calls: [] }), "running tools, 3.00 s");
+  assert.equal(describeGap({ seconds: 200, kind: "user", calls: [] }), "waiting for the user, 3 min 20 s");
+  assert.equal(describeGap({ seconds: 0.5, kind: "client", calls: [] }), "waiting for the client, 500 ms");
 });
 
 test("a turn waits, then streams", () => {
@@ -93,11 +96,11 @@ test("shares", () => {
 test("the context in words", () => {
   const steps = [step({ input: 1000 }), step({ input: 60_000 }), step({ input: 20_000 })];
   assert.equal(
-    contextWords(steps),
+    describeContext(steps),
     "From 1,000 to 20.0k tokens, 60.0k at most. That is 30% of the model's window of 200.0k.",
   );
-  assert.match(contextWords([step({}, null, 0)]), /window is not known/);
-  assert.match(contextWords([step({ input: null })]), /No provider/);
+  assert.match(describeContext([step({}, null, 0)]), /window is not known/);
+  assert.match(describeContext([step({ input: null })]), /No provider/);
 });
 
 test("waiting for the client is not drawn as tools", () => {

@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { advise } from "../src/tokens/advice.ts";
-import { emptyWords } from "../src/tokens/empty.ts";
+import { explainEmpty } from "../src/tokens/empty.ts";
 import {
   allowedErrors,
   bySize,
+  describeAccuracy,
   errorAxis,
   errorOf,
-  inWords,
   lowOrHigh,
   type ModelTokens,
   median,
@@ -18,7 +18,7 @@ import {
   signed,
   within,
 } from "../src/tokens/estimates.ts";
-import { uncertainWords } from "../src/tokens/uncertain.ts";
+import { describeUncertain } from "../src/tokens/uncertain.ts";
 
 const POINT: Point = {
   time: 0,
@@ -116,7 +116,7 @@ test("figures in words", () => {
     [{ taught: 0 }, /No turn has taught/],
     [{ taught: 4, factor: 1.1 }, /multiplied by 1.100 so far/],
   ];
-  for (const [more, words] of cases) assert.match(inWords(model(more)).join(" "), words);
+  for (const [more, words] of cases) assert.match(describeAccuracy(model(more)).join(" "), words);
 });
 
 test("advice names what can be done, with the numbers of this model", () => {
@@ -147,12 +147,12 @@ test("advice names what can be done, with the numbers of this model", () => {
 test("advice knows nothing of kinds that a newer gateway has", () => {
   const [only] = advise(model({ uncertain: [{ kind: "smells", turns: 3, median_error: 1 }] }));
   assert.equal(only?.kind, "fine");
-  assert.equal(uncertainWords("smells"), null);
+  assert.equal(describeUncertain("smells"), null);
 });
 
 test("an empty page says what must happen", () => {
   const seen = { sampling: true, turns: 0, counted: 0 };
-  const cases: [journal: boolean, Parameters<typeof emptyWords>[1], RegExp][] = [
+  const cases: [journal: boolean, Parameters<typeof explainEmpty>[1], RegExp][] = [
     [false, seen, /^The journal is off. .*journal.path/],
     [true, { ...seen, sampling: false }, /^Estimates are off. .*features.estimates/],
     [true, seen, /^Nothing to compare yet. Ask a model.* try$/],
@@ -161,7 +161,7 @@ test("an empty page says what must happen", () => {
     [true, { ...seen, turns: 1200, counted: 1100 }, /^Nothing to compare yet. There were 1,100 requests with a count/],
   ];
   for (const [journal, found, words] of cases) {
-    const { title, text, tries } = emptyWords(journal, found);
+    const { title, text, tries } = explainEmpty(journal, found);
     assert.match(`${title}. ${text}${tries ? " try" : ""}`, words);
   }
 });

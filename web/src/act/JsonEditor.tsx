@@ -3,7 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { JsonEditorHandle } from "./editor/editor.ts";
 import type { Schema } from "./schemas.ts";
 
-const FIRST = 20_000; // characters of a text that are shown while the editor is loaded: a text box of a megabyte takes seconds
+const PREVIEW_CHARACTERS = 20_000; // characters of a text that are shown while the editor is loaded: a text box of a megabyte takes seconds
 
 /** Begins to load the editor: it is ready sooner if that happens while the request is asked for. */
 export function loadEditor(): Promise<typeof import("./editor/editor.ts")> {
@@ -46,14 +46,14 @@ export function JsonEditor({ text, label, schema = null, onChange }: Props) {
   useEffect(() => handle.current?.setSchema(schema), [schema]);
   return (
     <div class="json-editor">
-      {state === "loading" && text.length > FIRST && <p class="hint">The editor is loading …</p>}
+      {state === "loading" && text.length > PREVIEW_CHARACTERS && <p class="hint">The editor is loading …</p>}
       {state === "failed" && <p class="hint">The editor could not be loaded; this is a plain text box.</p>}
       {state !== "ready" && (
         <textarea
           class="mono"
           aria-label={label}
           spellcheck={false}
-          value={state === "loading" ? text.slice(0, FIRST) : text}
+          value={state === "loading" ? text.slice(0, PREVIEW_CHARACTERS) : text}
           readOnly={state === "loading"}
           onInput={(event) => onChange(event.currentTarget.value)}
         />

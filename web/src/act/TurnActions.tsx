@@ -4,17 +4,17 @@ import { useMemo, useState } from "preact/hooks";
 import type { Trace } from "../api/types.ts";
 import { chooseFirst } from "../compare/marking.ts";
 import { formatRoute } from "../router.ts";
-import { turnName } from "../turn/naming.ts";
-import { sentence } from "../ui/format.ts";
+import { formatTurnName } from "../turn/turnName.ts";
+import { formatSentence } from "../ui/format.ts";
 import { CopyDialog } from "./CopyDialog.tsx";
-import { requestObstacle } from "./obstacle.ts";
+import { explainUnsendable } from "./unsendable.ts";
 
 export function TurnActions({ id, trace }: { id: string; trace: Trace }) {
   const [copying, setCopying] = useState(false);
   const { request, request_lost = "", row } = trace;
   const talks = row !== null && ["", "chat", "responses"].includes(row.operation);
   const obstacle = useMemo(
-    () => requestObstacle({ request, request_lost, row }),
+    () => explainUnsendable({ request, request_lost, row }),
     [request, request_lost, row === null],
   );
   return (
@@ -22,14 +22,14 @@ export function TurnActions({ id, trace }: { id: string; trace: Trace }) {
       <button
         type="button"
         disabled={request_lost !== "" || !request}
-        title={sentence(request_lost)}
+        title={formatSentence(request_lost)}
         onClick={() => setCopying(true)}
       >
         Copy as…
       </button>
       <ActionLink label="Send again" href={formatRoute("send", id)} obstacle={obstacle} />
       {talks && <ActionLink label="Open in Try it" href={formatRoute("try", "", { turn: id })} obstacle={obstacle} />}
-      <button type="button" onClick={() => chooseFirst(id, turnName(trace))}>
+      <button type="button" onClick={() => chooseFirst(id, formatTurnName(trace))}>
         Compare with…
       </button>
       {copying && <CopyDialog id={id} onClose={() => setCopying(false)} />}

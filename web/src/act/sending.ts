@@ -4,11 +4,11 @@ import { askJson, explain } from "../api/client.ts";
 import { key } from "../api/key.ts";
 import type { Row, Trace } from "../api/types.ts";
 import { compareAddress } from "../compare/address.ts";
-import { refusalWords } from "../try/refusals.ts";
+import { describeRefusal } from "../try/refusals.ts";
 import { indentJson, setJsonValue } from "../ui/jsonText.ts";
 import { headersFor, type MeaningHeaders } from "./headers.ts";
-import { requestObstacle } from "./obstacle.ts";
 import { convertRequest } from "./protocols.ts";
+import { explainUnsendable } from "./unsendable.ts";
 
 export interface Draft {
   id: string;
@@ -44,7 +44,7 @@ export async function openDraft(id: string): Promise<void> {
   try {
     const trace = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
     const { request, row } = trace;
-    const lost = requestObstacle(trace);
+    const lost = explainUnsendable(trace);
     if (lost || !row) {
       draftError.value = lost || "The turn has no row.";
       return;
@@ -125,7 +125,7 @@ export async function sendDraft(): Promise<void> {
     const response = await fetch(path, { method: "POST", headers, body: now.text });
     const id = response.headers.get("x-request-id") ?? "";
     if (!response.ok) {
-      const error = refusalWords(response.status, await response.text());
+      const error = describeRefusal(response.status, await response.text());
       change(now.id, { state: "editing", error, refused: id });
       return;
     }

@@ -4,7 +4,7 @@ import { save } from "../file/saving.ts";
 import { formatMany } from "../ui/format.ts";
 import { Sheet } from "../ui/Sheet.tsx";
 import { type AuditRow, askAdmin, describe, type Page, type RecordChange } from "./api.ts";
-import { auditFile, describeChange } from "./auditWords.ts";
+import { auditFile, describeChange } from "./describeAudit.ts";
 import { useRows } from "./useRows.ts";
 
 const load = () => askAdmin<Page<AuditRow>>("audit?limit=100");
@@ -14,7 +14,7 @@ export function AuditLog() {
   const { rows, error, refresh } = useRows(load);
   const [older, setOlder] = useState<Page<AuditRow> | null>(null);
   const [problem, setProblem] = useState("");
-  const [told, setTold] = useState("");
+  const [status, setStatus] = useState("");
   const next = (older ?? rows)?.next ?? null;
   const more = async () => {
     try {
@@ -30,14 +30,14 @@ export function AuditLog() {
     refresh();
   };
   const download = async () => {
-    setTold("Reading…");
+    setStatus("Reading…");
     try {
       const all = await readAll();
       save(new Blob([auditFile(all)], { type: "application/jsonl" }), "penstock-audit.jsonl");
-      setTold(`${formatMany(all.length, "row is", "rows are")} downloaded.`);
+      setStatus(`${formatMany(all.length, "row is", "rows are")} downloaded.`);
       setProblem("");
     } catch (why) {
-      setTold("");
+      setStatus("");
       setProblem(describe(why));
     }
   };
@@ -51,7 +51,7 @@ export function AuditLog() {
           Download
         </button>
         <span role="status" class="soft">
-          {told}
+          {status}
         </span>
       </div>
       {(error || problem) && (

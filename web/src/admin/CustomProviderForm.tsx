@@ -1,11 +1,11 @@
 // Adds or edits a server of one's own: its address, what it behaves like, its key and its models.
 import { useState } from "preact/hooks";
 import { askAdmin, customProviderPath, type ProviderList, type ProviderRow } from "./api.ts";
+import { isExposed, type ServerDraft, sameOrigin, serverBody, serverDraftOf } from "./customProvider.ts";
 import { FormDialog } from "./FormDialog.tsx";
 import { CheckField, Labelled, TextField } from "./fields.tsx";
-import { isExposed, type ServerDraft, sameOrigin, serverBody, serverDraftOf } from "./customProvider.ts";
 import type { Problem } from "./problems.ts";
-import { useSending } from "./useSending.ts";
+import { useFormSubmit } from "./useFormSubmit.ts";
 
 interface Props {
   /** The server to edit; null: a new one. */
@@ -16,19 +16,19 @@ interface Props {
 }
 
 const FIELDS = new Set(["name", "base_url", "like", "title", "key", "models"]);
-const TEST =
+const CHECK_HINT =
   "It asks for the server's list of models. If there is none, it asks the first model that is named above for an answer of at most 16 tokens.";
 
 export function CustomProviderForm({ row, templates, onClose, onSaved }: Props) {
   const [draft, setDraft] = useState(() => serverDraftOf(row));
   const [check, setCheck] = useState(true);
   const set = (more: Partial<ServerDraft>) => setDraft({ ...draft, ...more });
-  const sending = useSending(async () => onSaved(await save(row, draft, check)));
-  const { problem, busy } = sending;
+  const submission = useFormSubmit(async () => onSaved(await save(row, draft, check)));
+  const { problem, busy } = submission;
   return (
     <FormDialog
       title={row ? `Edit ${row.title}` : "Add a custom provider"}
-      sending={sending}
+      submission={submission}
       fields={FIELDS}
       button={busy ? (check ? "Testing…" : "Saving…") : row ? "Save" : "Add"}
       incomplete={!draft.name.trim() || !draft.base_url.trim()}
@@ -38,7 +38,7 @@ export function CustomProviderForm({ row, templates, onClose, onSaved }: Props) 
       <CheckField
         label="Test it with one request before it is stored"
         checked={check}
-        hint={TEST}
+        hint={CHECK_HINT}
         onChange={setCheck}
       />
     </FormDialog>

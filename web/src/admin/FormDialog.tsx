@@ -1,11 +1,11 @@
 // A dialog with a form: its values, what is wrong with it as a whole, Cancel, and the button that sends it.
 import type { ComponentChildren } from "preact";
 import { Dialog } from "./Dialog.tsx";
-import type { useSending } from "./useSending.ts";
+import type { useFormSubmit } from "./useFormSubmit.ts";
 
 interface Props {
   title: string;
-  sending: ReturnType<typeof useSending>;
+  submission: ReturnType<typeof useFormSubmit>;
   /** The fields that show what is wrong with them. */
   fields: ReadonlySet<string>;
   button: string;
@@ -15,8 +15,8 @@ interface Props {
   children: ComponentChildren;
 }
 
-export function FormDialog({ title, sending, fields, button, incomplete = false, onClose, children }: Props) {
-  const { form, problem, busy, submit } = sending;
+export function FormDialog({ title, submission, fields, button, incomplete = false, onClose, children }: Props) {
+  const { form, problem, busy, submit } = submission;
   const placed = fields.has(problem.field) || (fields.has("limits") && problem.field.startsWith("limits"));
   return (
     <Dialog title={title} onClose={onClose}>

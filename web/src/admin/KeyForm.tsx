@@ -6,7 +6,7 @@ import { CheckField, Labelled, TextField } from "./fields.tsx";
 import { LimitFields } from "./LimitFields.tsx";
 import { changes, type Draft, draftOf } from "./limits.ts";
 import type { Problem } from "./problems.ts";
-import { useSending } from "./useSending.ts";
+import { useFormSubmit } from "./useFormSubmit.ts";
 
 interface Props {
   /** The key to edit; null adds one. */
@@ -18,18 +18,18 @@ interface Props {
 }
 
 const FIELDS = new Set(["name", "team", "role", "tenant", "models", "expires", "max_output", "note", "limits"]);
-const NEVER = "Your local time; empty: never. A time that has passed stops the key until you enter a later one.";
+const EXPIRES_HINT = "Your local time; empty: never. A time that has passed stops the key until you enter a later one.";
 
 export function KeyForm({ row, teams, onClose, onSaved }: Props) {
   const before = draftOf(row);
   const [draft, setDraft] = useState(before);
   const set = (more: Partial<Draft>) => setDraft({ ...draft, ...more });
-  const sending = useSending(async () => onSaved(await save(row, draft, before)));
-  const { problem } = sending;
+  const submission = useFormSubmit(async () => onSaved(await save(row, draft, before)));
+  const { problem } = submission;
   return (
     <FormDialog
       title={row ? `Edit ${row.name}` : "Add a key"}
-      sending={sending}
+      submission={submission}
       fields={FIELDS}
       button={row ? "Save" : "Add"}
       incomplete={row === null && !draft.name.trim()}
@@ -53,7 +53,7 @@ export function KeyForm({ row, teams, onClose, onSaved }: Props) {
         field="expires"
         type="datetime-local"
         value={draft.expires}
-        hint={NEVER}
+        hint={EXPIRES_HINT}
         problem={problem}
         onInput={(expires) => set({ expires })}
       />
@@ -67,7 +67,7 @@ export function KeyForm({ row, teams, onClose, onSaved }: Props) {
       />
       <TextField label="Note" field="note" value={draft.note} problem={problem} onInput={(note) => set({ note })} />
       <LimitFields limits={draft.limits} problem={problem} onChange={(limits) => set({ limits })} />
-      <SharedState draft={draft} problem={problem} set={set} />
+      <InspectorFields draft={draft} problem={problem} set={set} />
     </FormDialog>
   );
 }
@@ -117,9 +117,9 @@ function RoleField({ draft, problem, set }: FieldProps) {
 }
 
 /** Whose stored answers and turns a key sees, and whether the inspector keeps its own. */
-function SharedState({ draft, problem, set }: FieldProps) {
+function InspectorFields({ draft, problem, set }: FieldProps) {
   return (
-    <fieldset class="shared-state">
+    <fieldset class="inspector-fields">
       <legend>Inspector and stored answers</legend>
       <CheckField
         label="Keep this key's turns for the inspector"

@@ -5,7 +5,7 @@ import { Sheet } from "../ui/Sheet.tsx";
 import { askAll, type KeyRow, type NewKey, type ScopeUsage, type TeamRow } from "./api.ts";
 import { RevokeDialog, RotateDialog } from "./KeyDialogs.tsx";
 import { KeyForm } from "./KeyForm.tsx";
-import { inspectorWords, matchesKey } from "./keyWords.ts";
+import { describeInspectorAccess, matchesKey } from "./keyDescription.ts";
 import { PaneTools } from "./PaneTools.tsx";
 import { SecretBox } from "./SecretBox.tsx";
 import { UsageCell } from "./UsageCell.tsx";
@@ -21,7 +21,7 @@ async function load() {
   return { keys, teams: teams.map(({ name }) => name), used };
 }
 
-const FEW = 10; // keys that need no search
+const SEARCH_FROM = 11; // keys: fewer are seen at once
 
 type Task = { kind: "edit"; row: KeyRow | null } | { kind: "rotate" | "revoke"; row: KeyRow } | null;
 
@@ -29,12 +29,12 @@ export function KeysPane({ edits }: { edits: boolean }) {
   const { rows, error, refresh } = useRows(load);
   const [task, setTask] = useState<Task>(null);
   const [made, setMade] = useState<NewKey | null>(null);
-  const [told, setTold] = useState("");
+  const [status, setStatus] = useState("");
   const close = () => setTask(null);
   const saved = (words: string, row?: KeyRow | NewKey) => {
     setTask(null);
     if (row && "secret" in row) setMade(row);
-    setTold(words);
+    setStatus(words);
     refresh();
   };
   return (
@@ -44,7 +44,7 @@ export function KeysPane({ edits }: { edits: boolean }) {
         edits={edits}
         onAdd={() => setTask({ kind: "edit", row: null })}
         onRefresh={refresh}
-        told={told}
+        status={status}
         error={error}
         reading={rows === null}
       />
@@ -81,7 +81,7 @@ function KeysTable({ rows, used, edits, onTask }: TableProps) {
   const shown = rows.filter((row) => matchesKey(row, text));
   return (
     <>
-      {rows.length > FEW && (
+      {rows.length >= SEARCH_FROM && (
         <label class="key-filter">
           Find a key <input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} />
           <span class="soft" role="status">
@@ -114,7 +114,7 @@ function KeysTable({ rows, used, edits, onTask }: TableProps) {
                 {row.max_output > 0 && <p>{formatManyShort(row.max_output, "token")} of one answer at most</p>}
               </td>
               <td class="wrapping">
-                {inspectorWords(row).map((words) => (
+                {describeInspectorAccess(row).map((words) => (
                   <p key={words}>{words}</p>
                 ))}
               </td>

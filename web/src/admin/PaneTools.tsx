@@ -9,12 +9,12 @@ interface Props {
   addOther?: string;
   onAddOther?: () => void;
   onRefresh: () => void;
-  told: string;
+  status: string;
   error: string;
   reading: boolean;
 }
 
-export function PaneTools({ add, edits, onAdd, addOther, onAddOther, onRefresh, told, error, reading }: Props) {
+export function PaneTools({ add, edits, onAdd, addOther, onAddOther, onRefresh, status, error, reading }: Props) {
   return (
     <>
       <div class="admin-tools">
@@ -32,7 +32,7 @@ export function PaneTools({ add, edits, onAdd, addOther, onAddOther, onRefresh, 
           Refresh
         </button>
         <span role="status" class="soft">
-          {told}
+          {status}
         </span>
       </div>
       {error && (

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { askAdmin, type ProviderRow } from "./api.ts";
 import { FormDialog } from "./FormDialog.tsx";
 import { CheckField, Labelled, TextField } from "./fields.tsx";
-import { useSending } from "./useSending.ts";
+import { useFormSubmit } from "./useFormSubmit.ts";
 
 interface Props {
   rows: ProviderRow[];
@@ -14,22 +14,22 @@ interface Props {
 }
 
 const FIELDS = new Set(["name", "key"]);
-const TEST =
+const CHECK_HINT =
   "It asks for the list of models. Where that needs no key, it asks the cheapest model for an answer of at most 16 tokens.";
 
 export function ProviderKeyForm({ rows, name: first, onClose, onSaved }: Props) {
   const [name, setName] = useState(first);
   const [key, setKey] = useState("");
   const [check, setCheck] = useState(true);
-  const sending = useSending(async () =>
+  const submission = useFormSubmit(async () =>
     onSaved(await askAdmin<ProviderRow>("providers", "POST", { name, key, check })),
   );
-  const { problem, busy } = sending;
+  const { problem, busy } = submission;
   const row = rows.find((one) => one.name === name);
   return (
     <FormDialog
       title={row?.stored ? `Replace the key of ${row.title}` : "Add a key of a provider"}
-      sending={sending}
+      submission={submission}
       fields={FIELDS}
       button={busy ? (check ? "Testing…" : "Storing…") : "Store"}
       incomplete={!name || !key.trim()}
@@ -60,7 +60,7 @@ export function ProviderKeyForm({ rows, name: first, onClose, onSaved }: Props) 
       <CheckField
         label="Test it with one request before it is stored"
         checked={check}
-        hint={TEST}
+        hint={CHECK_HINT}
         onChange={setCheck}
       />
     </FormDialog>

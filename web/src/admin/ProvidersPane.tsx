@@ -5,8 +5,8 @@ import { formatDuration } from "../ui/format.ts";
 import { Sheet } from "../ui/Sheet.tsx";
 import {
   askAdmin,
-  describe,
   customProviderPath,
+  describe,
   type ProviderList,
   type ProviderRow,
   type ProviderTest,
@@ -31,11 +31,11 @@ export function ProvidersPane({ edits }: { edits: boolean }) {
   const { rows: list, error, refresh } = useRows(load);
   const rows = list?.data ?? null;
   const [task, setTask] = useState<Task>(null);
-  const [told, setTold] = useState("");
+  const [status, setStatus] = useState("");
   const close = () => setTask(null);
   const saved = (words: string) => {
     setTask(null);
-    setTold(words);
+    setStatus(words);
     refresh();
   };
   const used = rows?.filter((row) => row.custom || row.has_key || row.stored || row.source !== "" || row.problem) ?? [];
@@ -48,7 +48,7 @@ export function ProvidersPane({ edits }: { edits: boolean }) {
         addOther="Add a custom provider"
         onAddOther={() => setTask({ kind: "custom", row: null })}
         onRefresh={refresh}
-        told={told}
+        status={status}
         error={error}
         reading={rows === null}
       />
@@ -156,7 +156,7 @@ function ProviderLine({ row, edits, onTask }: { row: ProviderRow; edits: boolean
         {row.title} {row.title !== row.name && <span class="soft">{row.name}</span>}
       </th>
       <td class="provider-key">
-        {keyWords(row)}
+        {describeProviderKey(row)}
         {row.problem && <p class="provider-bad">{row.problem}</p>}
         {row.warning && <p class="provider-warning">{row.warning}</p>}
         <span role="status">
@@ -237,9 +237,9 @@ const SOURCES = {
 };
 
 /** Where the key is, and how a stored one ends. */
-export function keyWords(row: ProviderRow): string {
+export function describeProviderKey(row: ProviderRow): string {
   const { source, variable, has_key, stored, used, ending, added } = row;
-  if (!has_key) return missingKeyWords(row);
+  if (!has_key) return describeMissingKey(row);
   const end = stored && ending ? ` …${ending}` : "";
   if (used) return `stored${end}${added ? `, ${added}` : ""}`;
   const where = variable ? `in the variable ${variable}` : SOURCES[source];
@@ -247,7 +247,7 @@ export function keyWords(row: ProviderRow): string {
 }
 
 /** Whether a key is missing: nobody knows that of a custom provider. */
-function missingKeyWords({ key_needed, custom }: ProviderRow): string {
+function describeMissingKey({ key_needed, custom }: ProviderRow): string {
   if (custom) return "none";
   return key_needed ? "none: it needs one" : "needs none";
 }

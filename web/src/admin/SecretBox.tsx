@@ -4,14 +4,14 @@ import { Dialog } from "./Dialog.tsx";
 
 export function SecretBox({ name, secret, onClose }: { name: string; secret: string; onClose: () => void }) {
   const field = useRef<HTMLInputElement>(null);
-  const [told, setTold] = useState("");
+  const [status, setStatus] = useState("");
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(secret);
-      setTold("Copied.");
+      setStatus("Copied.");
     } catch {
       field.current?.select(); // without TLS a page may not write to the clipboard
-      setTold("Press Ctrl+C to copy it.");
+      setStatus("Press Ctrl+C to copy it.");
     }
   };
   return (
@@ -24,7 +24,7 @@ export function SecretBox({ name, secret, onClose }: { name: string; secret: str
         </button>
       </div>
       <p role="status" class="soft">
-        {told}
+        {status}
       </p>
       <div class="dialog-buttons">
         <button type="button" onClick={onClose}>

@@ -5,7 +5,7 @@ import { FormDialog } from "./FormDialog.tsx";
 import { TextField } from "./fields.tsx";
 import { LimitFields } from "./LimitFields.tsx";
 import { type TeamDraft, teamChanges, teamDraftOf } from "./limits.ts";
-import { useSending } from "./useSending.ts";
+import { useFormSubmit } from "./useFormSubmit.ts";
 
 export type TeamTask =
   | { kind: "add" }
@@ -25,15 +25,15 @@ export function TeamForm({ task, onClose, onSaved }: Props) {
   const before = teamDraftOf(task.kind === "add" ? null : task.row);
   const [draft, setDraft] = useState(before);
   const set = (more: Partial<TeamDraft>) => setDraft({ ...draft, ...more });
-  const sending = useSending(async () => {
+  const submission = useFormSubmit(async () => {
     await save(task, draft, before);
     onSaved(`${task.kind === "organisation" ? "The organisation" : draft.name.trim()} is saved.`);
   });
-  const { problem } = sending;
+  const { problem } = submission;
   return (
     <FormDialog
       title={titleOf(task)}
-      sending={sending}
+      submission={submission}
       fields={FIELDS}
       button={task.kind === "add" ? "Add" : "Save"}
       incomplete={task.kind === "add" && !draft.name.trim()}

@@ -20,11 +20,11 @@ async function load() {
 export function TeamsPane({ edits }: { edits: boolean }) {
   const { rows, error, refresh } = useRows(load);
   const [task, setTask] = useState<TeamTask | null>(null);
-  const [told, setTold] = useState("");
+  const [status, setStatus] = useState("");
   const close = () => setTask(null);
   const saved = (words: string) => {
     setTask(null);
-    setTold(words);
+    setStatus(words);
     refresh();
   };
   return (
@@ -34,7 +34,7 @@ export function TeamsPane({ edits }: { edits: boolean }) {
         edits={edits}
         onAdd={() => setTask({ kind: "add" })}
         onRefresh={refresh}
-        told={told}
+        status={status}
         error={error}
         reading={rows === null}
       />

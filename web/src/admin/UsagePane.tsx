@@ -67,7 +67,7 @@ export function UsagePane() {
           </thead>
           <tbody>
             {shown.map((row) => (
-              <Line key={row.name} row={row} nobody={by === "key" ? "without a key" : "no team"} />
+              <Line key={row.name} row={row} emptyName={by === "key" ? "without a key" : "no team"} />
             ))}
           </tbody>
         </Sheet>
@@ -76,11 +76,11 @@ export function UsagePane() {
   );
 }
 
-function Line({ row, nobody }: { row: UsageRow; nobody: string }) {
+function Line({ row, emptyName }: { row: UsageRow; emptyName: string }) {
   const figures = [row.requests, row.refused, row.faults, row.input, row.output].map(formatCount);
   return (
     <tr>
-      <th scope="row">{row.name || <span class="soft">{nobody}</span>}</th>
+      <th scope="row">{row.name || <span class="soft">{emptyName}</span>}</th>
       {[...figures, costOf(row)].map((cell, place) => (
         <td key={HEADS[place]} class="figure">
           {cell}

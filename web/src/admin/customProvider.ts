@@ -11,11 +11,11 @@ export interface ServerDraft {
   models: string;
 }
 
-const ANY = "openai-compatible";
+const DEFAULT_LIKE = "openai-compatible";
 
 /** The draft of a server that is there, or of a new one. */
 export function serverDraftOf(row: ProviderRow | null): ServerDraft {
-  if (!row) return { name: "", base_url: "", like: ANY, title: "", key: "", models: "" };
+  if (!row) return { name: "", base_url: "", like: DEFAULT_LIKE, title: "", key: "", models: "" };
   const title = row.title === row.name ? "" : row.title;
   return { name: row.name, base_url: row.base_url, like: row.like, title, key: "", models: row.models.join("\n") };
 }

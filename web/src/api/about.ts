@@ -23,12 +23,12 @@ export function startAbout(): void {
 export async function refreshAbout(): Promise<void> {
   const [sentKey, sentSession] = [key.peek(), session.peek()];
   try {
-    const told = await askJson<About>("/inspector/about");
+    const answer = await askJson<About>("/inspector/about");
     if (key.peek() !== sentKey || session.peek() !== sentSession) return; // a newer request asks
     batch(() => {
-      about.value = told; // with what it asks for: nothing may ask for turns in between
-      if (told.key === "needed") keyWanted.value = true;
-      if (told.key === "session") sessionWanted.value = true;
+      about.value = answer; // with what it asks for: nothing may ask for turns in between
+      if (answer.key === "needed") keyWanted.value = true;
+      if (answer.key === "session") sessionWanted.value = true;
       aboutError.value = "";
     });
   } catch (error) {

@@ -5,7 +5,7 @@ import type { Trace } from "../api/types.ts";
 import { MessageView } from "../message/MessageView.tsx";
 import { formatRoute, go } from "../router.ts";
 import { StateSign } from "../streams/StateSign.tsx";
-import { turnName } from "../turn/naming.ts";
+import { formatTurnName } from "../turn/turnName.ts";
 import { DiffView } from "../ui/DiffView.tsx";
 import { formatTime } from "../ui/format.ts";
 import { linesOfJson } from "../ui/jsonText.ts";
@@ -22,7 +22,7 @@ export function CompareView({ id }: { id: string }) {
   const [one, two] = comparedTurns(id);
   const first = useTrace(one);
   const second = useTrace(two);
-  useSubject(first.trace && second.trace ? `${turnName(first.trace)}, ${turnName(second.trace)}` : "");
+  useSubject(first.trace && second.trace ? `${formatTurnName(first.trace)}, ${formatTurnName(second.trace)}` : "");
   useKeys("Compare", [{ keys: ["Escape"], label: "Back to the list", run: () => go("streams") }]);
   return (
     <div class="scrolling">
@@ -54,7 +54,7 @@ function TurnName({ id, loaded, letter }: { id: string; loaded: LoadedTrace; let
     <div class="compare-turn">
       <h2>
         <span class="compare-letter">{letter}</span>{" "}
-        <a href={formatRoute("turn", id)}>{visibleText(trace ? turnName(trace) : id || "?")}</a>
+        <a href={formatRoute("turn", id)}>{visibleText(trace ? formatTurnName(trace) : id || "?")}</a>
       </h2>
       {trace?.row && (
         <p class="soft">

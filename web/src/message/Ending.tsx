@@ -1,7 +1,7 @@
 // How a turn ended, and what it used.
 import { formatMany } from "../ui/format.ts";
+import { describeFault, describeFinish, faultFacts, formatUsage, type Party } from "./outcomes.ts";
 import type { Message } from "./parts.ts";
-import { faultFacts, faultWords, finishWords, type Party, usageWords } from "./words.ts";
 
 interface Props {
   message: Message;
@@ -16,7 +16,7 @@ export function Ending({ message, live, faultBy }: Props) {
     <footer class="ending">
       {fault && (
         <div class="fault kind-fault" role="alert">
-          <strong>{faultWords(fault.kind, fault.inStream && faultBy ? "provider" : faultBy, fault.code)}</strong>
+          <strong>{describeFault(fault.kind, fault.inStream && faultBy ? "provider" : faultBy, fault.code)}</strong>
           {fault.message && <p>{fault.message.slice(0, 4000)}</p>}
           <p class="fault-facts mono">{faultFacts(fault).join(" · ")}</p>
         </div>
@@ -27,11 +27,11 @@ export function Ending({ message, live, faultBy }: Props) {
             class={`ending-finish finish-${finish.reason}`}
             title={finish.raw && `The provider said: ${finish.raw}`}
           >
-            {finishWords(finish.reason, finish.raw)}
+            {describeFinish(finish.reason, finish.raw)}
           </span>
         )}
         {!finish && !fault && <span class={live ? "ending-live" : undefined}>{live ? "Streaming" : "Up to here"}</span>}
-        {usage && <span class="ending-usage">{usageWords(usage)}</span>}
+        {usage && <span class="ending-usage">{formatUsage(usage)}</span>}
         {unknown > 0 && <span>{formatMany(unknown, "unknown payload")}</span>}
       </p>
     </footer>

@@ -3,9 +3,9 @@ import { useMemo, useState } from "preact/hooks";
 import { type Line, prettyLines } from "../ui/json.ts";
 import { memo } from "../ui/memo.ts";
 import { visibleText } from "../ui/visibleText.ts";
-import { count } from "./words.ts";
+import { count } from "./outcomes.ts";
 
-const FIRST = 200; // lines
+const FIRST_LINES = 200; // lines
 const MORE = 2000;
 const LONGEST = 1024 * 1024;
 const WIDEST = 4000; // characters of one word; the rest of it is counted
@@ -17,7 +17,7 @@ interface Props {
 }
 
 export const Json = memo(function Json({ text, label }: Props) {
-  const [most, setMost] = useState(FIRST);
+  const [most, setMost] = useState(FIRST_LINES);
   const lines = useMemo(() => (text.length > LONGEST ? null : prettyLines(text)), [text]);
   const plain = most * 60;
   const left = lines ? lines.length - most : text.length - plain;

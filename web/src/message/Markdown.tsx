@@ -3,10 +3,10 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { memo } from "../ui/memo.ts";
 import { CodeBlock } from "./CodeBlock.tsx";
 import { drawMarkdown } from "./draw.ts";
+import { size } from "./outcomes.ts";
 import { liftPictures, splitPages } from "./pages.ts";
-import { size } from "./words.ts";
 
-const FIRST = 4;
+const FIRST_PAGES = 4;
 const MORE = 8;
 const EACH_FRAME = 8;
 
@@ -20,7 +20,7 @@ interface Props {
 }
 
 export const Markdown = memo(function Markdown({ text, marked = false, open, onCite }: Props) {
-  const [most, setMost] = useState(FIRST);
+  const [most, setMost] = useState(FIRST_PAGES);
   const [all, setAll] = useState(false);
   const { text: short, pictures } = useMemo(() => liftPictures(text), [text]);
   const { pages, used } = useMemo(() => splitPages(short, most), [short, most]);

@@ -14,10 +14,10 @@ import { Fold } from "./fold.ts";
 import { byChoice, type Group } from "./groups.ts";
 import { Json } from "./Json.tsx";
 import { Markdown } from "./Markdown.tsx";
+import type { Party } from "./outcomes.ts";
 import type { Cited, Message } from "./parts.ts";
 import { Sources } from "./Sources.tsx";
 import { Thinking } from "./Thinking.tsx";
-import type { Party } from "./words.ts";
 
 interface Props {
   events: Event[];

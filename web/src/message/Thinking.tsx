@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { memo } from "../ui/memo.ts";
 import { Markdown } from "./Markdown.tsx";
-import { size } from "./words.ts";
+import { size } from "./outcomes.ts";
 
 interface Props {
   text: string;

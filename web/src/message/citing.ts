@@ -4,7 +4,7 @@ import type { Cited, TextPart } from "./parts.ts";
 
 const BEGIN = ["⸨", "⸩"] as const;
 const END = ["⸢", "⸣"] as const;
-const ANY = /[⸨⸩⸢⸣]/;
+const ANY_MARK = /[⸨⸩⸢⸣]/;
 const MARK = /⸨(\d+)⸩|⸢(\d+)⸣/g;
 const BLOCK = /(?:[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+|#{1,6}[ \t]+|\|[ \t]*)?)*/y;
 const FENCED = /^ {0,3}(`{3,}(?!`)|~{3,}(?!~))[^\n]*\n[\s\S]*?(?:^ {0,3}\1[`~]*[ \t]*$|$(?![\s\S]))/gm;
@@ -27,7 +27,7 @@ export interface Marked {
 export function markedText(parts: readonly TextPart[], sources: readonly Cited[]): Marked {
   const text = parts.map((part) => part.text).join("");
   const here = sources.filter((source) => parts.some((part) => part.index === source.of));
-  if (here.length === 0 || here.length > MOST || here.length * text.length > WORK || ANY.test(text)) {
+  if (here.length === 0 || here.length > MOST || here.length * text.length > WORK || ANY_MARK.test(text)) {
     return { text, marked: false };
   }
   const fences = [...text.matchAll(FENCED)].map((found) => [found.index, found.index + found[0].length] as const);
@@ -91,7 +91,7 @@ export type Piece = string | { begins: number } | { ends: number };
 
 /** Text that is being drawn → words and marks. */
 export function pieces(text: string): Piece[] {
-  if (!ANY.test(text)) return [text];
+  if (!ANY_MARK.test(text)) return [text];
   const found: Piece[] = [];
   let done = 0;
   for (const mark of text.matchAll(MARK)) {
@@ -105,5 +105,5 @@ export function pieces(text: string): Piece[] {
 
 /** Text without marks: for code, addresses, titles. */
 export function unmarked(text: string): string {
-  return ANY.test(text) ? text.replace(MARK, "") : text;
+  return ANY_MARK.test(text) ? text.replace(MARK, "") : text;
 }

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { CopyButton } from "../message/CodeBlock.tsx";
 import { JsonView } from "../ui/JsonView.tsx";
-import { lengthOf, phasesOf, timingWords } from "./timing.ts";
+import { describeTiming, lengthOf, phasesOf } from "./timing.ts";
 import type { Attempt, Decision, RequestView } from "./types.ts";
 
 interface Props {
@@ -53,7 +53,7 @@ function Try({ attempt, number, whole, onShow }: TryProps) {
           </button>
         )}
       </header>
-      {sent ? <p class="mono attempt-url">{`${method} ${url}`}</p> : <p class="soft">{unsentWords(attempt)}</p>}
+      {sent ? <p class="mono attempt-url">{`${method} ${url}`}</p> : <p class="soft">{explainUnsent(attempt)}</p>}
       <TimingBar attempt={attempt} whole={whole} />
       <Decisions lead="Why it was tried" decisions={reasons ?? []} />
       {error && message && <p class="attempt-error">{`${error}: ${message}`}</p>}
@@ -65,22 +65,22 @@ function Try({ attempt, number, whole, onShow }: TryProps) {
 }
 
 /** Why there is no HTTP request: the engine needs none, or the gateway could not send it. */
-export function unsentWords({ engine }: Attempt): string {
-  return isUnsent(engine) ? "It was not sent: the gateway could not." : `The engine ${engine} sent no HTTP request.`;
+export function explainUnsent({ engine }: Attempt): string {
+  return needsHttp(engine) ? "It was not sent: the gateway could not." : `The engine ${engine} sent no HTTP request.`;
 }
 
-function isUnsent(engine: string): boolean {
+function needsHttp(engine: string): boolean {
   return engine === "" || engine === "native";
 }
 
 function Outcome({ attempt }: { attempt: Attempt }) {
   const { status, error } = attempt;
-  const words = status ? `status ${status}` : silenceWords(attempt);
+  const words = status ? `status ${status}` : describeNoStatus(attempt);
   return <span class={error ? "badge badge-bad" : "badge"}>{words}</span>;
 }
 
-function silenceWords({ sent, engine, error }: Attempt): string {
-  if (!sent && isUnsent(engine)) return "not sent";
+function describeNoStatus({ sent, engine, error }: Attempt): string {
+  if (!sent && needsHttp(engine)) return "not sent";
   return error === "timeout" ? "timed out" : error ? "no response" : "running";
 }
 
@@ -93,7 +93,7 @@ function TimingBar({ attempt: { timing }, whole }: { attempt: Attempt; whole: nu
           <span key={name} class={`phase-${name}`} style={{ width: `${(seconds / whole) * 100}%` }} />
         ))}
       </div>
-      <p class="soft">{timingWords(timing)}</p>
+      <p class="soft">{describeTiming(timing)}</p>
     </div>
   );
 }

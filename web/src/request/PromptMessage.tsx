@@ -11,7 +11,7 @@ import { type CallLinks, partSize } from "./prompt.ts";
 import type { CanonicalMessage, Part } from "./types.ts";
 
 /** Where a hit of the provider's cache ended. The place is estimated, its length is not. */
-export function hitWords(cached: number, place: string): string {
+export function describeCacheHit(cached: number, place: string): string {
   return `about within ${place} ended the provider's cache hit of ${formatMany(cached, "token")}`;
 }
 
@@ -57,7 +57,7 @@ export function PromptMessage({ number, message, fresh, links, line, window, cac
           )}
         </div>
       ))}
-      {cached !== null && <p class="cache-point">{hitWords(cached, "this message")}</p>}
+      {cached !== null && <p class="cache-point">{describeCacheHit(cached, "this message")}</p>}
     </article>
   );
 }

@@ -4,11 +4,11 @@ import { explain } from "../api/client.ts";
 import type { Breakdown, BreakdownLine, Row } from "../api/types.ts";
 import { formatRoute } from "../router.ts";
 import type { LoadBreakdown } from "../turn/BreakdownPane.tsx";
-import { lineName, shareWords, sumKinds, totalWords } from "../turn/breakdown.ts";
+import { describeTotal, formatShare, lineName, sumKinds } from "../turn/breakdown.ts";
 import { formatMany } from "../ui/format.ts";
 import { visibleText } from "../ui/visibleText.ts";
-import { hitWords, PromptMessage } from "./PromptMessage.tsx";
-import { cacheEnd, cacheWords, IN_TOOLS, linkCalls, messageTokens, otherLines, parametersOf } from "./prompt.ts";
+import { describeCacheHit, PromptMessage } from "./PromptMessage.tsx";
+import { cacheEnd, describeCache, IN_TOOLS, linkCalls, messageTokens, otherLines, parametersOf } from "./prompt.ts";
 import type { Canonical, CanonicalTool, Previous, RequestView } from "./types.ts";
 
 interface Props {
@@ -64,7 +64,7 @@ function Sums({ counted }: { counted: Breakdown }) {
       {rows.map(({ kind, label, tokens, share }) => (
         <div key={kind} class={`sum-${kind}`}>
           <dt>{label}</dt>
-          <dd>{`${tokens.toLocaleString("en")} (${shareWords(share)})`}</dd>
+          <dd>{`${tokens.toLocaleString("en")} (${formatShare(share)})`}</dd>
         </div>
       ))}
     </dl>
@@ -108,11 +108,11 @@ function Totals({ counted, error, window, row }: TotalsProps) {
       <p>
         <b>{counted.tokens.toLocaleString("en")}</b>
         {` input ${counted.tokens === 1 ? "token" : "tokens"}, ${METHODS[counted.method] ?? counted.method}`}
-        {share !== null && `: ${shareWords(share)} of the model's window of ${window?.toLocaleString("en")}`}
+        {share !== null && `: ${formatShare(share)} of the model's window of ${window?.toLocaleString("en")}`}
         {window === null && "; the model's window is not known"}
-        {`. ${row ? cacheWords(row.cached, row.state === "open" || row.state === "streaming") : ""}`}
+        {`. ${row ? describeCache(row.cached, row.state === "open" || row.state === "streaming") : ""}`}
       </p>
-      <p class="soft">{totalWords(counted).join(" ")}</p>
+      <p class="soft">{describeTotal(counted).join(" ")}</p>
       {share !== null && (
         <div class="window-bar" aria-hidden="true">
           <span style={{ width: `${Math.min(100, share * 100)}%` }} />
@@ -147,14 +147,14 @@ function Tools({
         <TokenCount tokens={tokens} window={window} />
       </button>
       {open && tools.map((tool) => <ToolForm key={tool.name} tool={tool} />)}
-      {cached !== null && <p class="cache-point">{hitWords(cached, "the tools")}</p>}
+      {cached !== null && <p class="cache-point">{describeCacheHit(cached, "the tools")}</p>}
     </section>
   );
 }
 
 export function TokenCount({ tokens, window }: { tokens: number | undefined; window: number | null }) {
   if (tokens === undefined) return null;
-  const share = window ? `, ${shareWords(tokens / window)} of the window` : "";
+  const share = window ? `, ${formatShare(tokens / window)} of the window` : "";
   return <span class="token-count">{`${formatMany(tokens, "token")}${share}`}</span>;
 }
 

@@ -6,10 +6,10 @@ import "./request.css";
 import { useMemo, useState } from "preact/hooks";
 import type { Row } from "../api/types.ts";
 import type { LoadBreakdown } from "../turn/BreakdownPane.tsx";
-import { sentence } from "../ui/format.ts";
+import { formatSentence } from "../ui/format.ts";
 import { type Choice, Switch } from "../ui/Switch.tsx";
 import { type Tab, Tabs } from "../ui/Tabs.tsx";
-import { Attempts, Headers, unsentWords } from "./Attempts.tsx";
+import { Attempts, explainUnsent, Headers } from "./Attempts.tsx";
 import { DiffTree } from "./DiffTree.tsx";
 import { JsonTree, type TreeMarks } from "./JsonTree.tsx";
 import { Losses } from "./Losses.tsx";
@@ -30,7 +30,7 @@ interface Props {
 export function RequestPage({ loaded, row, breakdown, tab, onTab }: Props) {
   const { view, error, unknown } = loaded;
   if (!view) {
-    const why = unknown && !error ? "The request of this turn is not known." : sentence(error);
+    const why = unknown && !error ? "The request of this turn is not known." : formatSentence(error);
     return (
       <div class="scrolling">
         <p class="bare-why">{why || "Asking for the request …"}</p>
@@ -176,7 +176,7 @@ function UpstreamTab(props: UpstreamProps) {
         />
       )}
       <p class="request-way">{`From the gateway to the provider ${attempt.provider}`}</p>
-      <p class="mono request-line">{attempt.sent ? `${attempt.method} ${attempt.url}` : unsentWords(attempt)}</p>
+      <p class="mono request-line">{attempt.sent ? `${attempt.method} ${attempt.url}` : explainUnsent(attempt)}</p>
       <Headers label="Request headers" headers={attempt.headers ?? {}} />
       {losses.length > 0 ? (
         <Losses losses={losses} onShow={onShow} />

@@ -4,8 +4,8 @@ import type { ComponentChildren } from "preact";
 import { askJson } from "../api/client.ts";
 import type { Trace } from "../api/types.ts";
 import { formatRoute, go, replaceQuery } from "../router.ts";
-import { turnName } from "../turn/naming.ts";
 import { TurnHead } from "../turn/TurnHead.tsx";
+import { formatTurnName } from "../turn/turnName.ts";
 import { useKeys } from "../ui/keys.ts";
 import { useSubject } from "../ui/title.ts";
 import { RequestPage } from "./RequestPage.tsx";
@@ -23,7 +23,7 @@ interface Props {
 export function TurnRequest({ id, trace, query, children }: Props) {
   const loaded = useRequest(() => askJson(`${base(id)}/request`), `${id} ${trace.done}`);
   useKeys("This request", [{ keys: ["Escape"], label: "Back to the answer", run: () => go("turn", id) }]);
-  useSubject(turnName(trace));
+  useSubject(formatTurnName(trace));
   const sentAs = loaded.view?.attempts.at(-1)?.attempt.protocol ?? trace.row?.upstream ?? "";
   return (
     <section class="turn" aria-label="The request of a turn">

@@ -28,7 +28,7 @@ function addParameters(found: Parameter[], schema: Schema, depth: number): void 
     if (found.length >= MAX_PARAMETERS || depth >= MAX_DEPTH) return;
     const inner = asSchema(value);
     const description = typeof inner.description === "string" ? inner.description : "";
-    found.push({ name, type: typeWords(inner), required: required.includes(name), description, depth });
+    found.push({ name, type: describeType(inner), required: required.includes(name), description, depth });
     addParameters(found, inner.type === "array" ? asSchema(inner.items) : inner, depth + 1);
   }
 }
@@ -38,13 +38,13 @@ function asSchema(value: unknown): Schema {
 }
 
 /** The type of a parameter in words: `integer`, `array of string`, `"a" or "b"`. */
-export function typeWords(schema: Schema): string {
+export function describeType(schema: Schema): string {
   if (Array.isArray(schema.enum)) return schema.enum.map((one) => JSON.stringify(one)).join(" or ");
   if ("const" in schema) return JSON.stringify(schema.const);
   const several = schema.anyOf ?? schema.oneOf;
-  if (Array.isArray(several)) return several.map((one) => typeWords(asSchema(one))).join(" or ");
+  if (Array.isArray(several)) return several.map((one) => describeType(asSchema(one))).join(" or ");
   const type = schema.type;
-  if (type === "array") return `array of ${typeWords(asSchema(schema.items))}`;
+  if (type === "array") return `array of ${describeType(asSchema(schema.items))}`;
   if (Array.isArray(type)) return type.join(" or ");
   return typeof type === "string" ? type : "any";
 }
@@ -116,7 +116,7 @@ function countFiles(parts: readonly Part[]): number {
 }
 
 /** What the provider said of its cache; "" while it may still say so. */
-export function cacheWords(cached: number | null, running = false): string {
+export function describeCache(cached: number | null, running = false): string {
   if (cached === null && running) return "";
   if (cached === null) return "The provider did not say whether it read some of them from its cache.";
   return `The provider read ${cached === 0 ? "none" : cached.toLocaleString("en")} of them from its cache.`;

@@ -25,7 +25,7 @@ export function lengthOf(timing: Timing): number {
   return phasesOf(timing).reduce((sum, phase) => sum + phase.seconds, 0);
 }
 
-export function timingWords(timing: Timing): string {
+export function describeTiming(timing: Timing): string {
   const phases = phasesOf(timing).map(({ label, seconds }) => `${label} ${formatDuration(seconds)}`);
   if (timing.reused) phases.unshift("reused connection");
   if (timing.first_byte != null) phases.push(`first byte after ${formatDuration(timing.first_byte)}`);

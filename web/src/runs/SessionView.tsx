@@ -9,7 +9,7 @@ import { ContextPlot } from "./ContextPlot.tsx";
 import { Overview } from "./Overview.tsx";
 import { costOf, countOf, named } from "./RunsView.tsx";
 import { StepTable } from "./StepTable.tsx";
-import { contextWords, type Finding, type Report, share } from "./sessions.ts";
+import { describeContext, type Finding, type Report, share } from "./sessions.ts";
 import { useFresh, useNow } from "./useSession.ts";
 
 export function SessionView({ id }: { id: string }) {
@@ -75,7 +75,7 @@ export function SessionView({ id }: { id: string }) {
       </section>
       <section class="plot-card" aria-label="Context">
         <h2>
-          Context <span>{contextWords(steps)}</span>
+          Context <span>{describeContext(steps)}</span>
         </h2>
         <ContextPlot steps={steps} />
       </section>
@@ -100,7 +100,7 @@ function Findings({ findings, report }: { findings: Finding[]; report: Report })
           <Icon name="warn" />
           <span>
             <strong>{finding.kind === "loop" ? "Loop" : "Stall"}</strong>{" "}
-            <a href={formatRoute("turn", finding.turn)}>{placeWords(finding, numbers)}</a>: {finding.words}.
+            <a href={formatRoute("turn", finding.turn)}>{describePlace(finding, numbers)}</a>: {finding.words}.
           </span>
         </li>
       ))}
@@ -108,7 +108,7 @@ function Findings({ findings, report }: { findings: Finding[]; report: Report })
   );
 }
 
-function placeWords({ where, turn, turns }: Finding, numbers: Map<string, number>): string {
+function describePlace({ where, turn, turns }: Finding, numbers: Map<string, number>): string {
   const number = numbers.get(turn) ?? 0;
   if (where === "gap") return `before turn ${number}`;
   const first = numbers.get(turns[0] ?? "") ?? number;

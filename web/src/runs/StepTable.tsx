@@ -7,8 +7,8 @@ import { visibleText } from "../ui/visibleText.ts";
 import {
   atLeast,
   barScale,
+  describeGap,
   type Finding,
-  gapWords,
   LINK_WORDS,
   type Report,
   runningTotals,
@@ -73,7 +73,7 @@ function GapLine({ step, scale, findings }: GapProps) {
           {gap.kind !== "user" && <Bar kind={gap.kind} seconds={gap.seconds} scale={scale} />}
         </span>
         <span title={visibleText(gap.calls.map(({ name, preview }) => `${name} ${preview}`).join("\n"))}>
-          {gapWords(gap)}
+          {describeGap(gap)}
           {gap.calls.some(({ failed }) => failed) && " (failed)"}
         </span>
         {stalled && <span class="run-tag warn">stall</span>}

@@ -91,7 +91,7 @@ export function toolNames(calls: Call[]): string {
 }
 
 /** What happened between two turns. */
-export function gapWords(gap: Gap): string {
+export function describeGap(gap: Gap): string {
   const took = formatDuration(gap.seconds);
   if (gap.kind === "user") return `waiting for the user, ${took}`;
   if (gap.kind === "client") return `waiting for the client, ${took}`;
@@ -150,7 +150,7 @@ export function share(part: number | null, whole: number | null): string {
 }
 
 /** How full the context is, in words. */
-export function contextWords(steps: Step[]): string {
+export function describeContext(steps: Step[]): string {
   const counted = steps.filter(({ row }) => row.input !== null);
   const last = counted.at(-1);
   if (!last) return "No provider has told how long the prompts are.";

@@ -21,7 +21,7 @@ import { formatTitle } from "../ui/title.ts";
 import { UsageView } from "../usage/UsageView.tsx";
 import { Help, HelpButton, helpOpen, toggleHelp } from "./Help.tsx";
 import { KeyQuestion } from "./KeyQuestion.tsx";
-import { labelOf, places } from "./places.ts";
+import { labelOf, listNavigation } from "./navigation.ts";
 import { SessionQuestion } from "./SessionQuestion.tsx";
 import { ThemeButton } from "./ThemeButton.tsx";
 import { UnknownView } from "./UnknownView.tsx";
@@ -30,7 +30,7 @@ export function Shell() {
   const here = placeNow();
   useKeys(EVERYWHERE, [
     { keys: ["?"], label: "Show or hide these keys", run: toggleHelp },
-    ...places().map(({ view, label }, index) => ({ keys: [String(index + 1)], label, run: () => go(view) })),
+    ...listNavigation().map(({ view, label }, index) => ({ keys: [String(index + 1)], label, run: () => go(view) })),
   ]);
   useEffect(startLive, []);
   const title = formatTitle(labelOf(here));
@@ -105,9 +105,9 @@ function Bar({ view }: { view: View }) {
         <span class="brand-name">penstock</span>
       </a>
       <nav aria-label="Views">
-        {places().map((place) => (
-          <a key={place.view} href={formatRoute(place.view)} aria-current={place.view === current ? "page" : undefined}>
-            {place.label}
+        {listNavigation().map((item) => (
+          <a key={item.view} href={formatRoute(item.view)} aria-current={item.view === current ? "page" : undefined}>
+            {item.label}
           </a>
         ))}
       </nav>

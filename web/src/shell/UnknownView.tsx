@@ -1,7 +1,7 @@
 // Says that an address names no view, and which views there are.
 import { formatRoute } from "../router.ts";
 import { visibleText } from "../ui/visibleText.ts";
-import { places } from "./places.ts";
+import { listNavigation } from "./navigation.ts";
 
 const MOST = 60; // characters of the name
 
@@ -14,7 +14,7 @@ export function UnknownView({ name }: { name: string }) {
       </h1>
       <p>These are there:</p>
       <ul>
-        {places().map(({ view, label }) => (
+        {listNavigation().map(({ view, label }) => (
           <li key={view}>
             <a href={formatRoute(view)}>{label}</a>
           </li>

@@ -41,7 +41,7 @@ function Running({ row }: { row: Row }) {
 /** The bytes of a running turn, and when the last one came: stands beside its state. */
 export function Silence({ row }: { row: Row }) {
   const { silent, hung } = useTimes(row);
-  const words = silenceWords(row, silent);
+  const words = describeLastByte(row, silent);
   return (
     <span class={hung ? "silence hung" : "silence"} title={words}>
       {words}
@@ -52,7 +52,7 @@ export function Silence({ row }: { row: Row }) {
 /** The same, with the time since the request: where there is no column for it. */
 export function Progress({ row }: { row: Row }) {
   const { elapsed, silent, hung } = useTimes(row);
-  const words = [formatSeconds(elapsed), silenceWords(row, silent)].filter(Boolean).join(" · ");
+  const words = [formatSeconds(elapsed), describeLastByte(row, silent)].filter(Boolean).join(" · ");
   return <span class={hung ? "silence hung" : "silence"}>{words}</span>;
 }
 
@@ -63,7 +63,7 @@ function useTimes(row: Row) {
   return timesOf(row, Date.now() / 1000 - clockAhead.value);
 }
 
-function silenceWords({ state, bytes, last_byte }: Row, silent: number): string {
+function describeLastByte({ state, bytes, last_byte }: Row, silent: number): string {
   if (bytes && last_byte) return `${formatBytes(bytes)} · last byte ${formatAge(silent)} ago`;
   return state === "open" ? "no byte yet" : "";
 }

@@ -7,7 +7,7 @@ import { PHONE, useMedia } from "../ui/useMedia.ts";
 import { useScroller } from "../ui/useScroller.ts";
 import { useWidth } from "../ui/useWidth.ts";
 import { settings } from "./columnSettings.ts";
-import { columnsFor, type ListColumn, lendersOf, Model, trackOf } from "./columns.tsx";
+import { columnsCoveredByState, columnsFor, type ListColumn, Model, trackOf } from "./columns.tsx";
 import { Progress, Silence } from "./Elapsed.tsx";
 import { ListHead } from "./ListHead.tsx";
 import { isRunning } from "./listing.ts";
@@ -146,12 +146,12 @@ function ListRow({ row: wire, place, chosen, columns, template }: RowProps) {
 
 /** A running turn's state says more than that of others, in the place of columns that say nothing of it. */
 function Cells({ row, columns }: { row: Row; columns: ListColumn[] }) {
-  const lenders = isRunning(row) ? columns.flatMap((column) => lendersOf(column, columns)) : [];
-  const cells = columns.filter((column) => !lenders.includes(column));
+  const covered = isRunning(row) ? columns.flatMap((column) => columnsCoveredByState(column, columns)) : [];
+  const cells = columns.filter((column) => !covered.includes(column));
   return (
     <>
       {cells.map((column) => (
-        <ListCell key={column.id} column={column} row={row} span={column.id === "state" ? 1 + lenders.length : 1} />
+        <ListCell key={column.id} column={column} row={row} span={column.id === "state" ? 1 + covered.length : 1} />
       ))}
     </>
   );

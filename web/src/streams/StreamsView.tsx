@@ -1,5 +1,7 @@
 // The list of turns: search, states, sorting, columns, pause, and keys to move through it.
 import "./streams.css";
+import "./list.css";
+import "./state.css";
 import "./search.css";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { about } from "../api/about.ts";
@@ -184,10 +186,13 @@ function findPlace(at: (place: number) => Row | undefined, { id, place }: typeof
 }
 
 function choicesOf(now: Listing): Choice<StateSet>[] {
-  const [counts, unread] = [countSets(now), unreadable.value];
+  const [counts, isUnreadable] = [countSets(now), unreadable.value];
   return STATE_SETS.map((value) => ({
     value,
-    label: [`${SET_NAMES[value]} `, <span class="count">{unread ? "–" : counts[value].toLocaleString("en")}</span>],
+    label: [
+      `${SET_NAMES[value]} `,
+      <span class="count">{isUnreadable ? "–" : counts[value].toLocaleString("en")}</span>,
+    ],
   }));
 }
 
@@ -233,7 +238,7 @@ const LINKS = { open: "live", connecting: "connecting …", lost: "connection lo
 function Foot({ now, count, fresh }: { now: Listing; count: number; fresh: number }) {
   const state = link.value;
   const recording = about.value?.recording.on;
-  const unread = unreadable.value && count > 0;
+  const isUnreadable = unreadable.value && count > 0;
   const found = Object.values(now.states).reduce((sum, each) => sum + each, 0);
   const more = now.requests - found; // a row may stand for many refused requests
   return (
@@ -243,8 +248,8 @@ function Foot({ now, count, fresh }: { now: Listing; count: number; fresh: numbe
         {paused.value ? "paused" : LINKS[state]}
         {state === "lost" && linkError.value ? `: ${linkError.value}` : ""}
       </span>
-      <span class="foot-count">{unread ? "rows of the search before" : formatMany(count, "row")}</span>
-      {more > 0 && !unread && <span>{`${formatMany(more + count, "request")}: equal refusals share a row`}</span>}
+      <span class="foot-count">{isUnreadable ? "rows of the search before" : formatMany(count, "row")}</span>
+      {more > 0 && !isUnreadable && <span>{`${formatMany(more + count, "request")}: equal refusals share a row`}</span>}
       {fresh > 0 && (
         <button type="button" class="plain foot-new" onClick={reread}>
           {`${fresh.toLocaleString("en")} new: show`}

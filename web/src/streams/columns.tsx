@@ -19,7 +19,7 @@ export interface ListColumn {
   /** Its share of the room that is left. */
   grow?: number;
   /** Says nothing of a running turn: the state beside it may have its place. */
-  lends?: boolean;
+  hiddenWhileRunning?: boolean;
   /** The list is at least this wide; absent: only where it is chosen. */
   from?: number;
   right?: boolean;
@@ -120,7 +120,7 @@ export const LIST_COLUMNS: ListColumn[] = [
     min: 80,
     grow: 2.2,
     from: 1264,
-    lends: true,
+    hiddenWhileRunning: true,
     show: (row) => <Fault row={row} />,
     whole: (row) => (row.fault ? `${row.fault}: ${row.message}` : ""),
   },
@@ -130,7 +130,7 @@ export const LIST_COLUMNS: ListColumn[] = [
     hint: "The status that the client got",
     min: 50,
     from: 900,
-    lends: true,
+    hiddenWhileRunning: true,
     right: true,
     sort: "http",
     show: (row) =>
@@ -223,19 +223,21 @@ export function columnsFor(width: number, chosen: string[] | null): ListColumn[]
   const shown = chosen
     ? LIST_COLUMNS.filter(({ id }) => chosen.includes(id))
     : LIST_COLUMNS.filter(({ from }) => from !== undefined && width >= from);
-  return shown.map((column) => (column.id === "state" ? widenState(column, lendersOf(column, shown)) : column));
+  return shown.map((column) =>
+    column.id === "state" ? widenState(column, columnsCoveredByState(column, shown)) : column,
+  );
 }
 
 /** The columns that a running turn's state covers besides its own. */
-export function lendersOf(column: ListColumn, shown: readonly ListColumn[]): ListColumn[] {
+export function columnsCoveredByState(column: ListColumn, shown: readonly ListColumn[]): ListColumn[] {
   const rest = shown.slice(shown.findIndex(({ id }) => id === column.id) + 1);
-  const end = rest.findIndex(({ lends }) => !lends);
+  const end = rest.findIndex(({ hiddenWhileRunning }) => !hiddenWhileRunning);
   return column.id === "state" ? rest.slice(0, end < 0 ? rest.length : end) : [];
 }
 
 /** Wide enough for a running turn, with the columns that lend their place. */
-function widenState(state: ListColumn, lenders: ListColumn[]): ListColumn {
-  const lent = lenders.reduce((sum, { min }) => sum + min + GAP, 0);
+function widenState(state: ListColumn, covered: ListColumn[]): ListColumn {
+  const lent = covered.reduce((sum, { min }) => sum + min + GAP, 0);
   const min = Math.max(STATE_WIDTH, LIVE_WIDTH - lent);
   if (min === STATE_WIDTH) return state;
   return { ...state, min, grow: 1, show: (row) => <StateAndFault row={row} /> };

@@ -50,7 +50,9 @@ async function askPreviews(): Promise<void> {
   wanted.clear();
   try {
     const found = await askJson<Record<string, Preview>>(`/inspector/previews?ids=${ids.join(",")}`);
-    const shown = Object.entries(found).map(([id, { prompt, answer }]) => [id, toShow(prompt, answer)] as const);
+    const shown = Object.entries(found).map(
+      ([id, { prompt, answer }]) => [id, makePreviewVisible(prompt, answer)] as const,
+    );
     keep(new Map([...known.value, ...shown]));
   } catch {
     // The list says that the gateway does not answer. They are asked for again when their rows are drawn again.
@@ -58,7 +60,7 @@ async function askPreviews(): Promise<void> {
   }
 }
 
-function toShow(prompt: string, answer: string): Preview {
+function makePreviewVisible(prompt: string, answer: string): Preview {
   return { prompt: visibleText(prompt), answer: visibleText(answer) };
 }
 

@@ -9,7 +9,7 @@ const MEANING: Record<Method, string> = {
 };
 
 /** How far off the counts of one method were. */
-function errorWords({ points }: ModelTokens, method: Method): string {
+function describeError({ points }: ModelTokens, method: Method): string {
   const errors = points.filter((point) => point.method === method).map((point) => Math.abs(errorOf(point)));
   return errors.length > 0 ? `; median error ${percent(median(errors), 1)}` : "";
 }
@@ -41,7 +41,7 @@ export function MethodShares({ one }: { one: ModelTokens }) {
                 </dt>
                 <dd>
                   <b>{percent(one.methods[method] / known)}</b>
-                  {` (${one.methods[method].toLocaleString("en")}) ${MEANING[method]}${errorWords(one, method)}`}
+                  {` (${one.methods[method].toLocaleString("en")}) ${MEANING[method]}${describeError(one, method)}`}
                 </dd>
               </div>
             ))}

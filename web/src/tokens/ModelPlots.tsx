@@ -93,13 +93,13 @@ function band(look: Look, upper: number): uPlot.Band {
   return { series: [upper, upper + 1], fill: `${look.accent}33` };
 }
 
-const FEW = 40; // points between which a band says little by itself
+const MAX_BAND_POINTS = 40; // points between which a band says little by itself
 
 /** With few points, a line from bound to bound at each. */
 function whiskers(look: Look, low: number, high: number): (plot: uPlot) => void {
   return (plot) => {
     const [xs, lows, highs] = [plot.data[0], plot.data[low], plot.data[high]];
-    if (!lows || !highs || xs.length > FEW) return;
+    if (!lows || !highs || xs.length > MAX_BAND_POINTS) return;
     const { ctx } = plot;
     ctx.save();
     ctx.strokeStyle = `${look.accent}88`;

@@ -9,8 +9,8 @@ import { formatCount } from "../ui/format.ts";
 import { visibleText } from "../ui/visibleText.ts";
 import { Figure } from "../usage/Figures.tsx";
 import { AdviceList } from "./AdviceList.tsx";
-import { emptyWords, type Seen } from "./empty.ts";
-import { inWords, LEARNING_TURNS, type ModelTokens, PROMISE, percent, signed } from "./estimates.ts";
+import { explainEmpty, type Seen } from "./empty.ts";
+import { describeAccuracy, LEARNING_TURNS, type ModelTokens, PROMISE, percent, signed } from "./estimates.ts";
 import { MethodShares } from "./MethodShares.tsx";
 import { ModelPlots } from "./ModelPlots.tsx";
 import { OutliersTable, PointsTable } from "./PointsTable.tsx";
@@ -62,7 +62,7 @@ function useTokens() {
 }
 
 function Empty({ seen }: { seen: Seen | undefined }) {
-  const { title, text, tries } = emptyWords(about.value?.journal !== false, seen);
+  const { title, text, tries } = explainEmpty(about.value?.journal !== false, seen);
   return (
     <div class="notice">
       <h2>{title}</h2>
@@ -117,7 +117,7 @@ function One({ one }: { one: ModelTokens }) {
     <section class="tokens-one" aria-label={visibleText(one.model)}>
       <h2>{visibleText(one.model)}</h2>
       <div class="tokens-words">
-        {inWords(one).map((words) => (
+        {describeAccuracy(one).map((words) => (
           <p key={words}>{words}</p>
         ))}
       </div>

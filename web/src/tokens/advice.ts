@@ -3,9 +3,9 @@
 import { formatMany } from "../ui/format.ts";
 import {
   errorOf,
-  FEW,
   LEARNING_TURNS,
   lowOrHigh,
+  MIN_SAMPLES,
   type ModelTokens,
   median,
   outliers,
@@ -13,7 +13,7 @@ import {
   PROMISE,
   percent,
 } from "./estimates.ts";
-import { uncertainWords } from "./uncertain.ts";
+import { describeUncertain } from "./uncertain.ts";
 
 export interface Advice {
   /** `act`: something can be done. `wait`: it gets better by itself. `fine`: nothing is wrong. */
@@ -67,7 +67,7 @@ function biased(one: ModelTokens): Advice[] {
 function guessed({ uncertain, samples, points }: ModelTokens): Advice[] {
   const certain = points.filter((point) => point.uncertain === "").map((point) => Math.abs(errorOf(point)));
   return uncertain.flatMap(({ kind, turns, median_error }) => {
-    const words = uncertainWords(kind);
+    const words = describeUncertain(kind);
     if (!words) return [];
     const others = certain.length > 0 ? `, against ${percent(median(certain), 1)} of requests without guesses` : "";
     const off = `Their median error is ${percent(median_error, 1)}${others}.`;
@@ -77,7 +77,7 @@ function guessed({ uncertain, samples, points }: ModelTokens): Advice[] {
 }
 
 function narrow({ coverage, samples }: ModelTokens): Advice[] {
-  if (samples < FEW || coverage >= PROMISE - 0.05) return [];
+  if (samples < MIN_SAMPLES || coverage >= PROMISE - 0.05) return [];
   const title = `Only ${percent(coverage)} of ${formatMany(samples, "turn")} lay within the bounds, which promise ${percent(PROMISE)}`;
   const text =
     "Leave more room before a limit: plan with the upper bound (the header x-penstock-tokens-high, or HybridTokenEstimator(conservative=True)), and some percent on top.";
@@ -105,7 +105,7 @@ function small({ points, median_error }: ModelTokens): Advice[] {
 
 function unrelated({ methods, samples }: ModelTokens): Advice[] {
   const known = methods.actual + methods.hybrid + methods.estimated;
-  if (known < FEW || samples < FEW || methods.estimated < 0.9 * known) return [];
+  if (known < MIN_SAMPLES || samples < MIN_SAMPLES || methods.estimated < 0.9 * known) return [];
   const title = `${percent(methods.estimated / known)} of the counts are estimates from the first to the last token`;
   const text =
     "A conversation that continues is counted from what the provider said before, and is far more exact. Single questions cannot be. If these are conversations, the client changes what it sent before: a date in the system prompt, for example. Keep the beginning as it was.";
@@ -113,7 +113,7 @@ function unrelated({ methods, samples }: ModelTokens): Advice[] {
 }
 
 function exactText({ exact_text, median_error, taught, samples }: ModelTokens): Advice[] {
-  if (!exact_text || taught < LEARNING_TURNS || samples < FEW || median_error < LARGE) return [];
+  if (!exact_text || taught < LEARNING_TURNS || samples < MIN_SAMPLES || median_error < LARGE) return [];
   const title = `The error stays at ${percent(median_error, 1)}: this model's own tokenizer is available`;
   const text =
     "In a program, install penstock[bpe] and pass HybridTokenEstimator(counters=penstock.tokens.counters()). It counts plain text exactly, in 150 MB of memory. Framing and tools stay estimates.";

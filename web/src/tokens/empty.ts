@@ -15,7 +15,7 @@ interface Words {
   tries: boolean;
 }
 
-export function emptyWords(journal: boolean, seen: Seen | undefined): Words {
+export function explainEmpty(journal: boolean, seen: Seen | undefined): Words {
   if (!journal) {
     const text = "Estimates are kept in the journal. Set journal.path in penstock.toml, and start the gateway again.";
     return { title: "The journal is off", text, tries: false };

@@ -44,7 +44,7 @@ export interface ModelTokens {
 
 /** What the bounds promise: the actual count lies within them nine times in ten. */
 export const PROMISE = 0.9;
-export const FEW = 20; // turns below which a share says little
+export const MIN_SAMPLES = 20; // turns below which a share says little
 /** After so many turns about 95% of a factor's change is done. */
 export const LEARNING_TURNS = 12;
 const WINDOW = 15; // turns of the rolling median
@@ -109,25 +109,25 @@ export function lowOrHigh(share: number): string {
 }
 
 /** What the figures mean, for somebody who has never seen them. */
-export function inWords(one: ModelTokens): string[] {
+export function describeAccuracy(one: ModelTokens): string[] {
   const turns = one.samples === 1 ? "One request was" : formatMany(one.samples, "request was", "requests were");
   const said = [`${turns} estimated and then counted by the provider.`];
   const off = percent(one.median_error, 1);
   said.push(
     one.samples === 1 ? `The estimate was off by ${off}.` : `Half of the estimates were off by less than ${off}.`,
   );
-  said.push(coverageWords(one));
-  said.push(factorWords(one));
+  said.push(describeCoverage(one));
+  said.push(describeFactor(one));
   return said;
 }
 
-function coverageWords({ coverage, samples }: ModelTokens): string {
+function describeCoverage({ coverage, samples }: ModelTokens): string {
   const share = `${percent(coverage)} of the actual counts lay within the bounds`;
-  if (samples < FEW) return `${share}; with so few requests that says little yet.`;
+  if (samples < MIN_SAMPLES) return `${share}; with so few requests that says little yet.`;
   return `${share}, which promise ${percent(PROMISE)}: ${coverage >= PROMISE - 0.02 ? "they hold." : "they are too narrow for this model."}`;
 }
 
-function factorWords({ factor, taught }: ModelTokens): string {
+function describeFactor({ factor, taught }: ModelTokens): string {
   const off = factor - 1;
   if (taught === 0) return "No turn has taught a correction factor yet.";
   if (taught < LEARNING_TURNS) return `Estimates are multiplied by ${factor.toFixed(3)} so far.`;

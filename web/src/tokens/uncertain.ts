@@ -42,6 +42,6 @@ const WORDS: Record<string, Words> = {
 };
 
 /** The words for a kind; null for one that a newer gateway knows. */
-export function uncertainWords(kind: string): Words | null {
+export function describeUncertain(kind: string): Words | null {
   return WORDS[kind] ?? null;
 }

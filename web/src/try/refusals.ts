@@ -1,7 +1,7 @@
 // What an error of the gateway says, in whichever protocol it is said. Pure.
 
 /** What an error says, in whichever dialect it is said. */
-export function refusalWords(status: number, text: string): string {
+export function describeRefusal(status: number, text: string): string {
   let found = "";
   try {
     found = messageIn(JSON.parse(text));

@@ -2,8 +2,8 @@
 // inspector for its events. If the turn cannot be followed, the bytes themselves are traced once they have all come.
 // The conversation is kept over reloads of the tab.
 import { effect, signal } from "@preact/signals";
-import { requestObstacle } from "../act/obstacle.ts";
 import { type ClientProtocol, type ConvertedRequest, convertRequest, PROTOCOLS } from "../act/protocols.ts";
+import { explainUnsendable } from "../act/unsendable.ts";
 import { about, refreshAbout } from "../api/about.ts";
 import { askJson, explain, listen } from "../api/client.ts";
 import { key } from "../api/key.ts";
@@ -11,7 +11,7 @@ import type { Additions, Event, Trace } from "../api/types.ts";
 import { begun } from "../streams/live.ts";
 import { forgetValue, keepValue, readValue } from "../ui/tabStore.ts";
 import { askedMessages, type Said, spokenMessages, type ToolResult } from "./history.ts";
-import { refusalWords } from "./refusals.ts";
+import { describeRefusal } from "./refusals.ts";
 import { type ChatMessage, chatBody, NO_SETTINGS, settingsFrom, type TrySettings } from "./settings.ts";
 
 export interface Exchange extends Said {
@@ -125,7 +125,7 @@ export async function openTurn(id: string): Promise<{ model: string; protocol: s
   try {
     const trace = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
     const { request, row } = trace;
-    const obstacle = requestObstacle(trace);
+    const obstacle = explainUnsendable(trace);
     if (obstacle || !row) throw new Error(obstacle);
     const made = await convertRequest(request, { from: row.protocol, to: "openai-chat", model: row.asked });
     const { settings: found, messages } = settingsFrom(made.body);
@@ -238,7 +238,7 @@ class Running {
     if (response.status === 401) void refreshAbout();
     Object.assign(this.#now, {
       raw: text.slice(0, MOST_RAW),
-      error: refusalWords(response.status, text),
+      error: describeRefusal(response.status, text),
       state: "failed",
     });
   }

@@ -3,9 +3,9 @@ import "./breakdown.css";
 import { useEffect, useState } from "preact/hooks";
 import { explain } from "../api/client.ts";
 import type { Breakdown, BreakdownLine } from "../api/types.ts";
-import { uncertainWords } from "../tokens/uncertain.ts";
+import { describeUncertain } from "../tokens/uncertain.ts";
 import { formatMany } from "../ui/format.ts";
-import { boundsWords, colourOf, lineName, shareWords, sumKinds, totalWords } from "./breakdown.ts";
+import { colourOf, describeBounds, describeTotal, formatShare, lineName, sumKinds } from "./breakdown.ts";
 
 export type LoadBreakdown = () => Promise<Breakdown>;
 const FIRST_LINES = 60;
@@ -44,7 +44,7 @@ export function BreakdownView({ found }: { found: Breakdown }) {
         <b>{found.tokens.toLocaleString("en")}</b> {found.tokens === 1 ? "input token" : "input tokens"}
         <span>{` ${found.model || "any model"}, counted as ${found.family}`}</span>
       </p>
-      <p class="soft">{totalWords(found).join(" ")}</p>
+      <p class="soft">{describeTotal(found).join(" ")}</p>
       <Kinds lines={found.lines} />
       <Lines lines={found.lines} />
       <Guesses uncertain={found.uncertain} />
@@ -69,7 +69,7 @@ function Kinds({ lines }: { lines: BreakdownLine[] }) {
               <span class={`swatch swatch-${colourOf(kind)}`} aria-hidden="true" />
               {label}
             </dt>
-            <dd>{`${tokens.toLocaleString("en")} (${shareWords(share)})`}</dd>
+            <dd>{`${tokens.toLocaleString("en")} (${formatShare(share)})`}</dd>
           </div>
         ))}
       </dl>
@@ -91,12 +91,12 @@ function Lines({ lines }: { lines: BreakdownLine[] }) {
                 <b>{lineName(line)}</b>
                 {line.about && <span class="soft">{` ${line.about}`}</span>}
               </span>
-              <span class="breakdown-number">{`${line.tokens.toLocaleString("en")} (${shareWords(line.share)})`}</span>
+              <span class="breakdown-number">{`${line.tokens.toLocaleString("en")} (${formatShare(line.share)})`}</span>
             </p>
             <div class="breakdown-bar" aria-hidden="true">
               <span class={`swatch-${colourOf(line.kind)}`} style={{ width: `${(line.share / widest) * 100}%` }} />
             </div>
-            <p class="breakdown-bounds">{boundsWords(line)}</p>
+            <p class="breakdown-bounds">{describeBounds(line)}</p>
           </li>
         ))}
       </ol>
@@ -111,7 +111,7 @@ function Lines({ lines }: { lines: BreakdownLine[] }) {
 
 /** What of the request could only be guessed. */
 function Guesses({ uncertain }: { uncertain: Record<string, number> }) {
-  const known = Object.keys(uncertain).flatMap((kind) => uncertainWords(kind) ?? []);
+  const known = Object.keys(uncertain).flatMap((kind) => describeUncertain(kind) ?? []);
   if (known.length === 0) return null;
   return (
     <section aria-label="What is guessed">

@@ -123,7 +123,7 @@ function Result({ model }: { model: TurnModel }) {
   return (
     <>
       <span class={model.findError.value ? "find-count error" : "find-count"} role="status">
-        {countWords(model)}
+        {describeMatches(model)}
       </span>
       <span class="find-buttons">
         <button type="button" aria-label="Previous match" title="Previous match" onClick={() => model.toHit(-1)}>
@@ -151,7 +151,7 @@ function Result({ model }: { model: TurnModel }) {
   );
 }
 
-function countWords(model: TurnModel): string {
+function describeMatches(model: TurnModel): string {
   const hits = model.hits.value;
   if (model.findError.value) return model.findError.value;
   if (!hits) return "…";

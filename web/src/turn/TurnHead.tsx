@@ -4,7 +4,7 @@ import type { Row, Trace } from "../api/types.ts";
 import { StateSign } from "../streams/StateSign.tsx";
 import { formatCost, formatCount, formatDuration, formatRate, NOTHING } from "../ui/format.ts";
 import { visibleText } from "../ui/visibleText.ts";
-import { turnName } from "./naming.ts";
+import { formatTurnName } from "./turnName.ts";
 
 interface Props {
   trace: Trace;
@@ -19,7 +19,7 @@ export function TurnHead({ trace, onConsumer, sentAs, children }: Props) {
   return (
     <header class="turn-head">
       <div class="turn-name">
-        <h1 class="cut">{visibleText(turnName(trace))}</h1>
+        <h1 class="cut">{visibleText(formatTurnName(trace))}</h1>
         {row && <StateSign row={row} />}
       </div>
       {sentAs === undefined ? (

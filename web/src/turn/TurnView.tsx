@@ -25,10 +25,10 @@ import { Lanes } from "./Lanes.tsx";
 import { Ledger } from "./Ledger.tsx";
 import { TurnModel } from "./model.ts";
 import { lossesOf, Notes } from "./Notes.tsx";
-import { turnName } from "./naming.ts";
 import { Request } from "./Request.tsx";
 import { Transport } from "./Transport.tsx";
 import { TurnHead } from "./TurnHead.tsx";
+import { formatTurnName } from "./turnName.ts";
 import { useAddress } from "./useAddress.ts";
 import { useFind } from "./useFind.ts";
 import { usePlay } from "./usePlay.ts";
@@ -90,7 +90,7 @@ export function TurnView({ trace, onConsumer, whole, breakdown, request, onLeave
 /** What the browser's tab says: the turn, and what is chosen in it. */
 function titleOf(model: TurnModel): string {
   const place = model.playing.value ? null : model.place.value;
-  const turn = turnName(model.trace.value);
+  const turn = formatTurnName(model.trace.value);
   return place ? `${formatPlace(place).replace("-", " ")} · ${turn}` : turn;
 }
 

@@ -32,19 +32,19 @@ export function colourOf(kind: string): number {
 }
 
 /** 0.4% is not nothing. */
-export function shareWords(share: number): string {
+export function formatShare(share: number): string {
   const percent = share * 100;
   if (percent > 0 && percent < 1) return "<1%";
   return `${Math.round(percent)}%`;
 }
 
-export function boundsWords({ low, high, method }: Pick<BreakdownLine, "low" | "high" | "method">): string {
+export function describeBounds({ low, high, method }: Pick<BreakdownLine, "low" | "high" | "method">): string {
   if (low === high) return method;
   return `${low.toLocaleString("en")} to ${high.toLocaleString("en")}, ${method}`;
 }
 
 /** What the total is, and how it compares to the provider's count. */
-export function totalWords({ tokens, low, high, method, actual }: Breakdown): string[] {
+export function describeTotal({ tokens, low, high, method, actual }: Breakdown): string[] {
   const words = [method === "estimated" && actual ? OWN_COUNT : (METHODS[method] ?? "")];
   if (low !== high) words.push(`Nine times in ten it is between ${number(low)} and ${number(high)}.`);
   if (actual !== null && actual > 0 && actual !== tokens) {

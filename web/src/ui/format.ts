@@ -20,7 +20,7 @@ export function formatManyShort(count: number | null, one: string, many = `${one
 }
 
 /** What the gateway says, as a sentence: with a capital and a full stop. */
-export function sentence(text: string): string {
+export function formatSentence(text: string): string {
   return text && `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
 }
 

@@ -2,7 +2,7 @@
 import type { KeyRow } from "./api.ts";
 
 /** What a key may do with the inspector. */
-export function inspectorWords({ inspect, inspect_keep }: Pick<KeyRow, "inspect" | "inspect_keep">): string[] {
+export function describeInspectorAccess({ inspect, inspect_keep }: Pick<KeyRow, "inspect" | "inspect_keep">): string[] {
   return [inspect_keep && "its turns are kept", inspect === "all" && "sees every key's turns"].filter(
     (one) => one !== false,
   );

@@ -1,6 +1,6 @@
 // What a turn is called: the model that was asked for. Pure.
 import type { Trace } from "../api/types.ts";
 
-export function turnName({ row, title }: Pick<Trace, "row" | "title">): string {
+export function formatTurnName({ row, title }: Pick<Trace, "row" | "title">): string {
   return row?.asked || row?.model || title || "Turn";
 }

@@ -3,14 +3,14 @@ import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { findUnreadable, NO_PROBLEM, type Problem, problemOf } from "./problems.ts";
 
-interface Sending {
+interface FormSubmission {
   form: RefObject<HTMLFormElement | null>;
   problem: Problem;
   busy: boolean;
   submit: (event: SubmitEvent) => Promise<void>;
 }
 
-export function useSending(send: () => Promise<void>): Sending {
+export function useFormSubmit(send: () => Promise<void>): FormSubmission {
   const form = useRef<HTMLFormElement>(null);
   const [problem, setProblem] = useState(NO_PROBLEM);
   const [busy, setBusy] = useState(false);

@@ -2,12 +2,12 @@
 import { about } from "../api/about.ts";
 import type { Route, View } from "../router.ts";
 
-interface Place {
+interface NavigationItem {
   view: View;
   label: string;
 }
 
-const PLACES: Place[] = [
+const ITEMS: NavigationItem[] = [
   { view: "streams", label: "Streams" },
   { view: "runs", label: "Runs" },
   { view: "file", label: "File" },
@@ -18,8 +18,8 @@ const PLACES: Place[] = [
 ];
 
 /** Without a gateway there are only files. */
-export function places(): Place[] {
-  return about.value?.live === false ? PLACES.filter(({ view }) => view === "file") : PLACES;
+export function listNavigation(): NavigationItem[] {
+  return about.value?.live === false ? ITEMS.filter(({ view }) => view === "file") : ITEMS;
 }
 
 const INNER: Partial<Record<View, string>> = {
@@ -32,5 +32,5 @@ const INNER: Partial<Record<View, string>> = {
 /** The name of a view, for the title of the browser's tab. */
 export function labelOf({ view, query }: Route): string {
   if (view === "turn" && query.view === "request") return "Request";
-  return PLACES.find((place) => place.view === view)?.label ?? INNER[view] ?? "";
+  return ITEMS.find((item) => item.view === view)?.label ?? INNER[view] ?? "";
 }

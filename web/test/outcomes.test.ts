@@ -4,27 +4,27 @@ import { test } from "node:test";
 import { sampleStream } from "../src/file/sample.ts";
 import { pageName } from "../src/file/saving.ts";
 import { byChoice } from "../src/message/groups.ts";
+import { describeFault, describeFinish, faultFacts, formatUsage, size } from "../src/message/outcomes.ts";
 import type { Part, TextPart } from "../src/message/parts.ts";
-import { faultFacts, faultWords, finishWords, size, usageWords } from "../src/message/words.ts";
 
 const NONE = { input: null, output: null, cached: null, written: null, reasoning: null, exact: true };
 
 test("usage leaves out what is not known, and says what is a guess", () => {
   assert.equal(
-    usageWords({ ...NONE, input: 1204, cached: 1000, output: 56, reasoning: 12 }),
+    formatUsage({ ...NONE, input: 1204, cached: 1000, output: 56, reasoning: 12 }),
     "1,204 in (1,000 cached) · 56 out (12 thinking)",
   );
-  assert.equal(usageWords({ ...NONE, output: 5, exact: false }), "about 5 out");
-  assert.equal(usageWords({ ...NONE, input: 0, cached: 0 }), "0 in");
-  assert.equal(usageWords(NONE), "no figures");
+  assert.equal(formatUsage({ ...NONE, output: 5, exact: false }), "about 5 out");
+  assert.equal(formatUsage({ ...NONE, input: 0, cached: 0 }), "0 in");
+  assert.equal(formatUsage(NONE), "no figures");
 });
 
 test("ends in plain words, also those that nobody has heard of", () => {
-  assert.equal(finishWords("other", "eos"), "Ended: eos");
-  assert.equal(finishWords("new-word", ""), "Ended");
-  assert.equal(finishWords("calls", ""), "Stopped to get the results of its calls"); // also where they were sent since
-  assert.equal(faultWords("new-word"), "Something went wrong");
-  assert.equal(faultWords("new-word", "gateway"), "Something went wrong");
+  assert.equal(describeFinish("other", "eos"), "Ended: eos");
+  assert.equal(describeFinish("new-word", ""), "Ended");
+  assert.equal(describeFinish("calls", ""), "Stopped to get the results of its calls"); // also where they were sent since
+  assert.equal(describeFault("new-word"), "Something went wrong");
+  assert.equal(describeFault("new-word", "gateway"), "Something went wrong");
   const fault = { kind: "rate-limit", message: "", status: 429, code: "x", retryAfter: 2, inStream: false };
   assert.deepEqual(faultFacts(fault), ["rate-limit", "status 429", "code x", "try again in 2 s"]);
   assert.deepEqual([size(12), size(12_345), size(2_000_000)], ["12 characters", "12 k characters", "2.0 M characters"]);
@@ -32,15 +32,18 @@ test("ends in plain words, also those that nobody has heard of", () => {
 
 test("an error names who made it: the gateway, the provider, or nobody if that is not known", () => {
   for (const kind of ["auth", "permission", "quota", "not-found", "invalid", "too-large", "rate-limit", "overloaded"]) {
-    assert.match(faultWords(kind, "provider"), /provider/);
-    assert.match(faultWords(kind, "gateway"), /gateway/);
-    assert.doesNotMatch(faultWords(kind, "gateway"), /provider/);
-    assert.doesNotMatch(faultWords(kind), /gateway|provider/);
+    assert.match(describeFault(kind, "provider"), /provider/);
+    assert.match(describeFault(kind, "gateway"), /gateway/);
+    assert.doesNotMatch(describeFault(kind, "gateway"), /provider/);
+    assert.doesNotMatch(describeFault(kind), /gateway|provider/);
   }
-  assert.equal(faultWords("auth", "unsent"), "The gateway has no key for the provider");
-  assert.equal(faultWords("cancelled", "gateway"), "The client left");
-  assert.equal(faultWords("overloaded", "gateway", "circuit-open"), "No provider was asked: it has failed too often");
-  assert.equal(faultWords("auth", "provider", "key_revoked"), "The provider did not accept the key");
+  assert.equal(describeFault("auth", "unsent"), "The gateway has no key for the provider");
+  assert.equal(describeFault("cancelled", "gateway"), "The client left");
+  assert.equal(
+    describeFault("overloaded", "gateway", "circuit-open"),
+    "No provider was asked: it has failed too often",
+  );
+  assert.equal(describeFault("auth", "provider", "key_revoked"), "The provider did not accept the key");
 });
 
 function text(index: number, item = "", choice = 0): TextPart {

@@ -77,13 +77,13 @@ const OWN_CODES: Words = {
   key_revoked: "The key of the gateway was revoked",
 };
 
-export function finishWords(reason: string, raw: string): string {
+export function describeFinish(reason: string, raw: string): string {
   const words = FINISHES[reason] ?? "Ended";
   return reason === "other" && raw ? `${words}: ${raw}` : words;
 }
 
 /** What happened, and who says so: the gateway or a provider. */
-export function faultWords(kind: string, by: Party = "", code = ""): string {
+export function describeFault(kind: string, by: Party = "", code = ""): string {
   const own = by === "provider" ? "" : OWN_CODES[code];
   return own || BY_PARTY[by][kind] || FAULTS[kind] || "Something went wrong";
 }
@@ -102,7 +102,7 @@ export function count(value: number): string {
 }
 
 /** `1,204 in (1,000 cached) · 56 out (12 thinking)`; what is not known is left out. */
-export function usageWords(usage: Tokens): string {
+export function formatUsage(usage: Tokens): string {
   const inner = (facts: [number | null, string][]) => {
     const known = facts
       .filter(([value]) => value !== null && value > 0)
