@@ -230,6 +230,4 @@ def test_a_cache_hit_is_what_the_provider_reported_and_not_what_the_client_asked
         expect(page.locator(".cache-point")).to_have_count(1 if cached else 0)
         if cached:
             message = page.get_by_role("article", name="Message 1")
-            expect(message).to_contain_text(
-                f"about within this message ended the provider's cache hit of {cached} tokens"
-            )
+            expect(message).to_contain_text(f"The provider's cache hit ({cached} tokens) ends about in this message.")

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Breakdown } from "../src/api/types.ts";
+import { describeNoStatus, explainUnsent } from "../src/request/attemptOutcome.ts";
 import { bodyOf, marksOf } from "../src/request/marks.ts";
 import {
   cacheEnd,
   describeCache,
+  describeCacheHit,
   describeType,
   IN_TOOLS,
   linkCalls,
@@ -13,7 +15,7 @@ import {
   partSize,
 } from "../src/request/prompt.ts";
 import { describeTiming, phasesOf } from "../src/request/timing.ts";
-import type { Loss, RequestView } from "../src/request/types.ts";
+import type { Attempt, Loss, RequestView } from "../src/request/types.ts";
 
 test("parameters of a tool, with those of objects inside", () => {
   const schema = {
@@ -107,11 +109,42 @@ test("phases of a try, until its first byte or its end", () => {
     ],
   );
   assert.equal(
-    describeTiming({ start: 0, reused: true, first_byte: 0.5 }),
+    describeTiming({ start: 0, reused: true, first_byte: 0.5 }, false),
     "reused connection, waiting 500 ms, first byte after 500 ms",
   );
-  assert.equal(describeTiming({ start: 1, end: 1.4 }), "waiting 400 ms, failed after 400 ms");
-  assert.equal(describeTiming({ start: 0 }), "no times are known");
+  assert.equal(describeTiming({ start: 1, end: 1.4 }, true), "waiting 400 ms, failed after 400 ms");
+  assert.equal(describeTiming({ start: 1, end: 1.4 }, false), "waiting 400 ms, ended after 400 ms");
+  assert.equal(describeTiming({ start: 0 }, false), "no times are known");
+});
+
+test("a try without a status is running until it fails or its turn ends", () => {
+  const running = { engine: "native", sent: false, timing: { start: 0 } } as Attempt;
+  const ended = { start: 0, end: 1 };
+  const outcomes: [Partial<Attempt>, string, string][] = [
+    [{}, "running", "It has not been sent yet."], // it waits for a token, or for TLS
+    [{ engine: "" }, "running", "It has not been sent yet."],
+    [{ error: "auth" }, "not sent", "The gateway could not send it."],
+    [{ timing: ended }, "not sent", "It was not sent."], // the client left
+    [{ engine: "replay" }, "running", "The engine replay sends no HTTP request."],
+    [{ engine: "replay", timing: ended }, "ended", "The engine replay sends no HTTP request."],
+    [{ engine: "replay", error: "server" }, "failed", "The engine replay sends no HTTP request."],
+  ];
+  for (const [change, outcome, reason] of outcomes) {
+    const attempt = { ...running, ...change };
+    assert.deepEqual([describeNoStatus(attempt), explainUnsent(attempt)], [outcome, reason]);
+  }
+  const sent = { ...running, sent: true };
+  assert.equal(describeNoStatus(sent), "running");
+  assert.equal(describeNoStatus({ ...sent, error: "timeout" }), "timed out");
+  assert.equal(describeNoStatus({ ...sent, error: "network" }), "no response");
+  assert.equal(describeNoStatus({ ...sent, timing: ended }), "no response");
+});
+
+test("where a cache hit ends", () => {
+  assert.equal(
+    describeCacheHit(1200, "this message"),
+    "The provider's cache hit (1,200 tokens) ends about in this message.",
+  );
 });
 
 test("marks of a try, and the body that an earlier try has", () => {

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { CopyButton } from "../message/CodeBlock.tsx";
 import { JsonView } from "../ui/JsonView.tsx";
+import { describeNoStatus, explainUnsent } from "./attemptOutcome.ts";
 import { describeTiming, lengthOf, phasesOf } from "./timing.ts";
 import type { Attempt, Decision, RequestView } from "./types.ts";
 
@@ -64,27 +65,13 @@ function Try({ attempt, number, whole, onShow }: TryProps) {
   );
 }
 
-/** Why there is no HTTP request: the engine needs none, or the gateway could not send it. */
-export function explainUnsent({ engine }: Attempt): string {
-  return needsHttp(engine) ? "It was not sent: the gateway could not." : `The engine ${engine} sent no HTTP request.`;
-}
-
-function needsHttp(engine: string): boolean {
-  return engine === "" || engine === "native";
-}
-
 function Outcome({ attempt }: { attempt: Attempt }) {
   const { status, error } = attempt;
   const words = status ? `status ${status}` : describeNoStatus(attempt);
   return <span class={error ? "badge badge-bad" : "badge"}>{words}</span>;
 }
 
-function describeNoStatus({ sent, engine, error }: Attempt): string {
-  if (!sent && needsHttp(engine)) return "not sent";
-  return error === "timeout" ? "timed out" : error ? "no response" : "running";
-}
-
-function TimingBar({ attempt: { timing }, whole }: { attempt: Attempt; whole: number }) {
+function TimingBar({ attempt: { timing, error }, whole }: { attempt: Attempt; whole: number }) {
   return (
     <div class="timing">
       <div class="timing-bar" aria-hidden="true">
@@ -93,7 +80,7 @@ function TimingBar({ attempt: { timing }, whole }: { attempt: Attempt; whole: nu
           <span key={name} class={`phase-${name}`} style={{ width: `${(seconds / whole) * 100}%` }} />
         ))}
       </div>
-      <p class="soft">{describeTiming(timing)}</p>
+      <p class="soft">{describeTiming(timing, Boolean(error))}</p>
     </div>
   );
 }

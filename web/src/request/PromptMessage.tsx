@@ -4,16 +4,11 @@ import type { BreakdownLine } from "../api/types.ts";
 import { linkTarget, mediaAddress, pictureData } from "../message/addresses.ts";
 import { CopyButton } from "../message/CodeBlock.tsx";
 import { Json } from "../message/Json.tsx";
-import { formatBytes, formatMany } from "../ui/format.ts";
+import { formatBytes } from "../ui/format.ts";
 import { visibleText } from "../ui/visibleText.ts";
 import { TokenCount } from "./PromptView.tsx";
-import { type CallLinks, partSize } from "./prompt.ts";
+import { type CallLinks, describeCacheHit, partSize } from "./prompt.ts";
 import type { CanonicalMessage, Part } from "./types.ts";
-
-/** Where a hit of the provider's cache ended. The place is estimated, its length is not. */
-export function describeCacheHit(cached: number, place: string): string {
-  return `about within ${place} ended the provider's cache hit of ${formatMany(cached, "token")}`;
-}
 
 const LONG = 1_500; // characters of a text that are shown before it is unfolded
 const MOST = 200_000; // and after

@@ -7,8 +7,17 @@ import type { LoadBreakdown } from "../turn/BreakdownPane.tsx";
 import { describeTotal, formatShare, lineName, sumKinds } from "../turn/breakdown.ts";
 import { formatMany } from "../ui/format.ts";
 import { visibleText } from "../ui/visibleText.ts";
-import { describeCacheHit, PromptMessage } from "./PromptMessage.tsx";
-import { cacheEnd, describeCache, IN_TOOLS, linkCalls, messageTokens, otherLines, parametersOf } from "./prompt.ts";
+import { PromptMessage } from "./PromptMessage.tsx";
+import {
+  cacheEnd,
+  describeCache,
+  describeCacheHit,
+  IN_TOOLS,
+  linkCalls,
+  messageTokens,
+  otherLines,
+  parametersOf,
+} from "./prompt.ts";
 import type { Canonical, CanonicalTool, Previous, RequestView } from "./types.ts";
 
 interface Props {
@@ -50,12 +59,6 @@ function useBreakdown(load: LoadBreakdown | undefined, turn: string): { counted:
   return found;
 }
 
-const METHODS: Record<string, string> = {
-  actual: "counted by the provider",
-  hybrid: "partly counted by the provider",
-  estimated: "estimated",
-};
-
 /** The kinds of parts, and their sum. */
 function Sums({ counted }: { counted: Breakdown }) {
   const rows = [...sumKinds(counted.lines), { kind: "total", label: "Total", tokens: counted.tokens, share: 1 }];
@@ -72,9 +75,9 @@ function Sums({ counted }: { counted: Breakdown }) {
 }
 
 const ABOUT: Record<string, string> = {
-  images: "of all messages; their own counts are without them",
-  framing: "what marks the beginning and end of messages",
-  hidden: "such as its own prompt for tools, or a response format",
+  images: "Images of all messages; not in the counts of the messages.",
+  framing: "Markers between messages.",
+  hidden: "Added by the provider, such as its prompt for tools.",
 };
 
 /** Parts that belong to no one message. */
@@ -107,7 +110,7 @@ function Totals({ counted, error, window, row }: TotalsProps) {
     <section class="prompt-totals" aria-label="Tokens of the prompt">
       <p>
         <b>{counted.tokens.toLocaleString("en")}</b>
-        {` input ${counted.tokens === 1 ? "token" : "tokens"}, ${METHODS[counted.method] ?? counted.method}`}
+        {` input ${counted.tokens === 1 ? "token" : "tokens"}`}
         {share !== null && `: ${formatShare(share)} of the model's window of ${window?.toLocaleString("en")}`}
         {window === null && "; the model's window is not known"}
         {`. ${row ? describeCache(row.cached, row.state === "open" || row.state === "streaming") : ""}`}

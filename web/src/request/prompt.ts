@@ -1,5 +1,6 @@
 // The conversation of a request for reading: parameters of tools, links of calls, tokens, the end of a cache hit. Pure.
 import type { Breakdown, BreakdownLine } from "../api/types.ts";
+import { formatMany } from "../ui/format.ts";
 import type { Canonical, Part } from "./types.ts";
 
 export interface Parameter {
@@ -127,4 +128,9 @@ export function partSize(part: Part): number {
   const data = typeof part.data === "string" ? part.data.length : 0;
   const inside = (part.content ?? []).reduce((sum, one) => sum + partSize(one), 0);
   return (part.text?.length ?? 0) + (part.json?.length ?? 0) + data + inside;
+}
+
+/** Where a hit of the provider's cache ends. The place is estimated, the length is not. */
+export function describeCacheHit(cached: number, place: string): string {
+  return `The provider's cache hit (${formatMany(cached, "token")}) ends about in ${place}.`;
 }

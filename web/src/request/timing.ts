@@ -25,10 +25,12 @@ export function lengthOf(timing: Timing): number {
   return phasesOf(timing).reduce((sum, phase) => sum + phase.seconds, 0);
 }
 
-export function describeTiming(timing: Timing): string {
+export function describeTiming(timing: Timing, failed: boolean): string {
   const phases = phasesOf(timing).map(({ label, seconds }) => `${label} ${formatDuration(seconds)}`);
   if (timing.reused) phases.unshift("reused connection");
   if (timing.first_byte != null) phases.push(`first byte after ${formatDuration(timing.first_byte)}`);
-  else if (timing.end != null) phases.push(`failed after ${formatDuration(timing.end - timing.start)}`);
+  else if (timing.end != null) {
+    phases.push(`${failed ? "failed" : "ended"} after ${formatDuration(timing.end - timing.start)}`);
+  }
   return phases.join(", ") || "no times are known";
 }
