@@ -1,8 +1,9 @@
-// The form of a server of one's own: what it sends, and what it points out.
+// The form of a custom provider: what it sends, and what it warns of.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import type { ProviderRow } from "../src/admin/api.ts";
-import { isExposed, sameOrigin, serverBody, serverDraftOf } from "../src/admin/customProvider.ts";
+import { EXPOSURE_WARNING, isExposed, sameOrigin, serverBody, serverDraftOf } from "../src/admin/customProvider.ts";
 
 const ROW = {
   name: "lab",
@@ -50,24 +51,14 @@ test("a key is for scheme, host and port", () => {
   }
 });
 
-test("a way through the internet without encryption is pointed out", () => {
-  for (const address of ["http://8.8.8.8/v1", "http://llm.example.com", "HTTP://172.32.0.1"]) {
-    assert.equal(isExposed(address), true, address);
-  }
-  for (const address of [
-    "https://llm.example.com",
-    "http://127.0.0.1:1",
-    "http://[::1]:8000",
-    "http://10.0.0.1",
-    "http://172.16.3.4",
-    "http://192.168.1.1",
-    "http://gpu-box:8000",
-    "http://gpu.local",
-    "http://a.localhost",
-    "",
-    "http://",
-    "ftp://x.example",
-  ]) {
-    assert.equal(isExposed(address), false, address);
-  }
+test("the form warns of the same addresses as the gateway", () => {
+  const file = new URL("../../tests/inspector/exposed_addresses.json", import.meta.url);
+  const cases = JSON.parse(readFileSync(file, "utf8")) as { warning: string; exposed: string[]; private: string[] };
+  assert.equal(EXPOSURE_WARNING, cases.warning);
+  for (const address of cases.exposed) assert.equal(isExposed(address), true, address);
+  for (const address of cases.private) assert.equal(isExposed(address), false, address);
+});
+
+test("a half-typed address is not exposed", () => {
+  for (const address of ["", "http://", "http:", "ftp://x.example"]) assert.equal(isExposed(address), false, address);
 });

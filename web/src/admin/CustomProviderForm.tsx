@@ -1,14 +1,21 @@
-// Adds or edits a server of one's own: its address, what it behaves like, its key and its models.
+// Adds or edits a custom provider: its address, what it behaves like, its key and its models.
 import { useState } from "preact/hooks";
 import { askAdmin, customProviderPath, type ProviderList, type ProviderRow } from "./api.ts";
-import { isExposed, type ServerDraft, sameOrigin, serverBody, serverDraftOf } from "./customProvider.ts";
+import {
+  EXPOSURE_WARNING,
+  isExposed,
+  type ServerDraft,
+  sameOrigin,
+  serverBody,
+  serverDraftOf,
+} from "./customProvider.ts";
 import { FormDialog } from "./FormDialog.tsx";
 import { CheckField, Labelled, TextField } from "./fields.tsx";
 import type { Problem } from "./problems.ts";
 import { useFormSubmit } from "./useFormSubmit.ts";
 
 interface Props {
-  /** The server to edit; null: a new one. */
+  /** The custom provider to edit; null adds one. */
   row: ProviderRow | null;
   templates: ProviderList["templates"];
   onClose: () => void;
@@ -103,7 +110,7 @@ function ServerFields({ row, templates, draft, problem, set }: FieldsProps) {
       />
       {isExposed(draft.base_url) && (
         <p class="provider-warning" role="status">
-          The address begins with http://: the key and all prompts and answers are sent unencrypted.
+          {EXPOSURE_WARNING}
         </p>
       )}
       <Labelled

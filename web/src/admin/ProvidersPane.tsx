@@ -91,7 +91,7 @@ export function ProvidersPane({ edits }: { edits: boolean }) {
           onDone={() => saved(`${task.row.title} is removed.`)}
         >
           <p>
-            The gateway forgets this server{task.row.stored && " and its key"} at once. Answers that have begun are
+            The gateway forgets this provider{task.row.stored && " and its key"} at once. Answers that have begun are
             finished; later requests for its models are refused.
           </p>
         </Question>
@@ -246,7 +246,7 @@ export function describeProviderKey(row: ProviderRow): string {
   return stored ? `${where}; the stored one${end} is not used` : where;
 }
 
-/** Whether a key is missing: nobody knows that of a custom provider. */
+/** Whether a key is missing. Whether a custom provider needs one is not known. */
 function describeMissingKey({ key_needed, custom }: ProviderRow): string {
   if (custom) return "none";
   return key_needed ? "none: it needs one" : "needs none";

@@ -1,4 +1,4 @@
-// A server of one's own, as the form has it and as the admin API takes it.
+// A custom provider, as the form has it and as the admin API takes it.
 import type { ProviderRow } from "./api.ts";
 
 export interface ServerDraft {
@@ -13,7 +13,7 @@ export interface ServerDraft {
 
 const DEFAULT_LIKE = "openai-compatible";
 
-/** The draft of a server that is there, or of a new one. */
+/** The draft of a custom provider that exists, or of a new one. */
 export function serverDraftOf(row: ProviderRow | null): ServerDraft {
   if (!row) return { name: "", base_url: "", like: DEFAULT_LIKE, title: "", key: "", models: "" };
   const title = row.title === row.name ? "" : row.title;
@@ -44,13 +44,29 @@ function parse(address: string): URL | null {
   }
 }
 
-const PRIVATE = [/^\[/, /^[^.]+$/, /^127\./, /^10\./, /^192\.168\./, /^172\.(1[6-9]|2\d|3[01])\./];
+/** What the form says of an exposed address; the gateway says the same once it is stored. */
+export const EXPOSURE_WARNING =
+  "The address begins with http://: the key and all prompts and answers are sent unencrypted.";
+/** Loopback and private networks of IPv4 and IPv6 (::1, fc00::/7, fe80::/10), and names without a dot. */
+const PRIVATE = [
+  /^127\./,
+  /^10\./,
+  /^192\.168\./,
+  /^172\.(1[6-9]|2\d|3[01])\./,
+  /^\[::1\]$/,
+  /^\[f[cd][0-9a-f]{2}:/,
+  /^\[fe[89ab][0-9a-f]:/,
+  /^[^.:]+$/,
+];
 const PRIVATE_NAMES = [".local", ".localhost", ".lan", ".internal", ".home.arpa"];
 
-/** Whether an address is reached without encryption, through a network that is not known to be private. */
+/**
+ * Whether an address is reached without encryption, through a network that is not known to be private. The gateway has
+ * the same rule (`describe_exposure`); tests/inspector/exposed_addresses.json holds cases of both.
+ */
 export function isExposed(address: string): boolean {
   const url = parse(address);
   if (url?.protocol !== "http:") return false;
-  const { hostname } = url;
+  const hostname = url.hostname.replace(/\.$/, "");
   return !PRIVATE.some((form) => form.test(hostname)) && !PRIVATE_NAMES.some((end) => hostname.endsWith(end));
 }
