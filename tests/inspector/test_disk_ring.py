@@ -1,68 +1,31 @@
-"""Turns on disk: by one switch, without secrets, read back byte for byte, within bounds; deleting and pausing."""
+"""Turns on disk: by one switch, without secrets, read back byte for byte; what is not written is still in memory."""
 
 from __future__ import annotations
 
-import json
-import re
 import sqlite3
 import threading
-import time
+import zlib
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.kept_search import make_turns
 from penstock import events as ev
-from penstock._gateway.config import FeaturesTable, JournalTable, Key
+from penstock._gateway.config import FeaturesTable
 from penstock._gateway.config_tables import InspectorTable
-from penstock._gateway.worker_metrics import WorkerMetrics
 from penstock._inspector import turn_keeper
 from penstock._store.journal_queries import JournalHistory
 from penstock._store.kept_turns import FILE, KeptTurnRow, KeptTurnStore
-from penstock._store.kept_turns_index import WORDS, TextPiece
-from penstock._store.settled_clock import SETTLE
 from penstock.testing import Reply
 from tests.gateway.client_requests import ask, get, post
 from tests.inspector.conftest import Inspected, inspected
-from tests.inspector.event_feed import bearer, ended, watching
+from tests.inspector.event_feed import ended
+from tests.inspector.kept_on_disk import change, on_disk, trace_of, without_times, written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.slow, pytest.mark.row("V1")]
-KEEP = InspectorTable(keep=True)
-
-
-def on_disk(tmp_path: Path, **more: Any) -> dict[str, Any]:
-    """A gateway whose data folder outlives it."""
-    journal = JournalTable(path=str(tmp_path / "journal.sqlite"))
-    return {"inspector": KEEP, "data": tmp_path, "journal": journal, **more}
-
-
-def trace_of(gateway: Inspected, name: str, key: str = "") -> Any:
-    response = get(f"{gateway.url}/inspector/turns/{name}", headers=bearer(key) if key else {})
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-def without_times(outputs: list[Any]) -> list[Any]:
-    """The Responses API says when a response was completed: that is the time of the trace."""
-    return [{**row, "data": re.sub(r'"completed_at":\d+', "", row["data"])} for row in outputs]
-
-
-def change(gateway: Inspected, **fields: bool) -> httpx.Response:
-    return post(f"{gateway.url}/inspector/keeping", json=fields)
-
-
-def delete(url: str, key: str = "") -> httpx.Response:
-    headers = bearer(key) if key else {}
-    return httpx.delete(url, timeout=20, trust_env=False, headers=headers)
-
-
-def written(gateway: Inspected) -> None:
-    gateway.inspector.watch.disk.flush()
 
 
 @pytest.mark.parametrize(
@@ -159,8 +122,6 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
 
 def _all_texts(path: Path) -> str:
     """Everything that the file holds, decompressed."""
-    import zlib
-
     connection = sqlite3.connect(path)
     found: list[bytes] = []
     for table in ("bodies", "texts"):
@@ -187,162 +148,6 @@ def test_a_conversation_takes_little_room(tmp_path: Path) -> None:
         assert stored == 12
         found = gateway.inspector.watch.disk.find_turns("question 3", None)
         assert len(found) == 9
-
-
-def test_the_oldest_turns_make_room(tmp_path: Path) -> None:
-    """The file with its WAL stays within its bound, also while it is written."""
-    size, peak = 4 * 2**20, 0
-    store = KeptTurnStore(tmp_path / FILE, size=size, age=3600.0)
-    removed: list[Any] = []
-    for number in range(60):
-        batch = [_turn(number * 20 + place) for place in range(20)]
-        removed += store.write_turns(batch)
-        peak = max(peak, store.file_bytes)
-    assert peak <= size
-    left = store.count()
-    assert 0 < left < 1_200
-    assert {one.reason for one in removed} == {"disk-full"}
-    assert store.find_turns("number1199", None)
-    assert not store.find_turns("number1", None), "its words are gone, too"
-    assert len(removed) == 1_200 - left
-    store.close()
-
-
-def _turn(number: int) -> KeptTurnRow:
-    import random
-
-    chosen = random.Random(number)
-    words = " ".join(f"word{chosen.randrange(10_000)}" for _ in range(300))
-    text = TextPiece(json.dumps({"role": "user", "content": f"number{number} {words}"}).encode())
-    return KeptTurnRow(
-        f"{number:032x}", "", time.time() + number / 1e4, chosen.randbytes(2_000), [[text, TextPiece(b"answer", WORDS)]]
-    )
-
-
-@pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.exhaustive)])
-def test_many_turns_stay_within_the_bound(tmp_path: Path, count: int) -> None:
-    """Conversations of agents: 100,000 turns fit into 256 MB, and the newest are found."""
-    size = 256 * 2**20 * count // 100_000
-    store, peak = KeptTurnStore(tmp_path / FILE, size=size, age=86_400.0), 0
-    rows = make_turns(count)
-    for place in range(0, count, 100):
-        store.write_turns(rows[place : place + 100])
-        peak = max(peak, store.file_bytes)
-    assert peak <= size
-    assert store.find_turns(f"turn{count - 1}", None) == {rows[-1].id}
-    last = (count - 1) // 20 * 20
-    assert len(store.find_turns(f"turn{last}", None)) == count - last, "all later turns of its conversation have it"
-    store.close()
-
-
-def test_old_turns_go(tmp_path: Path) -> None:
-    now = [time.time()]
-    store = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0, clock=lambda: now[0])
-    store.write_turns([_turn(1)])
-    assert store.count() == 1
-    now[0] += 3602
-    assert store.trim() == [], "the clock may have jumped"
-    now[0] += SETTLE
-    assert store.trim() == [(_turn(1).id, "", "disk-age")]
-    assert store.count() == 0
-    store.close()
-
-
-def test_a_clock_that_jumps_ahead_deletes_nothing(tmp_path: Path) -> None:
-    """Unless it stays there: then nobody can tell that it is wrong."""
-    now = [time.time()]
-    right = now[0]
-
-    def open_store() -> KeptTurnStore:
-        return KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0, clock=lambda: now[0])
-
-    store = open_store()
-    store.write_turns([_timed(1, now[0])])
-    for jump in (1e6, 1e9):
-        now[0] = right + jump
-        assert store.write_turns([_timed(2, now[0])]) == store.trim() == []
-        store.close()
-        store = open_store()  # a restart changes nothing
-        now[0] += SETTLE - 1
-        assert store.trim() == []
-        now[0] = right
-        assert store.trim() == []
-    now[0] += SETTLE
-    assert store.trim() == []
-    now[0] += 3600
-    store.trim()
-    now[0] += SETTLE
-    assert _turn(1).id in {one.id for one in store.trim()}
-    store.close()
-
-
-def test_turns_go_by_their_age_also_if_the_gateway_runs_for_minutes_only(tmp_path: Path) -> None:
-    now, left = [time.time()], list[int]()
-    for day in range(9):
-        store = KeptTurnStore(tmp_path / FILE, size=2**26, age=5.5 * 86_400.0, clock=lambda: now[0])
-        store.write_turns([_timed(day, now[0])])
-        left = [int(one, 16) for one in store.list_turns(100)]
-        store.close()
-        now[0] += 86_400
-    assert left == [8, 7, 6, 5, 4, 3, 2], "what was too old at the last start is gone"
-
-
-def _timed(number: int, when: float) -> KeptTurnRow:
-    return replace(_turn(number), time=when)
-
-
-def test_a_clock_that_jumps_back_deletes_nothing(tmp_path: Path) -> None:
-    """Also if it is right again later: only what was written meanwhile looks old."""
-    now = [time.time()]
-    store = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0, clock=lambda: now[0])
-    store.write_turns([_timed(1, now[0])])
-    right, now[0] = now[0], 86_400.0  # a machine without a battery begins in 1970
-    assert store.write_turns([_timed(2, now[0])]) == store.trim() == []
-    now[0] = right
-    assert store.trim() == []
-    now[0] += SETTLE
-    assert store.trim() == [(_turn(2).id, "", "disk-age")]
-    assert store.holds(_turn(1).id)
-    store.close()
-
-
-def test_turns_from_the_future_are_not_kept_for_ever(tmp_path: Path) -> None:
-    """They go with the turns that were written after the clock was set right."""
-    now = [time.time()]
-    store = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0, clock=lambda: now[0])
-    store.write_turns([_timed(1, now[0] + 1e9)])
-    store.write_turns([_timed(2, now[0])])
-    assert store.trim() == []
-    now[0] += 3602
-    assert store.trim() == []
-    now[0] += SETTLE
-    assert {one.id for one in store.trim()} == {_turn(1).id, _turn(2).id}
-    store.close()
-
-
-def test_turns_from_the_future_do_not_keep_others_out(tmp_path: Path) -> None:
-    """Room is made by what was written first, not by what has the earliest time."""
-    store = KeptTurnStore(tmp_path / FILE, size=4 * 2**20, age=3600.0)
-    for number in range(60):
-        ahead = 1e9 if number < 30 else 0.0
-        store.write_turns([_timed(number * 20 + place, time.time() + ahead) for place in range(20)])
-    assert store.holds(_turn(1_199).id)
-    assert not store.holds(_turn(0).id)
-    assert store.list_turns(1) == [_turn(1_199).id]
-    store.close()
-
-
-def test_a_file_of_another_version_is_emptied(tmp_path: Path) -> None:
-    store = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0)
-    store.write_turns([_turn(1)])
-    store.close()
-    connection = sqlite3.connect(tmp_path / FILE)
-    connection.execute("PRAGMA user_version=99")
-    connection.close()
-    again = KeptTurnStore(tmp_path / FILE, size=2**26, age=3600.0)
-    assert again.count() == 0
-    again.write_turns([_turn(2)])
-    again.close()
 
 
 def test_turns_that_could_not_be_written_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,145 +213,6 @@ def test_turns_that_wait_for_the_disk_count_in_the_bound_of_memory(
         assert [watch.disk.holds(name) for name in (names[0], names[1], names[-1])] == [True, False, True]
         watch.clear()
         assert trace_of(gateway, names[0])["frames"], "it was written, and has left memory"
-
-
-# ── turns of which nothing is remembered ──────────────────────────────────────────────────────────
-
-
-def restart(gateway: Inspected) -> None:
-    """Nothing is remembered, as after a restart. The file stays."""
-    gateway.call(_forget_all(gateway))
-
-
-async def _forget_all(gateway: Inspected) -> None:
-    watch = gateway.inspector.watch
-    watch.clear()
-    watch.policy.started += 3600
-    watch.policy.forgotten.clear()
-
-
-def _forget_losses(folder: Path) -> None:
-    """As the file does with the oldest of many."""
-    if (folder / FILE).exists():
-        connection = sqlite3.connect(folder / FILE)
-        connection.execute("DELETE FROM losses")
-        connection.commit()
-        connection.close()
-
-
-def add_workers(gateway: Inspected, folder: Path) -> None:
-    """The gateway is one of several processes from now on."""
-    WorkerMetrics(folder, 0, gateway.app.services.metrics)
-
-
-@pytest.mark.parametrize("still_on", [True, False])
-def test_after_a_restart_a_turn_says_that_it_may_have_been_on_disk(tmp_path: Path, still_on: bool) -> None:
-    """If the file does not know: it was made by a version that did not remember reasons."""
-    with inspected(**on_disk(tmp_path)) as gateway:
-        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
-        ended(gateway, name)
-        written(gateway)
-        assert delete(f"{gateway.url}/inspector/turns/{name}").status_code == 200
-        gateway.inspector.watch.close_files()
-    connection = sqlite3.connect(tmp_path / FILE)
-    for table in ("losses", "marks"):
-        connection.execute(f"DROP TABLE {table}")
-    connection.close()
-    with inspected(**on_disk(tmp_path, inspector=InspectorTable(keep=still_on))) as again:
-        lost = trace_of(again, name)["lost"]
-        assert "it was in memory only, or it was deleted, or newer turns took its place on disk" in lost
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize(("keep", "advice"), [(False, "or keep turns on disk"), (True, "took its place on disk")])
-def test_one_of_several_workers_says_that_another_may_have_a_turn(
-    tmp_path: Path, keep: bool, advice: str, restarted: bool
-) -> None:
-    with inspected(**on_disk(tmp_path, inspector=InspectorTable(keep=keep))) as gateway:
-        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
-        ended(gateway, name)
-        assert delete(f"{gateway.url}/inspector/turns/{name}").status_code == 200
-        _forget_losses(tmp_path)
-        gateway.inspector.watch.policy.forgotten.clear()
-        if restarted:
-            restart(gateway)
-        add_workers(gateway, tmp_path / "workers")
-        lost = trace_of(gateway, name)["lost"]
-        assert "another worker of this gateway may have it in memory (open it again" in lost
-        assert advice in lost
-        assert "in memory (32 MB)" not in lost
-
-
-# ── deleting and pausing ──────────────────────────────────────────────────────────────────────────
-
-
-def test_deleted_text_leaves_memory_index_and_file(tmp_path: Path) -> None:
-    with inspected(**on_disk(tmp_path)) as gateway, watching(gateway.url) as reader:
-        names: list[str] = []
-        for word in ("xylophone", "marimba"):
-            body = {"model": "openai-chat/text", "messages": [{"role": "user", "content": f"play the {word}"}]}
-            names.append(post(f"{gateway.url}/v1/chat/completions", json=body).headers["x-request-id"])
-            ended(gateway, names[-1])
-        written(gateway)
-        index = gateway.inspector.watch.text_index
-        assert index.find_turns("xylophone", None) == {names[0]}
-        reader.until(lambda: set(names) <= set(reader.rows))
-        assert delete(f"{gateway.url}/inspector/turns/{names[0]}").json() == {"deleted": 1}
-        assert delete(f"{gateway.url}/inspector/turns/{names[0]}").status_code == 404
-        assert index.find_turns("xylophone", None) == set()
-        assert index.find_turns("marimba", None) == {names[1]}
-        assert "it was deleted on the inspector's page" in trace_of(gateway, names[0])["lost"]
-        reader.until(lambda: names[0] in str(reader.named("removed")))
-        raw = b"".join(path.read_bytes() for path in tmp_path.glob(f"{FILE}*"))
-        assert b"xylophone" not in raw
-        assert delete(f"{gateway.url}/inspector/turns").json() == {"deleted": 1}
-        assert gateway.inspector.watch.disk.describe(None)["turns"] == 0
-
-
-def test_one_of_several_workers_does_not_switch(tmp_path: Path) -> None:
-    with inspected(**on_disk(tmp_path)) as gateway:
-        add_workers(gateway, tmp_path / "workers")
-        refused = change(gateway, paused=True)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "several_processes")
-        assert get(f"{gateway.url}/inspector/keeping").json()["may_switch"] is False
-
-
-def test_paused_turns_are_not_kept_and_say_so() -> None:
-    with inspected() as gateway:
-        assert change(gateway, paused=True).json()["paused"] is True
-        name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
-        assert "keeping was paused when it began" in trace_of(gateway, name)["lost"]
-        assert change(gateway, paused=False).json()["paused"] is False
-        other = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
-        ended(gateway, other)
-        assert trace_of(gateway, other)["frames"]
-
-
-def test_a_key_deletes_its_own_turns_and_switches_nothing(tmp_path: Path) -> None:
-    first, second, owner = "pk-penstock-first", "pk-penstock-second", "pk-penstock-owner"
-    keys = {
-        "first": Key(env="FIRST", inspect_keep=True),
-        "second": Key(env="SECOND", inspect_keep=True),
-        "owner": Key(env="OWNER", inspect="all"),
-    }
-    env = {"FIRST": first, "SECOND": second, "OWNER": owner}
-    with inspected(**on_disk(tmp_path, env=env, keys=keys)) as gateway:
-        names = {
-            key: ask(gateway.url, "openai-chat", "openai-chat/text", headers=bearer(key)).headers["x-request-id"]
-            for key in (first, second)
-        }
-        for name in names.values():
-            ended(gateway, name)
-        written(gateway)
-        place = f"{gateway.url}/inspector"
-        assert delete(f"{place}/turns/{names[second]}", first).status_code == 404
-        assert delete(f"{place}/turns", first).json() == {"deleted": 1}
-        assert trace_of(gateway, names[second], second)["frames"]
-        assert gateway.inspector.watch.disk.holds(names[second])
-        assert post(f"{place}/keeping", json={"disk": False}, headers=bearer(first)).status_code == 403
-        assert post(f"{place}/keeping", json={"disk": False}, headers=bearer(owner)).status_code == 200
-        state = get(f"{place}/keeping", headers=bearer(first)).json()
-        assert (state["memory"]["turns"], state["disk"]["turns"], state["may_switch"]) == (0, 0, False)
 
 
 def test_an_estimate_that_came_later_is_in_a_turn_from_disk(tmp_path: Path) -> None:
