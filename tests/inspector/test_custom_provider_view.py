@@ -1,4 +1,4 @@
-"""Servers of one's own on the page Manage, in a real browser: added, tested, edited and removed."""
+"""Custom providers on the page Manage, in a real browser: added, tested, edited and removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.row("V6")]
 
 @pytest.fixture(params=[True])
 def running(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inspected]:
-    """A gateway before a server to add. With the parameter False it has no keys."""
+    """A gateway before a server that can be added. With the parameter False it has no keys."""
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     if request.param:
         add_keys(tmp_path)
@@ -65,7 +65,9 @@ def ask_model(running: Inspected, model: str) -> int:
     return httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=bearer(ROOT), timeout=LIMIT).status_code
 
 
-def test_a_server_is_added_tested_edited_and_removed(page: Page, running: Inspected, problems: list[str]) -> None:
+def test_a_custom_provider_is_added_tested_edited_and_removed(
+    page: Page, running: Inspected, problems: list[str]
+) -> None:
     sent: list[str] = []
     page.on("response", lambda reply: sent.append(reply.text()) if "/admin/" in reply.url and reply.ok else None)
     open_tab(page, running, ROOT, "Providers")
@@ -80,7 +82,7 @@ def test_a_server_is_added_tested_edited_and_removed(page: Page, running: Inspec
     dialog.get_by_role("button", name="Add").click()
     expect(dialog.get_by_role("alert")).to_contain_text("The Lab refused the key")
     expect(dialog.get_by_label("Key")).to_have_attribute("aria-invalid", "true")
-    shoot(page, "own-server-refused")
+    shoot(page, "custom-provider-refused")
     assert serious(page) == []
     fill(dialog, key=GOOD)
     page.keyboard.press("Enter")  # the form is sent with the keyboard
@@ -91,7 +93,7 @@ def test_a_server_is_added_tested_edited_and_removed(page: Page, running: Inspec
     assert ask_model(running, "lab/text") == 200
     page.get_by_role("button", name="Test The Lab").click()
     expect(row).to_contain_text("The Lab answers: 2 models.")
-    shoot(page, "own-server-list")
+    shoot(page, "custom-provider-list")
     assert serious(page) == []
     edit_lab(page, running)
     remove_lab(page)
@@ -120,8 +122,8 @@ def remove_lab(page: Page) -> None:
     row = row_of(page, "Our Lab")
     page.get_by_role("button", name="Remove Our Lab").click()
     question = page.get_by_role("dialog", name="Remove Our Lab")
-    expect(question).to_contain_text("forgets this server and its key at once")
-    shoot(page, "own-server-remove")
+    expect(question).to_contain_text("forgets this provider and its key at once")
+    shoot(page, "custom-provider-remove")
     assert serious(page) == []
     question.get_by_role("button", name="Cancel").click()
     expect(row).to_be_visible()
@@ -252,7 +254,7 @@ def test_widths_and_themes(page: Page, running: Inspected, scheme: str, problems
     for width in (390, 1400):
         page.set_viewport_size({"width": width, "height": 900})
         row_of(page, "The far").wait_for()
-        shoot(page, f"own-server-{scheme}-{width}")
+        shoot(page, f"custom-provider-{scheme}-{width}")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert serious(page) == []
         page.get_by_role("button", name="Add a custom provider").click()
@@ -260,7 +262,7 @@ def test_widths_and_themes(page: Page, running: Inspected, scheme: str, problems
         fill(dialog, name="No", address="http://example.com/v1", models="a\nb")
         dialog.get_by_role("button", name="Add").click()
         dialog.get_by_role("alert").wait_for()
-        shoot(page, f"own-server-form-{scheme}-{width}")
+        shoot(page, f"custom-provider-form-{scheme}-{width}")
         assert dialog.evaluate("box => box.scrollWidth <= box.clientWidth")
         assert serious(page) == []
         page.keyboard.press("Escape")

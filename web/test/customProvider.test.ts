@@ -3,7 +3,13 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import type { ProviderRow } from "../src/admin/api.ts";
-import { EXPOSURE_WARNING, isExposed, sameOrigin, serverBody, serverDraftOf } from "../src/admin/customProvider.ts";
+import {
+  customProviderBody,
+  customProviderDraft,
+  EXPOSURE_WARNING,
+  isExposed,
+  sameOrigin,
+} from "../src/admin/customProvider.ts";
 
 const ROW = {
   name: "lab",
@@ -15,7 +21,7 @@ const ROW = {
 
 test("what is there is sent again as it is", () => {
   const { title, base_url, like, models } = ROW;
-  assert.deepEqual(serverBody(serverDraftOf(ROW), false, true), {
+  assert.deepEqual(customProviderBody(customProviderDraft(ROW), false, true), {
     title,
     base_url,
     like,
@@ -26,12 +32,12 @@ test("what is there is sent again as it is", () => {
 });
 
 test("a title that is the name is no title", () => {
-  assert.equal(serverDraftOf({ ...ROW, title: "lab" }).title, "");
+  assert.equal(customProviderDraft({ ...ROW, title: "lab" }).title, "");
 });
 
 test("a new server has a name, and one model for each line", () => {
-  const draft = { ...serverDraftOf(null), name: " lab ", base_url: "http://x/v1", models: " a\r\n\n  b/c \n" };
-  assert.deepEqual(serverBody(draft, true, false), {
+  const draft = { ...customProviderDraft(null), name: " lab ", base_url: "http://x/v1", models: " a\r\n\n  b/c \n" };
+  assert.deepEqual(customProviderBody(draft, true, false), {
     name: "lab",
     base_url: "http://x/v1",
     like: "openai-compatible",

@@ -2,12 +2,12 @@
 import { useState } from "preact/hooks";
 import { askAdmin, customProviderPath, type ProviderList, type ProviderRow } from "./api.ts";
 import {
+  type CustomProviderDraft,
+  customProviderBody,
+  customProviderDraft,
   EXPOSURE_WARNING,
   isExposed,
-  type ServerDraft,
   sameOrigin,
-  serverBody,
-  serverDraftOf,
 } from "./customProvider.ts";
 import { FormDialog } from "./FormDialog.tsx";
 import { CheckField, Labelled, TextField } from "./fields.tsx";
@@ -24,12 +24,12 @@ interface Props {
 
 const FIELDS = new Set(["name", "base_url", "like", "title", "key", "models"]);
 const CHECK_HINT =
-  "It asks for the server's list of models. If there is none, it asks the first model that is named above for an answer of at most 16 tokens.";
+  "It asks for the provider's list of models. If there is none, it asks the first model that is named above for an answer of at most 16 tokens.";
 
 export function CustomProviderForm({ row, templates, onClose, onSaved }: Props) {
-  const [draft, setDraft] = useState(() => serverDraftOf(row));
+  const [draft, setDraft] = useState(() => customProviderDraft(row));
   const [check, setCheck] = useState(true);
-  const set = (more: Partial<ServerDraft>) => setDraft({ ...draft, ...more });
+  const set = (more: Partial<CustomProviderDraft>) => setDraft({ ...draft, ...more });
   const submission = useFormSubmit(async () => onSaved(await save(row, draft, check)));
   const { problem, busy } = submission;
   return (
@@ -41,7 +41,7 @@ export function CustomProviderForm({ row, templates, onClose, onSaved }: Props) 
       incomplete={!draft.name.trim() || !draft.base_url.trim()}
       onClose={onClose}
     >
-      <ServerFields row={row} templates={templates} draft={draft} problem={problem} set={set} />
+      <CustomProviderFields row={row} templates={templates} draft={draft} problem={problem} set={set} />
       <CheckField
         label="Test it with one request before it is stored"
         checked={check}
@@ -55,12 +55,12 @@ export function CustomProviderForm({ row, templates, onClose, onSaved }: Props) 
 interface FieldsProps {
   row: ProviderRow | null;
   templates: ProviderList["templates"];
-  draft: ServerDraft;
+  draft: CustomProviderDraft;
   problem: Problem;
-  set: (more: Partial<ServerDraft>) => void;
+  set: (more: Partial<CustomProviderDraft>) => void;
 }
 
-function ServerFields({ row, templates, draft, problem, set }: FieldsProps) {
+function CustomProviderFields({ row, templates, draft, problem, set }: FieldsProps) {
   return (
     <>
       {!row && (
@@ -117,7 +117,7 @@ function ServerFields({ row, templates, draft, problem, set }: FieldsProps) {
         problem={problem}
         label="Models, one per line (optional)"
         field="models"
-        hint="Empty: those that the server lists. A server without a list needs them."
+        hint="Empty: the models that the provider lists. A provider without a list needs them."
       >
         {(attributes) => (
           <textarea
@@ -133,15 +133,15 @@ function ServerFields({ row, templates, draft, problem, set }: FieldsProps) {
   );
 }
 
-function save(row: ProviderRow | null, draft: ServerDraft, check: boolean): Promise<ProviderRow> {
-  const body = serverBody(draft, row === null, check);
+function save(row: ProviderRow | null, draft: CustomProviderDraft, check: boolean): Promise<ProviderRow> {
+  const body = customProviderBody(draft, row === null, check);
   if (row) return askAdmin<ProviderRow>(customProviderPath(row.name), "PUT", body, row.etag);
   return askAdmin<ProviderRow>("custom-providers", "POST", body);
 }
 
 /** What becomes of a key that is stored. */
-function keyHint(row: ProviderRow | null, draft: ServerDraft): string {
+function keyHint(row: ProviderRow | null, draft: CustomProviderDraft): string {
   if (!row?.stored) return "";
   if (sameOrigin(draft.base_url, row.base_url)) return "Empty: the stored one stays.";
-  return `The stored one is for ${row.origin} only, and is removed. If this server needs a key, enter it.`;
+  return `The stored one is for ${row.origin} only, and is removed. If this provider needs a key, enter it.`;
 }

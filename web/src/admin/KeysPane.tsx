@@ -28,12 +28,12 @@ type Task = { kind: "edit"; row: KeyRow | null } | { kind: "rotate" | "revoke"; 
 export function KeysPane({ edits }: { edits: boolean }) {
   const { rows, error, refresh } = useRows(load);
   const [task, setTask] = useState<Task>(null);
-  const [made, setMade] = useState<NewKey | null>(null);
+  const [newKey, setNewKey] = useState<NewKey | null>(null);
   const [status, setStatus] = useState("");
   const close = () => setTask(null);
   const saved = (words: string, row?: KeyRow | NewKey) => {
     setTask(null);
-    if (row && "secret" in row) setMade(row);
+    if (row && "secret" in row) setNewKey(row);
     setStatus(words);
     refresh();
   };
@@ -63,7 +63,7 @@ export function KeysPane({ edits }: { edits: boolean }) {
       {task?.kind === "revoke" && (
         <RevokeDialog row={task.row} onClose={close} onDone={() => saved(`${task.row.name} is revoked.`)} />
       )}
-      {made && <SecretBox name={made.name} secret={made.secret} onClose={() => setMade(null)} />}
+      {newKey && <SecretBox name={newKey.name} secret={newKey.secret} onClose={() => setNewKey(null)} />}
     </section>
   );
 }

@@ -77,7 +77,7 @@ export interface ProviderRow {
   problem: string;
   /** What is not safe. */
   warning: string;
-  /** A server that was added here; the fields below are empty for others. */
+  /** A custom provider; the fields below are empty for others. */
   custom: boolean;
   base_url: string;
   like: string;
@@ -85,7 +85,7 @@ export interface ProviderRow {
   etag: string;
 }
 
-/** The list of providers. `templates`: what a server can behave like. `error`: which file is not used, and why. */
+/** The list of providers. `templates`: what a custom provider can behave like. `error`: which file is not used, and why. */
 export interface ProviderList {
   data: ProviderRow[];
   templates: { name: string; title: string }[];
@@ -285,7 +285,7 @@ export function providerPath(name: string): string {
   return `providers/${encodeURIComponent(name)}`;
 }
 
-/** The path of one server that was added here. */
+/** The path of one custom provider. */
 export function customProviderPath(name: string): string {
   return `custom-providers/${encodeURIComponent(name)}`;
 }

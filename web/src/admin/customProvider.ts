@@ -1,7 +1,7 @@
 // A custom provider, as the form has it and as the admin API takes it.
 import type { ProviderRow } from "./api.ts";
 
-export interface ServerDraft {
+export interface CustomProviderDraft {
   name: string;
   base_url: string;
   like: string;
@@ -14,14 +14,18 @@ export interface ServerDraft {
 const DEFAULT_LIKE = "openai-compatible";
 
 /** The draft of a custom provider that exists, or of a new one. */
-export function serverDraftOf(row: ProviderRow | null): ServerDraft {
+export function customProviderDraft(row: ProviderRow | null): CustomProviderDraft {
   if (!row) return { name: "", base_url: "", like: DEFAULT_LIKE, title: "", key: "", models: "" };
   const title = row.title === row.name ? "" : row.title;
   return { name: row.name, base_url: row.base_url, like: row.like, title, key: "", models: row.models.join("\n") };
 }
 
 /** The body of the request that stores a draft; the name is a part of it only if it is new. */
-export function serverBody(draft: ServerDraft, isNew: boolean, check: boolean): Record<string, unknown> {
+export function customProviderBody(
+  draft: CustomProviderDraft,
+  isNew: boolean,
+  check: boolean,
+): Record<string, unknown> {
   const { name, base_url, like, title, key } = draft;
   const models = draft.models
     .split("\n")
