@@ -19,7 +19,9 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 ARGS ?=
 # The folders that hold Python now.
 PYTHONS = $(foreach d,src tests benchmarks examples fuzz tools,$(if $(shell find $(d) -name node_modules -prune -o -name '*.py' -print -quit 2>/dev/null),$(d)))
-# Two workers on two cores; anything but -n0 is too.
+# One more worker than processors: many tests wait, for a window, a server or a limit of time.
+TEST_WORKERS = $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+# The fast tests hardly wait.
 PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: help
@@ -32,15 +34,22 @@ serve: .venv/.stamp-serve ## the server with its packaged streams: no key, no ne
 	@PATH="$(USER_PATH)" exec $(BIN)/penstock serve $(ARGS)
 
 .PHONY: test
-test: check .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standalone/.made .venv/.stamp-servers build/docs-env/.made ## everything: the checks, then every test
-	$(PYTEST) -m "not exhaustive" $(ARGS)
+test: ## everything: the checks, then every test
+	@$(MAKE) --jobs=2 check test-setup
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m "not exhaustive" $(ARGS)
+
+# What the tests need, one after the other: two installations of system packages would wait for each other.
+TEST_SETUP = .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standalone/.made .venv/.stamp-servers build/docs-env/.made
+.PHONY: test-setup
+test-setup: .venv/.stamp-dev
+	@for one in $(TEST_SETUP); do $(MAKE) $$one; done
 
 .PHONY: fast
 fast: .venv/.stamp-dev ## the tests that take less than a minute
 	$(PYTEST) --hypothesis-profile=fast -m "not slow and not corpus and not node and not exhaustive" --durations=10 --durations-min=1 $(ARGS)
 
 .PHONY: test-all
-test-all: .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standalone/.made .venv/.stamp-servers build/docs-env/.made ## every test, the exhaustive ones too, in slices that resume; ARGS=--list
+test-all: test-setup ## every test, the exhaustive ones too, in slices that resume; ARGS=--list
 	$(BIN)/python -m tools.test_all $(ARGS)
 
 STREAMS ?= 300
