@@ -39,7 +39,7 @@ Writer: TypeAlias = SqliteWriter | PostgresDatabase
 Table: TypeAlias = SqliteKeyValueTable | PostgresKeyValueTable
 
 
-@pytest.fixture(scope="module", params=["memory", "file", "postgres"])
+@pytest.fixture(scope="module", params=["memory", "file", pytest.param("postgres", marks=pytest.mark.slow)])
 def writer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Writer]:
     made: Writer
     if request.param == "postgres":
