@@ -100,7 +100,7 @@ def test_after_a_restart_a_turn_says_that_it_may_have_been_on_disk(tmp_path: Pat
         assert delete(f"{gateway.url}/inspector/turns/{name}").status_code == 200
         gateway.inspector.watch.close_files()
     connection = sqlite3.connect(tmp_path / FILE)
-    for table in ("losses", "marks"):
+    for table in ("missing_turns", "marks"):
         connection.execute(f"DROP TABLE {table}")
     connection.close()
     with inspected(**on_disk(tmp_path, inspector=InspectorTable(keep=still_on))) as again:
@@ -117,7 +117,7 @@ def test_one_of_several_workers_says_that_another_may_have_a_turn(
         name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
         ended(gateway, name)
         assert delete(f"{gateway.url}/inspector/turns/{name}").status_code == 200
-        _forget_losses(tmp_path)
+        _forget_missing_turns(tmp_path)
         gateway.inspector.watch.policy.forgotten.clear()
         if restarted:
             restart(gateway)
@@ -128,10 +128,10 @@ def test_one_of_several_workers_says_that_another_may_have_a_turn(
         assert "in memory (32 MB)" not in lost
 
 
-def _forget_losses(folder: Path) -> None:
-    """As the file does with the oldest of many."""
+def _forget_missing_turns(folder: Path) -> None:
+    """Deletes the reasons, as the file does with the oldest of many."""
     if (folder / FILE).exists():
         connection = sqlite3.connect(folder / FILE)
-        connection.execute("DELETE FROM losses")
+        connection.execute("DELETE FROM missing_turns")
         connection.commit()
         connection.close()
