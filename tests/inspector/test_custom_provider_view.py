@@ -236,7 +236,7 @@ def test_a_damaged_file_is_said(page: Page, running: Inspected, tmp_path: Path, 
     dialog = page.get_by_role("dialog")
     fill(dialog, name="lab", address=f"{running.up.url}/open/v1")
     dialog.get_by_role("button", name="Add").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("repair it, or delete it and add the servers again")
+    expect(dialog.get_by_role("alert")).to_contain_text("repair it, or delete it and add the providers again")
     dialog.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Refresh").click()
     expect(page.get_by_role("alert")).to_contain_text("custom-providers.json")

@@ -150,7 +150,7 @@ def test_one_key_of_many_is_found(page: Page, running: Inspected) -> None:
 @pytest.mark.parametrize(
     ("label", "typed", "words"),
     [
-        ("Most tokens", "5e", "This is not a number"),  # a browser gives an empty text for these: no limit, never
+        ("Maximum tokens", "5e", "This is not a number"),  # a browser gives an empty text for these: no limit, never
         ("Expires", "12", "Enter the whole date and time"), ("Tokens a week", "1.5", "Expected a whole number"),
         ("Dollars in total", "1e12", "Expected a number of at most 1,000,000,000"), ("Name", "user", "There is a key"),
         ("Tenant", "t" * 129, "Expected at most 128 printable characters"),
@@ -177,7 +177,7 @@ def test_a_wrong_value_is_not_stored_and_has_the_focus(
 
 def test_a_server_that_is_none_says_what_to_do(page: Page, running: Inspected, problems: list[str]) -> None:
     open_tab(page, running, ROOT, "Providers")
-    page.get_by_role("button", name="Add a server of your own").click()
+    page.get_by_role("button", name="Add a custom provider").click()
     dialog = page.get_by_role("dialog")
     for place, words in (("page", "the answer is no JSON"), ("moved", "has moved to https://login.example.com/")):
         fill(dialog, name="lab", address=f"{running.up.url}/{place}/v1")
@@ -218,7 +218,7 @@ def test_a_key_is_not_blamed_for_a_missing_setting(page: Page, running: Inspecte
 def test_a_model_is_asked_only_if_somebody_agrees(page: Page, running: Inspected, problems: list[str]) -> None:
     open_tab(page, running, ROOT, "Providers")
     expect(row_of(page, "deep")).to_contain_text(f"{running.up.url}/open/deep/v1")
-    page.get_by_role("button", name="Add a server of your own").click()
+    page.get_by_role("button", name="Add a custom provider").click()
     dialog = page.get_by_role("dialog")
     fill(dialog, name="bare", address=f"{running.up.url}/bare/v1")
     dialog.get_by_label("Behaves like").select_option("anthropic")
@@ -308,6 +308,7 @@ def test_usage_of_all_keys_and_teams(page: Page, running: Inspected) -> None:
     open_tab(page, running, SEER, "Usage")
     keys = page.get_by_role("table", name="Usage by key")
     expect(keys.get_by_role("row").nth(1)).to_contain_text(re.compile(r"root\s*1\s*0\s*0"))
-    page.get_by_label("Of each").select_option("team")
+    expect(page.get_by_label("Period")).to_have_value("86400")
+    page.get_by_label("Group by").select_option("team")
     expect(page.get_by_role("table", name="Usage by team").get_by_role("rowheader")).to_have_text("lab")
     assert serious(page) == []

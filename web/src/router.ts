@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 
 export const VIEWS = ["streams", "runs", "turn", "file", "usage", "tokens", "try", "keys", "send", "compare"] as const;
-/** `unknown`: the address names a view that there is not; its name is the id. */
+/** `unknown`: no such view; `id` holds the name. */
 export type View = (typeof VIEWS)[number] | "unknown";
 /** What people type who know a view by its title. */
 const OTHER_NAMES: Record<string, View> = { "": "streams", manage: "keys" };
@@ -18,7 +18,7 @@ export function parseRoute(hash: string): Route {
   const [first = "", ...rest] = path.split("/");
   const view = VIEWS.find((name) => name === first) ?? (Object.hasOwn(OTHER_NAMES, first) && OTHER_NAMES[first]);
   const query = Object.fromEntries(new URLSearchParams(search));
-  if (!view) return { view: "unknown", id: decode(first.split("=", 1)[0] ?? ""), query }; // after "=" may stand a secret
+  if (!view) return { view: "unknown", id: decode(first.split("=", 1)[0] ?? ""), query }; // the part after = may be a secret
   return { view, id: decode(rest.join("/")), query };
 }
 

@@ -59,7 +59,7 @@ export function AuditLog() {
           {error || problem}
         </p>
       )}
-      {rows && rows.data.length === 0 && <p class="soft">Nothing was changed yet.</p>}
+      {rows && rows.data.length === 0 && <p class="soft">No changes yet.</p>}
       {rows && rows.data.length > 0 && <Rows rows={[...rows.data, ...(older?.data ?? [])]} />}
       {rows && next !== null && (
         <button type="button" onClick={more}>

@@ -58,7 +58,7 @@ export function KeyForm({ row, teams, onClose, onSaved }: Props) {
         onInput={(expires) => set({ expires })}
       />
       <TextField
-        label="Most tokens of one answer"
+        label="Maximum tokens per answer"
         field="max_output"
         type="number"
         value={draft.max_output}
@@ -124,13 +124,13 @@ function InspectorFields({ draft, problem, set }: FieldProps) {
       <CheckField
         label="Keep this key's turns for the inspector"
         checked={draft.inspect_keep}
-        hint="With prompts and answers. Without it they are there only while somebody has the inspector open, and five minutes longer."
+        hint="Includes prompts and answers. If off, turns are kept only while the inspector is open and five minutes after."
         onChange={(inspect_keep) => set({ inspect_keep })}
       />
       <CheckField
         label="May see every key's turns"
         checked={draft.inspect === "all"}
-        hint="In the inspector, with prompts and answers. Without it the key sees the turns of its own tenant."
+        hint="In the inspector, with prompts and answers. If off, the key sees the turns of its own tenant."
         onChange={(all) => set({ inspect: all ? "all" : "own" })}
       />
       <TextField

@@ -1,4 +1,4 @@
-// What keys and teams have used in a period, from the journal: of everybody, whosever turns the inspector may show.
+// What keys and teams have used in a period, from the journal: of all keys, whatever the inspector permission.
 import { useCallback, useState } from "preact/hooks";
 import { formatCost, formatCount } from "../ui/format.ts";
 import { Sheet } from "../ui/Sheet.tsx";
@@ -7,10 +7,10 @@ import { useRows } from "./useRows.ts";
 
 const HEADS = ["Requests", "Refused", "Failed", "Tokens in", "Tokens out", "Cost"];
 const PERIODS = [
-  { seconds: 3600, label: "the last hour" },
-  { seconds: 86_400, label: "the last day" },
-  { seconds: 604_800, label: "the last 7 days" },
-  { seconds: 2_592_000, label: "the last 30 days" },
+  { seconds: 3600, label: "last hour" },
+  { seconds: 86_400, label: "last day" },
+  { seconds: 604_800, label: "last 7 days" },
+  { seconds: 2_592_000, label: "last 30 days" },
 ];
 
 export function UsagePane() {
@@ -26,14 +26,14 @@ export function UsagePane() {
     <section aria-label="Usage" class="admin-pane">
       <div class="admin-tools">
         <label>
-          Of each{" "}
+          Group by{" "}
           <select value={by} onChange={(event) => setBy(event.currentTarget.value)}>
             <option value="key">key</option>
             <option value="team">team</option>
           </select>
         </label>
         <label>
-          in{" "}
+          Period{" "}
           <select value={seconds} onChange={(event) => setSeconds(Number(event.currentTarget.value))}>
             {PERIODS.map((one) => (
               <option key={one.seconds} value={one.seconds}>

@@ -1,4 +1,4 @@
-// Sends a form: once at a time, with nothing that was typed and cannot be read. What is wrong gets the focus.
+// Submits a form: one request at a time, and none with a value that cannot be read. The wrong field gets the focus.
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { findUnreadable, NO_PROBLEM, type Problem, problemOf } from "./problems.ts";

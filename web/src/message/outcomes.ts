@@ -68,8 +68,8 @@ const UNSENT: Words = {
 
 const BY_PARTY: Record<Party, Words> = { "": {}, provider: PROVIDER, gateway: GATEWAY, unsent: UNSENT };
 
-/** Codes of errors that only the gateway makes. */
-const OWN_CODES: Words = {
+/** More exact words for codes of the gateway. A provider may use the same code for something else. */
+const GATEWAY_CODES: Words = {
   "circuit-open": "No provider was asked: it has failed too often",
   "cool-down": "No provider was asked: all of them are set aside for a while",
   "no-operation": "The provider does not offer this operation",
@@ -84,8 +84,8 @@ export function describeFinish(reason: string, raw: string): string {
 
 /** What happened, and who says so: the gateway or a provider. */
 export function describeFault(kind: string, by: Party = "", code = ""): string {
-  const own = by === "provider" ? "" : OWN_CODES[code];
-  return own || BY_PARTY[by][kind] || FAULTS[kind] || "Something went wrong";
+  const exact = by === "provider" ? "" : GATEWAY_CODES[code];
+  return exact || BY_PARTY[by][kind] || FAULTS[kind] || "Something went wrong";
 }
 
 /** What else is known of a fault, behind its message. */

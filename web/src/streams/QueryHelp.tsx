@@ -25,7 +25,7 @@ const STATES: [string, string][] = [
   ["state:refused", "got no answer: an error of the gateway or of the provider"],
   ["state:cancelled", "the client left"],
   ["state:broken", "fault or refused"],
-  ["state:length", "as the list shows it: also stop, calls, refusal, filter, malformed, failed"],
+  ["state:length", "as the list shows it: also stop, calls, pause, other, refusal, filter, malformed, failed"],
 ];
 const FIELDS =
   "model provider client key route engine protocol operation fault finish tool id · http cost ttft duration input output cached reasoning notes tries bytes · state since until has";
@@ -55,8 +55,8 @@ export function QueryHelp({ onClose, onTry }: { onClose: () => void; onTry: (q: 
         <h3>Words</h3>
         <p>
           Names are searched for any part, prompts and answers for whole words. AND, OR and NOT are words like others,
-          and * stands for nothing. Signs are searched for in names only. Data, such as an image, is not searched, and
-          the answer of a running request not before it is complete.
+          and * is not a wildcard. Signs are searched for in names only. Data, such as an image, is not searched. The
+          answer of a running request is searched once it is complete.
         </p>
         <h3>States</h3>
         <Examples rows={STATES} onTry={onTry} />

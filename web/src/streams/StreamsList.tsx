@@ -144,7 +144,7 @@ function ListRow({ row: wire, place, chosen, columns, template }: RowProps) {
   );
 }
 
-/** A running turn's state says more than that of others, in the place of columns that say nothing of it. */
+/** The state of a running turn needs more room: it covers the columns beside it that are empty meanwhile. */
 function Cells({ row, columns }: { row: Row; columns: ListColumn[] }) {
   const covered = isRunning(row) ? columns.flatMap((column) => columnsCoveredByState(column, columns)) : [];
   const cells = columns.filter((column) => !covered.includes(column));

@@ -248,7 +248,7 @@ function Foot({ now, count, fresh }: { now: Listing; count: number; fresh: numbe
         {paused.value ? "paused" : LINKS[state]}
         {state === "lost" && linkError.value ? `: ${linkError.value}` : ""}
       </span>
-      <span class="foot-count">{isUnreadable ? "rows of the search before" : formatMany(count, "row")}</span>
+      <span class="foot-count">{isUnreadable ? "rows of the previous search" : formatMany(count, "row")}</span>
       {more > 0 && !isUnreadable && <span>{`${formatMany(more + count, "request")}: equal refusals share a row`}</span>}
       {fresh > 0 && (
         <button type="button" class="plain foot-new" onClick={reread}>

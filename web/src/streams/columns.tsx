@@ -18,7 +18,7 @@ export interface ListColumn {
   min: number;
   /** Its share of the room that is left. */
   grow?: number;
-  /** Says nothing of a running turn: the state beside it may have its place. */
+  /** Empty while a turn runs: the state beside it may cover this column. */
   hiddenWhileRunning?: boolean;
   /** The list is at least this wide; absent: only where it is chosen. */
   from?: number;
@@ -235,10 +235,10 @@ export function columnsCoveredByState(column: ListColumn, shown: readonly ListCo
   return column.id === "state" ? rest.slice(0, end < 0 ? rest.length : end) : [];
 }
 
-/** Wide enough for a running turn, with the columns that lend their place. */
+/** Wide enough for a running turn, with the columns that its state covers. */
 function widenState(state: ListColumn, covered: ListColumn[]): ListColumn {
-  const lent = covered.reduce((sum, { min }) => sum + min + GAP, 0);
-  const min = Math.max(STATE_WIDTH, LIVE_WIDTH - lent);
+  const coveredWidth = covered.reduce((sum, { min }) => sum + min + GAP, 0);
+  const min = Math.max(STATE_WIDTH, LIVE_WIDTH - coveredWidth);
   if (min === STATE_WIDTH) return state;
   return { ...state, min, grow: 1, show: (row) => <StateAndFault row={row} /> };
 }
