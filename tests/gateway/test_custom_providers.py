@@ -1,10 +1,8 @@
-"""Servers that an admin adds: asked, listed, bound to their keys, seen by every process, and never metadata services."""
+"""Custom providers: added, asked, listed, bound to their keys, and never metadata services."""
 
 from __future__ import annotations
 
 import json
-import logging
-import os
 import socket
 import stat
 import threading
@@ -15,16 +13,13 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from penstock._cli import main
 from penstock._engines.config import Account
 from penstock._engines.environ import LIVE
 from penstock._gateway.app import App
 from penstock._gateway.config import GatewayConfig, Key, Serve
 from penstock._gateway.custom_provider_validation import check_resolved_host, describe_exposure, list_templates
-from penstock._gateway.editor_keys import EditorProvider
 from penstock._gateway.keys import hash_key
 from penstock._store.custom_providers import MAX_CUSTOM_PROVIDERS, MAX_MODELS, CustomProvider, CustomProvidersFile
-from penstock._store.provider_keys import ProviderKeys
 from penstock.errors import InputError
 from penstock.testing import Reply, scripted
 from tests.gateway import process
@@ -57,7 +52,7 @@ def lab(seen: ReceivedRequest) -> Reply:
 
 
 class Lab(Admin):
-    """An admin of a gateway, and the server to add."""
+    """An admin of a gateway, and the server of the provider to add."""
 
     def __init__(self, running: Running, up: Upstream) -> None:
         super().__init__(running)
@@ -128,7 +123,7 @@ def admin(tmp_path: Path, up: Upstream) -> Iterator[Lab]:
 # ── add, use, change, remove ──────────────────────────────────────────────────────────────────────
 
 
-def test_a_server_is_added_used_tested_and_removed(admin: Lab, tmp_path: Path) -> None:
+def test_a_provider_is_added_used_tested_and_removed(admin: Lab, tmp_path: Path) -> None:
     made = admin.add(title="The Lab", base_url=f"{admin.up.url}/lab/v1/", like="vllm", key=f" {GOOD}\n")
     assert (made["custom"], made["title"], made["like"], made["models"]) == (True, "The Lab", "vllm", [])
     assert made["base_url"] == f"{admin.up.url}/lab/v1"
@@ -175,7 +170,7 @@ def test_only_the_models_that_are_named_are_listed(admin: Lab) -> None:
     assert admin.models() == {"lab/tide-1", "lab/tide-2"}
 
 
-def test_a_server_speaks_the_protocol_of_the_one_it_is_like(admin: Lab) -> None:
+def test_a_provider_speaks_the_protocol_of_the_one_it_is_like(admin: Lab) -> None:
     admin.add(base_url=f"{admin.up.url}/anthropic", like="anthropic", models=["text"], check=False)
     admin.sent_keys()
     assert admin.chat("lab/text") == 200
@@ -183,7 +178,7 @@ def test_a_server_speaks_the_protocol_of_the_one_it_is_like(admin: Lab) -> None:
     assert admin.chat("lab/text") == 200
 
 
-def test_a_server_without_a_list_answers_with_a_model_that_is_named(admin: Lab) -> None:
+def test_a_provider_without_a_list_answers_with_a_model_that_is_named(admin: Lab) -> None:
     url = f"{admin.up.url}/bare/v1"
     for like in ("openai-compatible", "anthropic"):
         refused = admin.add(400, base_url=url, like=like)["error"]
@@ -192,6 +187,14 @@ def test_a_server_without_a_list_answers_with_a_model_that_is_named(admin: Lab) 
     made = admin.add(base_url=url, models=["text"])
     assert made["models"] == ["text"]
     assert admin.ask("POST", "/admin/providers/lab/test")["message"].endswith("answers: text answered.")
+
+
+@pytest.mark.parametrize("like", ["openai-compatible", "gemini", "together", "fireworks"])
+def test_the_first_named_model_is_asked_whatever_the_provider_is_like(admin: Lab, like: str) -> None:
+    """It has the facts of another provider, but not its models."""
+    admin.add(base_url=f"{admin.up.url}/bare/v1", like=like, models=["tide-1", "text"], check=False)
+    tested = admin.ask("POST", "/admin/providers/lab/test", json={"ask_model": False})
+    assert (tested["kind"], tested["model"]) == ("no-list", "tide-1")
 
 
 def test_no_model_is_asked_for_a_test_that_does_not_want_it(admin: Lab) -> None:
@@ -205,7 +208,7 @@ def test_no_model_is_asked_for_a_test_that_does_not_want_it(admin: Lab) -> None:
     admin.ask("POST", "/admin/providers/lab/test", status=400, json={"ask_model": "no"})
 
 
-def test_a_server_without_a_list_and_a_model_says_what_to_do(admin: Lab) -> None:
+def test_a_provider_without_a_list_and_a_model_says_what_to_do(admin: Lab) -> None:
     admin.add(base_url=f"{admin.up.url}/bare/v1", like="anthropic", check=False)
     tested = admin.ask("POST", "/admin/providers/lab/test")
     assert (tested["ok"], tested["kind"], tested["model"]) == (False, "no-list", "")
@@ -239,7 +242,7 @@ def test_two_people_at_once(admin: Lab) -> None:
     admin.ask("PUT", f"{PATH}/lab", status=404, json=body)
 
 
-def test_a_turn_that_runs_is_finished_when_its_server_is_removed(tmp_path: Path, up: Upstream) -> None:
+def test_a_turn_that_runs_is_finished_when_its_provider_is_removed(tmp_path: Path, up: Upstream) -> None:
     go = threading.Event()
 
     def held(seen: ReceivedRequest) -> Reply:
@@ -275,7 +278,7 @@ def test_a_key_is_never_sent_to_another_address(admin: Lab) -> None:
         assert not back["has_key"]  # it was removed with the address
 
 
-def test_a_stored_key_for_another_address_is_not_used_by_a_server_of_its_name(admin: Lab, tmp_path: Path) -> None:
+def test_a_stored_key_for_another_address_is_not_used_by_a_provider_of_its_name(admin: Lab, tmp_path: Path) -> None:
     row = {"lab": {"place": "file", "id": "1", "key": BAD, "origin": "https://elsewhere.example"}}
     (tmp_path / "provider-keys.json").write_text(json.dumps(row))
     admin.add()
@@ -284,7 +287,7 @@ def test_a_stored_key_for_another_address_is_not_used_by_a_server_of_its_name(ad
     assert admin.chat() == 200
     assert BAD not in admin.sent_keys()
     admin.ask("DELETE", f"{PATH}/lab", status=204)
-    assert "lab" in json.loads((tmp_path / "provider-keys.json").read_text())  # it is not this server's
+    assert "lab" in json.loads((tmp_path / "provider-keys.json").read_text())  # it is not this provider's
 
 
 def test_the_stored_key_stays_with_the_address(admin: Lab) -> None:
@@ -302,7 +305,7 @@ def test_the_stored_key_stays_with_the_address(admin: Lab) -> None:
     assert admin.ask("POST", "/admin/providers", status=201, json={"name": "lab", "key": GOOD})["used"]
 
 
-def test_nothing_is_stored_if_the_server_does_not_answer_or_refuses(admin: Lab, tmp_path: Path) -> None:
+def test_nothing_is_stored_if_the_provider_does_not_answer_or_refuses(admin: Lab, tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
@@ -318,7 +321,7 @@ def test_nothing_is_stored_if_the_server_does_not_answer_or_refuses(admin: Lab, 
     assert (made["custom"], tested["ok"]) == (True, False)
 
 
-def test_a_key_that_cannot_be_stored_leaves_no_server(admin: Lab, tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_stored_leaves_no_provider(admin: Lab, tmp_path: Path) -> None:
     (tmp_path / "provider-keys.json").write_text("damaged")
     error = admin.add(400, key=GOOD)["error"]
     assert "provider-keys.json" in error["message"]
@@ -344,7 +347,7 @@ def test_a_key_that_cannot_be_stored_leaves_no_server(admin: Lab, tmp_path: Path
         ({"name": "vertex"}, 400, "name", "which penstock knows"), ({"name": "replay"}, 400, "name", "penstock knows"),
         ({"name": "ollama"}, 400, "name", "penstock knows"),
         ({"name": "anthropic-2", "like": "nobody"}, 400, "like", "no provider"),
-        ({"like": "bedrock"}, 400, "like", "Amazon Bedrock needs more settings: add such a server in penstock.toml"),
+        ({"like": "bedrock"}, 400, "like", "Amazon Bedrock needs more settings: add it in penstock.toml"),
         ({"like": "replay"}, 400, "like", "needs more settings"), ({"like": 7}, 400, "like", "expected a text, found a number"),
         ({"base_url": ""}, 400, "base_url", "does not begin with http"),
         ({"base_url": "ftp://host/v1"}, 400, "base_url", "does not begin with http"),
@@ -430,7 +433,7 @@ def test_the_warning_is_in_the_answer_and_in_the_list(admin: Lab) -> None:
     assert admin.row()["warning"] == made["warning"]
 
 
-def test_the_list_says_what_a_server_can_be_like(admin: Lab) -> None:
+def test_the_list_says_what_a_provider_can_be_like(admin: Lab) -> None:
     templates = admin.ask("GET", "/admin/providers")["templates"]
     assert {"openai-compatible", "anthropic", "gemini", "ollama", "vllm"} <= {row["name"] for row in templates}
     for number, row in enumerate(list_templates()):  # all of them can be stored
@@ -463,7 +466,7 @@ def test_roles_and_pages_of_other_sites(admin: Lab) -> None:
     assert [row["name"] for row in rows if row["custom"]] == ["lab"]
 
 
-def test_the_owner_of_a_gateway_without_keys_adds_a_server(tmp_path: Path) -> None:
+def test_the_owner_of_a_gateway_without_keys_adds_a_provider(tmp_path: Path) -> None:
     with scripted(lab) as up, process.gateway(tmp_path) as server:
         body = {"name": "lab", "base_url": f"{up.url}/lab/v1", "key": GOOD}
         with httpx.Client(base_url=server.base, timeout=30) as http:
@@ -474,180 +477,3 @@ def test_the_owner_of_a_gateway_without_keys_adds_a_server(tmp_path: Path) -> No
             assert "lab/tide-1" in models
             (row, *_) = http.get("/admin/audit", headers=server.session).json()["data"]
             assert (row["actor"], row["action"]) == ("session", "provider.add")
-
-
-# ── other layers ──────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_provider_of_the_file_goes_first(tmp_path: Path, up: Upstream, caplog: pytest.LogCaptureFixture) -> None:
-    with running_lab(tmp_path, up) as admin:
-        admin.add(key=GOOD)
-    file = Account(base_url=f"{up.url}/open/file", models=("tide-7",))
-    with caplog.at_level(logging.WARNING), running_lab(tmp_path, up, lab=file) as admin:
-        row = admin.row()
-        assert (row["custom"], row["base_url"], row["used"]) == (True, f"{up.url}/open/v1", True)
-        assert row["problem"].startswith("not used: penstock.toml has a provider 'lab', which goes first")
-        assert admin.models() == {"lab/tide-7"}
-        found = admin.ask("GET", "/admin/check")["problems"]
-        assert [one["setting"] for one in found if "lab: not used" in one["message"]] == ["custom-providers.json"]
-        assert admin.add(409)["error"]["message"].startswith("name: penstock.toml has a provider 'lab' already")
-        admin.ask("PUT", f"{PATH}/lab", status=409, json={"base_url": up.url})
-        admin.running.call(_reload(admin))
-        admin.ask("DELETE", f"{PATH}/lab", status=204)
-        row = admin.row()
-        assert (row["custom"], row["problem"], row["stored"]) == (False, "", True)  # the file's provider uses the key
-        assert admin.models() == {"lab/tide-7"}
-    assert len([one for one in caplog.records if "the server lab, which was added" in one.getMessage()]) == 1
-
-
-async def _reload(admin: Lab) -> None:
-    services = admin.running.app.services
-    services.reload(replace(services.config, engine=services.file_engine))
-
-
-def test_a_reload_of_the_file_keeps_and_hides_servers(admin: Lab, tmp_path: Path) -> None:
-    admin.add()
-    admin.running.call(_reload(admin))
-    assert admin.models() == {"lab/tide-1", "lab/tide-2"}
-    services = admin.running.app.services
-    hiding = configured(tmp_path, admin.up, lab=Account(base_url=f"{admin.up.url}/open/file", models=("tide-7",)))
-
-    async def reload(made: GatewayConfig) -> None:
-        services.reload(made)
-
-    admin.running.call(reload(hiding))
-    assert (admin.models(), bool(admin.row()["problem"])) == ({"lab/tide-7"}, True)
-    admin.running.call(reload(configured(tmp_path, admin.up)))
-    assert (admin.models(), admin.row()["problem"]) == ({"lab/tide-1", "lab/tide-2"}, "")
-
-
-def test_an_editors_server_of_the_same_name_is_not_used(admin: Lab) -> None:
-    admin.add()
-    services = admin.running.app.services
-
-    async def hand_over() -> dict[str, str]:
-        services.editor_keys.set_window("w", (EditorProvider(name="lab", base_url="http://127.0.0.1:1", keys=(BAD,)),))
-        services.apply_providers()
-        return services.editor_keys.problems
-
-    assert admin.running.call(hand_over()) == {
-        "lab": "the gateway's page Manage has another provider 'lab': rename one of them"
-    }
-    assert admin.chat() == 200
-    assert BAD not in admin.sent_keys()
-
-
-# ── several processes, restarts and damaged files ─────────────────────────────────────────────────
-
-
-def test_a_restart_keeps_it_and_another_gateway_sees_it(tmp_path: Path, up: Upstream) -> None:
-    with running_lab(tmp_path, up) as first, running_lab(tmp_path, up) as second:
-        assert second.models() == set()
-        first.add(base_url=f"{up.url}/lab/v1", key=GOOD)
-        until(lambda: second.models() == {"lab/tide-1", "lab/tide-2"})
-        assert second.row() == first.row()
-        assert second.chat() == 200
-        second.ask("PUT", f"{PATH}/lab", json={"base_url": f"{up.url}/lab/v1", "models": ["tide-2"]})
-        until(lambda: first.models() == {"lab/tide-2"})
-    with running_lab(tmp_path, up) as third:
-        assert third.models() == {"lab/tide-2"}
-        assert third.chat("lab/tide-2") == 200
-        third.ask("DELETE", f"{PATH}/lab", status=204)
-    with running_lab(tmp_path, up) as fourth:
-        assert fourth.row() == {}
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need a system that can fork")
-def test_all_workers_use_it(tmp_path: Path) -> None:
-    with scripted(lab) as up, process.gateway(tmp_path, "", "--workers", "2") as server:
-        body = {"name": "lab", "base_url": f"{up.url}/lab/v1", "key": GOOD}
-        httpx.post(f"{server.base}{PATH}", json=body, headers=server.session, timeout=30).raise_for_status()
-
-        def listed() -> bool:
-            rows = httpx.get(f"{server.base}/v1/models", timeout=30).json()["data"]
-            return "lab/tide-1" in {row["id"] for row in rows}
-
-        until(lambda: all(listed() for _ in range(12)))
-        httpx.delete(f"{server.base}{PATH}/lab", headers=server.session, timeout=30).raise_for_status()
-        until(lambda: not any(listed() for _ in range(12)))
-
-
-def test_a_damaged_file_stops_nothing_and_is_said_once(
-    tmp_path: Path, up: Upstream, caplog: pytest.LogCaptureFixture
-) -> None:
-    file = tmp_path / "custom-providers.json"
-    with caplog.at_level(logging.WARNING), running_lab(tmp_path, up) as admin:
-        admin.add()
-        whole = file.read_text()
-        file.write_text("{")
-        until(lambda: admin.ask("GET", "/admin/providers")["error"] != "")
-        assert admin.models() == {"lab/tide-1", "lab/tide-2"}  # as it was read last
-        assert str(file) in admin.ask("GET", "/admin/check")["problems"][-1]["message"]
-        for refused in (admin.add(409, name="two"), admin.ask("DELETE", f"{PATH}/lab", status=409)):
-            assert "repair it, or delete it" in refused["error"]["message"]
-        assert file.read_text() == "{"
-        assert [str(file) in one.getMessage() for one in caplog.records if "were added" in one.getMessage()] == [True]
-        file.write_text(whole)
-        until(lambda: admin.ask("GET", "/admin/providers")["error"] == "")
-    file.write_text("{")
-    with running_lab(tmp_path, up) as admin:  # a start with a damaged file
-        assert admin.row() == {}
-        assert admin.chat("openai-chat/text") == 200
-
-
-def test_one_wrong_server_of_the_file_does_not_hide_the_others(tmp_path: Path, up: Upstream) -> None:
-    good = CustomProvider(base_url=f"{up.url}/open/v1", like="openai-compatible")
-    rows = {
-        "lab": good,
-        "meta": replace(good, base_url="http://169.254.169.254"),
-        "odd": replace(good, like="nobody"),
-        "Upper": good,
-    }
-    CustomProvidersFile(tmp_path).change(lambda _: rows)
-    with running_lab(tmp_path, up) as admin:
-        assert admin.models() == {"lab/tide-1", "lab/tide-2"}
-        for name, words in (("meta", "link-local"), ("odd", "'nobody'"), ("Upper", "lower-case")):
-            row = admin.row(name)
-            assert (row["custom"], row["problem"].startswith("not used: "), words in row["problem"]) == (
-                True,
-                True,
-                True,
-            )
-            assert admin.chat(f"{name}/x") in {400, 404}
-            admin.ask("DELETE", f"{PATH}/{name}", status=204)
-        assert admin.models() == {"lab/tide-1", "lab/tide-2"}
-
-
-def test_a_file_that_cannot_be_written_is_named(admin: Lab, tmp_path: Path) -> None:
-    (tmp_path / "custom-providers.json.lock").mkdir()
-    error = admin.add(409)["error"]
-    assert error["message"].startswith(f"{tmp_path / 'custom-providers.json'} cannot be written: ")
-
-
-def test_a_gateway_without_a_data_folder_or_stored_keys(tmp_path: Path, up: Upstream) -> None:
-    with running_lab(tmp_path, up, env={}) as admin:
-        assert "does not use stored keys" in admin.add(409, key=GOOD)["error"]["message"]
-        assert admin.add()["custom"]
-        assert admin.chat() == 200
-        admin.ask("DELETE", f"{PATH}/lab", status=204)
-    made = replace(configured(tmp_path, up), data=None, access=replace(configured(tmp_path, up).access,
-                   keys_file=str(tmp_path / "keys.json")))  # fmt: skip
-    with Running(App(made, env=LIVE)) as running:
-        client = Lab(running, up)
-        assert "has no data folder" in client.add(409)["error"]["message"]
-        client.http.close()
-
-
-def test_commands_know_it(tmp_path: Path, up: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {"lab": CustomProvider(base_url=f"{up.url}/lab/v1", like="vllm", title="The Lab")}
-    CustomProvidersFile(tmp_path).change(lambda _: rows)
-    assert main(["providers", "lab", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert (row["name"], row["title"], row["base_url"]) == ("lab", "The Lab", f"{up.url}/lab/v1")
-    config = tmp_path / "penstock.toml"
-    config.write_text("[aliases]\nfast = 'lab/tide-1'\n")
-    assert main(["serve", "--check", "--config", str(config)]) == 0
-    with running_lab(tmp_path, up) as admin:  # the key of `penstock setup` is the gateway's too
-        ProviderKeys.of(LIVE).add("lab", GOOD, origin=up.url, keyring=False)
-        until(lambda: admin.chat("lab/text") == 200)
-        assert admin.row()["used"]

@@ -207,10 +207,10 @@ def load_config(options: Namespace) -> GatewayConfig:
 
 
 def load_provider_config(options: Namespace) -> GatewayConfig:
-    """Reads the same, and the servers that an admin of a gateway has added."""
-    from penstock._gateway.provider_layers import with_custom_providers
+    """Reads the configuration and the providers that an admin added."""
+    from penstock._gateway.provider_layers import add_custom_providers
 
-    return with_custom_providers(load_config(options))
+    return add_custom_providers(load_config(options))
 
 
 PROGRAM = "penstock"

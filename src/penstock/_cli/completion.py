@@ -131,10 +131,10 @@ def _load_engine_config() -> Config:
     """Returns the configuration that a command would read; an empty one if that cannot be read or is not trusted."""
     from penstock._engines.config import Config
     from penstock._gateway.config import load_config
-    from penstock._gateway.provider_layers import with_custom_providers
+    from penstock._gateway.provider_layers import add_custom_providers
 
     try:
-        return with_custom_providers(load_config(None, os.environ)).engine
+        return add_custom_providers(load_config(None, os.environ)).engine
     except (PenstockError, OSError):
         return Config()
 

@@ -21,7 +21,7 @@ from penstock._gateway.access import Access
 from penstock._gateway.callers import is_loopback
 from penstock._gateway.config import check_workers
 from penstock._gateway.config_reload import ConfigWatcher, watches_file
-from penstock._gateway.provider_layers import with_custom_providers
+from penstock._gateway.provider_layers import add_custom_providers
 from penstock._replay import describe_scripts
 from penstock.errors import InputError
 
@@ -46,7 +46,7 @@ def run_serve(options: Namespace) -> int:
     check_workers(config.serve.workers)
     _check_trace(config)
     if options.check:
-        return _check_config(with_custom_providers(config), as_json=options.json)
+        return _check_config(add_custom_providers(config), as_json=options.json)
     if config.serve.workers > 1:
         return ServeWorkers(options, config).run()
     serve_app(config, lambda app, port, server: _on_ready(app, options, port, server))
@@ -126,7 +126,7 @@ class ServeWorkers:
 
     def on_ready(self, *, keyed: bool) -> None:
         """All workers listen: prints the welcome text, once."""
-        _print_welcome(self._options, with_custom_providers(self._config), LIVE, self._port, keyed=keyed)
+        _print_welcome(self._options, add_custom_providers(self._config), LIVE, self._port, keyed=keyed)
 
     def check_reload(self) -> bool:
         """Reads the configuration again, so that an invalid one is reported once. New workers use it."""

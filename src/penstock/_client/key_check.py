@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from penstock._client.api import Client
 from penstock._http.request_options import RequestOptions, Timeouts
 from penstock._providers.models import models as packaged_models
+from penstock._providers.registry import providers
 from penstock.errors import InputError, ProviderError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 CHECK_TIMEOUT = 20.0  # seconds for the request that checks a key
 KEY_ACCEPTED = frozenset({"rate-limit", "too-large"})  # refusals that only a known key gets
+KEY_REFUSED = frozenset({"auth", "permission"})  # refusals because of the key
 NO_LIST = frozenset({404, 405, 501})  # statuses of a server without a list of models
 CHECK_TOKENS = 16  # the most that the smallest answer may have
 
@@ -61,15 +63,21 @@ async def send_key_check(
                 reason = f"it lists no models ({error.status})"
             else:
                 return f"{len(found)} models", found
-        model = _cheapest_model(row, names)
+        model = choose_check_model(row, names)
         if not ask_model:
             raise ModelNotAskedError(reason, model)
         await client.chat(f"{row.name}/{model}", "Say ok.", max_tokens=CHECK_TOKENS)
         return f"{model} answered", []
 
 
-def _cheapest_model(row: Provider, names: Sequence[str]) -> str:
-    """Returns the model whose answer costs least; the first of `names` if no price is known."""
+def choose_check_model(row: Provider, names: Sequence[str]) -> str:
+    """Returns the model whose answer costs least; the first of `names` if no price is known.
+
+    A custom provider may take over the facts of another, but it need not have the other's models: the first named
+    one is asked there.
+    """
+    if names and row.name not in providers():
+        return names[0]
     rows = [one for one in packaged_models(row) if one.chat and one.prices is not None and one.prices.input]
     if not rows and not names:
         raise InputError(f"no model of {row.name} is known to check the key with")

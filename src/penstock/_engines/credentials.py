@@ -175,7 +175,11 @@ def address_origin(row: Provider, account: Account, env: Mapping[str, str]) -> s
     A setting inside a host, such as a region, is not filled in: the host is the vendor's whatever the value. A setting
     that is the whole URL is filled in.
     """
-    address = _fill_address(row, account, env)
+    return url_origin(_fill_address(row, account, env))
+
+
+def url_origin(address: str) -> str:
+    """Returns scheme and host of a URL, with the port if it is not the scheme's own; empty for other text."""
     if not address.startswith(("https://", "http://")):
         return ""
     parts = urlsplit(address)

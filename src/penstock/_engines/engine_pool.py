@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 _ENGINES = {"native": "NativeEngine", "sdk": "SdkEngine", "replay": "ReplayEngine"}  # module → class
 
 
+def preload_http_client() -> None:
+    """Imports what the first request to a provider needs. It takes a third of a second: not for the event loop."""
+    import_module("aiohttp")
+
+
 class EnginePool:
     """Creates each engine on first use, and keeps it with its connections. Keeps the tokens that sign requests."""
 

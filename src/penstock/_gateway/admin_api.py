@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -47,7 +48,6 @@ MAX_BODY_BYTES = 256 * 1024
 MAX_PAGE = 1_000  # rows
 DAY = 86_400.0
 USAGE_TIMEOUT = 10.0  # seconds for the store of limits
-APPLY_TIMEOUT = 10.0  # seconds for the event loop to use other providers
 _READ_METHODS = frozenset({"GET", "HEAD"})
 _HEADERS: Headers = (
     (b"content-type", b"application/json"),
@@ -117,8 +117,8 @@ class AdminApi:
         editor = KeyEditor(store, f"key:{caller.key}", services.config)
         body = incoming.json_body() if incoming.raw else {}
         tag = None if given == "*" else given.strip('"')
-        read_usage, apply = self._usage_reader(), self._providers_applier()
-        return AdminCall(services, caller, editor, name, incoming.query, body, tag, read_usage, apply)
+        apply = partial(services.custom_providers_watcher.apply_on_loop, asyncio.get_running_loop())
+        return AdminCall(services, caller, editor, name, incoming.query, body, tag, self._usage_reader(), apply)
 
     def _usage_reader(self) -> Callable[[Sequence[LimitRule]], list[int]]:
         """Return a function for a thread that asks the store of limits, which belongs to this loop."""
@@ -131,15 +131,6 @@ class AdminApi:
                 raise outage_refusal() from None
 
         return read_usage
-
-    def _providers_applier(self) -> Callable[[], None]:
-        """Return a function for a thread that has this loop use providers as they are now."""
-        loop, watcher = asyncio.get_running_loop(), self._services.custom_providers_watcher
-
-        async def apply() -> None:
-            watcher.use()
-
-        return lambda: asyncio.run_coroutine_threadsafe(apply(), loop).result(APPLY_TIMEOUT)
 
     def _handle(self, route: AdminRoute, call: AdminCall) -> Any:
         result = route.handle(call)

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock._client.key_check import with_key
+from penstock._client.key_check import KEY_REFUSED, with_key
 from penstock._engines.config import Config
-from penstock._engines.credentials import address_origin
+from penstock._engines.credentials import address_origin, url_origin
+from penstock._engines.engine_pool import preload_http_client
 from penstock._engines.environ import LIVE
 from penstock._gateway.admin_calls import AdminRoute
 from penstock._gateway.admin_providers import (
     ProviderView,
+    apply_after_change,
     check_new_key,
     open_key_store,
     read_body,
@@ -31,13 +32,13 @@ from penstock._gateway.admin_providers import (
     write_audit,
 )
 from penstock._gateway.custom_provider_validation import (
+    check_custom_name,
     check_custom_provider,
-    check_own_name,
     check_resolved_host,
     make_account,
 )
 from penstock._gateway.key_editor import KeyEditError, record_tag
-from penstock._gateway.provider_test import KEY_REFUSED, NO_LIST_KIND, UNTESTED, send_check
+from penstock._gateway.provider_test import NO_LIST_KIND, SKIP_TEST_HINT, send_test_request
 from penstock._providers.registry import COMPATIBLE
 from penstock._store.custom_providers import CustomProvider
 from penstock._store.key_records import RecordChange
@@ -72,72 +73,73 @@ class CustomProviderFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
 
 class NewCustomProvider(CustomProviderFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server to add. Its models are asked for as `name/model`."""
+    """A custom provider to add. Its models are asked for as `name/model`."""
 
     name: str
 
 
-def _add_own(call: AdminCall) -> ProviderView:
+def _add_custom(call: AdminCall) -> ProviderView:
     given = read_body(call, NewCustomProvider)
     file, name = _open_file(call), given.name
-    custom = _read_server(name, given, added=time.strftime("%Y-%m-%d", time.gmtime()), is_new=True)
-    _check_free(call, name, _read(file))
+    custom = _read_custom(name, given, added=time.strftime("%Y-%m-%d", time.gmtime()), is_new=True)
+    _check_free(call, name, _read_file(file))
     _check_before_storing(call, name, custom, given)
 
     def edit(rows: Rows) -> dict[str, CustomProvider]:
         _check_free(call, name, rows)
         return {**rows, name: custom}
 
-    _change(file, edit)
-    try:
-        if given.key.strip():
-            store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
-    except BaseException:
-        file.change(lambda rows: {other: row for other, row in rows.items() if other != name})
-        raise
-    write_audit(call, "provider.add", RecordChange("provider", name, None, msgspec.to_builtins(custom)))
-    return _use(call, name)
+    _change_file(file, edit)
+    with apply_after_change(call):
+        try:
+            if given.key.strip():
+                store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
+        except BaseException:
+            file.change(lambda rows: {other: row for other, row in rows.items() if other != name})
+            raise
+        write_audit(call, "provider.add", RecordChange("provider", name, None, msgspec.to_builtins(custom)))
+    return show_provider(call, name)
 
 
-def _replace_own(call: AdminCall) -> ProviderView:
+def _replace_custom(call: AdminCall) -> ProviderView:
     given = read_body(call, CustomProviderFields)
     file, name = _open_file(call), call.name
-    before = _find_own(call, _read(file))
+    before = _find_custom(call, _read_file(file))
     if name in call.services.file_engine.providers:
         raise KeyEditError(f"penstock.toml has a provider {name!r}, which goes first: remove this one", status=409)
-    custom = _read_server(name, given, added=before.added)
+    custom = _read_custom(name, given, added=before.added)
     _check_before_storing(call, name, custom, given)
 
     def edit(rows: Rows) -> dict[str, CustomProvider]:
-        _find_own(call, rows)
+        _find_custom(call, rows)
         return {**rows, name: custom}
 
-    changed = _change(file, edit)
-    try:
-        if given.key.strip():
-            store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
-        elif _origin_of(call, name, custom) != _origin_of(call, name, before):
-            _remove_stored_key(call, name, before)
-    except BaseException:
-        file.change(lambda rows: {**rows, name: changed[name]})
-        raise
-    values: list[dict[str, Any]] = [msgspec.to_builtins(changed[name]), msgspec.to_builtins(custom)]
-    write_audit(call, "provider.edit", RecordChange("provider", name, *values))
-    return _use(call, name)
+    changed = _change_file(file, edit)
+    with apply_after_change(call):
+        try:
+            if given.key.strip():
+                store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
+            elif url_origin(custom.base_url) != url_origin(before.base_url):
+                _remove_stored_key(call, name, before)
+        except BaseException:
+            file.change(lambda rows: {**rows, name: changed[name]})
+            raise
+        values: list[dict[str, Any]] = [msgspec.to_builtins(changed[name]), msgspec.to_builtins(custom)]
+        write_audit(call, "provider.edit", RecordChange("provider", name, *values))
+    return show_provider(call, name)
 
 
-def _remove_own(call: AdminCall) -> None:
+def _remove_custom(call: AdminCall) -> None:
     name = call.name
 
     def edit(rows: Rows) -> dict[str, CustomProvider]:
-        _find_own(call, rows)
+        _find_custom(call, rows)
         return {other: row for other, row in rows.items() if other != name}
 
-    before = _change(_open_file(call), edit)[name]
-    write_audit(call, "provider.remove", RecordChange("provider", name, msgspec.to_builtins(before), None))
-    _remove_stored_key(call, name, before)
-    call.services.custom_providers.refresh()
-    call.apply_providers()
+    before = _change_file(_open_file(call), edit)[name]
+    with apply_after_change(call):
+        write_audit(call, "provider.remove", RecordChange("provider", name, msgspec.to_builtins(before), None))
+        _remove_stored_key(call, name, before)
 
 
 # ── checks ────────────────────────────────────────────────────────────────────────────────────────
@@ -146,13 +148,13 @@ def _remove_own(call: AdminCall) -> None:
 def _open_file(call: AdminCall) -> CustomProvidersFile:
     file = call.services.custom_providers.file
     if file is None:
-        reason = "this gateway has no data folder, so it keeps no servers: add this one to its configuration"
+        reason = "this gateway has no data folder, so it keeps no custom providers: add this one to its configuration"
         raise KeyEditError(reason, status=409)
     return file
 
 
-def _read_server(name: str, given: CustomProviderFields, *, added: str, is_new: bool = False) -> CustomProvider:
-    """Return the server of a body, or raise what is wrong with it."""
+def _read_custom(name: str, given: CustomProviderFields, *, added: str, is_new: bool = False) -> CustomProvider:
+    """Return the custom provider of a body, or raise what is wrong with it."""
     url = given.base_url.strip()
     scheme, colon, rest = url.partition("://")
     custom = CustomProvider(
@@ -164,14 +166,14 @@ def _read_server(name: str, given: CustomProviderFields, *, added: str, is_new: 
     )
     try:
         if is_new:
-            check_own_name(name)
+            check_custom_name(name)
         check_custom_provider(name, custom)
     except InputError as error:
-        raise _name_field(error) from None
+        raise _to_field_error(error) from None
     return custom
 
 
-def _name_field(error: InputError) -> KeyEditError:
+def _to_field_error(error: InputError) -> KeyEditError:
     field = str(error).partition(":")[0]
     return KeyEditError(str(error), field=field if field in _FIELDS else "")
 
@@ -182,26 +184,26 @@ def _check_free(call: AdminCall, name: str, rows: Rows) -> None:
     if name in services.file_engine.providers:
         reason = f"penstock.toml has a provider {name!r} already: choose another name, or change it there"
     elif name in rows:
-        reason = f"there is a server {name!r} already: choose another name, or change that one"
+        reason = f"there is a custom provider {name!r} already: choose another name, or change that one"
     elif name in services.editor_keys.merged():
         reason = f"an editor that uses this gateway has a provider {name!r}: choose another name"
     if reason:
         raise KeyEditError(f"name: {reason}", status=409, field="name")
 
 
-def _find_own(call: AdminCall, rows: Rows) -> CustomProvider:
-    """Return the server of the path. Raises if there is none, or if the caller has seen another content."""
+def _find_custom(call: AdminCall, rows: Rows) -> CustomProvider:
+    """Return the custom provider of the path. Raise if there is none, or if the caller has seen another content."""
     custom = rows.get(call.name)
     if custom is None:
-        raise KeyEditError(f"no server {call.name[:100]!r} was added here", status=404)
+        raise KeyEditError(f"there is no custom provider {call.name[:100]!r}", status=404)
     if call.tag is not None and call.tag != record_tag(custom):
-        reason = f"the server {call.name!r} was changed by somebody else meanwhile; read it again"
+        reason = f"the custom provider {call.name!r} was changed by somebody else meanwhile; read it again"
         raise KeyEditError(reason, status=412)
     return custom
 
 
 def _check_before_storing(call: AdminCall, name: str, custom: CustomProvider, given: CustomProviderFields) -> None:
-    """Raise if the address or the key may not be used, or if the server does not answer."""
+    """Raise if the address or the key may not be used, or if the provider does not answer."""
     row, key = _row_of(name, custom), given.key.strip()
     if key:
         open_key_store(call)
@@ -209,8 +211,8 @@ def _check_before_storing(call: AdminCall, name: str, custom: CustomProvider, gi
     try:
         check_resolved_host(custom.base_url)
     except InputError as error:
-        raise _name_field(error) from None
-    import_module("aiohttp")  # the first request to a provider needs it, and the import takes a third of a second
+        raise _to_field_error(error) from None
+    preload_http_client()
     if given.check:
         _send_test(call, row, custom, key)
 
@@ -219,13 +221,13 @@ def _send_test(call: AdminCall, row: Provider, custom: CustomProvider, key: str)
     account = with_key(make_account(custom), key) if key else make_account(custom)
     config = call.services.upstream.router.config
     config = replace(config, providers={**config.providers, row.name: account})
-    result = send_check(call, replace(row, open_models=False), config, key)
+    result = send_test_request(call, replace(row, open_models=False), config, key)
     if result.ok:
         return
     if result.kind == NO_LIST_KIND:
         raise KeyEditError(f"models: {result.message}", field="models")
     if result.kind not in KEY_REFUSED:
-        advice = f"Check that its API begins at this address. {UNTESTED}"
+        advice = f"Check that its API begins at this address. {SKIP_TEST_HINT}"
         raise KeyEditError(f"base_url: {result.message} {advice}", field="base_url")
     why = result.message if key else f"{row.title} asks for a key: give one, or check the one that is stored"
     raise KeyEditError(f"key: {why}", field="key")
@@ -238,12 +240,12 @@ def _row_of(name: str, custom: CustomProvider) -> Provider:
 # ── changes ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(file: CustomProvidersFile) -> dict[str, CustomProvider]:
+def _read_file(file: CustomProvidersFile) -> dict[str, CustomProvider]:
     with _file_errors(file, "read"):
         return file.read()
 
 
-def _change(file: CustomProvidersFile, edit: Callable[[Rows], Rows]) -> dict[str, CustomProvider]:
+def _change_file(file: CustomProvidersFile, edit: Callable[[Rows], Rows]) -> dict[str, CustomProvider]:
     with _file_errors(file, "written"):
         return file.change(edit)
 
@@ -261,28 +263,17 @@ def _file_errors(file: CustomProvidersFile, what: str) -> Generator[None]:
         raise KeyEditError(str(error), status=409) from None
 
 
-def _use(call: AdminCall, name: str) -> ProviderView:
-    """Have this process use the servers as they are now, and return one of them as it is listed."""
-    call.services.custom_providers.refresh()
-    call.apply_providers()
-    return show_provider(call, name)
-
-
-def _origin_of(call: AdminCall, name: str, custom: CustomProvider) -> str:
-    return address_origin(_row_of(name, custom), make_account(custom), call.services.env)
-
-
 def _remove_stored_key(call: AdminCall, name: str, custom: CustomProvider) -> None:
-    """Remove the key of a server, if one is stored for its address and `penstock.toml` does not use it."""
+    """Remove the key of a custom provider, if one is stored for its address and `penstock.toml` does not use it."""
     services = call.services
     if services.env is not LIVE:
         return
     stored, file = read_stored_keys(call)[0].get(name), services.file_engine
-    if stored is None or stored.origin != _origin_of(call, name, custom):
+    if stored is None or stored.origin != url_origin(custom.base_url):
         return
     if name in file.providers and address_origin(file.provider(name), file.account(name), LIVE) == stored.origin:
         return
-    remove_key(call, _row_of(name, custom))
+    remove_key(call, name)
 
 
 CUSTOM_PROVIDER_ROUTES = (
@@ -290,7 +281,7 @@ CUSTOM_PROVIDER_ROUTES = (
         "POST",
         "/admin/custom-providers",
         "Add a custom provider. Its key is never shown again",
-        _add_own,
+        _add_custom,
         ProviderView,
         NewCustomProvider,
         201,
@@ -300,7 +291,7 @@ CUSTOM_PROVIDER_ROUTES = (
         "PUT",
         "/admin/custom-providers/{name}",
         "Replace a custom provider",
-        _replace_own,
+        _replace_custom,
         ProviderView,
         CustomProviderFields,
         tagged=True,
@@ -310,7 +301,7 @@ CUSTOM_PROVIDER_ROUTES = (
         "DELETE",
         "/admin/custom-providers/{name}",
         "Remove a custom provider, and its stored key",
-        _remove_own,
+        _remove_custom,
         None,
         status=204,
         tagged=True,

@@ -1,6 +1,6 @@
 """The admin API's routes of providers: the list, their keys (store, remove), and a test with one request.
 
-`admin_custom_providers` has the routes of servers that an admin adds.
+`admin_custom_providers` has the routes of custom providers.
 
 Keys are stored where `penstock setup` stores them, and are never sent back: at most their last characters are.
 """
@@ -8,13 +8,15 @@ Keys are stored where `penstock setup` stores them, and are never sent back: at 
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock._client.key_check import with_key
+from penstock._client.key_check import KEY_REFUSED, with_key
 from penstock._engines.credentials import address_origin, find_stored_key, shown_address
+from penstock._engines.engine_pool import preload_http_client
 from penstock._engines.environ import LIVE
 from penstock._engines.model_resolution import REPLAY
 from penstock._gateway.admin_calls import AdminCall, AdminRoute
@@ -22,21 +24,20 @@ from penstock._gateway.custom_provider_validation import check_resolved_host, de
 from penstock._gateway.endpoints.vscode_providers import find_key_source, has_provider_key
 from penstock._gateway.key_editor import KeyEditError, explain_error, record_tag
 from penstock._gateway.provider_test import (
-    KEY_REFUSED,
-    UNTESTED,
+    SKIP_TEST_HINT,
     ProviderTest,
     ProviderTestOptions,
-    send_check,
+    send_test_request,
 )
 from penstock._http.header_fields import check_key
-from penstock._providers.registry import COMPATIBLE, providers
+from penstock._providers.registry import COMPATIBLE, STORED, providers
 from penstock._redaction import redact
 from penstock._store.key_records import RecordChange
 from penstock._store.provider_keys import ProviderKeys
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator, Mapping
 
     from penstock._engines.config import Account
     from penstock._providers.registry import Provider
@@ -60,18 +61,18 @@ class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     title: str
-    keys_url: str
-    key_needed: bool
-    has_key: bool
-    source: KeySource
-    variable: str
-    stored: bool
-    used: bool
-    ending: str
-    added: str
-    origin: str
-    address: str
-    problem: str
+    keys_url: str = ""
+    key_needed: bool = False
+    has_key: bool = False
+    source: KeySource = ""
+    variable: str = ""
+    stored: bool = False
+    used: bool = False
+    ending: str = ""
+    added: str = ""
+    origin: str = ""
+    address: str = ""
+    problem: str = ""
     warning: str = ""
     custom: bool = False
     base_url: str = ""
@@ -81,7 +82,7 @@ class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderName(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider that a server can behave like."""
+    """A provider that a custom one can behave like."""
 
     name: str
     title: str
@@ -114,13 +115,14 @@ class NewProviderKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 def _list_providers(call: AdminCall) -> ProviderPage:
     templates = [ProviderName(name=row.name, title=row.title) for row in list_templates()]
-    errors = filter(None, (call.services.custom_providers.error, read_stored_keys(call)[1]))
-    return ProviderPage(list(_provider_views(call)), templates, "; ".join(errors))
+    stored, key_error = read_stored_keys(call)
+    errors = filter(None, (call.services.custom_providers.error, key_error))
+    return ProviderPage(list(_provider_views(call, stored)), templates, "; ".join(errors))
 
 
-def _provider_views(call: AdminCall) -> Iterator[ProviderView]:
+def _provider_views(call: AdminCall, stored: Mapping[str, StoredKey]) -> Iterator[ProviderView]:
     services = call.services
-    config, stored, custom_rows = services.config.engine, read_stored_keys(call)[0], services.custom_providers.rows
+    config, custom_rows = services.config.engine, services.custom_providers.rows
     for name in sorted({*providers(), *config.providers, *custom_rows}):
         if name in {REPLAY, COMPATIBLE}:
             continue
@@ -128,7 +130,7 @@ def _provider_views(call: AdminCall) -> Iterator[ProviderView]:
         problem = services.custom_providers.problems.get(name, "") or services.editor_keys.problems.get(name, "")
         if not config.has(name):
             if custom:  # it cannot be used
-                yield _unusable_view(name, custom_rows[name], problem, custom)
+                yield _unusable_view(name, custom_rows[name], problem)
             continue
         row = config.provider(name)
         if row.name != name:  # another name of a provider of the table
@@ -167,23 +169,9 @@ def _custom_fields(custom: CustomProvider) -> dict[str, Any]:
     }
 
 
-def _unusable_view(name: str, row: CustomProvider, problem: str, custom: dict[str, Any]) -> ProviderView:
+def _unusable_view(name: str, row: CustomProvider, problem: str) -> ProviderView:
     return ProviderView(
-        name=name,
-        title=row.title or name,
-        keys_url="",
-        key_needed=False,
-        has_key=False,
-        source="",
-        variable="",
-        stored=False,
-        used=False,
-        ending="",
-        added="",
-        origin="",
-        address=row.base_url,
-        problem=problem,
-        **custom,
+        name=name, title=row.title or name, address=row.base_url, problem=problem, **_custom_fields(row)
     )
 
 
@@ -228,7 +216,7 @@ def _actor(call: AdminCall) -> str:
 
 def show_provider(call: AdminCall, name: str) -> ProviderView:
     """Return the provider as it is listed."""
-    return next(view for view in _provider_views(call) if view.name == name)
+    return next(view for view in _provider_views(call, read_stored_keys(call)[0]) if view.name == name)
 
 
 def read_body(call: AdminCall, form: type[Form]) -> Form:
@@ -247,18 +235,29 @@ def _add_provider_key(call: AdminCall) -> ProviderView:
     row, key = _find_provider(call, given.name), given.key.strip()
     open_key_store(call)
     check_new_key(row, key)
+    preload_http_client()
     if given.check:
         config = call.services.upstream.router.config
         config = replace(config, providers={**config.providers, row.name: with_key(config.account(row.name), key)})
-        result = send_check(call, row, config, key)
+        result = send_test_request(call, row, config, key)
         if not result.ok and result.kind in KEY_REFUSED:
             raise KeyEditError(f"key: {result.message}", field="key")
         if not result.ok:
             settings = " Settings of a provider stand in penstock.toml." if result.kind == "config" else ""
-            raise KeyEditError(f"name: {result.message}{settings} {UNTESTED}", field="name")
-    store_key(call, row, call.services.config.engine.account(row.name), key)
-    call.apply_providers()
+            raise KeyEditError(f"name: {result.message}{settings} {SKIP_TEST_HINT}", field="name")
+    with apply_after_change(call):
+        store_key(call, row, call.services.config.engine.account(row.name), key)
     return show_provider(call, row.name)
+
+
+@contextmanager
+def apply_after_change(call: AdminCall) -> Generator[None]:
+    """Have this process use providers and keys as they are now, also if the change fails after its first step."""
+    try:
+        yield
+    finally:
+        call.services.custom_providers.refresh()
+        call.apply_providers()
 
 
 def store_key(call: AdminCall, row: Provider, account: Account, key: str) -> None:
@@ -270,7 +269,7 @@ def store_key(call: AdminCall, row: Provider, account: Account, key: str) -> Non
         "provider", row.name, {"added": before.added} if before is not None else None, {"place": stored.place}
     )
     write_audit(call, "provider.add-key", change)
-    _wait_for_key(call, row, key)
+    _wait_for_key(call, row.name, key)
 
 
 def write_audit(call: AdminCall, action: str, change: RecordChange) -> None:
@@ -290,26 +289,26 @@ def check_new_key(row: Provider, key: str) -> None:
         raise KeyEditError(redact(str(error), [key]), field="key") from None
 
 
-def _wait_for_key(call: AdminCall, row: Provider, key: str) -> None:
-    """Waits until this process has read the stored keys again, which it does four times a second."""
+def _wait_for_key(call: AdminCall, name: str, key: str) -> None:
+    """Wait until this process has read the stored keys again, which it does four times a second."""
     until = time.monotonic() + 2.0
-    while call.services.env.get(row.stored_name, "") != key and time.monotonic() < until:
+    while call.services.env.get(f"{STORED}{name}", "") != key and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def _remove_provider_key(call: AdminCall) -> None:
     row = _find_provider(call, call.name)
-    if not remove_key(call, row):
-        raise KeyEditError(f"no key of {row.title} is stored here", status=404)
-    call.apply_providers()
+    with apply_after_change(call):
+        if not remove_key(call, row.name):
+            raise KeyEditError(f"no key of {row.title} is stored here", status=404)
 
 
-def remove_key(call: AdminCall, row: Provider) -> bool:
+def remove_key(call: AdminCall, name: str) -> bool:
     """Remove the stored key of a provider, and write the audit log. Return False if there is none."""
-    if not open_key_store(call).remove(row.name):
+    if not open_key_store(call).remove(name):
         return False
-    write_audit(call, "provider.remove-key", RecordChange("provider", row.name, {"stored": True}, None))
-    _wait_for_key(call, row, "")
+    write_audit(call, "provider.remove-key", RecordChange("provider", name, {"stored": True}, None))
+    _wait_for_key(call, name, "")
     return True
 
 
@@ -323,7 +322,7 @@ def _test_provider(call: AdminCall) -> ProviderTest:
             message = str(error).removeprefix("base_url: ")
             return ProviderTest(ok=False, kind="config", message=f"{message}.", seconds=0.0)
         row = replace(row, open_models=False)
-    return send_check(call, row, config, ask_model=options.ask_model)
+    return send_test_request(call, row, config, ask_model=options.ask_model)
 
 
 PROVIDER_ROUTES = (

@@ -1,7 +1,7 @@
-"""Which servers an admin may add: their names, and their addresses.
+"""Which custom providers an admin may add: their names, and their addresses.
 
 The admin API can be used from a browser, so it takes less than `penstock.toml`: no address from which a cloud gives
-credentials to its machines. A host name is looked up when a server is added, changed or tested, and not with every
+credentials to its machines. A host name is looked up when a provider is added, changed or tested, and not with every
 request: `penstock.toml` and the network's own rules are for gateways whose admins are not trusted.
 """
 
@@ -45,19 +45,19 @@ _PRIVATE_ENDINGS = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
 
 
 def make_account(custom: CustomProvider) -> Account:
-    """Return the account of a server, as `penstock.toml` would have it."""
+    """Return the account of a custom provider, as `penstock.toml` would have it."""
     fields = {"title": custom.title} if custom.title else {}
     return Account(base_url=custom.base_url, like=custom.like, models=custom.models, fields=fields)
 
 
 def list_templates() -> list[Provider]:
-    """Return the providers that a server can behave like: those that need an address and a key, and nothing more."""
+    """Return the providers that a custom one can behave like: those that need only an address and a key."""
     rows = [row for row in providers().values() if row.engine == "native" and row.auth in _SIMPLE_SCHEMES]
     return [row for row in rows if row.name == COMPATIBLE or not row.settings]
 
 
-def check_own_name(name: str) -> None:
-    """Raise unless a new server may have this name."""
+def check_custom_name(name: str) -> None:
+    """Raise unless a new custom provider may have this name."""
     if not _NAME.fullmatch(name):
         reason = "expected 1 to 64 lower-case letters, digits, dots, hyphens and underscores, a letter or digit first"
         raise InputError(f"name: {reason}")
@@ -67,12 +67,12 @@ def check_own_name(name: str) -> None:
 
 
 def check_custom_provider(name: str, custom: CustomProvider) -> None:
-    """Raise if a server cannot be used. The message begins with the field."""
+    """Raise if a custom provider cannot be used. The message begins with the field."""
     if not _NAME.fullmatch(name):
-        check_own_name(name)
+        check_custom_name(name)
     if custom.like not in {row.name for row in list_templates()}:
         known = find_provider(custom.like)
-        reason = f"{known.title} needs more settings: add such a server in penstock.toml" if known else "no provider"
+        reason = f"{known.title} needs more settings: add it in penstock.toml" if known else "no provider"
         raise InputError(f"like: {custom.like[:100]!r}: {reason}")
     check_text(custom.title, "title:", ascii_only=False, limit=MAX_TITLE)
     if len(custom.models) > MAX_MODELS:
@@ -96,7 +96,7 @@ def _check_base_url(url: str) -> None:
     if "?" in url:
         raise InputError("base_url: it has a query (?…): leave it out")
     if "{" in url or "}" in url:
-        raise InputError("base_url: it has a setting in braces: such a server is added in penstock.toml")
+        raise InputError("base_url: it has a setting in braces: add such a provider in penstock.toml")
     _check_host((parts.hostname or "").rstrip("."))
 
 

@@ -1,6 +1,6 @@
-"""The providers of a gateway: those of `penstock.toml`, then servers that an admin added, then what an editor gives.
+"""The providers of a gateway: those of `penstock.toml`, then custom providers of admins, then what an editor gives.
 
-The file goes first: a server of the same name that was added elsewhere is not used, and the list of providers says so.
+The file goes first: a custom provider of the same name is not used, and the list of providers says so.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from concurrent import futures
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
     from penstock._store.custom_providers import CustomProvider
 
 WATCH_INTERVAL = 0.5  # seconds between two looks at the file
+APPLY_TIMEOUT = 10.0  # seconds for the event loop to use changed providers
 log = logging.getLogger("penstock.providers")
 
 
 class CustomProviders:
     """The rows of `custom-providers.json` that this process uses. A damaged file changes nothing, and is logged once.
 
-    `rows`: as the file has them; `error`: why the file as it is now is not used. `problems`: by server, why it is not.
+    `rows`: as the file has them; `error`: why the file as it is now is not used. `problems`: why providers are not.
     """
 
     def __init__(self, data: Path | None) -> None:
@@ -41,7 +43,7 @@ class CustomProviders:
         self.problems: dict[str, str] = {}
         self.error: str = ""
         self.version: int = 0  # grows with each change of `rows`
-        self._stamp: tuple[int, ...] = ()
+        self._stamp: tuple[int, ...] | None = None  # of the file that was read; None: it must be read again
         self._lock = threading.Lock()
         self.refresh()
 
@@ -58,9 +60,9 @@ class CustomProviders:
                 rows, self.error = self.file.read(), ""
             except (InputError, OSError) as error:
                 if isinstance(error, OSError):
-                    self._stamp = ()  # the file may become readable without a change
+                    self._stamp = None  # the file may become readable without a change
                 if str(error) != self.error:
-                    log.warning("servers that were added on the page or through the admin API: %s", error)
+                    log.warning("custom providers: %s", error)
                 self.error = str(error)
                 return
             if rows != self.rows:
@@ -68,7 +70,7 @@ class CustomProviders:
                 self.version += 1
 
     def apply(self, config: Config) -> Config:
-        """Return the configuration with the servers that can be used."""
+        """Return the configuration with the custom providers that can be used."""
         before, self.problems = self.problems, {}
         accounts = dict(config.providers)
         for name, custom in self.rows.items():
@@ -84,7 +86,7 @@ class CustomProviders:
                 accounts[name] = make_account(custom)
         for name, problem in self.problems.items():
             if before.get(name) != problem:
-                log.warning("the server %s, which was added on the page or through the admin API, is %s", name, problem)
+                log.warning("the custom provider %s is %s", name, problem)
         return replace(config, providers=accounts) if self.rows else config
 
 
@@ -93,23 +95,24 @@ def merge_providers(file: Config, custom: CustomProviders, editor: EditorKeys) -
     return editor.apply(custom.apply(file), file)
 
 
-def with_custom_providers(config: GatewayConfig) -> GatewayConfig:
-    """Return the configuration with the servers of the data folder, for commands."""
+def add_custom_providers(config: GatewayConfig) -> GatewayConfig:
+    """Return the configuration with the custom providers of the data folder, for commands."""
     return replace(config, engine=CustomProviders(config.data).apply(config.engine))
 
 
 class CustomProvidersWatcher:
-    """Reads the servers again when another process has changed the file, and has them used."""
+    """Reads the custom providers again when another process has changed the file, and has them used."""
 
     def __init__(self, custom: CustomProviders, apply: Callable[[], object]) -> None:
-        self._own, self._apply = custom, apply
-        self._used = custom.version
+        self._custom, self._apply = custom, apply
+        self._used = custom.version  # the version that was applied last
+        self._error = ""  # that was logged last
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to watch, on the running loop."""
         loop = asyncio.get_running_loop()
-        if self._own.file is not None and (self._task is None or self._task.get_loop() is not loop):
+        if self._custom.file is not None and (self._task is None or self._task.get_loop() is not loop):
             self._task = loop.create_task(self._watch())
 
     def stop(self) -> None:
@@ -118,17 +121,32 @@ class CustomProvidersWatcher:
             self._task.cancel()
             self._task = None
 
-    def use(self) -> None:
-        """Have the servers used as they are known now."""
-        self._used = self._own.version
+    def apply(self) -> None:
+        """Have the custom providers used as they are known now. If that fails, it is tried again."""
+        version = self._custom.version
         self._apply()
+        self._used, self._error = version, ""
+
+    def apply_on_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Do the same from a thread. If the loop is busy for longer than `APPLY_TIMEOUT`, it applies them later."""
+
+        async def apply() -> None:
+            self.apply()
+
+        applied = asyncio.run_coroutine_threadsafe(apply(), loop)
+        if futures.wait([applied], APPLY_TIMEOUT).done:
+            applied.result()
+        else:
+            log.warning("the event loop is busy: it uses the changed providers later")
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             try:
-                await asyncio.to_thread(self._own.refresh)
-                if self._own.version != self._used:
-                    self.use()
-            except Exception:
-                log.exception("servers that were added could not be read again")
+                await asyncio.to_thread(self._custom.refresh)
+                if self._custom.version != self._used:
+                    self.apply()
+            except Exception as error:
+                if repr(error) != self._error:  # else it would be logged with every look
+                    self._error = repr(error)
+                    log.exception("custom providers that were changed could not be used")

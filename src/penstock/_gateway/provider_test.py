@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from penstock._providers.registry import Provider
 
 MAX_CHECKS = 4  # requests to providers at once
-KEY_REFUSED = frozenset({"auth", "permission"})  # kinds of a test that failed because of the key
-UNTESTED = "To store it all the same, leave out the test."
+SKIP_TEST_HINT = "To store it all the same, leave out the test."
 NO_LIST_KIND = "no-list"  # of a test: only an answer of a model proves that the provider works
 check_slots: threading.BoundedSemaphore = threading.BoundedSemaphore(MAX_CHECKS)
 
@@ -47,10 +46,10 @@ class ProviderTest(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
 
 
-def send_check(
+def send_test_request(
     call: AdminCall, row: Provider, config: Config, key: str = "", *, ask_model: bool = True
 ) -> ProviderTest:
-    """Sends one request to a provider, and says in words what came of it."""
+    """Send one request to a provider, and return in words what came of it."""
     if not check_slots.acquire(blocking=False):
         message = f"{MAX_CHECKS} providers are being tested: try again"
         raise make_refusal(503, "overloaded", message, code="busy", retry_after=2.0)

@@ -1,4 +1,4 @@
-"""Servers that an admin adds through the admin API, in `custom-providers.json` in the data folder.
+"""Custom providers, which admins add through the admin API, in `custom-providers.json` in the data folder.
 
 Only its owner can read it. It has addresses and names, and no keys: those are stored as keys of all providers are.
 Every change replaces the file, so other processes notice it by the file's times.
@@ -24,11 +24,11 @@ MAX_MODELS = 500  # of one provider
 MAX_TITLE = 100  # characters
 MAX_URL = 2_000  # characters
 MAX_FILE_BYTES = 2**20
-_ADVICE = "repair it, or delete it and add the servers again"
+_ADVICE = "repair it, or delete it and add the providers again"
 
 
 class CustomProvider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A server. `like`: the provider that it behaves like. `models`: in place of the list that it gives."""
+    """A custom provider. `like`: the provider that it behaves like. `models`: in place of the list that it gives."""
 
     base_url: str
     like: str
@@ -50,7 +50,7 @@ Rows: TypeAlias = Mapping[str, CustomProvider]
 
 
 class CustomProvidersFile:
-    """The servers of one data folder, by name."""
+    """The custom providers of one data folder, by name."""
 
     def __init__(self, data: Path) -> None:
         self.path: Path = data / CUSTOM_PROVIDERS_FILE
@@ -60,7 +60,7 @@ class CustomProvidersFile:
         return file_stamp(self.path)
 
     def read(self) -> dict[str, CustomProvider]:
-        """Returns the servers. Raises `InputError` if the file is damaged, too large or of a newer version."""
+        """Returns the custom providers. Raises `InputError` if the file is damaged, too large or of a newer version."""
         try:
             with self.path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
@@ -76,11 +76,11 @@ class CustomProvidersFile:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InputError(f"{self.path}: {error}; {_ADVICE}") from None
         if len(rows) > MAX_CUSTOM_PROVIDERS:
-            raise InputError(f"{self.path}: it has more than {MAX_CUSTOM_PROVIDERS} servers; {_ADVICE}")
+            raise InputError(f"{self.path}: it has more than {MAX_CUSTOM_PROVIDERS} custom providers; {_ADVICE}")
         return rows
 
     def change(self, edit: Callable[[Rows], Rows]) -> dict[str, CustomProvider]:
-        """Replaces the servers by `edit(servers)` under a lock. Returns those before. What `edit` raises is raised."""
+        """Replaces the rows by `edit(rows)` under a lock. Returns those before. What `edit` raises is raised."""
         with lock_file(self.path):
             before = self.read()
             after = edit(before)

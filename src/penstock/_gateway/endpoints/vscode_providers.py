@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock._client.key_check import KEY_ACCEPTED, send_key_check
+from penstock._client.key_check import KEY_ACCEPTED, KEY_REFUSED, send_key_check
 from penstock._engines.config import check_account
 from penstock._engines.credentials import address_origin, find_stored_key
+from penstock._engines.engine_pool import preload_http_client
 from penstock._engines.model_resolution import REPLAY, list_configured_providers
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.editor_keys import EditorProvider
@@ -38,7 +38,6 @@ _KEY_FORMS = {
     "aws": "ACCESS_KEY_ID:SECRET_ACCESS_KEY",
     "google": "the JSON of a service account, in one line",
 }
-_KEY_REFUSED = frozenset({"auth", "permission"})
 
 
 class WindowProviders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,8 +87,8 @@ async def put_keys(services: Services, incoming: IncomingRequest) -> bytes:
     """`PUT /vscode/keys`: replace what a window gives. It counts from the next request on."""
     _admit_owner(services, incoming)
     body: WindowProviders = _read_body(incoming, WindowProviders)
-    if body.providers:  # the first request to a provider needs it, and the import takes a third of a second
-        await asyncio.to_thread(import_module, "aiohttp")
+    if body.providers:
+        await asyncio.to_thread(preload_http_client)
     if services.editor_keys.set_window(body.window, body.providers):
         services.apply_providers()
     return _encode({"problems": services.editor_keys.problems, **_revision(services)})
@@ -226,7 +225,7 @@ def explain_check_failure(error: PenstockError, label: str, clean: Callable[[str
     said = f"({status}{clean(error.message)})"
     if error.kind in KEY_ACCEPTED:
         return {"ok": True, "kind": error.kind, "message": f"{label} knows the key, but refuses for now {said}."}
-    if error.kind in _KEY_REFUSED:
+    if error.kind in KEY_REFUSED:
         advice = f"Check that the whole key was copied, and that it is one of {label}."
         return {"ok": False, "kind": error.kind, "message": f"{label} refused the key {said}. {advice}"}
     return {"ok": False, "kind": error.kind, "message": f"{label} could not be asked {said}."}
