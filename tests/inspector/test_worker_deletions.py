@@ -40,7 +40,7 @@ class Workers:
         self._metrics: list[WorkerMetrics] = []
         for number, one in enumerate(gateways):
             made = WorkerMetrics(shared, number, one.app.services.metrics)
-            made.on_publish.append(one.inspector.watch.deletions.apply_new)
+            made.on_publish.append(one.inspector.watch.deletions.apply_deletions)
             made.publish()
             self._metrics.append(made)
             self.start(number)
@@ -152,7 +152,7 @@ def test_a_worker_that_does_not_answer_is_named_and_shows_nothing_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks for deletions before it answers."""
-    monkeypatch.setattr(worker_deletions, "WAIT", 0.1)
+    monkeypatch.setattr(worker_deletions, "ANSWER_TIMEOUT", 0.1)
     with workers(tmp_path, keep=False) as made:
         first, second = made.gateways
         made.stop(1)
@@ -164,7 +164,7 @@ def test_a_worker_that_does_not_answer_is_named_and_shows_nothing_later(
         assert trace_of(first, own)["frames"] == []
         assert trace_of(second, later)["frames"], "it ended after that"
         made.start(1)
-        monkeypatch.setattr(worker_deletions, "WAIT", 20.0)
+        monkeypatch.setattr(worker_deletions, "ANSWER_TIMEOUT", 20.0)
         assert delete(first, later).json() == {"deleted": 1}
         assert list((made.shared / FOLDER).iterdir()) == []
 
@@ -172,11 +172,25 @@ def test_a_worker_that_does_not_answer_is_named_and_shows_nothing_later(
 def test_a_turn_that_may_be_in_a_worker_that_does_not_answer_is_not_called_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_deletions, "WAIT", 0.1)
+    monkeypatch.setattr(worker_deletions, "ANSWER_TIMEOUT", 0.1)
     with workers(tmp_path, keep=False) as made:
         made.stop(1)
         name = send(made.gateways[1], "zebra")
         assert delete(made.gateways[0], name).json() == {"deleted": 0, "pending": [1]}
+
+
+def test_a_worker_that_cannot_change_the_file_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(worker_deletions, "ANSWER_TIMEOUT", 60.0)
+    with workers(tmp_path, keep=True) as made:
+        first, second = made.gateways
+        name = send(second, "zebra")
+        monkeypatch.setattr(second.inspector.watch.disk, "delete_turns", fail)
+        assert delete(first, name).json() == {"deleted": 1, "error": "No space left on device"}
+        assert name not in second.inspector.watch.captures
+        assert list((made.shared / FOLDER).iterdir()) == []
 
 
 def test_pages_of_the_other_worker_hear_of_it(tmp_path: Path) -> None:

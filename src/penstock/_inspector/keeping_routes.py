@@ -91,7 +91,8 @@ class KeepingRoutes:
             deleted = await self._captures.delete_turns(ids, tenant)
         except OSError as error:
             raise make_refusal(503, "server", str(error), code="file_unusable") from None
-        if ids is not None and not deleted.ids and not deleted.pending:
+        if ids is not None and not deleted.ids and not deleted.pending and not deleted.errors:
             raise make_refusal(404, "not-found", "the content of this turn is not kept here, or the turn still runs")
-        pending = {"pending": deleted.pending} if deleted.pending else {}
-        return ApiResponse(encode_redacted({"deleted": len(deleted.ids), **pending}))
+        more = {"pending": deleted.pending, "error": "; ".join(dict.fromkeys(deleted.errors))}
+        given = {name: value for name, value in more.items() if value}
+        return ApiResponse(encode_redacted({"deleted": len(deleted.ids), **given}))

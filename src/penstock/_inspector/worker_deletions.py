@@ -2,7 +2,7 @@
 
 A worker that is to delete turns writes a small file into the folder that workers share. The others look for such files
 every `PUBLISH_INTERVAL`, and before they answer a request of the inspector, so they never show a turn that was deleted.
-Each writes another file when it has deleted its turns, with their ids.
+Each writes another file when it has deleted its turns, with their ids, or with the reason why it could not on disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock._gateway.services import Services
 
 FOLDER = "deletions"  # in the folder that workers share
-WAIT = 5.0  # seconds for the other workers to delete their turns
+ANSWER_TIMEOUT = 5.0  # seconds for the other workers to delete their turns
 POLL_INTERVAL = 0.02  # seconds
 log = logging.getLogger("penstock.inspector")
 
@@ -42,10 +42,18 @@ class TurnDeletion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeletedTurns(msgspec.Struct, frozen=True):
-    """The ids that other workers had in memory, and the numbers of those workers that have not answered."""
+    """Ids of deleted turns. `pending`: workers that have not confirmed. `errors`: why workers could not on disk."""
 
     ids: set[str] = set()
     pending: list[int] = []
+    errors: list[str] = []
+
+
+class DeletionAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker has deleted. `error`: why its turns are deleted in memory only."""
+
+    ids: list[str]
+    error: str = ""
 
 
 class DeletableTurns(Protocol):
@@ -62,18 +70,18 @@ class DeletableTurns(Protocol):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(TurnDeletion).decode
-_decode_ids = msgspec.msgpack.Decoder(list[str]).decode
+_decode_answer = msgspec.msgpack.Decoder(DeletionAnswer).decode
 
 
 class WorkerDeletions:
-    """Tells the other workers what to delete, and deletes what they tell. Without other workers it does nothing."""
+    """Asks the other workers to delete turns, and deletes what they ask for. Without other workers it does nothing."""
 
     def __init__(self, services: Services, turns: DeletableTurns) -> None:
         self._services, self._turns = services, turns
         self._applied: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         if isinstance(services.metrics.shared, WorkerMetrics):
-            services.metrics.shared.on_publish.append(self.apply_new)
+            services.metrics.shared.on_publish.append(self.apply_deletions)
 
     @property
     def _worker(self) -> WorkerMetrics | None:
@@ -82,8 +90,8 @@ class WorkerDeletions:
 
     # ── deletions of others ───────────────────────────────────────────────────────────────────────
 
-    def apply_new(self) -> None:
-        """Deletes what other workers have told since the last time."""
+    def apply_deletions(self) -> None:
+        """Applies the deletions that other workers requested since the last time."""
         worker = self._worker
         if worker is None:
             return
@@ -103,16 +111,21 @@ class WorkerDeletions:
         task.add_done_callback(self._tasks.discard)
 
     async def _finish(self, folder: Path, answer: str, ids: set[str]) -> None:
+        problem = ""
         try:
             await asyncio.to_thread(self._turns.delete_written, ids)
-            _write(folder, answer, _encode(list(ids)))
         except OSError as error:
+            problem = error.strerror or str(error)
             log.error("turns that another worker deletes are deleted in memory only: %s", error)  # noqa: TRY400
+        try:
+            _write(folder, answer, _encode(DeletionAnswer(list(ids), problem)))
+        except OSError as error:
+            log.error("a deletion of turns cannot be confirmed: %s", error)  # noqa: TRY400
 
     # ── deletions of this worker ──────────────────────────────────────────────────────────────────
 
     async def delete_elsewhere(self, ids: Collection[str] | None, tenant: str | None) -> DeletedTurns:
-        """Deletes turns in the memory of all other workers. Waits for them, but not longer than `WAIT`."""
+        """Deletes turns in the memory of all other workers. Waits for them, but not longer than `ANSWER_TIMEOUT`."""
         worker = self._worker
         if worker is None:
             return DeletedTurns()
@@ -123,21 +136,20 @@ class WorkerDeletions:
         self._applied.add(name)
         deletion = TurnDeletion(time.monotonic(), None if ids is None else list(ids), tenant)
         _write(folder, name, _encode(deletion))
-        ends = time.monotonic() + WAIT
-        missing = _missing(name, _list_files(folder), worker.list_numbers())
-        while missing and time.monotonic() < ends:
+        ends = time.monotonic() + ANSWER_TIMEOUT
+        pending = _list_pending_workers(name, _list_files(folder), worker.list_numbers())
+        while pending and time.monotonic() < ends:
             await asyncio.sleep(POLL_INTERVAL)
-            missing = _missing(name, _list_files(folder), worker.list_numbers())
-        found: set[str] = set()
-        for answer in _list_files(folder):
-            if answer.startswith(f"{name}."):
-                found.update(_decode_ids((folder / answer).read_bytes()))
+            pending = _list_pending_workers(name, _list_files(folder), worker.list_numbers())
+        files = [file for file in sorted(_list_files(folder)) if file.startswith(f"{name}.")]
+        answers = [_decode_answer((folder / file).read_bytes()) for file in files]
         _remove_done(folder, worker.list_numbers())
-        return DeletedTurns(found, missing)
+        found = {one for answer in answers for one in answer.ids}
+        return DeletedTurns(found, pending, [answer.error for answer in answers if answer.error])
 
 
-def _missing(name: str, files: Collection[str], workers: Iterable[int]) -> list[int]:
-    """Returns the workers that have not applied a deletion. The one that has told it is none of them."""
+def _list_pending_workers(name: str, files: Collection[str], workers: Iterable[int]) -> list[int]:
+    """Returns the workers that have not applied a deletion. The requesting worker is not counted."""
     author = int(name.rpartition("-")[2])
     return [number for number in workers if number != author and f"{name}.{number}" not in files]
 
@@ -145,7 +157,7 @@ def _missing(name: str, files: Collection[str], workers: Iterable[int]) -> list[
 def _remove_done(folder: Path, workers: Collection[int]) -> None:
     """Removes the files of deletions that all workers have applied."""
     files = _list_files(folder)
-    done = {name for name in files if "." not in name and not _missing(name, files, workers)}
+    done = {name for name in files if "." not in name and not _list_pending_workers(name, files, workers)}
     for name in files:
         if name.partition(".")[0] in done:
             (folder / name).unlink(missing_ok=True)

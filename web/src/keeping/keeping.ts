@@ -41,14 +41,23 @@ async function change(path: string, options?: RequestInit): Promise<void> {
 
 const PENDING =
   "Another process of the gateway does not answer. It deletes its turns before it shows any of them again.";
+const NOT_ON_DISK = "One process of the gateway could not delete its turns on disk: ";
+
+/** `pending`: processes that have not confirmed; `error`: why one of them deleted its turns in memory only. */
+interface Deletion {
+  deleted: number;
+  pending?: number[];
+  error?: string;
+}
 
 /** Deletes the content of one turn, or of all that this caller sees. Gives why it failed; empty if it did not. */
 export async function deleteTurns(id = ""): Promise<string> {
   let problem = "";
   try {
     const path = `/inspector/turns${id ? `/${encodeURIComponent(id)}` : ""}`;
-    const { pending } = await askJson<{ deleted: number; pending?: number[] }>(path, { method: "DELETE" });
-    if (pending) problem = PENDING;
+    const { pending, error } = await askJson<Deletion>(path, { method: "DELETE" });
+    if (error) problem = NOT_ON_DISK + error;
+    else if (pending) problem = PENDING;
   } catch (error) {
     problem = explain(error);
   }
