@@ -81,24 +81,24 @@ def test_what_has_no_secret_is_not_touched() -> None:
     chunks = cut(write(FRAMES[:1]), [5, 20])
     assert redact_chunks(chunks, [KNOWN]) == (chunks, 0)
     data = write(FRAMES[:1])
-    assert redact_stream(data, [KNOWN]) is data
+    assert redact_stream(data, [KNOWN])[0] is data
 
 
 def test_other_streams_are_redacted_too() -> None:
-    assert redact_stream(f"data: {TOKEN}".encode()) == f"data: {MARK}".encode()
+    assert redact_stream(f"data: {TOKEN}".encode()) == (f"data: {MARK}".encode(), 1)
 
 
 def test_the_base64_of_a_model_of_another_maker() -> None:
     inner = {"delta": {"text": TOKEN, "partial_json": json.dumps({"password": PASSWORD})}}
     outer = {"bytes": b64encode(json.dumps(inner).encode()).decode(), "p": "abcd"}
-    [(_, shown)] = read(redact_stream(write([(b"chunk", json.dumps(outer).encode())])))
+    [(_, shown)] = read(redact_stream(write([(b"chunk", json.dumps(outer).encode())]))[0])
     found = json.loads(shown)["delta"]
     assert (found["text"], json.loads(found["partial_json"])) == (MARK, {"password": MARK})
 
 
 def test_a_secret_over_the_parts_of_an_inner_stream() -> None:
     data = write([(b"PayloadPart", b'data: {"text":"' + TOKEN[:9].encode()), (b"PayloadPart", TOKEN[9:].encode() + b'"}\n\n')])  # fmt: skip
-    assert [payload for _, payload in read(redact_stream(data))] == [f'data: {{"text":"{MARK}'.encode(), b'"}\n\n']
+    assert [payload for _, payload in read(redact_stream(data)[0])] == [f'data: {{"text":"{MARK}'.encode(), b'"}\n\n']
 
 
 def test_the_values_of_headers() -> None:
@@ -106,16 +106,16 @@ def test_the_values_of_headers() -> None:
         write_header(b":message-type", b"error"), write_header(b":error-message", f"the key {TOKEN} is bad".encode()),
         b"\x04flag\x00", b"\x04time\x08" + bytes(8),
     ])  # fmt: skip
-    cleaned = redact_stream(write_message(headers, b"") + STREAM)
+    cleaned, _ = redact_stream(write_message(headers, b"") + STREAM)
     assert read(cleaned)[0] == (b"error", json.dumps({"message": f"the key {MARK} is bad"}, separators=(",", ":")).encode())  # fmt: skip
-    place = next(find_messages(cleaned))
-    assert [kind for _, kind, _ in split_headers(cleaned[place.headers : place.payload])] == [7, 7, 0, 8]
+    span = next(find_messages(cleaned))
+    assert [kind for _, kind, _ in split_headers(cleaned[span.headers_start : span.payload_start])] == [7, 7, 0, 8]
     assert len(read(cleaned)) == 1 + len(FRAMES)
 
 
 @pytest.mark.parametrize("headers", [b"\x04", b"\x90name", b"\x01a\x07\x00", b"\x01a\x63", b"\x01a\x07\x00\xffabc"])
 def test_damaged_headers_stay_but_for_their_secrets(headers: bytes) -> None:
-    cleaned = redact_stream(write_message(headers + b" " + TOKEN.encode(), b"{}") + STREAM)
+    cleaned, _ = redact_stream(write_message(headers + b" " + TOKEN.encode(), b"{}") + STREAM)
     assert TOKEN.encode() not in cleaned
     assert len(list(find_messages(cleaned))) == 1 + len(FRAMES)
 
@@ -125,7 +125,7 @@ def test_damaged_messages_stay_damaged_without_their_secrets() -> None:
     broken = bytearray(STREAM)
     broken[first + PRELUDE.size] ^= 1
     for data in (bytes(broken), STREAM[first + 1 :], STREAM[:first] + b"?" + STREAM[first:]):
-        cleaned = redact_stream(data, [KNOWN])
+        cleaned, _ = redact_stream(data, [KNOWN])
         assert TOKEN.encode() not in cleaned
         assert PASSWORD.encode() not in cleaned
         with pytest.raises(FramingError):
@@ -144,5 +144,5 @@ def test_a_stream_that_is_cut_anywhere(end: int) -> None:
     secret = "four"
     data = write([(b"a", json.dumps({"text": f"{TOKEN} {secret * 20} end"}).encode())] * 3)
     end = end % len(data)
-    cleaned = redact_stream(data[:end], [secret])
+    cleaned, _ = redact_stream(data[:end], [secret])
     assert len(read(cleaned)) == len(read(data[:end]))

@@ -109,7 +109,7 @@ _SECRET_NAME = lazy_pattern(r"(?i)(?:^|[-_])(?:key|token|secret|password|auth|au
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Returns the text with a mark in place of everything that is or looks like a secret."""
     known = tuple(secrets)
-    return _redact_repeatedly(text, lambda piece: [*_format_spans(piece, known), *_name_spans(piece)])
+    return _redact_repeatedly(text, lambda piece: [*_spans_in_any_format(piece, known), *_name_spans(piece)])
 
 
 def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
@@ -121,7 +121,7 @@ def redact_cut(text: str, limit: int, secrets: Iterable[str] = ()) -> str:
         return redact(text, secrets)
     known = tuple(secrets)
     window = text[: limit + max(_LOOKAHEAD, *map(len, known), 0)]
-    spans = [*_format_spans(window, known), *_name_spans(window), *_open_end(window)]
+    spans = [*_spans_in_any_format(window, known), *_name_spans(window), *_open_end(window)]
     shown = [(first, min(last, limit)) for first, last in _merged(spans) if first < limit]
     return f"{redact(_replace_spans(text[:limit], shown), known)} … [{len(text) - limit} more characters]"
 
@@ -134,7 +134,7 @@ def redact_range(text: str, start: int, end: int, secrets: Iterable[str] = ()) -
     known = tuple(dict.fromkeys(one for secret in secrets for one in (secret, *json_spellings(secret))))
     margin = max(_LOOKAHEAD, *map(len, known), 0)
     first = max(0, start - margin)
-    spans = _merged(_format_spans(text[first : end + margin], known))
+    spans = _merged(_spans_in_any_format(text[first : end + margin], known))
     inside = [(max(begin + first, start) - start, min(last + first, end) - start) for begin, last in spans]
     return _replace_spans(text[start:end], [span for span in inside if span[0] < span[1]])
 
@@ -154,12 +154,19 @@ def redact_bytes(data: bytes, secrets: Iterable[str] = ()) -> bytes:
     Only what cannot be part of a format is replaced, so JSON stays JSON: known values, also as JSON spells them, tokens
     of a known form, and values after the names of secrets (`_named_secrets`).
     """
+    return redact_and_count(data, secrets)[0]
+
+
+def redact_and_count(data: bytes, secrets: Iterable[str] = ()) -> tuple[bytes, int]:
+    """Returns the same as `redact_bytes`, and the number of secrets that were removed."""
     text = data.decode("latin-1")
     known = tuple(byte_spellings(secrets))
     spans = find_secrets(text, known)
     if not spans:
-        return data
-    return _redact_repeatedly(_replace_spans(text, spans), lambda piece: _format_spans(piece, known)).encode("latin-1")
+        return data, 0
+    first = _replace_spans(text, spans)
+    cleaned = _redact_repeatedly(first, lambda piece: _spans_in_any_format(piece, known))
+    return cleaned.encode("latin-1"), len(spans) + cleaned.count(MARK) - first.count(MARK)
 
 
 def redact_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
@@ -207,19 +214,19 @@ def find_secrets(text: str, secrets: Iterable[str] = ()) -> list[Span]:
 
     They are known values, tokens of a known form, and values after the names of secrets, if they are texts.
     """
-    return _merged(_format_spans(text, secrets))
+    return _merged(_spans_in_any_format(text, secrets))
 
 
 # ── search ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _format_spans(text: str, secrets: Iterable[str]) -> list[Span]:
+def _spans_in_any_format(text: str, secrets: Iterable[str]) -> list[Span]:
     """Returns what may be replaced in any format."""
     lower = to_lower(text)
-    return [*_form_spans(text, lower, secrets), *find_named_values(text, lower)]
+    return [*_token_spans(text, lower, secrets), *find_named_values(text, lower)]
 
 
-def _form_spans(text: str, lower: str, secrets: Iterable[str]) -> list[Span]:
+def _token_spans(text: str, lower: str, secrets: Iterable[str]) -> list[Span]:
     spans = [
         span
         for secret in secrets

@@ -20,12 +20,12 @@ from penstock._framing.aws_messages import (
     write_header,
     write_prelude,
 )
-from penstock._redaction import MARK, byte_spellings, find_secrets, redact_bytes
+from penstock._redaction import MARK, byte_spellings, find_secrets, redact_and_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock._framing.aws_messages import MessagePlace
+    from penstock._framing.aws_messages import MessageSpan
 
 _MARK = MARK.encode()
 _CHUNK = b"\x00\x05chunk"  # the event type of `InvokeModel`, in the headers
@@ -33,11 +33,15 @@ _WRAPPED = re.compile(rb'"bytes"\s*+:\s*+"([A-Za-z0-9+/=]++)"')
 
 
 class Edit(NamedTuple):
-    """Bytes that are replaced by others."""
+    """Bytes that are replaced by others. `is_positional`: by as many, and each stays where it is."""
 
     first: int
     last: int
     new: bytes
+    is_positional: bool = False
+
+    def move(self, distance: int) -> Edit:
+        return self._replace(first=self.first + distance, last=self.last + distance)
 
 
 def redact_chunks(
@@ -51,13 +55,13 @@ def redact_chunks(
     return [(at, _apply_edits(data, own)) for (at, data), own in zip(chunks, divided, strict=True)], count
 
 
-def redact_stream(data: bytes, secrets: Iterable[str] = ()) -> bytes:
-    """Returns a body of any framing without secrets; the same object if it has none."""
+def redact_stream(data: bytes, secrets: Iterable[str] = ()) -> tuple[bytes, int]:
+    """Returns a body of any framing without secrets, and their number; the same object if it has none."""
     known = tuple(secrets)
     if next(find_messages(data), None) is None:
-        return redact_bytes(data, known)
+        return redact_and_count(data, known)
     edits, count = _find_edits(data, known)
-    return _apply_edits(data, edits) if count else data
+    return (_apply_edits(data, edits), count) if count else (data, 0)
 
 
 def _find_edits(data: bytes, secrets: tuple[str, ...]) -> tuple[list[Edit], int]:
@@ -98,15 +102,16 @@ class _Region(NamedTuple):
     start: int
     end: int
     text: bytes
-    message: MessagePlace | None = None
+    message: MessageSpan | None = None
     is_last: bool = False
     is_wrapped: bool = False
 
     def place_edits(self, edits: list[Edit]) -> list[Edit]:
         """Returns edits of the text as edits of the stream."""
         if self.is_wrapped and edits:
-            return [Edit(self.start, self.end, binascii.b2a_base64(_apply_edits(self.text, edits), newline=False))]
-        return [Edit(self.start + first, self.start + last, new) for first, last, new in edits]
+            new = binascii.b2a_base64(_apply_edits(self.text, edits), newline=False)
+            return [Edit(self.start, self.end, new, len(new) == self.end - self.start)]
+        return [edit.move(self.start) for edit in edits]
 
 
 def _split_regions(data: bytes) -> Iterator[_Region]:
@@ -115,7 +120,7 @@ def _split_regions(data: bytes) -> Iterator[_Region]:
     for message in find_messages(data):
         end = min(message.stop, len(data))
         payload_end = min(message.stop - CHECKSUM, len(data))
-        if message.payload > payload_end or _is_damaged(data, message):
+        if message.payload_start > payload_end or _is_damaged(data, message):
             yield _Region(message.start, end, data[message.start : end])
         else:
             yield from _split_payload(data, message, payload_end)
@@ -123,17 +128,17 @@ def _split_regions(data: bytes) -> Iterator[_Region]:
         yield _Region(end, len(data), data[end:])
 
 
-def _is_damaged(data: bytes, message: MessagePlace) -> bool:
+def _is_damaged(data: bytes, message: MessageSpan) -> bool:
     checked = message.stop - CHECKSUM
     is_whole = message.stop <= len(data)
     return is_whole and write_checksum(data[message.start : checked]) != data[checked : message.stop]
 
 
-def _split_payload(data: bytes, message: MessagePlace, end: int) -> Iterator[_Region]:
+def _split_payload(data: bytes, message: MessageSpan, end: int) -> Iterator[_Region]:
     """Yields a payload; that of `InvokeModel` in three pieces, with the JSON inside its base64."""
-    payload = data[message.payload : end]
-    start = message.payload
-    found = _WRAPPED.search(payload) if _CHUNK in data[message.headers : message.payload] else None
+    payload = data[message.payload_start : end]
+    start = message.payload_start
+    found = _WRAPPED.search(payload) if _CHUNK in data[message.headers_start : message.payload_start] else None
     if found is not None:
         try:
             inner = binascii.a2b_base64(found[1], strict_mode=True)
@@ -182,22 +187,22 @@ class _HeaderRedactor:
         return _apply_edits(value, [Edit(*span, _MARK) for span in spans]), len(spans)
 
 
-def _edit_message(data: bytes, message: MessagePlace, redactor: _HeaderRedactor, edits: list[Edit]) -> list[Edit]:
+def _edit_message(data: bytes, message: MessageSpan, redactor: _HeaderRedactor, edits: list[Edit]) -> list[Edit]:
     """Adds the edits of its headers, lengths and checksums to those of the payload of a message."""
-    headers = data[message.headers : message.payload]
+    headers = data[message.headers_start : message.payload_start]
     cleaned = redactor.clean(headers)
     if cleaned == headers and not edits:
         return []
-    inner = [Edit(message.headers, message.payload, cleaned), *edits]
+    inner = [Edit(message.headers_start, message.payload_start, cleaned, len(cleaned) == len(headers)), *edits]
     growth = sum(len(edit.new) - (edit.last - edit.first) for edit in inner)
     prelude = write_prelude(message.stop - message.start + growth, len(cleaned))
-    inner.insert(0, Edit(message.start, message.headers, prelude))
+    inner.insert(0, Edit(message.start, message.headers_start, prelude, is_positional=True))
     if message.stop > len(data):  # the stream was cut here
         return inner
     body_end = message.stop - CHECKSUM
-    moved = [Edit(first - message.start, last - message.start, new) for first, last, new in inner]
+    moved = [edit.move(-message.start) for edit in inner]
     checksum = write_checksum(_apply_edits(data[message.start : body_end], moved))
-    return [*inner, Edit(body_end, message.stop, checksum)]
+    return [*inner, Edit(body_end, message.stop, checksum, is_positional=True)]
 
 
 # ── edits ─────────────────────────────────────────────────────────────────────────────────────────
@@ -206,16 +211,16 @@ def _edit_message(data: bytes, message: MessagePlace, redactor: _HeaderRedactor,
 def _divide_edits(edits: Sequence[Edit], sizes: Sequence[int]) -> Iterator[list[Edit]]:
     """Yields the edits of each piece of a whole whose pieces have these sizes.
 
-    What is replaced across a border gets its mark in the piece where it begins. Bytes that are replaced by as many
-    (lengths and checksums) stay where they are.
+    What is replaced across a border gets its mark in the piece where it begins. Positional edits (lengths and
+    checksums) are divided at the border.
     """
     start = number = 0
     for size in sizes:
         end = start + size
         own: list[Edit] = []
         while number < len(edits) and edits[number].first < end:
-            first, last, new = edits[number]
-            if last - first == len(new) and new != _MARK:
+            first, last, new, is_positional = edits[number]
+            if is_positional:
                 new = new[max(start - first, 0) : end - first]
             elif first < start:
                 new = b""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from penstock._framing.aws_messages import split_messages
+from penstock._framing.aws_messages import split_messages, write_header, write_message
 from penstock._testing.cassette_file import request_fields, response_fields
 from penstock._testing.exchange_redaction import ExchangeRedactor, credentials_of
 from penstock._testing.reply_content import decode_answer
@@ -225,6 +225,20 @@ def test_fields_that_name_an_account() -> None:
         "token": "word",
     }
     assert hidden == 3
+
+
+def test_secrets_of_both_searches_are_counted() -> None:
+    """Values are searched by their form first, then by the names before them."""
+    body = msgspec.json.encode(
+        {"error": f"the key {FORMED}", "db_password": "Tr0ub4dor-3x", "n": {"admin_password": KNOWN}}
+    )
+    cleaned, hidden = ExchangeRedactor().redact_response(body, "application/json")
+    assert "Tr0ub4dor" not in cleaned.decode()
+    assert (hidden, cleaned.count(b"[secret]")) == (3, 3)
+    headers = write_header(b":event-type", b"chunk") + write_header(b"note", f"{FORMED} {FORMED[:-1]}".encode())
+    message = write_message(headers, msgspec.json.encode({"text": FORMED}))
+    cleaned, hidden = ExchangeRedactor().redact_response(message, "application/vnd.amazon.eventstream")
+    assert (hidden, cleaned.count(b"[secret]")) == (3, 3)
 
 
 def test_a_secret_in_the_tokens_of_log_probabilities() -> None:

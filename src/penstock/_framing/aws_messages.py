@@ -22,16 +22,15 @@ _BYTES = 6  # the header type of bytes
 _UINT16 = 0xFFFF
 
 
-class MessagePlace(NamedTuple):
+class MessageSpan(NamedTuple):
     """Where a message is in a stream. `stop`: where it would end; that is behind the stream if the message is cut."""
 
     start: int
-    payload: int
+    payload_start: int
     stop: int
 
     @property
-    def headers(self) -> int:
-        """Where the headers begin."""
+    def headers_start(self) -> int:
         return self.start + PRELUDE.size
 
 
@@ -43,7 +42,7 @@ def prelude_length(prelude: bytes) -> int | None:
     return int(total)
 
 
-def find_messages(data: bytes) -> Iterator[MessagePlace]:
+def find_messages(data: bytes) -> Iterator[MessageSpan]:
     """Yields where messages are, up to the first bytes that begin none. The last message may be cut."""
     start = 0
     while len(data) - start >= PRELUDE.size:
@@ -51,15 +50,15 @@ def find_messages(data: bytes) -> Iterator[MessagePlace]:
         length = prelude_length(prelude)
         if length is None:
             return
-        yield MessagePlace(start, start + PRELUDE.size + PRELUDE.unpack(prelude)[1], start + length)
+        yield MessageSpan(start, start + PRELUDE.size + PRELUDE.unpack(prelude)[1], start + length)
         start += length
 
 
 def split_messages(data: bytes) -> list[bytes]:
     """Divides an AWS event stream into its messages. Other data is one piece."""
-    places = [place for place in find_messages(data) if place.stop <= len(data)]
-    end = places[-1].stop if places else 0
-    return [*(data[place.start : place.stop] for place in places), *([data[end:]] if end < len(data) else ())]
+    spans = [span for span in find_messages(data) if span.stop <= len(data)]
+    end = spans[-1].stop if spans else 0
+    return [*(data[span.start : span.stop] for span in spans), *([data[end:]] if end < len(data) else ())]
 
 
 def write_prelude(total: int, headers: int) -> bytes:

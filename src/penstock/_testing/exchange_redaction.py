@@ -17,7 +17,7 @@ import msgspec
 
 from penstock._framing.aws_messages import CHECKSUM, find_messages, split_messages, write_message
 from penstock._lenient_fields import as_object, get_list
-from penstock._redaction import MARK, find_secrets, is_secret_name, redact, redact_bytes, redact_json
+from penstock._redaction import MARK, find_secrets, is_secret_name, redact, redact_and_count, redact_bytes, redact_json
 from penstock._stream_redaction import redact_stream
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ class ExchangeRedactor:
         """Returns a response's body without secrets, and the number of those that were removed."""
         if content_type.startswith("application/vnd.amazon.eventstream"):
             written, hidden = self._redact_messages(data)
-            cleaned = redact_stream(written, self._secrets)
-            return cleaned, hidden or int(cleaned != data)
+            cleaned, more = redact_stream(written, self._secrets)
+            return cleaned, hidden + more
         segments = list(_split_segments(data))
         hidden = self._redact_segments(segments)
         written = b"".join(segment.write() for segment in segments) if hidden else data
-        cleaned = redact_bytes(written, self._secrets)
-        return cleaned, hidden or int(cleaned != data)
+        cleaned, more = redact_and_count(written, self._secrets)
+        return cleaned, hidden + more
 
     # ── AWS event streams ─────────────────────────────────────────────────────────────────────────
 
@@ -239,9 +239,10 @@ class _BinaryMessage:
         self._raw = data
         self._headers = b""
         self.payload = b""
-        place = next(find_messages(data), None)
-        if place is not None and place.stop == len(data):
-            self._headers, self.payload = data[place.headers : place.payload], data[place.payload : -CHECKSUM]
+        span = next(find_messages(data), None)
+        if span is not None and span.stop == len(data):
+            self._headers = data[span.headers_start : span.payload_start]
+            self.payload = data[span.payload_start : -CHECKSUM]
         self.segment = _payload_segment(self.payload)
 
     def write(self, payload: bytes) -> bytes:
