@@ -212,11 +212,17 @@ def test_a_hint_says_what_may_surprise(query: str, position: int, length: int, h
     assert (found.position, found.length) == (position, length)
 
 
-def test_a_time_of_day_has_a_hint_that_can_be_searched() -> None:
+def test_a_time_of_day_has_a_hint_that_can_be_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "strftime", lambda *_: "2027-02-03")
     for clock, full in {"12:30": "12:30", "9:05": "09:05", "9:30:15": "09:30:15"}.items():
         (found,) = find_hints(f"opus {clock}")
-        assert found.message.endswith(f"since:2026-11-17T{full}.")
+        assert found.message.endswith(f"since:2027-02-03T{full}.")
         assert parse_query(found.message.rpartition(" ")[2].rstrip("."), NOW).terms
+
+
+@pytest.mark.parametrize("words", ["99:99", "24:00", "12:60", "3:1", "12:30:60", "1:234"])
+def test_other_numbers_with_a_colon_are_no_time_of_day(words: str) -> None:
+    assert find_hints(f"john {words}") == []
 
 
 @pytest.mark.parametrize("query", ["model:m1 or model:m2", "model:m1 and state:fault", "-model:m1 Or cost>1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from penstock._inspector.query_completion import QueryProblem
 from penstock._inspector.turn_query import QueryPart, split_query
@@ -16,7 +17,7 @@ _CONNECTIVES = {
     "NOT": "NOT is searched as a word. To leave out requests with a word, write - before it.",
 }
 _FIELD = re.compile(r"[^a-z_]*+([a-z_]++)(!?)[:=<>]", re.IGNORECASE)
-_CLOCK = re.compile(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?")
+_CLOCK = re.compile(r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
 _OTHER_QUOTES = frozenset("'`\u2018\u201a\u201c\u201e\u00ab")
 _SHOWN = 40  # characters of a term in a hint
 
@@ -47,7 +48,8 @@ def _clock_hint(value: str) -> str:
     if not _CLOCK.fullmatch(value):
         return ""
     full = f"0{value}" if value[1] == ":" else value
-    return f"{value} is searched as a word. For a time, write a date too: since:2026-11-17T{full}."
+    date = time.strftime("%Y-%m-%d")
+    return f"{value} is searched as a word. For a time, write a date too: since:{date}T{full}."
 
 
 def _hint(part: QueryPart, text: str, count: int) -> str:
@@ -64,7 +66,7 @@ def _field_hint(part: QueryPart, written: str) -> str:
         return ""
     rest = part.value.replace("*", "")
     fix = f" Without it, {part.field}:{rest[:_SHOWN]} finds a part of a name." if rest else ""
-    return f"The * in {written} is searched as it is: it stands for nothing else.{fix}"
+    return f"The * in {written} is searched as it is: it is not a wildcard.{fix}"
 
 
 def _word_hint(part: QueryPart, written: str, count: int) -> str:
@@ -82,5 +84,5 @@ def _word_hint(part: QueryPart, written: str, count: int) -> str:
         word = value.lstrip("-")
         return f'{written} leaves out requests with {word}. To search for {word}, write "{written}" in quotes.'
     if "*" in value:
-        return f"The * in {written} stands for nothing: prompts and answers are searched for whole words."
+        return f"The * in {written} is not a wildcard: prompts and answers are searched for whole words."
     return ""
